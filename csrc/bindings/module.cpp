@@ -1,0 +1,20 @@
+#include <pybind11/pybind11.h>
+
+#include "units/table.hpp"
+
+namespace py = pybind11;
+
+namespace fedkern {
+void bind_privacy(py::module_&);
+}
+
+PYBIND11_MODULE(_core, m) {
+    m.doc() = "Compiled kernels of fedkern. Arguments are checked for memory safety only; call fedkern.kernels instead.";
+    m.def("isa", &fedkern::isa, "The instruction-set level in use.");
+    m.def("limit_isa", &fedkern::limit_isa, py::arg("name"), "Lowers the instruction-set level to at most `name`.");
+    const auto family = [&](const char* name, void (*bind)(py::module_&)) {
+        py::module_ sub = m.def_submodule(name);
+        bind(sub);
+    };
+    family("privacy", fedkern::bind_privacy);
+}

@@ -1,0 +1,23 @@
+// The compiled kernels as function pointers, one table for each instruction-set level.
+#pragma once
+#include "fedkern/view.hpp"
+
+namespace fedkern {
+
+struct Table {
+    Index (*clip_sum_f32)(Matrix<const float>, double bound, Vector<double> total, int n_threads);
+    Index (*clip_sum_f64)(Matrix<const double>, double bound, Vector<double> total, int n_threads);
+};
+
+namespace tables {
+extern const Table baseline, avx2, avx512;
+}
+
+/// The table in use: the highest level that this CPU has and FEDKERN_ISA (or limit_isa) allows.
+const Table& kernels();
+const char* isa();
+
+/// Lowers the level to at most `name`: the ranks of a job agree on the lowest among them. Throws if this CPU lacks it.
+void limit_isa(const char* name);
+
+} // namespace fedkern

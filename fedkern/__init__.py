@@ -1,0 +1,33 @@
+"""Compiled kernels for federated Bayesian inference, and the methods built on them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import kernels as kernels
+    from .cli.job import run as run
+    from .results.result import Result as Result
+
+__version__ = "0.1.0"
+__all__ = ["Result", "get_include", "kernels", "run"]
+
+# Loaded when first asked for: a client rank that only needs kernels must not pay for configuration or plots.
+_LAZY = {"run": "fedkern.cli.job", "Result": "fedkern.results.result"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "kernels":
+        return import_module("fedkern.kernels")
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'fedkern' has no attribute {name!r}")
+
+
+def get_include() -> str:
+    """Folder of the C++ headers: compile with `-I$(python -c 'import fedkern; print(fedkern.get_include())')`."""
+    here = Path(__file__).parent
+    packaged = here / "include"
+    return str(packaged if packaged.is_dir() else here.parent / "csrc" / "include")

@@ -1,0 +1,109 @@
+"""Messages are frozen dataclasses whose annotations are their schema.
+
+A field is an int, a float, a float64 array (`Annotated[NDArray[np.float64], "d"]` has shape (d,), where the job says what d is), or bytes
+(`Annotated[bytes, "schema"]` has at most as many as the job says "schema" is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+SERVER = 2**32 - 1
+KINDS: dict[int, type[Message]] = {}
+
+Saved = dict[str, NDArray[np.float64] | int | float | bytes]
+
+
+@dataclass(frozen=True)
+class Message:
+    """Base of all messages. `kind` is a number that never changes its meaning."""
+
+    kind: ClassVar[int]
+
+    def __init_subclass__(cls, *, kind: int) -> None:
+        if kind in KINDS:
+            raise TypeError(f"message kind {kind} is taken by {KINDS[kind].__name__}")
+        cls.kind, KINDS[kind] = kind, cls
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a schema: `type` int, float, bytes or np.ndarray; `shape` the symbols of an array, or the one symbol that bounds bytes."""
+
+    type: type
+    shape: tuple[str, ...] = ()
+
+
+def schema(kind: type[Message]) -> dict[str, Field]:
+    """What each field of a message kind must be."""
+    hints = get_type_hints(kind, include_extras=True)
+    out = {}
+    for field in fields(kind):
+        hint = hints[field.name]
+        if hasattr(hint, "__metadata__"):
+            out[field.name] = Field(bytes if hint.__origin__ is bytes else np.ndarray, tuple(hint.__metadata__[0].split()))
+        else:
+            out[field.name] = Field(hint)
+    return out
+
+
+@dataclass(frozen=True)
+class ClientLost:
+    """Not a message: what a driver tells the server when a client has died or missed its deadline."""
+
+    client: int
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Not a message: what a machine asks of its own driver before it reads rows. The holder's budget answers."""
+
+    steps: int
+    round: int
+
+
+@dataclass(frozen=True)
+class Charged:
+    """The charge is on disk: the steps may be run."""
+
+    steps: int
+
+
+@dataclass(frozen=True)
+class ChargeFailed:
+    """The charge would exceed the budget (in steps of this job): no row may be read."""
+
+    steps: int
+    spent: int
+    allowed: int
+
+
+Effect = Message | Charge
+ServerEffects = list[tuple[int, Effect]]  # (client, message), or (SERVER, charge)
+ClientEffects = list[Effect]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """All that a transport knows of an algorithm: which messages travel which way, its transition functions, and how its states are kept.
+
+    `save` and `load` serve server and client states alike; rows are never saved.
+    """
+
+    name: str
+    to_client: tuple[type[Message], ...]
+    to_server: tuple[type[Message], ...]
+    server_receive: Callable[[Any, int, Any], tuple[Any, ServerEffects]]
+    client_receive: Callable[[Any, Any], tuple[Any, ClientEffects]]
+    finished: Callable[[Any], bool]
+    save: Callable[[Any], Saved]
+    load: Callable[[Any, Mapping[str, Any]], Any]
+
+
+class RemoteFault(Exception):
+    """A peer sent what it should not have sent. (What the caller did wrong is a ValueError.)"""

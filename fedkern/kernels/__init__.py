@@ -1,0 +1,17 @@
+"""The low-level API: plain functions on arrays, by family.
+
+Every function takes `out=None` (allocated) or an array that is used as it is or refused, `n_threads` where work is split (the result
+does not depend on it), and `backend=None` ("cpp", "numba", "cuda", "reference"; by default the one at home where the arrays live).
+"""
+
+from __future__ import annotations
+
+from . import privacy
+from ._registry import BACKENDS, KERNELS
+
+__all__ = ["list", "privacy"]
+
+
+def list() -> dict[str, dict[str, bool]]:
+    """Which (kernel, backend) pairs exist: kernel -> backend -> bool."""
+    return {name: {b: b in kernel.backends for b in BACKENDS} for name, kernel in sorted(KERNELS.items())}

@@ -1,0 +1,139 @@
+"""What a kernel is: one record that the checks, the allocation, the documentation and the tests all read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+BACKENDS = ("cpp", "numba", "cuda", "reference")
+FLOATS = (np.dtype("float64"), np.dtype("float32"))
+F64 = (np.dtype("float64"),)
+
+KERNELS: dict[str, Kernel] = {}  # filled by the records themselves
+
+
+def home(value: Any) -> str | None:
+    """The backend that lives where the array does; None for what is no array."""
+    if isinstance(value, np.ndarray):
+        return "cpp"
+    return "cuda" if type(value).__module__.partition(".")[0] == "cupy" else None
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array argument.
+
+    Attributes
+    ----------
+    name : as in the public function
+    shape : one symbol a dimension; "2*d" in an output is twice what d is
+    dtypes : the types that it may have; an output that is allocated has the first
+    optional : may be None
+    """
+
+    name: str
+    shape: tuple[str, ...]
+    dtypes: tuple[np.dtype[Any], ...] = FLOATS
+    optional: bool = False
+
+    def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
+        """The array itself, or an error that names the argument, what it must be, and what came."""
+        if value is None and self.optional:
+            return None
+        if home(value) is None:
+            raise TypeError(f"{kernel}: {self.name} must be a NumPy array, got {type(value).__name__}")
+        if value.dtype not in self.dtypes:
+            raise TypeError(f"{kernel}: {self.name} must be {' or '.join(map(str, self.dtypes))}, got {value.dtype}")
+        fits = value.ndim == len(self.shape)
+        for symbol, n in zip(self.shape, value.shape):
+            fits &= (sizes.setdefault(symbol, n) if "*" not in symbol else size(symbol, sizes)) == n
+        if not fits:
+            known = ", ".join(f"{s} = {sizes[s]}" for s in dict.fromkeys(t for d in self.shape for t in re.findall(r"[a-z]\w*", d)) if s in sizes)
+            raise ValueError(f"{kernel}: {self.name} must have shape ({', '.join(self.shape)}) with {known}, got {value.shape}")
+        return value
+
+
+def size(dimension: str, sizes: Mapping[str, int]) -> int:
+    """The length of a dimension: "d", "2*d" or "4"."""
+    product = 1
+    for factor in dimension.split("*"):
+        product *= int(factor) if factor.isdigit() else sizes[factor]
+    return product
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The contract of one kernel.
+
+    Attributes
+    ----------
+    name : "family.function"
+    purpose, source : one line; the equation that it computes
+    inputs, outputs : the arrays, in the order in which every backend takes them
+    streams : the random streams that it draws from; empty for a deterministic kernel
+    backends : those that exist; the others are listed as missing
+    """
+
+    name: str
+    purpose: str
+    source: str
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    streams: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ("cpp", "numba", "reference")
+    _loaded: dict[str, Callable[..., Any]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        KERNELS[self.name] = self
+
+    def implementation(self, backend: str | None, arrays: Sequence[Any] = ()) -> Callable[..., Any]:
+        """The function of one backend, by default of the one at home where the arrays live."""
+        if backend is None:
+            homes = {h for h in map(home, arrays) if h} or {"cpp"}
+            if len(homes) > 1:
+                raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
+            (backend,) = homes
+        if backend not in self._loaded:
+            if backend not in self.backends:
+                raise ValueError(f"{self.name}: no backend {backend!r}; there are {', '.join(self.backends)}")
+            family, function = self.name.split(".")
+            if backend == "cpp":
+                self._loaded[backend] = getattr(getattr(import_module("fedkern._core"), family), function)
+            else:
+                self._loaded[backend] = getattr(import_module(f"fedkern.kernels._{backend}.{family}"), function)
+        return self._loaded[backend]
+
+    def prepare(self, inputs: Mapping[str, Any], out: Any = None, sizes: Mapping[str, int] | None = None) -> list[Any]:
+        """Checks the inputs, and checks or allocates the outputs; a given `out` is used as it is or refused.
+
+        Parameters
+        ----------
+        inputs : name -> array (or None for an optional one)
+        out : None, the one output, or a tuple of all
+        sizes : symbols that no input binds
+
+        Returns
+        -------
+        inputs and outputs, in the record's order
+        """
+        bound = dict(sizes or {})
+        arrays = [a.check(self.name, inputs[a.name], bound) for a in self.inputs]
+        given = out if isinstance(out, tuple) else (out,) if len(self.outputs) == 1 or out is not None else (None,) * len(self.outputs)
+        if len(given) != len(self.outputs):
+            raise TypeError(f"{self.name}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")
+        results = []
+        for spec, value in zip(self.outputs, given):
+            if value is None:
+                results.append(np.empty([size(s, bound) for s in spec.shape], spec.dtypes[0]))
+                continue
+            if not spec.check(self.name, value, bound).flags.writeable:
+                raise ValueError(f"{self.name}: {spec.name} is read-only")
+            if any(a is not None and np.may_share_memory(value, a) for a in (*arrays, *results)):
+                raise ValueError(f"{self.name}: {spec.name} overlaps another argument")
+            results.append(value)
+        return arrays + results
