@@ -1,0 +1,263 @@
+"""The job file: what each key is and what it may be."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from ..errors import JobError
+from .conflicts import conflicts
+from .defaults import filled
+from .explain import explain
+
+METHODS = ("pvi",)
+
+
+def key(default: Any = ..., *, help: str, remedy: str = "", **limits: Any) -> Any:
+    """A key of the job file: its default, what it is, what to do when it is wrong, and its limits (gt, ge, lt, le)."""
+    return Field(default, description=help, json_schema_extra={"remedy": remedy}, **limits)
+
+
+class Section(BaseModel):
+    """A table of the job file. Unknown keys are errors, and no value is converted except a whole number to a real one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+def _rounds(value: Any) -> Any:
+    if value == "budget" or (type(value) is int and value >= 1):
+        return value
+    raise PydanticCustomError("rounds", 'a whole number of at least 1, or "budget" in a private job')
+
+
+def _method(value: Any) -> Any:
+    if value in METHODS:
+        return value
+    raise PydanticCustomError("method", " or ".join(f'"{m}"' for m in METHODS) + " (no other method exists in this version)")
+
+
+def _paths(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class JobSection(Section):
+    method: Annotated[str, BeforeValidator(_method)] = key("pvi", help="the federated method")
+    seed: int = key(0, ge=0, lt=2**64, help="of all keyed streams; not of secure noise", remedy="a number of 64 bits")
+    rounds: Annotated[int | str, BeforeValidator(_rounds)] = key(100, help="how often the server goes through the clients")
+    deadline: Positive = key(600.0, help="seconds after which a silent client counts as lost")
+
+
+class ColumnSection(Section):
+    """What is publicly known of one column."""
+
+    kind: Literal["numeric", "categorical"] | None = key(None, help="of the column; by default what all clients find")
+    levels: list[str] | None = key(None, min_length=1, help="all levels of a categorical column")
+    center: Finite | None = key(None, help="what standardising subtracts")
+    scale: Positive | None = key(None, help="what standardising divides by")
+
+
+class SplitSection(Section):
+    """How built-in data are dealt to clients (dp-pvi.md, section 13)."""
+
+    clients: Count = key(10, help="how many clients the rows are dealt to")
+    rho: float = key(0.0, ge=0, lt=1, help="half of the clients get (1 - rho) n / clients rows, half (1 + rho) n / clients")
+    kappa: float = key(0.0, le=1, help="small clients' share of negatives is c + (1 - c) kappa, c that of all rows")
+    test: float = key(0.2, ge=0, lt=1, help="share of the rows that the server keeps for testing")
+    seed: int = key(0, ge=0, lt=2**32, help="of the shuffle", remedy="a number of 32 bits")
+
+
+class DataSection(Section):
+    clients: Annotated[list[str], BeforeValidator(_paths)] = key([], help="csv, parquet, npz or npy files; wildcards allowed")
+    names: list[str] = key([], help="of the clients, in the order of their files; by default the files' stems")
+    builtin: Literal["breast-cancer", "adult"] | None = key(None, help="data of a dependency, or a published set in FEDKERN_DATA")
+    split: SplitSection = key(SplitSection(), help="how built-in data are dealt to clients")
+    preprocess: Literal["public", "paper"] = key("public", help="paper: constants from all rows, as published; not private")
+    response: str | None = key(None, help="the column to be explained")
+    positive: str | None = key(None, help="the label that counts as 1 in a binary response")
+    offset: str | None = key(None, help="a column that is added to the linear predictor")
+    weight: str | None = key(None, help="a column of case weights")
+    row_id: str | None = key(None, help="a column that names the row; shards are made from its hash")
+    standardise: Literal["public", "exchange", "none"] = key("exchange", help="by [data.columns], by statistics, or not")
+    columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
+    test: str | None = key(None, help="a file of test rows, held by the server")
+
+
+class ModelSection(Section):
+    kind: Literal["glm"] = key("glm", help="generalised linear model")
+    family: Literal["bernoulli", "poisson", "gaussian"] = key("bernoulli", help="of the response, with its canonical link")
+    covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
+    prior_precision: Positive = key(1.0, help="of every coefficient")
+    intercept: bool = key(True, help="add a column of ones")
+    scale: Positive = key(1.0, help="standard deviation of a gaussian response")
+    preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
+
+
+Variant = Literal["pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split"]
+
+
+class AlgorithmSection(Section):
+    variant: Variant = key(help="of partitioned variational inference")
+    schedule: Literal["sequential", "synchronous", "random", "asynchronous"] = key(help="who works when")
+    client_weights: dict[str, Positive] = key({}, help="random schedule: public weights; clients not named have 1")
+    local_steps: Count = key(help="optimiser steps of one update")
+    optimiser: Literal["adagrad", "adam", "sgd", "exact"] = key(help="of a client's local problem")
+    optimiser_state: Literal["keep", "reset"] = key(help="between the updates of a client")
+    learning_rate: Positive = key(help="of the optimiser")
+    estimator: Literal["analytic", "weight-mc", "activation-mc", "stl", "total"] = key(help="of the local gradient")
+    draws: Count = key(1, help="per step, of a Monte-Carlo estimator")
+    damping: float | None = key(None, gt=0, le=1, help="of an update; default 1, or 1 / clients if all work at once")
+    damping_form: Literal["moment", "natural"] = key(help="what damping interpolates")
+    average: Literal["none", "half"] = key(help="release the last posterior, or the mean over the second half of all updates")
+    shards: int | None = key(None, ge=2, help="parts of a client's rows in local-averaging and virtual-clients")
+    batch: float = key(1.0, gt=0, le=1, help="rate at which rows enter a step of a job that is not private")
+    updates_per_client: Count | None = key(None, help="public cap on the updates of each client")
+    min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count")
+    max_staleness: Count | None = key(None, help="asynchronous: updates after which an answer is too old; default 4 x clients")
+    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+
+    def damping_of(self, n_clients: int) -> float:
+        """The damping of a job with so many clients: those that work at once share one step (dp-pvi.md, section 8)."""
+        at_once = self.schedule in ("synchronous", "asynchronous")
+        return self.damping or (1.0 / n_clients if at_once else 1.0)
+
+
+class Terms(Section):
+    """What may differ between clients."""
+
+    epsilon: float | None = key(None, gt=0, help="cap over all rounds", remedy="1 is strong, 10 is weak, inf is no cap")
+    delta: float | None = key(None, gt=0, lt=1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
+    clip: Positive | None = key(None, help="bound on a row's gradient", remedy="0.75 x the median row norm, if that is public")
+    noise_multiplier: Positive | None = key(None, help="noise sd over clip")
+    sampling_rate: float | None = key(None, gt=0, le=1, help="probability that a row enters a step", remedy="for example 0.02")
+    batch_size: Count | None = key(None, help="rows of a step, where their number is fixed")
+    dataset_size: Count | None = key(None, help="number of rows, where it is public")
+    max_batch: Count | None = key(None, help="poisson-truncated: the largest batch")
+
+
+class PrivacySection(Terms):
+    unit: Literal["example", "client"] = key("example", help="what neighbouring data sets differ by")
+    calibrate: bool = key(help="find the noise multiplier from epsilon, delta and the public number of steps")
+    sampling: Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards"] = key("poisson", help="of rows")
+    client_rate: float = key(1.0, gt=0, le=1, help='unit = "client": probability that a client enters a round')
+    noise_source: Literal["secure", "keyed"] = key("secure", help="keyed noise is for experiments: epsilon is infinite")
+    accountant: Literal["pld", "rdp"] = key(help="of dp-accounting")
+    last_update: Literal["refuse", "shorten"] = key("refuse", help="when a whole update no longer fits the budget")
+    rows_per_person: Count = key(1, help="rows that one person may have, over all clients")
+    clients: dict[str, Terms] = key({}, help="terms of one client that differ")
+
+    def of(self, client: str) -> Terms:
+        """The terms of one client: the section's, overridden by its own."""
+        common = {name: getattr(self, name) for name in Terms.model_fields}
+        own = self.clients[client].model_dump(exclude_none=True) if client in self.clients else {}
+        return Terms(**{**common, **own})
+
+
+class OutputSection(Section):
+    draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")
+    chains: Count = key(4, help="independent sets of draws")
+
+
+class Config(Section):
+    """A whole job, with all defaults filled in."""
+
+    job: JobSection
+    data: DataSection
+    model: ModelSection
+    algorithm: AlgorithmSection
+    privacy: PrivacySection | None = None
+    output: OutputSection
+
+    @property
+    def canonical(self) -> str:
+        """One JSON text for one meaning: sorted keys, infinite numbers as "inf"."""
+        return json.dumps(plain(self.model_dump()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @property
+    def digest(self) -> str:
+        """What the ranks of a job compare: BLAKE2b-256 of the canonical text."""
+        return blake2b(self.canonical.encode(), digest_size=32).hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can hold: infinite numbers become texts."""
+    if isinstance(value, Mapping):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def load(job: str | Path | Mapping[str, Any], sets: Sequence[str] = ()) -> tuple[Config, Path]:
+    """Reads and checks a job.
+
+    Parameters
+    ----------
+    job : path of a TOML file, or its tables
+    sets : "section.key=value" overrides, values in TOML notation (a bare word is a text)
+
+    Returns
+    -------
+    the job, and the folder that its paths are relative to
+
+    Raises
+    ------
+    JobError
+        Names every faulty key, its value, what was wanted, and the remedy.
+    """
+    if isinstance(job, Mapping):
+        return parse(job, sets=sets), Path.cwd()
+    path = Path(job)
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read ({error.strerror}); give the path of a job file") from None
+    except UnicodeDecodeError:
+        raise JobError(f"{path}: is no UTF-8 text; give the path of a TOML job file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise JobError(f"{path}: is no TOML: {error}") from None
+    return parse(raw, name=str(path), sets=sets), path.resolve().parent
+
+
+def parse(raw: Mapping[str, Any], *, name: str = "job", sets: Sequence[str] = ()) -> Config:
+    """Checks the tables of a job and fills in the defaults; `name` begins the error text."""
+    for text in sets:
+        raw = override(raw, text)
+    try:
+        config = Config.model_validate(filled(raw))
+    except ValidationError as error:
+        raise JobError(f"{name}: {explain(error.errors(include_url=False), Config)}") from None
+    if faults := list(conflicts(config)):
+        raise JobError(f"{name}: " + "; also ".join(faults))
+    return config
+
+
+def override(raw: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """The tables with one "section.key=value" applied."""
+    path, equals, value = text.partition("=")
+    *sections, last = path.strip().split(".")
+    if not equals or not sections or not all([*sections, last]):
+        raise JobError(f"--set {text}: wanted section.key=value, such as job.rounds=10")
+    table = out = dict(raw)
+    for section in sections:
+        inner = table.get(section, {})
+        if not isinstance(inner, Mapping):
+            raise JobError(f"--set {text}: {section} is no section of the job file")
+        table[section] = table = dict(inner)
+    try:
+        table[last] = tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[last] = value.strip()
+    return out

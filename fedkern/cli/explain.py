@@ -1,0 +1,125 @@
+"""What was wrong with a key, in one sentence that says how to mend it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+Model = type[BaseModel]
+
+COMPARED = {  # pydantic's name of the fault -> words, the limit's name
+    "greater_than": ("greater than", "gt"),
+    "greater_than_equal": ("of at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("of at most", "le"),
+}
+WANTED = {
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_type": "a whole number",
+    "list_type": "a list in [ ]",
+    "model_type": "a table",
+    "string_type": "a text in quotes",
+    "too_short": "at least one",
+}
+
+
+def explain(faults: Sequence[ErrorDetails], root: Model) -> str:
+    """All faults of a job as sentences, unknown keys first, since they often cause the others.
+
+    Parameters
+    ----------
+    faults : what pydantic found
+    root : the model of the whole file
+
+    Returns
+    -------
+    one line: section.key, what came, what was wanted, the remedy; for each fault
+    """
+    ordered = sorted(faults, key=lambda f: f["type"] != "extra_forbidden")
+    return "; also ".join(dict.fromkeys(_sentence(fault, root) for fault in ordered))
+
+
+def remedy(field: FieldInfo) -> str:
+    """What to do when the key is wrong; where nothing is said, what the key is."""
+    extra = field.json_schema_extra
+    return str((extra.get("remedy") if isinstance(extra, dict) else "") or field.description or "")
+
+
+def _sentence(fault: ErrorDetails, root: Model) -> str:
+    location, kind, context = fault["loc"], fault["type"], fault.get("ctx", {})
+    where = ".".join(map(str, location))
+    _, field = _walk(root, location)
+    if kind == "extra_forbidden":
+        return _unknown(root, location)
+    if kind == "missing":
+        return f"{where} is missing" + (f": {field.description}" if field is not None else "")
+    if kind == "literal_error":
+        wanted = context["expected"].replace("'", '"')
+        near = get_close_matches(str(fault["input"]), re.findall(r'"(.*?)"', wanted), 1)
+        return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
+    if kind in COMPARED:
+        words, limit = COMPARED[kind]
+        wanted = f"a number {words} {context[limit]:.20g}"
+    else:
+        wanted = WANTED.get(kind, fault["msg"])
+    hint = remedy(field) if field is not None and wanted != fault["msg"] else ""
+    return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
+
+
+def shown(value: Any) -> str:
+    """A value about as the job file has it, cut where it is long."""
+    text = f"{value:g}" if isinstance(value, float) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _unknown(root: Model, location: Sequence[int | str]) -> str:
+    """An unknown key, with the nearest one: in its own section, or the same name in another."""
+    *path, last = map(str, location)
+    if not path:
+        near = get_close_matches(last, root.model_fields, 1)
+        hint = f"did you mean [{near[0]}]?" if near else f"there are {', '.join(root.model_fields)}"
+        return f"unknown section [{last}]; {hint}"
+    section, _ = _walk(root, path)
+    own = list(section.model_fields) if section is not None else []
+    tables = [(name, table) for name, field in root.model_fields.items() for table in _tables(field.annotation)]
+    everywhere = {key: name for name, table in tables for key in table.model_fields}
+    near = get_close_matches(last, own, 1)
+    if last in everywhere or not near:
+        near = [f"{everywhere[k]}.{k}" for k in get_close_matches(last, everywhere, 1)]
+    else:
+        near = [".".join([*path, near[0]])]
+    return f"unknown key {'.'.join([*path, last])}; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(own)}")
+
+
+def _walk(root: Model, location: Sequence[int | str]) -> tuple[Model | None, FieldInfo | None]:
+    """The section that a location ends in, and the last key that is declared on the way."""
+    section: Model | None = root
+    field: FieldInfo | None = None
+    for part in location:
+        if section is not None and str(part) in section.model_fields:
+            field = section.model_fields[str(part)]
+            inner = next(_tables(field.annotation), None)
+            # In a table of tables the next part is a name that the user chose, not a key.
+            section = None if inner is not None and str(field.annotation).startswith("dict") else inner
+        elif section is None and field is not None:
+            section = next(_tables(field.annotation), None)
+    return section, field
+
+
+def _tables(annotation: Any) -> Iterator[Model]:
+    """The models inside a type."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _tables(argument)
