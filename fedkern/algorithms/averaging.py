@@ -1,0 +1,56 @@
+"""The mean over the second half of a trajectory whose length is not known beforehand, in bounded memory.
+
+Cumulative sums are kept at multiples of a stride that doubles whenever 256 of them are stored, so the half begins within one part in 128
+of where it should. Averaging released iterates is post-processing: it costs no privacy. Source: dp-pvi.md, section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+KEPT = 256
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Cumulative sums of a trajectory.
+
+    Attributes
+    ----------
+    total : (k,) sum of all points so far
+    count : how many
+    stride, kept : kept[i] is the sum of the first i x stride points
+    """
+
+    total: Array
+    count: int = 0
+    stride: int = 1
+    kept: tuple[Array, ...] = ()
+
+    def add(self, point: Array) -> Trajectory:
+        kept, stride = self.kept or (np.zeros_like(self.total),), self.stride
+        total, count = self.total + point, self.count + 1
+        if count % stride == 0:
+            kept = (*kept, total)
+            if len(kept) > KEPT:
+                kept, stride = kept[::2], 2 * stride
+        return replace(self, total=total, count=count, stride=stride, kept=kept)
+
+    def half_mean(self) -> Array:
+        """Mean of the second half (of the one point, if there is only one)."""
+        first = min(round(self.count / 2 / self.stride), len(self.kept) - 1)
+        return (self.total - self.kept[first]) / (self.count - first * self.stride)
+
+    def save(self) -> dict[str, Any]:
+        kept = np.stack(self.kept) if self.kept else np.zeros((0, len(self.total)))
+        return {"total": self.total, "count": self.count, "stride": self.stride, "kept": kept}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any]) -> Trajectory:
+        return cls(saved["total"], saved["count"], saved["stride"], tuple(saved["kept"]))

@@ -1,0 +1,289 @@
+"""One client's local optimisation: maximise F_m(q) = sum_i E_q[l_i] - KL(q || cavity) over its own rows.
+
+The only place where rows meet the variational parameters. Coordinates are lambda = (mu, omega), omega = log sigma; under privacy only the
+likelihood part is clipped and noised, and the KL part, a function of released numbers, is added outside. Source: dp-pvi.md, sections 2-5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from ..errors import NumericalError
+from ..kernels import glm, rng
+from ..models.expfam import Gaussian
+from ..models.glm import Rows
+from ..privacy.accountant import Mechanism
+from ..privacy.noise import KeyedSource, SecureSource
+from .optim import OPTIMISERS
+from .settings import Settings
+
+Vector = NDArray[np.float64]
+GRID = 2.0**-20  # of the clipping norm: the unit of an exact sum (dp-pvi.md, section 4)
+OMEGA_BOUND = 20.0
+
+
+@dataclass(frozen=True)
+class Local:
+    """What stays the same over a client's life.
+
+    Attributes
+    ----------
+    rows, settings : the data and the job's numbers
+    index : the client's number, the third word of its random counters
+    mechanism, source : sampler, clip and noise of a private job; None without privacy
+    row_ids : (n,) ids of the rows, for shards
+    """
+
+    rows: Rows
+    settings: Settings
+    index: int
+    mechanism: Mechanism | None = None
+    source: SecureSource | KeyedSource | None = None
+    row_ids: NDArray[np.str_] | None = None
+
+
+def optimise(local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int) -> tuple[Gaussian, Vector | None]:
+    """The new q of one update, and the optimiser's state.
+
+    Parameters
+    ----------
+    q : where to start
+    cavity : the prior of this client's problem
+    state : the optimiser's, None to begin with a fresh one
+    steps, first_step : how many, and this client's own count of steps before
+    """
+    if local.settings.optimiser == "exact":
+        return exact(local.rows, local.settings, q, cavity), None
+    return (_diagonal_steps if q.diagonal else _full_steps)(local, q, cavity, state, steps, first_step)
+
+
+def _diagonal_steps(
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+) -> tuple[Gaussian, Vector | None]:
+    d = q.d
+    hc, Pc = cavity.h, cavity.P
+    optimiser = OPTIMISERS[local.settings.optimiser](local.settings.learning_rate)
+    state = optimiser.init(2 * d) if state is None else state
+    gradient = likelihood_gradient(local)
+    lam = np.concatenate([q.mean, -0.5 * np.log(q.P)])
+    mu, omega = lam[:d], lam[d:]
+    for step in range(first_step, first_step + steps):
+        g = gradient(mu, omega, hc, Pc, step)
+        state, change = optimiser.update(state, g)
+        lam += change
+        np.clip(omega, -OMEGA_BOUND, OMEGA_BOUND, out=omega)
+    if not np.isfinite(lam).all():
+        raise NumericalError(f"client {local.index}: local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
+    P = np.exp(-2 * omega)
+    return Gaussian(P * mu, P), state
+
+
+Gradient = Callable[[Vector, Vector, Vector, Vector, int], Vector]
+
+
+def likelihood_gradient(local: Local) -> Gradient:
+    """gradient(mu, omega, hc, Pc, step) -> (2d,) estimate of the gradient of F: private, or from a mini-batch, or from all rows."""
+    s, rows = local.settings, local.rows
+    key = rng.key(s.seed, "draws")
+    common = {"family": s.family, "scale": s.scale}
+    if s.estimator in ("stl", "total"):
+        return _sampled_gradient(local, key, common)
+    fixed = common | {"estimator": s.estimator, "draws": s.draws, "key": key, "client": local.index}
+    fixed |= {"offset": rows.offset, "weights": rows.weights}
+
+    if local.mechanism is not None and local.source is not None:
+        mechanism, source = local.mechanism, local.source
+        clip, sigma = mechanism.clip, mechanism.noise_multiplier
+        factor = clip * GRID * mechanism.inverse_rate
+
+        def gradient(mu: Vector, omega: Vector, hc: Vector, Pc: Vector, step: int) -> Vector:
+            batch = mechanism.draw(source, len(rows), step)
+            total, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=clip, rows=batch, grid=clip * GRID, step=step, **fixed)
+            g = source.add_noise(total, sigma, step)
+            g *= factor
+            return _add_kl(g, mu, omega, hc, Pc)
+    else:
+        batches = _batches(local)
+
+        def gradient(mu: Vector, omega: Vector, hc: Vector, Pc: Vector, step: int) -> Vector:
+            batch, inverse_rate = batches(step)
+            g, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=np.inf, rows=batch, step=step, **fixed)
+            g *= inverse_rate
+            return _add_kl(g, mu, omega, hc, Pc)
+
+    return gradient
+
+
+def _add_kl(g: Vector, mu: Vector, omega: Vector, hc: Vector, Pc: Vector) -> Vector:
+    """Adds the gradient of -KL(q || cavity): outside the clip and outside the noise."""
+    d = len(mu)
+    g[:d] += hc - Pc * mu
+    g[d:] += 1 - Pc * np.exp(2 * omega)
+    return g
+
+
+def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, float]]:
+    """step -> (row indices or None for all, 1 / sampling rate), by Poisson sampling with keyed coins."""
+    rate = local.settings.batch_rate
+    if rate >= 1:
+        return lambda step: (None, 1.0)
+    key = rng.key(local.settings.seed, "batch")
+
+    def batch(step: int) -> tuple[NDArray[np.int64], float]:
+        coins = rng.uniform(len(local.rows), key=key, client=local.index, step=step)
+        return np.flatnonzero(coins < rate).astype(np.int64), 1 / rate
+
+    return batch
+
+
+def _sampled_gradient(local: Local, key: int, common: dict[str, object]) -> Gradient:
+    """STL and total reparameterised gradients of the whole of F (not under privacy: dp-pvi.md, section 3.4)."""
+    batches, s = _batches(local), local.settings
+
+    def gradient(mu: Vector, omega: Vector, hc: Vector, Pc: Vector, step: int) -> Vector:
+        index, inverse_rate = batches(step)
+        rows = local.rows if index is None else local.rows.take(index)
+        weights = np.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
+        _, g_mu, g_omega = glm.elbo_grad(
+            rows.X,
+            rows.y,
+            mu,
+            omega,
+            key=key,
+            prior_shift=hc,
+            prior_precision=Pc,
+            draws=s.draws,
+            estimator=s.estimator,
+            offset=rows.offset,
+            weights=weights,
+            client=local.index,
+            step=step,
+            **common,  # type: ignore[arg-type]
+        )
+        return np.concatenate([g_mu, g_omega])
+
+    return gradient
+
+
+def _full_steps(
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+) -> tuple[Gaussian, Vector | None]:
+    """Full covariance: parameters are mu and the Cholesky factor L of the covariance, with the logarithm of its diagonal."""
+    d, s = q.d, local.settings
+    optimiser = OPTIMISERS[s.optimiser](s.learning_rate)
+    rows_, columns = np.tril_indices(d)
+    on_diagonal = rows_ == columns
+    state = optimiser.init(d + len(rows_)) if state is None else state
+    key, batches = rng.key(s.seed, "draws"), _batches(local)
+    mu, L = q.mean, q.scale_tril
+    for step in range(first_step, first_step + steps):
+        index, inverse_rate = batches(step)
+        rows = local.rows if index is None else local.rows.take(index)
+        weights = np.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
+        _, g_mu, g_L = glm.elbo_grad(
+            rows.X,
+            rows.y,
+            mu,
+            L,
+            key=key,
+            family=s.family,
+            scale=s.scale,
+            prior_shift=cavity.h,
+            prior_precision=cavity.P,
+            draws=s.draws,
+            estimator=s.estimator if s.estimator in ("stl", "total") else "analytic",
+            offset=rows.offset,
+            weights=weights,
+            client=local.index,
+            step=step,
+        )
+        g = g_L[rows_, columns]
+        g[on_diagonal] *= np.diag(L)  # to log L_jj
+        state, change = optimiser.update(state, np.concatenate([g_mu, g]))
+        mu = mu + change[:d]
+        lower = L[rows_, columns]
+        lower[on_diagonal] = np.exp(np.clip(np.log(lower[on_diagonal]) + change[d:][on_diagonal], -OMEGA_BOUND, OMEGA_BOUND))
+        lower[~on_diagonal] += change[d:][~on_diagonal]
+        L = np.zeros((d, d))
+        L[rows_, columns] = lower
+    if not (np.isfinite(mu).all() and np.isfinite(L).all()):
+        raise NumericalError(f"client {local.index}: local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
+    P = cho_solve((L, True), np.eye(d))
+    return Gaussian(P @ mu, P), state
+
+
+# The exact optimum ----------------------------------------------------------------------------------------------------------------
+
+
+def exact(rows: Rows, s: Settings, q: Gaussian, cavity: Gaussian, tolerance: float = 1e-12, max_iterations: int = 200) -> Gaussian:
+    """The full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior standard deviations) and as close in precision.
+
+    Fixed point of P = Pc - sum_i E[l''_i] x_i x_i' (its diagonal under mean-field) with Newton steps in mu; a step that lowers F is halved.
+    F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum. Conjugate: one Cholesky.
+    """
+    mu, P = q.mean, q.P
+    value, r, k = _expectations(rows, s, mu, P)
+    F = value - _cross(mu, P, cavity)
+    for _ in range(max_iterations):
+        gradient = cavity.h - (cavity.P * mu if cavity.diagonal else cavity.P @ mu) + _transposed(rows.X, r)
+        curvature = _curvature(rows.X, -k)
+        H = curvature + (np.diag(cavity.P) if cavity.diagonal else cavity.P)
+        target = np.diag(H).copy() if cavity.diagonal else H
+        step = cho_solve(cho_factor(H, lower=True), gradient)
+        decrement = np.sqrt(abs(gradient @ step))
+        change = np.abs(target / P - 1).max() if cavity.diagonal else np.abs(target - P).max() / np.abs(P).max()
+        fraction = 1.0
+        while True:
+            new_mu, new_P = mu + fraction * step, P + fraction * (target - P)
+            new_value, r, k = _expectations(rows, s, new_mu, new_P)
+            new_F = new_value - _cross(new_mu, new_P, cavity)
+            # Near the optimum the values of F differ by rounding alone: there the full step is taken.
+            if new_F >= F - 1e-9 * (1 + abs(F)) or fraction < 1e-6:
+                break
+            fraction /= 2
+        mu, P, F = new_mu, new_P, new_F
+        if decrement < tolerance and change < tolerance:
+            break
+    if not (np.isfinite(mu).all() and np.isfinite(P).all()):
+        raise NumericalError("the exact local optimiser left the finite numbers: are the columns standardised?")
+    return Gaussian(P * mu if P.ndim == 1 else P @ mu, P)
+
+
+CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
+
+
+def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector) -> tuple[float, Vector, Vector]:
+    """sum_i E l_i, and E l'_i and E l''_i of every row."""
+    spread = -0.5 * np.log(P) if P.ndim == 1 else np.linalg.cholesky(np.linalg.inv(P))
+    e, r, k = glm.expectations(rows.X, rows.y, mu, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights)
+    return float(e.sum()), r, k
+
+
+def _cross(mu: Vector, P: Vector, cavity: Gaussian) -> float:
+    """KL(q || cavity) up to a constant; the cavity need only be positive."""
+    if P.ndim == 1:
+        return float((0.5 * cavity.P * (1 / P + mu * mu) - cavity.h * mu + 0.5 * np.log(P)).sum())
+    factor = np.linalg.cholesky(P)
+    trace = float((cho_solve((factor, True), cavity.P)).trace())
+    return 0.5 * trace + 0.5 * float(mu @ cavity.P @ mu) - float(cavity.h @ mu) + float(np.log(np.diag(factor)).sum())
+
+
+def _transposed(X: Vector, r: Vector) -> Vector:
+    total = np.zeros(X.shape[1])
+    for i in range(0, len(X), CHUNK):
+        total += r[i : i + CHUNK] @ np.asarray(X[i : i + CHUNK], np.float64)
+    return total
+
+
+def _curvature(X: Vector, w: Vector) -> Vector:
+    """X' diag(w) X."""
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for i in range(0, len(X), CHUNK):
+        part = np.asarray(X[i : i + CHUNK], np.float64)
+        total += part.T @ (w[i : i + CHUNK, None] * part)
+    return total

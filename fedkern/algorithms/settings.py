@@ -1,0 +1,61 @@
+"""The numbers of a partitioned variational inference, as the machines need them: plain, frozen and already validated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VARIANTS = ("pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split")
+SCHEDULES = ("sequential", "synchronous", "random", "asynchronous")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that every party of a job knows.
+
+    Attributes
+    ----------
+    family : "bernoulli" (logit), "poisson" (log) or "gaussian" (identity)
+    scale : noise standard deviation of the Gaussian family
+    covariance : "diagonal" or "full"
+    variant, schedule : see `VARIANTS`, `SCHEDULES`
+    rounds : after how many the server stops; None goes on until every client's budget is spent
+    client_weights : public weights of the random schedule, one a client; empty for equal ones
+    local_steps : steps of the local optimiser in one update
+    optimiser, learning_rate, optimiser_state : "adagrad", "adam", "sgd" or "exact"; "keep" or "reset" at each update
+    estimator, draws : of the expected log-likelihood's gradient: "analytic", "weight-mc", "activation-mc", "stl", "total"
+    batch_rate : sampling rate of a non-private step (a private step samples by its mechanism)
+    damping, damping_form : in (0, 1]; "moment" or "natural"
+    average : "half" releases the mean of (mu, omega) over the second half of all updates, "none" the last q
+    shards : of local averaging and virtual clients
+    updates_per_client : public cap on one client's updates; None for no cap
+    max_staleness : updates after which an asynchronous answer is too old; None for 4 x clients
+    seed : of the keyed random streams
+
+    Source: dp-pvi.md, sections 5, 8, 9 and 12.
+    """
+
+    family: str = "bernoulli"
+    scale: float = 1.0
+    covariance: str = "diagonal"
+    variant: str = "pvi"
+    schedule: str = "sequential"
+    rounds: int | None = 100
+    client_weights: tuple[float, ...] = ()
+    local_steps: int = 25
+    optimiser: str = "adagrad"
+    learning_rate: float = 0.5
+    optimiser_state: str = "keep"
+    estimator: str = "analytic"
+    draws: int = 1
+    batch_rate: float = 1.0
+    damping: float = 1.0
+    damping_form: str = "natural"
+    average: str = "none"
+    shards: int = 1
+    updates_per_client: int | None = None
+    max_staleness: int | None = None
+    seed: int = 0
+
+    def sizes(self, d: int) -> dict[str, int]:
+        """Lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""
+        return {"d": d, "p": d if self.covariance == "diagonal" else d * (d + 1) // 2}

@@ -1,0 +1,105 @@
+"""Local averaging and virtual clients: a client's rows in n shards, each of which answers with one clipped change.
+
+A row is in one shard, so it moves one clipped change by at most 2 C; the update is charged once, whatever its number of local steps. No
+rule may know a shard's row count or a mean over rows, or every shard would depend on every row. Source: dp-pvi.md, section 12 b and c.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.expfam import Gaussian, floored
+from ..models.glm import Rows
+from .local import GRID, Local, optimise
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """State of a client's shards.
+
+    Attributes
+    ----------
+    members : row indices of each shard
+    sites : (n, 2d) noise-free virtual sites (h, P); stays zero under local averaging
+    optimiser : each shard's own optimiser state, or None
+    """
+
+    members: tuple[NDArray[np.int64], ...]
+    sites: Vector
+    optimiser: tuple[Vector | None, ...]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What one update changes: optimiser states at once, virtual sites (times alpha) when the server applies the delta."""
+
+    optimiser: tuple[Vector | None, ...]
+    deltas: Vector
+
+
+def partition(row_ids: NDArray[np.str_], n: int) -> tuple[NDArray[np.int64], ...]:
+    """Row indices of n shards, by a hash of the row's id: adding a row moves no other."""
+    shard = np.array([int.from_bytes(hashlib.blake2b(str(i).encode(), digest_size=8).digest(), "little") % n for i in row_ids], np.int64)
+    return tuple(np.flatnonzero(shard == s) for s in range(n))
+
+
+def start(local: Local, d: int) -> Shards:
+    """All virtual sites at 1."""
+    if local.row_ids is None:
+        raise ValueError("local averaging and virtual clients need [data] row_id: shards are made by a hash of the row's id")
+    n = local.settings.shards
+    return Shards(partition(local.row_ids, n), np.zeros((n, 2 * d)), (None,) * n)
+
+
+def clipped(change: Vector, clip: float) -> NDArray[np.int64]:
+    """One shard's change scaled to a norm of at most `clip`, rounded toward zero to the integer grid; zero if it is not finite."""
+    norm = float(np.linalg.norm(change))
+    if not np.isfinite(norm):
+        return np.zeros(len(change), np.int64)
+    scale = min(1.0, clip * (1 - 1e-9) / norm) if norm > 0 else 1.0
+    return np.trunc(change * (scale / (clip * GRID))).astype(np.int64)
+
+
+def update(
+    local: Local, state: Shards, q: Gaussian, site_P: Vector, site_h: Vector, prior_P: Vector, first_step: int
+) -> tuple[Vector, Vector, Moved]:
+    """Damped (dh, dP) of one private update, and what it changes in the client.
+
+    Local averaging starts every shard at q, with weight n on its rows and the client's cavity; virtual clients use their own cavity
+    q / t_s and weight 1. Empty and damaged shards answer like all others.
+    """
+    s, d = local.settings, q.d
+    n = len(state.members)
+    averaging = s.variant == "local-averaging"
+    mechanism, source = local.mechanism, local.source
+    if mechanism is None or source is None:
+        raise ValueError(f"variant {s.variant!r} needs [privacy]: without it use variant = 'pvi'")
+    total = np.zeros(2 * d, np.int64)
+    kept = np.zeros_like(state.sites)
+    optimisers: list[Vector | None] = []
+    for i, members in enumerate(state.members):
+        own_h, own_P = (site_h, site_P) if averaging else (state.sites[i, :d], state.sites[i, d:])
+        Pc, _ = floored(q.P - own_P, 0.01 * prior_P)
+        shard = Local(_weighted(local.rows.take(members), float(n) if averaging else 1.0), s, local.index)
+        keep = state.optimiser[i] if s.optimiser_state == "keep" else None
+        new, optimiser = optimise(shard, q, Gaussian(q.h - own_h, Pc), keep, s.local_steps, first_step)
+        integer = clipped(np.concatenate([new.h - q.h, new.P - q.P]), mechanism.clip)
+        total += integer
+        optimisers.append(optimiser)
+        if not averaging:
+            kept[i] = s.damping * mechanism.clip * GRID * integer
+    noisy = source.add_noise(total, mechanism.noise_multiplier, first_step) * (mechanism.clip * GRID)
+    change = s.damping * noisy / (n if averaging else 1)
+    return change[:d], change[d:], Moved(tuple(optimisers), kept)
+
+
+def _weighted(rows: Rows, weight: float) -> Rows:
+    if weight == 1:
+        return rows
+    return Rows(rows.X, rows.y, rows.offset, np.full(len(rows), weight) if rows.weights is None else weight * rows.weights)

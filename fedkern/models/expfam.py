@@ -1,0 +1,157 @@
+"""Gaussian exponential-family algebra in natural parameters.
+
+density(theta; h, P) is proportional to exp(h'theta - theta'P theta / 2). A product of densities is a sum of parameters, a quotient their
+difference, so sites and cavities are plain array arithmetic. On the wire, and wherever parameters are only added, a precision is *packed*:
+(d,) for a diagonal one, the d (d + 1) / 2 numbers of the lower triangle, row by row, for a full one. Source: dp-pvi.md, section 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from ..errors import NumericalError
+
+Vector = NDArray[np.float64]
+
+
+def packed_size(d: int, covariance: str) -> int:
+    """Numbers of a packed precision: d ("diagonal") or d (d + 1) / 2 ("full")."""
+    return d if covariance == "diagonal" else d * (d + 1) // 2
+
+
+@lru_cache(maxsize=8)
+def _triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.tril_indices(d)
+
+
+def pack(P: Vector) -> Vector:
+    """(d,) as it is; the lower triangle of (d, d)."""
+    return P if P.ndim == 1 else P[_triangle(len(P))]
+
+
+def unpack(packed: Vector, d: int) -> Vector:
+    """The inverse of `pack`: (d,) or a symmetric (d, d)."""
+    if len(packed) == d and d != 1:
+        return packed
+    if d == 1:  # a full 1 x 1 matrix and a diagonal of length 1 are the same number
+        return packed
+    P = np.empty((d, d))
+    rows, columns = _triangle(d)
+    P[rows, columns] = packed
+    P[columns, rows] = packed
+    return P
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A proper Gaussian in natural parameters.
+
+    Attributes
+    ----------
+    h : (d,) array, shift: precision times mean
+    P : (d,) array of precisions (independent coordinates), or (d, d) precision matrix
+    """
+
+    h: Vector
+    P: Vector
+
+    @classmethod
+    def from_moments(cls, mean: Vector, covariance: Vector) -> Gaussian:
+        """From mean (d,) and variances (d,) or covariance matrix (d, d)."""
+        P = 1 / covariance if covariance.ndim == 1 else cho_solve(cho_factor(covariance, lower=True), np.eye(len(mean)))
+        return cls(P * mean if P.ndim == 1 else P @ mean, P)
+
+    @property
+    def d(self) -> int:
+        return len(self.h)
+
+    @property
+    def diagonal(self) -> bool:
+        return self.P.ndim == 1
+
+    def _factor(self) -> tuple[Vector, bool]:
+        try:
+            return cho_factor(self.P, lower=True)
+        except np.linalg.LinAlgError as error:
+            raise NumericalError(f"the precision matrix is not positive definite ({error}): lower the damping or the learning rate") from None
+
+    @property
+    def mean(self) -> Vector:
+        return self.h / self.P if self.diagonal else cho_solve(self._factor(), self.h)
+
+    @property
+    def covariance(self) -> Vector:
+        """Covariance matrix (d, d)."""
+        return np.diag(1 / self.P) if self.diagonal else cho_solve(self._factor(), np.eye(self.d))
+
+    @property
+    def sd(self) -> Vector:
+        """Marginal standard deviations (d,)."""
+        return np.sqrt(1 / self.P if self.diagonal else np.diag(self.covariance))
+
+    @property
+    def scale_tril(self) -> Vector:
+        """Lower Cholesky factor of the covariance (d, d)."""
+        return np.linalg.cholesky(self.covariance)
+
+    @property
+    def log_det_precision(self) -> float:
+        if self.diagonal:
+            return float(np.log(self.P).sum())
+        return float(2 * np.log(np.diag(self._factor()[0])).sum())
+
+    def variance_of(self, X: Vector) -> Vector:
+        """Variance of X theta, row by row: (n,)."""
+        if self.diagonal:
+            return (X * X) @ (1 / self.P)
+        half = X @ self.scale_tril
+        return np.einsum("ij,ij->i", half, half)
+
+
+def kl(p: Gaussian, q: Gaussian) -> float:
+    """KL(p || q) in nats."""
+    difference = p.mean - q.mean
+    if p.diagonal and q.diagonal:
+        ratio = q.P / p.P
+        return float(0.5 * (ratio - 1 - np.log(ratio) + q.P * difference**2).sum())
+    Q = np.diag(q.P) if q.diagonal else q.P
+    trace = float((Q * p.covariance).sum())
+    return 0.5 * (trace - p.d + p.log_det_precision - q.log_det_precision + float(difference @ Q @ difference))
+
+
+def keeps_proper(P: Vector, dP: Vector, alpha: float, factor: float = 0.1) -> bool:
+    """Whether P + alpha dP >= factor P, coordinate by coordinate or as matrices. NaN is never proper. Source: dp-pvi.md, section 9."""
+    if P.ndim == 1:
+        return bool((P + alpha * dP >= factor * P).all())
+    try:
+        np.linalg.cholesky((1 - factor) * P + alpha * dP)
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.isfinite(dP).all())
+
+
+def floored(P: Vector, floor: Vector) -> tuple[Vector, int]:
+    """P with its small coordinates (or eigenvalues relative to the floor) raised to the floor, and how many were.
+
+    Parameters
+    ----------
+    P : (d,) or (d, d), perhaps not positive
+    floor : (d,) positive
+
+    Source: dp-pvi.md, section 9 (cavity).
+    """
+    if P.ndim == 1:
+        low = ~(P > floor)
+        return np.where(low, floor, P), int(low.sum())
+    root = np.sqrt(floor)
+    values, vectors = np.linalg.eigh(P / np.outer(root, root))
+    low = ~(values > 1)
+    if not low.any():
+        return P, 0
+    raised = (vectors * np.maximum(values, 1)) @ vectors.T
+    return raised * np.outer(root, root), int(low.sum())
