@@ -1,0 +1,401 @@
+"""Reads a data holder's file into named columns: csv, parquet, npz, or a pair of npy files (memory-mapped).
+
+What is wrong with the file as a whole (no such file, no header, a column twice) is a `JobError`. What is wrong with a row is only
+noted here: whether it ends the job depends on the job (`data.design`).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import zipfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only
+NPY = ".npy"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A column of cells as they were written: `levels[codes[i]]`, levels in order of first appearance, stripped of blanks."""
+
+    codes: NDArray[np.int64]  # (n,)
+    levels: tuple[str, ...]
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Values (n,); NaN where a cell is no number."""
+        return np.array([*map(number, self.levels)], dtype=np.float64)[self.codes]
+
+    def kind(self) -> Literal["numeric", "categorical"]:
+        """Numeric if at least half of the cells that are not missing are numbers: the others are then mistakes, not levels."""
+        present = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool)
+        numeric = np.array([not math.isnan(number(level)) for level in self.levels], dtype=bool)
+        counts = np.bincount(self.codes, minlength=len(self.levels))
+        return "numeric" if 2 * counts[numeric].sum() >= counts[present].sum() else "categorical"
+
+
+Cells = NDArray[Any] | Text
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns of equal length.
+
+    `columns`: name -> values (n,), or `Text`. `matrix`: where all covariates are one array (npy, npz), that array, whose columns
+    `matrix_names` names; `columns` then holds views of it. `broken`: row -> what was wrong with the whole row.
+    """
+
+    source: str
+    names: tuple[str, ...]
+    columns: Mapping[str, Cells]
+    n_rows: int
+    matrix: NDArray[Any] | None = None
+    matrix_names: tuple[str, ...] = ()
+    broken: Mapping[int, str] = field(default_factory=dict)
+    lines: Sequence[int] | None = None  # csv: line of each row in the file
+
+    def place(self, row: int) -> str:
+        """Where a person finds this row."""
+        return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+
+    def text(self, name: str, row: int) -> str:
+        """The cell as it was read."""
+        column = self.columns[name]
+        return column.levels[column.codes[row]] if isinstance(column, Text) else str(column[row])
+
+    def select(self, rows: NDArray[np.int64], source: str | None = None) -> Table:
+        """These rows only, in this order (a copy)."""
+        rows = np.asarray(rows, dtype=np.int64)
+        columns: dict[str, Cells] = {}
+        for name, column in self.columns.items():
+            columns[name] = Text(column.codes[rows], column.levels) if isinstance(column, Text) else column[rows]
+        place = {int(row): i for i, row in enumerate(rows)} if self.broken else {}
+        broken = {place[row]: reason for row, reason in self.broken.items() if row in place}
+        lines = None if self.lines is None else [self.lines[row] for row in rows]
+        return Table(source or self.source, self.names, columns, len(rows), broken=broken, lines=lines)
+
+
+def number(cell: str) -> float:
+    """The number that a cell holds, NaN if none ("1_000" is none)."""
+    try:
+        return math.nan if "_" in cell else float(cell)
+    except ValueError:
+        return math.nan
+
+
+def plain(value: Any) -> str:
+    """A typed value as a person would write it as a category: 3 rather than 3.0; missing is empty."""
+    if value is None or value != value:
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def as_text(cells: Sequence[str]) -> Text:
+    """Codes the distinct cells by first appearance."""
+    seen: dict[str, int] = {}
+    codes = np.fromiter((seen.setdefault(cell, len(seen)) for cell in cells), dtype=np.int64, count=len(cells))
+    levels: dict[str, int] = {}
+    merged = np.array([levels.setdefault(cell.strip(), len(levels)) for cell in seen], dtype=np.int64)
+    return Text(merged[codes] if len(cells) else codes, tuple(levels))
+
+
+def load(path: str | Path, *, text: Collection[str] = (), response: str = "y") -> Table:
+    """Reads one file.
+
+    Parameters
+    ----------
+    path
+        `x.csv` (or .tsv), `x.parquet`, `x.npz` (members of one dimension are columns; a matrix `X` is one column for each of its
+        own, named by a member `columns`, else x1, x2, ...), `x.X.npy` with `x.y.npy` beside it, or a folder with `X.npy` and
+        `y.npy` (names of X's columns may stand in `x.columns.txt` or `columns.txt`, one a line). npy files are mapped, not read.
+    text
+        Columns whose cells are kept as they are written even where all look like numbers (categories, row ids).
+    response
+        The name that y gets in npy pairs.
+
+    Raises
+    ------
+    JobError
+        No such file, an unknown type, no header, a column without a name or twice, arrays of different lengths, or an optional
+        package is missing.
+    """
+    path = Path(path)
+    read: Callable[[Path, frozenset[str], str], Table] = _READERS[_type(path)][1]
+    return read(path, frozenset(text), response)
+
+
+def header(path: str | Path, *, response: str = "y") -> tuple[str, ...]:
+    """Names of the columns, read without reading a row."""
+    path = Path(path)
+    names: Callable[[Path, str], tuple[str, ...]] = _READERS[_type(path)][0]
+    return names(path, response)
+
+
+def find(patterns: Sequence[str], folder: str | Path = ".") -> dict[str, Path]:
+    """Client name -> file, sorted by name: the files that match the patterns, named by what stands before the first type suffix.
+
+    Raises
+    ------
+    JobError
+        A pattern matches nothing, or two files have one name.
+    """
+    folder, found = Path(folder), dict[str, Path]()
+    for pattern in patterns:
+        plain = Path(pattern)
+        root, relative = (Path(plain.anchor), plain.relative_to(plain.anchor)) if plain.is_absolute() else (folder, plain)
+        paths = sorted(path for path in root.glob(str(relative)) if not path.name.endswith((".y.npy", ".columns.txt")))
+        if not paths:
+            raise JobError(f"[data] clients: no file matches {pattern!r} in {folder.resolve()}; check the pattern")
+        for path in paths:
+            name = path.name.removesuffix(".X.npy") if path.name.endswith(".X.npy") else path.stem
+            if name in found and found[name] != path:
+                raise JobError(f"[data] clients: {found[name]} and {path} would both be client {name!r}; rename one")
+            found[name] = path
+    return dict(sorted(found.items()))
+
+
+def _type(path: Path) -> str:
+    if not path.exists():
+        raise JobError(f"{path}: no such file on this machine; every client's rank needs its own client's file")
+    kind = "folder" if path.is_dir() else path.suffix.lower()
+    if kind not in _READERS:
+        raise JobError(f"{path}: unknown type {path.suffix!r}; there are csv, tsv, parquet, npz, and X.npy with y.npy")
+    return kind
+
+
+def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
+    for at, name in enumerate(names):
+        if not name:
+            raise JobError(f"{path}: column {at + 1} has no name; name it in the header (or write the file without a row index)")
+        if name in names[:at]:
+            raise JobError(f"{path}: two columns are called {name!r}; rename one")
+    if not names:
+        raise JobError(f"{path}: no header; the first line must name the columns")
+    return tuple(names)
+
+
+# csv: one line is one row, so that a stray quote spoils its own row and no other.
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    if '"' not in line:
+        return line.split(delimiter)
+    return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+
+
+def _csv_names(path: Path, line: bytes) -> tuple[str, ...]:
+    try:
+        return _checked_names(path, [cell.strip() for cell in _cells(line.decode("utf-8-sig").rstrip("\r\n"), _delimiter(path))])
+    except (UnicodeDecodeError, csv.Error) as fault:
+        raise JobError(f"{path}: the header can't be read ({fault}); save the file as UTF-8 text") from fault
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
+def _csv_header(path: Path, response: str) -> tuple[str, ...]:
+    with path.open("rb") as file:
+        line = file.readline()
+    return _csv_names(path, line) if line.strip() else _checked_names(path, [])
+
+
+def _csv(path: Path, text: frozenset[str], response: str) -> Table:
+    first, _, body = path.read_bytes().partition(b"\n")
+    names = _csv_names(path, first) if first.strip() else _checked_names(path, [])
+    delimiter, width = _delimiter(path), len(names)
+    content = body.decode("utf-8", errors="replace")
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    broken: dict[int, str] = {}
+    for at, line in enumerate(content.split("\n"), start=2):
+        if not line or line.isspace():
+            continue
+        try:
+            cells = _cells(line, delimiter)
+        except csv.Error as fault:
+            cells, broken[len(rows)] = [], f"can't be read ({fault})"
+        if len(cells) != width:
+            broken.setdefault(len(rows), f"has {len(cells)} cells, the header {width}")
+            cells = [*cells[:width], *[""] * (width - len(cells))]
+        rows.append(cells)
+        lines.append(at)
+    careful = "_" in content
+    by_column = zip(*rows) if rows else ((),) * width
+    columns = {name: _column(cells, name in text, careful) for name, cells in zip(names, by_column)}
+    return Table(str(path), names, columns, len(rows), broken=broken, lines=lines)
+
+
+def _column(cells: Sequence[str], keep: bool, careful: bool) -> NDArray[np.float64] | Text:
+    if not keep and not (careful and any("_" in cell for cell in cells)):
+        try:
+            return np.array([*map(float, cells)], dtype=np.float64)
+        except ValueError:
+            pass
+    return as_text(cells)
+
+
+# Arrays with types of their own.
+
+
+def _typed(path: Path, name: str, values: NDArray[Any], keep: bool) -> Cells:
+    """A column from a typed array: numbers stay numbers unless they are wanted as text."""
+    if values.dtype.kind in "fiub" and not keep:
+        return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
+    if values.dtype.kind in "fiubUOT":
+        return as_text([*map(plain, values.tolist())])
+    raise JobError(f"{path}: column {name!r} has type {values.dtype}; numbers, truth values and texts can be used")
+
+
+def _same_length(path: Path, columns: Mapping[str, Cells]) -> int:
+    lengths = {name: len(column.codes if isinstance(column, Text) else column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise JobError(f"{path}: columns of different lengths: {', '.join(f'{name} {n}' for name, n in lengths.items())}")
+    return next(iter(lengths.values()))
+
+
+def _parquet_module(path: Path) -> Any:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as fault:
+        raise JobError(f"{path}: parquet files need pyarrow; pip install 'fedkern[data]', or save the file as csv") from fault
+    return parquet
+
+
+def _parquet_header(path: Path, response: str) -> tuple[str, ...]:
+    parquet = _parquet_module(path)
+    try:
+        return _checked_names(path, parquet.read_schema(path).names)
+    except (OSError, ValueError) as fault:
+        raise JobError(f"{path}: not a parquet file ({fault})") from fault
+
+
+def _parquet(path: Path, text: frozenset[str], response: str) -> Table:
+    names = _parquet_header(path, response)
+    data = _parquet_module(path).read_table(path)
+    columns = {}
+    for name in names:
+        column = data.column(name)
+        try:
+            columns[name] = _typed(path, name, column.to_numpy(), name in text)
+        except JobError:
+            columns[name] = as_text([*map(plain, column.to_pylist())])
+    return Table(str(path), names, columns, data.num_rows)
+
+
+def _npz(path: Path, text: frozenset[str], response: str) -> Table:
+    columns: dict[str, Cells] = {}
+    matrix: NDArray[Any] | None = None
+    matrix_names: tuple[str, ...] = ()
+    members = _npz_members(path)
+    for member, values in members.items():
+        if values.ndim == 2 and member == "X":
+            matrix, matrix_names = values, _matrix_names(path, values.shape[1], members.get("columns"))
+            columns |= _matrix_columns(path, matrix, matrix_names, text)
+        elif values.ndim == 1 and not (member == "columns" and "X" in members):
+            columns[member] = _typed(path, member, values, member in text)
+        elif values.ndim != 1:
+            raise JobError(f"{path}: member {member!r} has shape {values.shape}; a column needs (n,), and only X may be (n, p)")
+    names = _checked_names(path, list(columns))
+    return Table(str(path), names, columns, _same_length(path, columns), matrix, matrix_names)
+
+
+def _npz_members(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as fault:
+        raise JobError(f"{path}: not a npz file of plain arrays ({fault})") from fault
+
+
+def _npz_header(path: Path, response: str) -> tuple[str, ...]:
+    names: list[str] = []
+    try:
+        with zipfile.ZipFile(path) as archive, np.load(path, allow_pickle=False) as arrays:
+            for member in arrays.files:
+                if member == "X":
+                    with archive.open("X.npy") as file:
+                        shape = _npy_shape(file)
+                    names += _matrix_names(path, shape[-1], arrays["columns"] if "columns" in arrays.files else None)
+                elif not (member == "columns" and "X" in arrays.files):
+                    names.append(member)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as fault:
+        raise JobError(f"{path}: not a npz file of plain arrays ({fault})") from fault
+    return _checked_names(path, names)
+
+
+def _npy_shape(file: Any) -> tuple[int, ...]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(file)[0]
+
+
+def _matrix_names(path: Path, p: int, given: Any = None) -> tuple[str, ...]:
+    names = [f"x{j + 1}" for j in range(p)] if given is None else [str(name).strip() for name in given]
+    if len(names) != p:
+        raise JobError(f"{path}: {len(names)} column names for an X of {p} columns")
+    return _checked_names(path, names)
+
+
+def _matrix_columns(path: Path, matrix: NDArray[Any], names: tuple[str, ...], text: frozenset[str]) -> dict[str, Cells]:
+    return {name: _typed(path, name, matrix[:, j], name in text) for j, name in enumerate(names)}
+
+
+def _npy_paths(path: Path) -> tuple[Path, Path, Path]:
+    """X, y, and the names of X's columns."""
+    if path.is_dir():
+        return path / "X.npy", path / "y.npy", path / "columns.txt"
+    if not path.name.endswith(".X.npy") and path.name != "X.npy":
+        raise JobError(f"{path}: needs a name that ends in .X.npy, with .y.npy beside it")
+    stem = path.name.removesuffix("X.npy")
+    return path, path.with_name(f"{stem}y.npy"), path.with_name(f"{stem}columns.txt")
+
+
+def _npy_map(path: Path) -> NDArray[Any]:
+    if not path.exists():
+        raise JobError(f"{path}: no such file on this machine; X.npy and y.npy belong together")
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except (ValueError, OSError, EOFError) as fault:
+        raise JobError(f"{path}: not a npy file of a plain array ({fault})") from fault
+
+
+def _npy_parts(path: Path, response: str) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...]]:
+    x_path, y_path, names_path = _npy_paths(path)
+    matrix, y = _npy_map(x_path), _npy_map(y_path)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
+        raise JobError(f"{x_path}: needs numbers of shape (n, p), got {matrix.dtype} {matrix.shape}")
+    if y.shape != matrix.shape[:1]:
+        raise JobError(f"{y_path}: needs shape ({len(matrix)},) as X has {len(matrix)} rows, got {y.shape}")
+    given = names_path.read_text("utf-8").split("\n") if names_path.exists() else None
+    names = _matrix_names(x_path, matrix.shape[1], None if given is None else [line for line in given if line.strip()])
+    _checked_names(path, [*names, response])
+    return matrix, y, names
+
+
+def _npy_header(path: Path, response: str) -> tuple[str, ...]:
+    return (*_npy_parts(path, response)[2], response)
+
+
+def _npy(path: Path, text: frozenset[str], response: str) -> Table:
+    matrix, y, names = _npy_parts(path, response)
+    columns = _matrix_columns(path, matrix, names, text) | {response: _typed(path, response, y, response in text)}
+    return Table(str(path), (*names, response), columns, len(matrix), matrix, names)
+
+
+_READERS: dict[str, tuple[Any, Any]] = {
+    ".csv": (_csv_header, _csv),
+    ".tsv": (_csv_header, _csv),
+    ".parquet": (_parquet_header, _parquet),
+    ".npz": (_npz_header, _npz),
+    ".npy": (_npy_header, _npy),
+    "folder": (_npy_header, _npy),
+}

@@ -1,0 +1,267 @@
+"""From a data holder's columns to the coefficients of a model: what all parties agree on before the first round.
+
+A numeric column becomes one coefficient, of `(value - center) / scale`; a categorical column becomes one for each of its levels
+(no level is left out: the prior keeps the redundant direction proper). Nothing here reads a row.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+
+Kind = Literal["numeric", "categorical"]
+Family = Literal["bernoulli", "poisson", "gaussian"]
+Standardise = Literal["public", "exchange", "none"]
+
+INTERCEPT = "intercept"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the covariates; what is None is not known yet."""
+
+    name: str
+    kind: Kind = "numeric"
+    levels: tuple[str, ...] | None = None
+    center: float | None = None
+    scale: float | None = None
+
+    @classmethod
+    def declared(cls, name: str, table: Mapping[str, Any]) -> Column:
+        """What the job file says in `[data.columns.<name>]`: kind, levels, center and scale, or lower and upper.
+
+        Bounds map the column to [-1, 1]: center is their middle, scale half their distance. Levels are sorted.
+
+        Raises
+        ------
+        JobError
+            An unknown key, an unknown kind, a scale that is not > 0, bounds in the wrong order, repeated levels.
+        """
+        where = f"[data.columns.{name}]"
+        known = {"kind", "levels", "center", "scale", "lower", "upper"}
+        for key in table.keys() - known:
+            raise JobError(f"{where} {key}: unknown key; there are {', '.join(sorted(known))}")
+        levels = table.get("levels")
+        kind = table.get("kind", "numeric" if levels is None else "categorical")
+        if kind not in ("numeric", "categorical"):
+            raise JobError(f'{where} kind: needs "numeric" or "categorical", got {kind!r}')
+        given = [key for key in ("center", "scale", "lower", "upper") if table.get(key) is not None]
+        numbers = {key: _number(where, key, table[key]) for key in given}
+        if kind == "categorical":
+            if numbers:
+                raise JobError(f"{where} {min(numbers)}: a categorical column is not standardised; remove the key, or the levels")
+            return cls(name, "categorical", None if levels is None else _levels(where, levels))
+        if levels is not None:
+            raise JobError(f'{where} levels: a numeric column has none; remove them, or set kind = "categorical"')
+        if numbers.keys() & {"lower", "upper"}:
+            if numbers.keys() != {"lower", "upper"} or not numbers["lower"] < numbers["upper"]:
+                raise JobError(f"{where}: needs lower < upper, both, and neither center nor scale beside them; got {numbers}")
+            lower, upper = numbers["lower"], numbers["upper"]
+            numbers = {"center": lower / 2 + upper / 2, "scale": upper / 2 - lower / 2}
+        elif numbers and numbers.keys() != {"center", "scale"}:
+            raise JobError(f"{where}: needs both center and scale, got {numbers}")
+        if numbers and not numbers["scale"] > 0:
+            raise JobError(f"{where} scale: needs > 0, got {numbers['scale']}")
+        return cls(name, "numeric", None, numbers.get("center"), numbers.get("scale"))
+
+    @property
+    def constants(self) -> tuple[float, float]:
+        """Center and scale of a complete numeric column."""
+        if self.center is None or self.scale is None:
+            raise ValueError(f"column {self.name!r} has no center and scale")
+        return self.center, self.scale
+
+
+def _number(where: str, key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise JobError(f"{where} {key}: needs a finite number, got {value!r}")
+    return float(value)
+
+
+def _levels(where: str, levels: Any) -> tuple[str, ...]:
+    if isinstance(levels, str) or not all(isinstance(level, str | int) and not isinstance(level, bool) for level in levels):
+        raise JobError(f"{where} levels: needs a list of texts, got {levels!r}")
+    texts = tuple(sorted(str(level).strip() for level in levels))
+    if not texts or len(set(texts)) < len(texts) or "" in texts:
+        raise JobError(f"{where} levels: needs at least one level, none empty, none twice; got {levels!r}")
+    return texts
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the job file says of the data, known to every party before any file is opened.
+
+    `positive` is the response's text that counts as 1 (None: the response is 0/1 already). `columns` holds what is public of some
+    columns. In a private job everything that the encoding needs must be public: nothing computed from rows leaves a client.
+    """
+
+    response: str
+    family: Family = "bernoulli"
+    positive: str | None = None
+    offset: str | None = None
+    weight: str | None = None
+    row_id: str | None = None
+    ignore: tuple[str, ...] = ()
+    intercept: bool = True
+    standardise: Standardise = "exchange"
+    private: bool = False
+    columns: Mapping[str, Column] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.private and self.standardise == "exchange":
+            raise JobError(
+                '[data] standardise = "exchange": in a private job sums of rows would leave the clients uncharged; set '
+                'standardise = "public" and give center and scale (or lower and upper) in [data.columns.<name>], or set "none"'
+            )
+        roles = [name for name in (self.response, self.offset, self.weight, self.row_id) if name is not None]
+        if len(set(roles)) < len(roles):
+            raise JobError(f"[data] response, offset, weight and row_id must be different columns, got {roles}")
+        if self.positive is not None and self.family != "bernoulli":
+            raise JobError(f'[data] positive: only family = "bernoulli" has a positive label, not {self.family!r}; remove it')
+        for name in set(roles[1:]) & self.columns.keys():
+            raise JobError(f"[data.columns.{name}]: this column is not a covariate; remove the table")
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """Columns that are read as text although their cells may look like numbers."""
+        texts = {name for name, column in self.columns.items() if column.kind == "categorical"}
+        texts |= {self.row_id} if self.row_id else set()
+        return frozenset(texts | ({self.response} if self.positive is not None else set()))
+
+    def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of a file's columns that are covariates, in the file's order."""
+        others = {self.response, self.offset, self.weight, self.row_id, *self.ignore}
+        return tuple(name for name in names if name not in others)
+
+    def encoding(self, columns: tuple[Column, ...]) -> Encoding:
+        """The agreed encoding with these complete columns."""
+        declared = self.columns.get(self.response)
+        labels = declared.levels if declared is not None and declared.levels is not None else ()
+        return Encoding(
+            columns, self.response, self.family, self.positive, labels, self.offset, self.weight, self.row_id, self.intercept
+        )
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any."""
+
+    columns: tuple[Column, ...]
+    response: str
+    family: Family = "bernoulli"
+    positive: str | None = None
+    labels: tuple[str, ...] = ()
+    offset: str | None = None
+    weight: str | None = None
+    row_id: str | None = None
+    intercept: bool = True
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            known = column.levels if column.kind == "categorical" else (column.center is not None and column.scale)
+            if not known:
+                wanted = "levels = [...]" if column.kind == "categorical" else "center and scale, or lower and upper"
+                raise JobError(f"column {column.name!r}: not complete; give {wanted} in [data.columns.{column.name}]")
+        if len(set(self.names)) < len(self.names):
+            twice = sorted({name for name in self.names if self.names.count(name) > 1})
+            raise JobError(f"two coefficients would be called {twice[0]!r}; rename the column")
+        if self.labels and self.positive is not None and self.positive not in self.labels:
+            labels = ", ".join(self.labels)
+            raise JobError(f"[data] positive = {self.positive!r}: the labels of {self.response!r} are {labels}; name one of them")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the d coefficients: "intercept", "age", "workclass=Private"."""
+        names = [INTERCEPT] if self.intercept else []
+        for column in self.columns:
+            names += [column.name] if column.levels is None else [f"{column.name}={level}" for level in column.levels]
+        return tuple(names)
+
+    @property
+    def size(self) -> int:
+        """d, the number of coefficients."""
+        return self.intercept + sum(1 if column.levels is None else len(column.levels) for column in self.columns)
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """Columns that are read as text although their cells may look like numbers."""
+        texts = {column.name for column in self.columns if column.kind == "categorical"}
+        texts |= {self.row_id} if self.row_id else set()
+        return frozenset(texts | ({self.response} if self.positive is not None else set()))
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Names of the columns that a file must have."""
+        roles = (self.response, self.offset, self.weight, self.row_id)
+        return tuple(column.name for column in self.columns) + tuple(name for name in roles if name is not None)
+
+    def affine(self) -> NDArray[np.float64]:
+        """A (d, d) with theta = A theta_std: from the standardised scale to the data's.
+
+        theta_j = theta_std_j / scale_j, and intercept = intercept_std - sum_j theta_std_j center_j / scale_j. Without an
+        intercept the constant has no coefficient to go to: the slopes are then those of centred columns.
+        """
+        a = np.eye(self.size)
+        at = int(self.intercept)
+        for column in self.columns:
+            if column.levels is not None:
+                at += len(column.levels)
+                continue
+            center, scale = column.constants
+            a[at, at] = 1 / scale
+            if self.intercept:
+                a[0, at] = -center / scale
+            at += 1
+        return a
+
+    @property
+    def standardised(self) -> bool:
+        """Whether the two scales differ anywhere."""
+        return any(column.levels is None and (column.center, column.scale) != (0.0, 1.0) for column in self.columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, texts and numbers, for JSON."""
+        plain = {key: getattr(self, key) for key in ("response", "family", "positive", "offset", "weight", "row_id", "intercept")}
+        columns: list[dict[str, Any]] = []
+        for column in self.columns:
+            rest = {"center": column.center, "scale": column.scale} if column.levels is None else {"levels": list(column.levels)}
+            columns.append({"name": column.name} | rest)
+        return plain | {"labels": list(self.labels), "columns": columns}
+
+    def to_json(self) -> bytes:
+        """Exact: `Encoding.from_json(e.to_json()) == e`."""
+        return json.dumps(self.to_dict(), separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Encoding:
+        """Inverse of `to_dict`.
+
+        Raises
+        ------
+        ValueError
+            Something is missing, or of another type.
+        """
+        try:
+            columns = tuple(
+                Column(str(c["name"]), "categorical", tuple(map(str, c["levels"])))
+                if "levels" in c
+                else Column(str(c["name"]), "numeric", None, float(c["center"]), float(c["scale"]))
+                for c in plain["columns"]
+            )
+            roles = {key: plain[key] for key in ("response", "family", "positive", "offset", "weight", "row_id", "intercept")}
+            return cls(columns, labels=tuple(map(str, plain["labels"])), **roles)
+        except (KeyError, TypeError, JobError) as fault:
+            raise ValueError(f"not an encoding: {fault}") from fault
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Encoding:
+        """Inverse of `to_json`."""
+        return cls.from_dict(json.loads(text))
