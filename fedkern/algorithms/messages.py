@@ -60,6 +60,11 @@ class ClientLost:
 
 
 @dataclass(frozen=True)
+class Deadline:
+    """Not a message: what a driver tells the server when nobody has answered in time. It may go on without the late ones."""
+
+
+@dataclass(frozen=True)
 class Charge:
     """Not a message: what a machine asks of its own driver before it reads rows. The holder's budget answers."""
 

@@ -1,0 +1,268 @@
+"""What every transport does the same way: the loop around the machines, what is asked of their surroundings, and checkpoints.
+
+A transport moves frames. `ServerSide` turns frames into events of the server's machine and its effects into frames; `ClientSide`
+does the same for the clients of one rank. Neither knows the algorithm, and neither opens a file: what touches the world is a `Hooks`.
+
+Checkpoints are taken when no question is open: the server's frames are held back, every client is told to `Keep` its state under
+a number, the server keeps its own state and the held frames last. A later run that starts from one number at all parties goes on as
+if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..algorithms.messages import (
+    SERVER,
+    Charge,
+    Charged,
+    ChargeFailed,
+    ClientLost,
+    Deadline,
+    Effect,
+    Message,
+    Protocol,
+    RemoteFault,
+    Saved,
+)
+from ..errors import FedkernError, LostPeer
+from .codec import Codec, Frame, is_last
+
+
+@dataclass(frozen=True)
+class Received(Message, kind=0xFF01):
+    """Client to server: the question was understood, and there is nothing to answer."""
+
+
+@dataclass(frozen=True)
+class Keep(Message, kind=0xFF02):
+    """Server to client: keep your state as it is now, under this number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Kept(Message, kind=0xFF03):
+    """Client to server: it is kept."""
+
+    number: int
+
+
+class Hooks:
+    """What machines and transports ask of their surroundings. This base answers everything and does nothing; override at will.
+
+    On a rank with clients: `charge`, `recall`, `remember`, `sending`, `keep_client`. At the server: `charge` (client SERVER),
+    `observe`, `delivered`, `checkpoint_due`, `keep_server`. On every rank: `control`, `should_stop`, `public`.
+    """
+
+    checkpoint_number = 0  # of the last checkpoint; a resumed run sets the one it starts from
+
+    def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
+        """The holder's budget answers before rows are read."""
+        return Charged(charge.steps)
+
+    def recall(self, client: int, question: Frame) -> tuple[list[bytes], Saved] | None:
+        """The answers that this very question got before a crash, and the client's state after it; None to ask the machine."""
+        return None
+
+    def remember(self, client: int, question: Frame, answers: list[bytes], saved: Saved) -> None:
+        """Called before answers leave, if `remembers`: what `recall` will give after a crash."""
+
+    remembers = False
+
+    def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
+        """The ledger: called where the client lives, before the bytes leave. `charged`: local steps paid for this message."""
+
+    def control(self, rank: int, what: str, n_bytes: int) -> None:
+        """The ledger of a rank: bytes that leave it and belong to no client's message."""
+
+    def delivered(self, direction: str, client: int, n_bytes: int) -> None:
+        """Counts the wire at the server; direction is "to_client" or "to_server"."""
+
+    def observe(self, state: Any, event: Any) -> None:
+        """The server's state after every event (a message, ClientLost, Deadline, Charged or ChargeFailed)."""
+
+    def checkpoint_due(self) -> bool:
+        """Asked after every event of the server."""
+        return False
+
+    def keep_client(self, client: int, number: int, saved: Saved) -> None:
+        """A client's checkpoint."""
+
+    def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, bytes]]) -> None:
+        """The server's checkpoint, with the frames that it has yet to send; all clients have kept theirs."""
+
+    def should_stop(self) -> str | None:
+        """What asks the run to stop (the name of a signal), or None."""
+        return None
+
+    def public(self, error: BaseException) -> str:
+        """What other parties may read about a fault on this rank."""
+        return str(error) or type(error).__name__
+
+
+class ClientSide:
+    """The clients that live in one place."""
+
+    def __init__(self, protocol: Protocol, clients: dict[int, Any], codec: Codec, hooks: Hooks) -> None:
+        self.protocol, self.clients, self.codec, self.hooks = protocol, dict(clients), codec, hooks
+        self.expected = (*protocol.to_client, Keep)
+
+    def receive(self, frame: Frame) -> tuple[int, list[bytes]]:
+        """The client that a frame is for, and the frames of its answer (at least one; the last one says that it is)."""
+        client, question = self.codec.decode(frame, self.expected)
+        if client not in self.clients:
+            raise RemoteFault(f"client {client}: {type(question).__name__} came to a rank where it does not live")
+        if isinstance(question, Keep):
+            self.hooks.keep_client(client, question.number, self.protocol.save(self.clients[client]))
+            kept: list[Message] = [Kept(question.number)]
+            return client, self._sent(client, kept, self._encoded(client, kept), 0)
+        before = self.hooks.recall(client, frame)
+        if before:
+            frames, saved = before
+            self.clients[client] = self.protocol.load(self.clients[client], saved)
+            for old in frames:
+                self.hooks.sending(client, self.codec.decode(old, (*self.protocol.to_server, Received))[1], len(old), 0)
+            return client, frames
+        messages, charged = self._ask(client, question)
+        frames = self._encoded(client, messages)
+        if self.hooks.remembers:
+            self.hooks.remember(client, frame, frames, self.protocol.save(self.clients[client]))
+        return client, self._sent(client, messages, frames, charged)
+
+    def _ask(self, client: int, question: Message) -> tuple[list[Message], int]:
+        """The machine's messages; its charges are answered on the spot."""
+        state, effects = self.protocol.client_receive(self.clients[client], question)
+        todo, messages, charged = deque[Effect](effects), list[Message](), 0
+        while todo:
+            effect = todo.popleft()
+            if isinstance(effect, Charge):
+                reply = self.hooks.charge(client, effect)
+                charged += reply.steps if isinstance(reply, Charged) else 0
+                state, effects = self.protocol.client_receive(state, reply)
+                todo.extendleft(reversed(effects))
+            else:
+                messages.append(effect)
+        self.clients[client] = state
+        return messages or [Received()], charged
+
+    def _encoded(self, client: int, messages: list[Message]) -> list[bytes]:
+        return [self.codec.encode(client, message, last=message is messages[-1]) for message in messages]
+
+    def _sent(self, client: int, messages: list[Message], frames: list[bytes], charged: int) -> list[bytes]:
+        for message, frame in zip(messages, frames):
+            self.hooks.sending(client, message, len(frame), charged if message is messages[0] else 0)
+        return frames
+
+
+class ServerSide:
+    """The server's machine and what it waits for."""
+
+    def __init__(self, protocol: Protocol, start: tuple[Any, Iterable[tuple[int, Effect]]], codec: Codec, hooks: Hooks) -> None:
+        self.protocol, self.codec, self.hooks = protocol, codec, hooks
+        self.expected = (*protocol.to_server, Received, Kept)
+        self.open: Counter[int] = Counter()  # client -> questions that it has not answered to the end
+        self.lost: set[int] = set()
+        self.held: list[tuple[int, bytes]] = []
+        self.keeping: set[int] | None = None  # clients that have yet to keep their state
+        self.stopping: str | None = None
+        self.state, effects = start
+        self._perform(effects)
+
+    @property
+    def waiting(self) -> list[int]:
+        """Clients with an open question."""
+        return sorted(client for client, count in self.open.items() if count > 0)
+
+    @property
+    def done(self) -> bool:
+        """The machine has finished, and nobody has to be waited for."""
+        return self.protocol.finished(self.state) and not self.held and not self.waiting and self.keeping is None
+
+    def outgoing(self) -> list[tuple[int, bytes]]:
+        """Frames to send now: none while a checkpoint waits for open questions."""
+        self.stopping = self.stopping or self.hooks.should_stop()
+        if self.keeping is None and (self.stopping or self.hooks.checkpoint_due()) and not self.protocol.finished(self.state):
+            if self.waiting:
+                return []
+            self.keeping = set(range(self.codec.n_clients)) - self.lost
+            self.hooks.checkpoint_number += 1
+            keep = Keep(self.hooks.checkpoint_number)
+            return [self._asked(client, self.codec.encode(client, keep)) for client in sorted(self.keeping)]
+        if self.keeping is not None:
+            if self.keeping:
+                return []
+            self.keeping = None
+            self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.held)
+            if self.stopping:
+                raise LostPeer(f"stopped by {self.stopping}; --resume goes on from checkpoint {self.hooks.checkpoint_number}")
+        out, self.held = [self._asked(*item) for item in self.held if item[0] not in self.lost], []
+        if not out and not self.waiting and not self.protocol.finished(self.state):
+            if self.lost:
+                raise LostPeer(f"{self.protocol.name} cannot go on without {_names(self.lost)}")
+            raise FedkernError(f"{self.protocol.name}: the server has not finished and waits for nobody")
+        return out
+
+    def arrive(self, frame: Frame, home: Any = None) -> None:
+        """One frame from a client; `home(client)` says whether it may come from where it came."""
+        client, message = self.codec.decode(frame, self.expected)
+        if home is not None and not home(client):
+            raise RemoteFault(f"client {client}: {type(message).__name__} came from a rank where it does not live")
+        if client in self.lost:
+            return
+        if not self.open[client]:
+            raise RemoteFault(f"client {client}: {type(message).__name__} answers no question")
+        self.hooks.delivered("to_server", client, len(frame))
+        self.open[client] -= is_last(frame)
+        if isinstance(message, Kept):
+            if self.keeping is None or client not in self.keeping or message.number != self.hooks.checkpoint_number:
+                raise RemoteFault(f"client {client}: Kept.number is {message.number}, asked for {self.hooks.checkpoint_number}")
+            self.keeping.discard(client)
+        elif not isinstance(message, Received):
+            self.feed(client, message)
+
+    def feed(self, sender: int, event: Any) -> None:
+        """An event of the server's machine."""
+        self.state, effects = self.protocol.server_receive(self.state, sender, event)
+        self.hooks.observe(self.state, event)
+        self._perform(effects)
+
+    def lose(self, clients: Iterable[int]) -> None:
+        """These clients are gone for good: the machine hears of each that had not finished."""
+        for client in sorted(set(clients) - self.lost):
+            self.lost.add(client)
+            del self.open[client]
+            if self.keeping is not None:
+                self.keeping.discard(client)
+            if not self.protocol.finished(self.state):
+                self.feed(client, ClientLost(client))
+
+    def deadline(self) -> None:
+        """Nobody has answered in time: the machine may go on without the late ones."""
+        if not self.protocol.finished(self.state):
+            self.feed(SERVER, Deadline())
+
+    def _perform(self, effects: Iterable[tuple[int, Effect]]) -> None:
+        for target, effect in effects:
+            if isinstance(effect, Charge):
+                self.feed(SERVER, self.hooks.charge(SERVER, effect))
+            else:
+                self.held.append((target, self.codec.encode(target, effect)))
+
+    def _asked(self, client: int, frame: bytes) -> tuple[int, bytes]:
+        self.open[client] += 1
+        self.hooks.delivered("to_client", client, len(frame))
+        return client, frame
+
+
+def restart(protocol: Protocol, state: Any, saved: Saved, frames: Iterable[tuple[int, bytes]], codec: Codec) -> tuple[Any, Any]:
+    """The `start` of a resumed run: the server's fresh state with what was saved, and the messages that it had yet to send."""
+    return protocol.load(state, saved), [codec.decode(frame, protocol.to_client) for _, frame in frames]
+
+
+def _names(clients: Iterable[int]) -> str:
+    listed = ", ".join(str(client) for client in sorted(clients))
+    return f"client {listed}" if "," not in listed else f"clients {listed}"

@@ -1,0 +1,93 @@
+"""All parties in one process. Every message goes through the codec, so the bytes are those of the wire."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from ..algorithms.messages import Protocol
+from .codec import Codec
+from .driver import ClientSide, Hooks, ServerSide
+
+
+@dataclass
+class InProcess:
+    """The transport of one process: it is the server's place and every client's. `order` shuffles arrivals (tests)."""
+
+    order: random.Random | None = None
+    rank: int = 0
+    size: int = 1
+    is_server: bool = True
+    n_threads: int | None = None  # whatever the machine has
+
+    def mine(self, n_clients: int) -> list[int]:
+        """The clients that live here."""
+        return list(range(n_clients))
+
+    def common(self, numbers: set[int]) -> int | None:
+        """The newest checkpoint that everybody has."""
+        return max(numbers, default=None)
+
+    def run(
+        self, protocol: Protocol, start: Any, clients: dict[int, Any], codec: Codec, hooks: Hooks | None = None
+    ) -> tuple[Any, Any]:
+        """See `run`."""
+        return run(protocol, start, clients, codec, hooks, self.order)
+
+
+def run(
+    protocol: Protocol,
+    start: Any,
+    clients: dict[int, Any],
+    codec: Codec,
+    hooks: Hooks | None = None,
+    order: random.Random | None = None,
+) -> tuple[Any, dict[int, Any]]:
+    """Runs a protocol to its end.
+
+    Parameters
+    ----------
+    protocol
+        The machines.
+    start
+        The server's first state, and its first effects.
+    clients
+        Client number -> its first state, for all of them.
+    codec
+        The frames of this job.
+    hooks
+        Budget, ledger, checkpoints, signals.
+    order
+        Shuffles which of the frames in flight arrives next. Between one client and the server they stay in order, as on any wire.
+
+    Returns
+    -------
+    server, clients
+        The last states.
+
+    Raises
+    ------
+    LostPeer
+        Stopped by a signal; the hooks hold a checkpoint.
+    RemoteFault
+        A machine refused what another sent.
+    """
+    hooks = hooks or Hooks()
+    server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
+    flying: list[tuple[tuple[str, int], bytes]] = []  # (direction, client), frame
+    while not server.done:
+        flying += [(("to_client", client), frame) for client, frame in server.outgoing()]
+        if not flying:
+            continue
+        place = 0
+        if order:
+            lane = flying[order.randrange(len(flying))][0]
+            place = next(i for i, item in enumerate(flying) if item[0] == lane)
+        (direction, client), frame = flying.pop(place)
+        if direction == "to_client":
+            client, answers = side.receive(frame)
+            flying += [(("to_server", client), answer) for answer in answers]
+        else:
+            server.arrive(frame)
+    return server.state, side.clients
