@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from ..models.expfam import Gaussian, keeps_proper
 from ..privacy.accountant import Mechanism
-from ..privacy.noise import KeyedSource, SecureSource
+from ..privacy.noise import Source
 from . import pvi
 from .averaging import Trajectory
-from .local import GRID
 from .messages import SERVER, Charge, Charged, ChargeFailed, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
 from .pvi import Precision, QUpdate, Shift, SiteApplied, SiteDelta
 from .settings import Settings
@@ -55,7 +54,7 @@ class Server:
     prior: Gaussian
     q: Gaussian
     mechanism: Mechanism
-    source: SecureSource | KeyedSource
+    source: Source
     updates: NDArray[np.int64]
     trajectory: Trajectory
     averaged_sites: bool = False
@@ -90,7 +89,7 @@ def start(
     prior: Gaussian,
     n_clients: int,
     mechanism: Mechanism,
-    source: SecureSource | KeyedSource,
+    source: Source,
     averaged_sites: bool = False,
 ) -> tuple[Server, ServerEffects]:
     """The server's first state, and the charge of its first round."""
@@ -144,16 +143,14 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 
 def _release(state: Server) -> tuple[Server, ServerEffects]:
     """Adds the clipped changes and the noise, and moves q by the largest fraction of the sum that keeps it proper."""
-    d, M, C = state.prior.d, state.n_clients, state.mechanism.clip
+    d, M = state.prior.d, state.n_clients
     scale = np.concatenate([np.sqrt(state.q.P), state.q.P])  # public: makes the two blocks comparable
     total = np.zeros(2 * d, np.int64)
     weights = {}
     for k in sorted(state.pending):
-        u = state.pending[k] / scale
-        norm = float(np.linalg.norm(u))
-        weights[k] = min(1.0, C * (1 - 1e-9) / norm) if norm > 0 else 1.0
-        total += clipped(u, C)
-    noisy = state.source.add_noise(total, state.mechanism.noise_multiplier, state.round) * (C * GRID) * scale
+        integer, weights[k] = clipped(state.pending[k] / scale, state.mechanism)
+        total += integer
+    noisy = state.mechanism.release(state.source, total, state.round) * scale
     dh, dP = noisy[:d], noisy[d:]
     alpha = 1.0
     while alpha >= pvi.SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):

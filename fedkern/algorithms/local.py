@@ -18,12 +18,11 @@ from ..kernels import glm, rng
 from ..models.expfam import Gaussian
 from ..models.glm import Rows
 from ..privacy.accountant import Mechanism
-from ..privacy.noise import KeyedSource, SecureSource
+from ..privacy.noise import Source
 from .optim import OPTIMISERS
 from .settings import Settings
 
 Vector = NDArray[np.float64]
-GRID = 2.0**-20  # of the clipping norm: the unit of an exact sum (dp-pvi.md, section 4)
 OMEGA_BOUND = 20.0
 
 
@@ -36,15 +35,15 @@ class Local:
     rows, settings : the data and the job's numbers
     index : the client's number, the third word of its random counters
     mechanism, source : sampler, clip and noise of a private job; None without privacy
-    row_ids : (n,) ids of the rows, for shards
+    row_ids : (n,) 64-bit hashes of the rows' ids, for shards
     """
 
     rows: Rows
     settings: Settings
     index: int
     mechanism: Mechanism | None = None
-    source: SecureSource | KeyedSource | None = None
-    row_ids: NDArray[np.str_] | None = None
+    source: Source | None = None
+    row_ids: NDArray[np.uint64] | None = None
 
 
 def optimise(local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int) -> tuple[Gaussian, Vector | None]:
@@ -98,23 +97,19 @@ def likelihood_gradient(local: Local) -> Gradient:
 
     if local.mechanism is not None and local.source is not None:
         mechanism, source = local.mechanism, local.source
-        clip, sigma = mechanism.clip, mechanism.noise_multiplier
-        factor = clip * GRID * mechanism.inverse_rate
+        clip, grid, inverse_rate = mechanism.clip, mechanism.grid, mechanism.inverse_rate
 
         def gradient(mu: Vector, omega: Vector, hc: Vector, Pc: Vector, step: int) -> Vector:
             batch = mechanism.draw(source, len(rows), step)
-            total, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=clip, rows=batch, grid=clip * GRID, step=step, **fixed)
-            g = source.add_noise(total, sigma, step)
-            g *= factor
-            return _add_kl(g, mu, omega, hc, Pc)
+            total, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=clip, rows=batch, grid=grid, step=step, **fixed)
+            return _add_kl(mechanism.release(source, total, step) * inverse_rate, mu, omega, hc, Pc)
     else:
         batches = _batches(local)
 
         def gradient(mu: Vector, omega: Vector, hc: Vector, Pc: Vector, step: int) -> Vector:
             batch, inverse_rate = batches(step)
-            g, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=np.inf, rows=batch, step=step, **fixed)
-            g *= inverse_rate
-            return _add_kl(g, mu, omega, hc, Pc)
+            total, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=np.inf, rows=batch, step=step, **fixed)
+            return _add_kl(total * inverse_rate, mu, omega, hc, Pc)
 
     return gradient
 

@@ -6,7 +6,6 @@ rule may know a shard's row count or a mean over rows, or every shard would depe
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 from ..models.expfam import Gaussian, floored
 from ..models.glm import Rows
-from .local import GRID, Local, optimise
+from ..privacy.accountant import Mechanism
+from .local import Local, optimise
 
 Vector = NDArray[np.float64]
 
@@ -43,10 +43,10 @@ class Moved:
     deltas: Vector
 
 
-def partition(row_ids: NDArray[np.str_], n: int) -> tuple[NDArray[np.int64], ...]:
-    """Row indices of n shards, by a hash of the row's id: adding a row moves no other."""
-    shard = np.array([int.from_bytes(hashlib.blake2b(str(i).encode(), digest_size=8).digest(), "little") % n for i in row_ids], np.int64)
-    return tuple(np.flatnonzero(shard == s) for s in range(n))
+def partition(row_ids: NDArray[np.uint64], n: int) -> tuple[NDArray[np.int64], ...]:
+    """Row indices of n shards, by the hash of the row's id: adding a row moves no other."""
+    shard = row_ids % np.uint64(n)
+    return tuple(np.flatnonzero(shard == np.uint64(s)) for s in range(n))
 
 
 def start(local: Local, d: int) -> Shards:
@@ -57,13 +57,13 @@ def start(local: Local, d: int) -> Shards:
     return Shards(partition(local.row_ids, n), np.zeros((n, 2 * d)), (None,) * n)
 
 
-def clipped(change: Vector, clip: float) -> NDArray[np.int64]:
-    """One shard's change scaled to a norm of at most `clip`, rounded toward zero to the integer grid; zero if it is not finite."""
+def clipped(change: Vector, mechanism: Mechanism) -> tuple[NDArray[np.int64], float]:
+    """A change scaled to a norm of at most the clip and rounded toward zero to the integer grid, and the factor; zero if it is not finite."""
     norm = float(np.linalg.norm(change))
     if not np.isfinite(norm):
-        return np.zeros(len(change), np.int64)
-    scale = min(1.0, clip * (1 - 1e-9) / norm) if norm > 0 else 1.0
-    return np.trunc(change * (scale / (clip * GRID))).astype(np.int64)
+        return np.zeros(len(change), np.int64), 0.0
+    factor = min(1.0, mechanism.clip * (1 - 1e-9) / norm) if norm > 0 else 1.0
+    return np.trunc(change * (factor / mechanism.grid)).astype(np.int64), factor
 
 
 def update(
@@ -89,13 +89,12 @@ def update(
         shard = Local(_weighted(local.rows.take(members), float(n) if averaging else 1.0), s, local.index)
         keep = state.optimiser[i] if s.optimiser_state == "keep" else None
         new, optimiser = optimise(shard, q, Gaussian(q.h - own_h, Pc), keep, s.local_steps, first_step)
-        integer = clipped(np.concatenate([new.h - q.h, new.P - q.P]), mechanism.clip)
+        integer, _ = clipped(np.concatenate([new.h - q.h, new.P - q.P]), mechanism)
         total += integer
         optimisers.append(optimiser)
         if not averaging:
-            kept[i] = s.damping * mechanism.clip * GRID * integer
-    noisy = source.add_noise(total, mechanism.noise_multiplier, first_step) * (mechanism.clip * GRID)
-    change = s.damping * noisy / (n if averaging else 1)
+            kept[i] = s.damping * mechanism.grid * integer
+    change = s.damping * mechanism.release(source, total, first_step) / (n if averaging else 1)
     return change[:d], change[d:], Moved(tuple(optimisers), kept)
 
 
