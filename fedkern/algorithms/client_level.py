@@ -189,7 +189,7 @@ def save(state: Server | pvi.Client) -> Saved:
         return pvi.save(state)
     saved: Saved = {name: getattr(state, name) for name in _COUNTS}
     saved |= {"h": state.q.h, "P": state.q.P, "updates": state.updates.astype(float), "spent": int(state.spent)}
-    saved["lost"] = np.array([k in state.lost for k in range(state.n_clients)], float)
+    saved["flags"] = np.array([[k in s for k in range(state.n_clients)] for s in (state.lost, state.waiting)], float)
     return saved | {f"trajectory.{name}": value for name, value in state.trajectory.save().items()}
 
 
@@ -198,15 +198,16 @@ def load(state: Server | pvi.Client, saved: Mapping[str, Any]) -> Any:
     if isinstance(state, pvi.Client):
         return pvi.load(state, saved)
     trajectory = Trajectory.load({k.removeprefix("trajectory."): v for k, v in saved.items() if k.startswith("trajectory.")})
+    lost, waiting = (frozenset(np.flatnonzero(row).tolist()) for row in saved["flags"])
     return replace(
         state,
         **{name: saved[name] for name in _COUNTS},
         q=Gaussian(saved["h"], saved["P"]),
         updates=saved["updates"].astype(np.int64),
         spent=bool(saved["spent"]),
-        lost=frozenset(np.flatnonzero(saved["lost"]).tolist()),
+        lost=lost,
         trajectory=trajectory,
-        waiting=frozenset(),
+        waiting=waiting,
         pending={},
         charging=False,
     )

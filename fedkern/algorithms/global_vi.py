@@ -196,7 +196,7 @@ def save(state: Server | Client) -> Saved:
     """The state as named arrays and numbers; rows are never among them."""
     if isinstance(state, Client):
         return {"step": state.step, "refused": int(state.refused)}
-    flags = np.array([[k in s for k in range(state.n_clients)] for s in (state.refused, state.capped, state.lost)], float)
+    flags = np.array([[k in s for k in range(state.n_clients)] for s in (state.refused, state.capped, state.lost, state.waiting)], float)
     return {"round": state.round, "lam": state.lam, "optimiser": state.optimiser, "updates": state.updates.astype(float), "out": flags} | {
         f"trajectory.{name}": value for name, value in state.trajectory.save().items()
     }
@@ -206,7 +206,7 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     """A fresh state as it was when it was saved."""
     if isinstance(state, Client):
         return replace(state, step=saved["step"], refused=bool(saved["refused"]))
-    refused, capped, lost = (frozenset(np.flatnonzero(row).tolist()) for row in saved["out"])
+    refused, capped, lost, waiting = (frozenset(np.flatnonzero(row).tolist()) for row in saved["out"])
     trajectory = Trajectory.load({k.removeprefix("trajectory."): v for k, v in saved.items() if k.startswith("trajectory.")})
     return replace(
         state,
@@ -218,7 +218,7 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
         capped=capped,
         lost=lost,
         trajectory=trajectory,
-        waiting=frozenset(),
+        waiting=waiting,
         gradients={},
     )
 

@@ -425,18 +425,19 @@ _COUNTS = ("round", "version", "in_round", "drawn", "halvings", "rejected")
 
 
 def save(state: Server | Client) -> Saved:
-    """The state as named arrays and numbers, taken when nothing is outstanding; rows are never among them."""
+    """The state as named arrays and numbers, taken when every question has been answered or not yet left; rows are never among them."""
     if isinstance(state, Client):
         return _save_client(state)
     M = state.n_clients
     flags = [[k in s for k in range(M)] for s in (state.refused, state.capped, state.lost, state.queue)]
     saved: Saved = {name: getattr(state, name) for name in _COUNTS}
+    saved["waiting"] = np.array([state.waiting.get(k, -1) for k in range(M)], float)
     saved |= {"site_h": state.site_h, "site_P": state.site_P, "updates": state.updates.astype(float), "flags": np.array(flags, float)}
     return saved | {f"trajectory.{name}": value for name, value in state.trajectory.save().items()}
 
 
 def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
-    """A fresh state as it was when it was saved; `resume` then asks the next questions."""
+    """A fresh state as it was when it was saved."""
     if isinstance(state, Client):
         return _load_client(state, saved)
     refused, capped, lost, queue = (np.flatnonzero(row).tolist() for row in saved["flags"])
@@ -454,20 +455,18 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
         lost=frozenset(lost),
         queue=tuple(queue),
         trajectory=trajectory,
-        waiting={},
+        waiting={k: int(v) for k, v in enumerate(saved["waiting"]) if v >= 0},
         pending={},
     )
-
-
-def resume(state: Server) -> tuple[Server, ServerEffects]:
-    """The questions of a state that has just been loaded."""
-    return _ask(state)
 
 
 def _save_client(state: Client) -> Saved:
     empty = np.zeros((0, 0))
     saved: Saved = {name: int(getattr(state, name)) for name in ("step", "updates", "refused", "floors")}
     saved |= {"site_h": state.site_h, "site_P": state.site_P, "optimiser": empty if state.optimiser is None else state.optimiser}
+    if state.outstanding:
+        dh, dP, after = state.outstanding
+        saved |= {"outstanding.dh": dh, "outstanding.dP": dP, "outstanding.after": empty if after is None else after}
     if state.shards:
         saved["shards.sites"] = state.shards.sites
         saved |= {f"shards.{i}": empty if o is None else o for i, o in enumerate(state.shards.optimiser)}
@@ -476,8 +475,9 @@ def _save_client(state: Client) -> Saved:
 
 def _load_client(state: Client, saved: Mapping[str, Any]) -> Client:
     def array(name: str) -> Vector | None:
-        return saved[name] if saved[name].size else None
+        return saved[name] if name in saved and saved[name].size else None
 
+    dh, dP = array("outstanding.dh"), array("outstanding.dP")
     own = state.shards
     if own:
         own = replace(own, sites=saved["shards.sites"], optimiser=tuple(array(f"shards.{i}") for i in range(len(own.members))))
@@ -491,6 +491,7 @@ def _load_client(state: Client, saved: Mapping[str, Any]) -> Client:
         site_P=saved["site_P"],
         optimiser=array("optimiser"),
         shards=own,
+        outstanding=None if dh is None or dP is None else (dh, dP, array("outstanding.after")),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from federations import deal, make_rows, run, settings
+from federations import deal, make_rows, play, run, settings
 from scipy.optimize import minimize
 
 from fedkern.algorithms import global_vi, pvi
@@ -343,16 +343,14 @@ def test_the_server_goes_on_without_a_client_that_refused():
 def test_a_resumed_run_equals_the_uninterrupted_one(schedule):
     parts = deal(make_rows("bernoulli"), 3)
     common = {"schedule": schedule, "optimiser": "adam", "learning_rate": 0.05, "local_steps": 3, "damping": 0.3, "average": "half"}
-    whole, _ = run(parts, settings(rounds=6, **common))
-    half, clients = run(parts, settings(rounds=3, **common))
+    s, p = settings(rounds=6, **common), prior(4)
+    whole, _ = run(parts, s)
+    fresh = {k: pvi.client(f"c{k}", Local(part, s, k), p) for k, part in enumerate(parts)}
+    server, clients, open_messages = play(pvi, pvi.start(s, p, 3), dict(fresh), pause=lambda server: server.round == 3)
+    assert pvi.save(server)["waiting"].max() >= 0
 
-    s = settings(rounds=6, **common)
-    p = prior(4)
-    fresh, _ = pvi.start(s, p, 3)
-    server = pvi.load(fresh, pvi.save(half))
-    again = {k: pvi.load(pvi.client(c.name, Local(parts[k], s, k), p), pvi.save(c)) for k, c in clients.items()}
-    from federations import play
-
-    resumed, _ = play(pvi, pvi.resume(server), again)
+    server = pvi.load(pvi.start(s, p, 3)[0], pvi.save(server))
+    clients = {k: pvi.load(fresh[k], pvi.save(c)) for k, c in clients.items()}
+    resumed, _ = play(pvi, (server, open_messages), clients)
     assert (pvi.released(resumed).h == pvi.released(whole).h).all()
     assert (resumed.q.P == whole.q.P).all()

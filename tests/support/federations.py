@@ -46,8 +46,8 @@ def run(parts, s, precision=1.0, order=None, algorithm=pvi, **local):
     return play(algorithm, algorithm.start(s, p, len(parts)), clients, order)
 
 
-def play(algorithm, started, clients, order=None):
-    """Carries messages between the machines until the server has finished."""
+def play(algorithm, started, clients, order=None, pause=lambda server: False):
+    """Carries messages between the machines until the server has finished, or `pause` says so: then its open messages come third."""
     server, effects = started
     inbox = deque(effects)
     while inbox:
@@ -65,6 +65,8 @@ def play(algorithm, started, clients, order=None):
                 continue
             server, effects = algorithm.server_receive(server, k, answer)
             inbox.extend(effects)
+            if pause(server):
+                return server, clients, list(inbox)
     assert algorithm.finished(server)
     return server, clients
 
