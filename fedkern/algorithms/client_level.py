@@ -1,11 +1,12 @@
 """PVI with client-level privacy: neighbours differ by one whole client.
 
-Each round the (trusted) server flips a secret coin for every client, asks those that it includes, scales their changes to comparable
-blocks, clips each to a norm of C, and adds one Gaussian noise to the sum; only the noisy sum reaches q. Clients are those of `pvi`.
+Each round the (trusted) server flips a secret coin for every client, asks those that it includes, scales their changes to
+comparable blocks, clips each to a norm of C, and adds one Gaussian noise to the sum; only the noisy sum reaches q. Clients
+are those of `pvi`.
 
-Two ways of keeping q = prior x sites although the sum contains noise: `own-sites` (an included client adds its own clipped change to its
-site; a noise site, whose value nobody needs, absorbs the rest) and `averaged-sites` (every client adds the M-th part of the released
-sum, a function of that sum and the public M). Source: dp-pvi.md, section 11.
+Two ways of keeping q = prior x sites although the sum contains noise: `own-sites` (an included client adds its own clipped
+change to its site; a noise site, whose value nobody needs, absorbs the rest) and `averaged-sites` (every client adds the M-th
+part of the released sum, a function of that sum and the public M). Source: dp-pvi.md, section 11.
 """
 
 from __future__ import annotations

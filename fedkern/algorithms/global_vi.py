@@ -1,7 +1,7 @@
 """Global variational inference with gradients from the clients: the baseline without sites.
 
-Each round the server sends q = N(mu, exp(2 omega)) to every client, adds up their (clipped, noised) likelihood gradients and the prior's,
-and takes one step of its optimiser. Source: dp-pvi.md, section 13.
+Each round the server sends q = N(mu, exp(2 omega)) to every client, adds up their (clipped, noised) likelihood gradients and
+the prior's, and takes one step of its optimiser. Source: dp-pvi.md, section 13.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ from ..errors import NumericalError
 from ..models.expfam import Gaussian
 from .averaging import Trajectory
 from .local import OMEGA_BOUND, Local, likelihood_gradient
-from .messages import Charge, Charged, ChargeFailed, ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import (
+    Charge,
+    Charged,
+    ChargeFailed,
+    ClientEffects,
+    ClientLost,
+    Message,
+    Protocol,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+)
 from .optim import OPTIMISERS
 from .pvi import Refused
 from .settings import Settings
@@ -143,7 +154,14 @@ def _step(state: Server) -> Server:
     cap = s.updates_per_client
     capped = frozenset(range(state.n_clients)) if cap is not None and updates.max() >= cap else state.capped
     return replace(
-        state, lam=lam, optimiser=optimiser, trajectory=trajectory, updates=updates, round=state.round + 1, gradients={}, capped=capped
+        state,
+        lam=lam,
+        optimiser=optimiser,
+        trajectory=trajectory,
+        updates=updates,
+        round=state.round + 1,
+        gradients={},
+        capped=capped,
     )
 
 
@@ -196,10 +214,16 @@ def save(state: Server | Client) -> Saved:
     """The state as named arrays and numbers; rows are never among them."""
     if isinstance(state, Client):
         return {"step": state.step, "refused": int(state.refused)}
-    flags = np.array([[k in s for k in range(state.n_clients)] for s in (state.refused, state.capped, state.lost, state.waiting)], float)
-    return {"round": state.round, "lam": state.lam, "optimiser": state.optimiser, "updates": state.updates.astype(float), "out": flags} | {
-        f"trajectory.{name}": value for name, value in state.trajectory.save().items()
-    }
+    flags = np.array(
+        [[k in s for k in range(state.n_clients)] for s in (state.refused, state.capped, state.lost, state.waiting)], float
+    )
+    return {
+        "round": state.round,
+        "lam": state.lam,
+        "optimiser": state.optimiser,
+        "updates": state.updates.astype(float),
+        "out": flags,
+    } | {f"trajectory.{name}": value for name, value in state.trajectory.save().items()}
 
 
 def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:

@@ -1,7 +1,8 @@
 """One client's local optimisation: maximise F_m(q) = sum_i E_q[l_i] - KL(q || cavity) over its own rows.
 
-The only place where rows meet the variational parameters. Coordinates are lambda = (mu, omega), omega = log sigma; under privacy only the
-likelihood part is clipped and noised, and the KL part, a function of released numbers, is added outside. Source: dp-pvi.md, sections 2-5.
+The only place where rows meet the variational parameters. Coordinates are lambda = (mu, omega), omega = log sigma; under
+privacy only the likelihood part is clipped and noised, and the KL part, a function of released numbers, is added outside.
+Source: dp-pvi.md, sections 2-5.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Local:
     row_ids: NDArray[np.uint64] | None = None
 
 
-def optimise(local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int) -> tuple[Gaussian, Vector | None]:
+def optimise(
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+) -> tuple[Gaussian, Vector | None]:
     """The new q of one update, and the optimiser's state.
 
     Parameters
@@ -77,7 +80,9 @@ def _diagonal_steps(
         lam += change
         np.clip(omega, -OMEGA_BOUND, OMEGA_BOUND, out=omega)
     if not np.isfinite(lam).all():
-        raise NumericalError(f"client {local.index}: local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
+        raise NumericalError(
+            f"client {local.index}: local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping"
+        )
     P = np.exp(-2 * omega)
     return Gaussian(P * mu, P), state
 
@@ -86,7 +91,9 @@ Gradient = Callable[[Vector, Vector, Vector, Vector, int], Vector]
 
 
 def likelihood_gradient(local: Local) -> Gradient:
-    """gradient(mu, omega, hc, Pc, step) -> (2d,) estimate of the gradient of F: private, or from a mini-batch, or from all rows."""
+    """gradient(mu, omega, hc, Pc, step) -> (2d,) estimate of the gradient of F: private, or from a mini-batch, or from
+    all rows.
+    """
     s, rows = local.settings, local.rows
     key = rng.key(s.seed, "draws")
     common = {"family": s.family, "scale": s.scale}
@@ -207,19 +214,24 @@ def _full_steps(
         L = np.zeros((d, d))
         L[rows_, columns] = lower
     if not (np.isfinite(mu).all() and np.isfinite(L).all()):
-        raise NumericalError(f"client {local.index}: local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
+        raise NumericalError(
+            f"client {local.index}: local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping"
+        )
     P = cho_solve((L, True), np.eye(d))
     return Gaussian(P @ mu, P), state
 
 
-# The exact optimum ----------------------------------------------------------------------------------------------------------------
+# The exact optimum --------------------
 
 
-def exact(rows: Rows, s: Settings, q: Gaussian, cavity: Gaussian, tolerance: float = 1e-12, max_iterations: int = 200) -> Gaussian:
-    """The full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior standard deviations) and as close in precision.
+def exact(
+    rows: Rows, s: Settings, q: Gaussian, cavity: Gaussian, tolerance: float = 1e-12, max_iterations: int = 200
+) -> Gaussian:
+    """The full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior sds) and as close in precision.
 
-    Fixed point of P = Pc - sum_i E[l''_i] x_i x_i' (its diagonal under mean-field) with Newton steps in mu; a step that lowers F is halved.
-    F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum. Conjugate: one Cholesky.
+    Fixed point of P = Pc - sum_i E[l''_i] x_i x_i' (its diagonal under mean-field) with Newton steps in mu; a step that
+    lowers F is halved. F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum.
+    Conjugate: one Cholesky.
     """
     mu, P = q.mean, q.P
     value, r, k = _expectations(rows, s, mu, P)
@@ -255,7 +267,9 @@ CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
 def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector) -> tuple[float, Vector, Vector]:
     """sum_i E l_i, and E l'_i and E l''_i of every row."""
     spread = -0.5 * np.log(P) if P.ndim == 1 else np.linalg.cholesky(np.linalg.inv(P))
-    e, r, k = glm.expectations(rows.X, rows.y, mu, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights)
+    e, r, k = glm.expectations(
+        rows.X, rows.y, mu, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights
+    )
     return float(e.sum()), r, k
 
 

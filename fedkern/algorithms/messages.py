@@ -1,7 +1,7 @@
 """Messages are frozen dataclasses whose annotations are their schema.
 
-A field is an int, a float, a float64 array (`Annotated[NDArray[np.float64], "d"]` has shape (d,), where the job says what d is), or bytes
-(`Annotated[bytes, "schema"]` has at most as many as the job says "schema" is).
+A field is an int, a float, a float64 array (`Annotated[NDArray[np.float64], "d"]` has shape (d,), where the job says what d
+is), or bytes (`Annotated[bytes, "schema"]` has at most as many as the job says "schema" is).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a schema: `type` int, float, bytes or np.ndarray; `shape` the symbols of an array, or the one symbol that bounds bytes."""
+    """One field: `type` int, float, bytes or np.ndarray; `shape` the symbols of an array, or the one that bounds bytes."""
 
     type: type
     shape: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ ClientEffects = list[Effect]
 
 @dataclass(frozen=True)
 class Protocol:
-    """All that a transport knows of an algorithm: which messages travel which way, its transition functions, and how its states are kept.
+    """All that a transport knows of an algorithm: which messages travel which way, its transitions, how its states are kept.
 
     `save` and `load` serve server and client states alike; rows are never saved.
     """

@@ -1,9 +1,9 @@
 """Partitioned variational inference: the server and the clients as state machines without I/O.
 
-q = prior x t_1 x ... x t_M, all Gaussians in natural parameters. The server sends q; a client improves it on its own rows with everything
-else (the cavity q / t_m) as its prior, and answers with the damped change of its site. Both sides change t_m only when the server says by
-how much (`SiteApplied`), and q is recomputed from the sites in client order, so the order of arrival can't change a bit of it.
-Source: dp-pvi.md, sections 1, 2, 7-9.
+q = prior x t_1 x ... x t_M, all Gaussians in natural parameters. The server sends q; a client improves it on its own rows
+with everything else (the cavity q / t_m) as its prior, and answers with the damped change of its site. Both sides change
+t_m only when the server says by how much (`SiteApplied`), and q is recomputed from the sites in client order, so the order
+of arrival can't change a bit of it. Source: dp-pvi.md, sections 1, 2, 7-9.
 
 | event at the client | what it does | what it sends |
 |---|---|---|
@@ -64,7 +64,9 @@ class QUpdate(Message, kind=10):
 
 @dataclass(frozen=True)
 class SiteDelta(Message, kind=11):
-    """Client to server: damped change of its site, computed from q of that version; `delta_id` counts the client's own updates."""
+    """Client to server: damped change of its site, computed from q of that version; `delta_id` counts the client's own
+    updates.
+    """
 
     round: int
     version: int
@@ -90,7 +92,7 @@ class Refused(Message, kind=13):
     allowed: int
 
 
-# The server -----------------------------------------------------------------------------------------------------------------------
+# The server --------------------
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,9 @@ def _check(state: Server, sender: int, event: SiteDelta) -> None:
     for name, array in (("dh", event.dh), ("dP", event.dP)):
         largest = np.abs(array).max(initial=0)
         if not largest <= LARGEST:  # also NaN
-            raise RemoteFault(f"client {sender}: SiteDelta.{name} has a number of size {largest:.3g} in round {event.round}, allowed {LARGEST:.0g}")
+            raise RemoteFault(
+                f"client {sender}: SiteDelta.{name} has a number of size {largest:.3g}, allowed {LARGEST:.0g}; round {event.round}"
+            )
 
 
 def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerEffects]:
@@ -232,7 +236,9 @@ def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerE
 
 
 def _apply(state: Server, deltas: dict[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
-    """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper (dp-pvi.md, section 9)."""
+    """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper (dp-pvi.md,
+    section 9).
+    """
     clients = sorted(deltas)
     d = state.prior.d
     dP = unpack(np.sum([deltas[k][1] for k in clients], axis=0), d)
@@ -253,7 +259,9 @@ def _apply(state: Server, deltas: dict[int, tuple[Vector, Vector]]) -> tuple[Ser
     cap = state.settings.updates_per_client
     capped = state.capped | {k for k in clients if cap is not None and updates[k] >= cap}
     version = state.version + len(clients)
-    return replace(state, site_h=site_h, site_P=site_P, q=q, updates=updates, trajectory=trajectory, capped=capped, version=version), applied
+    return replace(
+        state, site_h=site_h, site_P=site_P, q=q, updates=updates, trajectory=trajectory, capped=capped, version=version
+    ), applied
 
 
 def product(prior: Gaussian, site_h: Vector, site_P: Vector) -> Gaussian:
@@ -266,7 +274,9 @@ def product(prior: Gaussian, site_h: Vector, site_P: Vector) -> Gaussian:
 
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
-    """The next questions of the schedule; none while an answer is awaited (but asynchronous clients don't wait for each other)."""
+    """The next questions of the schedule; none while an answer is awaited (but asynchronous clients don't wait for each
+    other).
+    """
     schedule = state.settings.schedule
     if state.waiting and schedule != "asynchronous":
         return state, []
@@ -303,7 +313,7 @@ def _question(state: Server, clients: list[int]) -> tuple[Server, ServerEffects]
     return replace(state, waiting=waiting), [(k, QUpdate(state.round, state.version, h / share, P / share)) for k in clients]
 
 
-# A client -------------------------------------------------------------------------------------------------------------------------
+# A client --------------------
 
 
 @dataclass(frozen=True)
@@ -312,7 +322,8 @@ class Client:
 
     Attributes
     ----------
-    name, local, prior_P : its name; rows, settings, mechanism and noise source; (d,) precisions of the prior, for the cavity's floor
+    name, local, prior_P : its name; rows, settings, mechanism and noise source; (d,) precisions of the prior, for the
+        cavity's floor
     site_h, site_P : (d,) and (p,) its own site
     optimiser : the local optimiser's state; None before the first update
     shards : of local averaging and virtual clients; None otherwise
@@ -382,7 +393,9 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
     if state.local.source is not None:
         state.local.source.rekey()
     if state.shards:
-        dh, dP, moved = shards.update(state.local, state.shards, q, unpack(state.site_P, d), state.site_h, state.prior_P, state.step)
+        dh, dP, moved = shards.update(
+            state.local, state.shards, q, unpack(state.site_P, d), state.site_h, state.prior_P, state.step
+        )
         state = replace(state, shards=replace(state.shards, optimiser=moved.optimiser), step=state.step + s.local_steps)
         after: Vector | None = moved.deltas
     else:
@@ -397,7 +410,9 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
 
 
 def damped(q: Gaussian, new: Gaussian, damping: float, form: str) -> tuple[Vector, Vector]:
-    """The packed site change that moves q a part of the way to `new`; both forms have the same fixed points (dp-pvi.md, section 8)."""
+    """The packed site change that moves q a part of the way to `new`; both forms have the same fixed points (dp-pvi.md,
+    section 8).
+    """
     if form == "natural" or not q.diagonal:
         return damping * (new.h - q.h), damping * (pack(new.P) - pack(q.P))
     omega, new_omega = -0.5 * np.log(q.P), -0.5 * np.log(new.P)
@@ -419,20 +434,27 @@ def _applied(state: Client, event: SiteApplied) -> Client:
     return replace(state, site_h=site_h, site_P=site_P, shards=own, outstanding=None)
 
 
-# Keeping states -------------------------------------------------------------------------------------------------------------------
+# Keeping states --------------------
 
 _COUNTS = ("round", "version", "in_round", "drawn", "halvings", "rejected")
 
 
 def save(state: Server | Client) -> Saved:
-    """The state as named arrays and numbers, taken when every question has been answered or not yet left; rows are never among them."""
+    """The state as named arrays and numbers, taken when every question has been answered or not yet left; rows are never
+    among them.
+    """
     if isinstance(state, Client):
         return _save_client(state)
     M = state.n_clients
     flags = [[k in s for k in range(M)] for s in (state.refused, state.capped, state.lost, state.queue)]
     saved: Saved = {name: getattr(state, name) for name in _COUNTS}
     saved["waiting"] = np.array([state.waiting.get(k, -1) for k in range(M)], float)
-    saved |= {"site_h": state.site_h, "site_P": state.site_P, "updates": state.updates.astype(float), "flags": np.array(flags, float)}
+    saved |= {
+        "site_h": state.site_h,
+        "site_P": state.site_P,
+        "updates": state.updates.astype(float),
+        "flags": np.array(flags, float),
+    }
     return saved | {f"trajectory.{name}": value for name, value in state.trajectory.save().items()}
 
 

@@ -1,7 +1,8 @@
 """Local averaging and virtual clients: a client's rows in n shards, each of which answers with one clipped change.
 
-A row is in one shard, so it moves one clipped change by at most 2 C; the update is charged once, whatever its number of local steps. No
-rule may know a shard's row count or a mean over rows, or every shard would depend on every row. Source: dp-pvi.md, section 12 b and c.
+A row is in one shard, so it moves one clipped change by at most 2 C; the update is charged once, whatever its number of local
+steps. No rule may know a shard's row count or a mean over rows, or every shard would depend on every row. Source: dp-pvi.md,
+section 12 b and c.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def start(local: Local, d: int) -> Shards:
 
 
 def clipped(change: Vector, mechanism: Mechanism) -> tuple[NDArray[np.int64], float]:
-    """A change scaled to a norm of at most the clip and rounded toward zero to the integer grid, and the factor; zero if it is not finite."""
+    """A change scaled to a norm of at most the clip and rounded toward zero to the integer grid, and the factor; zero if
+    it is not finite.
+    """
     norm = float(np.linalg.norm(change))
     if not np.isfinite(norm):
         return np.zeros(len(change), np.int64), 0.0
@@ -71,8 +74,8 @@ def update(
 ) -> tuple[Vector, Vector, Moved]:
     """Damped (dh, dP) of one private update, and what it changes in the client.
 
-    Local averaging starts every shard at q, with weight n on its rows and the client's cavity; virtual clients use their own cavity
-    q / t_s and weight 1. Empty and damaged shards answer like all others.
+    Local averaging starts every shard at q, with weight n on its rows and the client's cavity; virtual clients use their own
+    cavity q / t_s and weight 1. Empty and damaged shards answer like all others.
     """
     s, d = local.settings, q.d
     n = len(state.members)

@@ -1,7 +1,8 @@
 """The low-level API: plain functions on arrays, by family.
 
-Every function takes `out=None` (allocated) or an array that is used as it is or refused, `n_threads` where work is split (the result
-does not depend on it), and `backend=None` ("cpp", "numba", "cuda", "reference"; by default the one at home where the arrays live).
+Every function takes `out=None` (allocated) or an array that is used as it is or refused, `n_threads` where work is split (the
+result does not depend on it), and `backend=None` ("cpp", "numba", "cuda", "reference"; by default the one at home where the
+arrays live).
 """
 
 from __future__ import annotations

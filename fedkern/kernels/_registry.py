@@ -53,7 +53,11 @@ class Array:
         for symbol, n in zip(self.shape, value.shape):
             fits &= (sizes.setdefault(symbol, n) if "*" not in symbol else size(symbol, sizes)) == n
         if not fits:
-            known = ", ".join(f"{s} = {sizes[s]}" for s in dict.fromkeys(t for d in self.shape for t in re.findall(r"[a-z]\w*", d)) if s in sizes)
+            known = ", ".join(
+                f"{s} = {sizes[s]}"
+                for s in dict.fromkeys(t for d in self.shape for t in re.findall(r"[a-z]\w*", d))
+                if s in sizes
+            )
             raise ValueError(f"{kernel}: {self.name} must have shape ({', '.join(self.shape)}) with {known}, got {value.shape}")
         return value
 
@@ -123,7 +127,13 @@ class Kernel:
         """
         bound = dict(sizes or {})
         arrays = [a.check(self.name, inputs[a.name], bound) for a in self.inputs]
-        given = out if isinstance(out, tuple) else (out,) if len(self.outputs) == 1 or out is not None else (None,) * len(self.outputs)
+        given = (
+            out
+            if isinstance(out, tuple)
+            else (out,)
+            if len(self.outputs) == 1 or out is not None
+            else (None,) * len(self.outputs)
+        )
         if len(given) != len(self.outputs):
             raise TypeError(f"{self.name}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")
         results = []

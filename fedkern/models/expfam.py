@@ -1,8 +1,9 @@
 """Gaussian exponential-family algebra in natural parameters.
 
-density(theta; h, P) is proportional to exp(h'theta - theta'P theta / 2). A product of densities is a sum of parameters, a quotient their
-difference, so sites and cavities are plain array arithmetic. On the wire, and wherever parameters are only added, a precision is *packed*:
-(d,) for a diagonal one, the d (d + 1) / 2 numbers of the lower triangle, row by row, for a full one. Source: dp-pvi.md, section 1.
+density(theta; h, P) is proportional to exp(h'theta - theta'P theta / 2). A product of densities is a sum of parameters, a
+quotient their difference, so sites and cavities are plain array arithmetic. On the wire, and wherever parameters are only
+added, a precision is *packed*: (d,) for a diagonal one, the d (d + 1) / 2 numbers of the lower triangle, row by row, for a
+full one. Source: dp-pvi.md, section 1.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class Gaussian:
         try:
             return cho_factor(self.P, lower=True)
         except np.linalg.LinAlgError as error:
-            raise NumericalError(f"the precision matrix is not positive definite ({error}): lower the damping or the learning rate") from None
+            raise NumericalError(
+                f"the precision matrix is not positive definite ({error}): lower the damping or the learning rate"
+            ) from None
 
     @property
     def mean(self) -> Vector:
@@ -125,7 +128,9 @@ def kl(p: Gaussian, q: Gaussian) -> float:
 
 
 def keeps_proper(P: Vector, dP: Vector, alpha: float, factor: float = 0.1) -> bool:
-    """Whether P + alpha dP >= factor P, coordinate by coordinate or as matrices. NaN is never proper. Source: dp-pvi.md, section 9."""
+    """Whether P + alpha dP >= factor P, coordinate by coordinate or as matrices. NaN is never proper. Source: dp-pvi.md,
+    section 9.
+    """
     if P.ndim == 1:
         return bool((P + alpha * dP >= factor * P).all())
     try:
@@ -146,7 +151,7 @@ def floored(P: Vector, floor: Vector) -> tuple[Vector, int]:
     Source: dp-pvi.md, section 9 (cavity).
     """
     if P.ndim == 1:
-        low = ~(P > floor)
+        low = np.logical_not(P > floor)  # NaN counts as low
         return np.where(low, floor, P), int(low.sum())
     root = np.sqrt(floor)
     values, vectors = np.linalg.eigh(P / np.outer(root, root))

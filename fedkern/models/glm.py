@@ -21,7 +21,8 @@ class Rows:
 
     Attributes
     ----------
-    X : (n, d) float32 or float64, any strides, may be a memory map; a row with a number that is not finite counts as nothing in private jobs
+    X : (n, d) float32 or float64, any strides, may be a memory map; a row with a number that is not finite counts as nothing
+        in private jobs
     y : (n,) response: 0 or 1, counts, or real numbers
     offset, weights : (n,) or None
     """
@@ -51,7 +52,9 @@ def prior(d: int, precision: float = 1.0, covariance: str = "diagonal") -> Gauss
 
 
 def predictive_mean(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> Vector:
-    """Posterior predictive mean of each row's response; for bernoulli sigmoid(m / sqrt(1 + pi s^2 / 8)) (the probit approximation)."""
+    """Posterior predictive mean of each row's response; for bernoulli sigmoid(m / sqrt(1 + pi s^2 / 8)) (the probit
+    approximation).
+    """
     spread = -0.5 * np.log(q.P) if q.diagonal else q.scale_tril
     return kernels.predict(rows.X, q.mean, spread, family=family, method="probit", offset=rows.offset, scale=scale)
 
@@ -61,13 +64,16 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[st
 
     Returns
     -------
-    bernoulli: accuracy at 1/2, and log_likelihood, the mean of log(p + 1e-10) (dp-pvi.md, section 13); poisson: log_likelihood at the
-    predictive mean and rmse; gaussian: mean log predictive density and rmse.
+    bernoulli: accuracy at 1/2, and log_likelihood, the mean of log(p + 1e-10) (dp-pvi.md, section 13); poisson:
+    log_likelihood at the predictive mean and rmse; gaussian: mean log predictive density and rmse.
     """
     p = predictive_mean(q, rows, family, scale)
     y = rows.y
     if family == "bernoulli":
-        return {"accuracy": float(((p > 0.5) == (y > 0.5)).mean()), "log_likelihood": float(np.log(np.where(y > 0.5, p, 1 - p) + 1e-10).mean())}
+        return {
+            "accuracy": float(((p > 0.5) == (y > 0.5)).mean()),
+            "log_likelihood": float(np.log(np.where(y > 0.5, p, 1 - p) + 1e-10).mean()),
+        }
     rmse = float(np.sqrt(((y - p) ** 2).mean()))
     if family == "poisson":
         return {"log_likelihood": float((y * np.log(p) - p - gammaln(y + 1)).mean()), "rmse": rmse}

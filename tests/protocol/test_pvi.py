@@ -15,7 +15,7 @@ from fedkern.algorithms.pvi import QUpdate, Refused, SiteApplied, SiteDelta
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import prior
 
-# Conjugate models: closed forms ---------------------------------------------------------------------------------------------------
+# Conjugate models: closed forms --------------------
 
 
 def pooled_posterior(rows, scale, precision=1.0):
@@ -49,11 +49,13 @@ def test_several_clients_reach_the_one_client_mean_field_optimum():
     np.testing.assert_allclose(four.q.P, one.q.P, rtol=1e-9)
 
 
-# S6: the fixed point is the global optimum, found by an optimiser that shares no code -----------------------------------------------
+# S6: the fixed point is the global optimum, found by an optimiser that shares no code --------------------
 
 
 def independent_optimum(rows, family, covariance, scale=0.7):
-    """Maximises the ELBO over (mu, log diagonal, lower triangle) with Gauss-Hermite quadrature in the linear predictor and BFGS."""
+    """Maximises the ELBO over (mu, log diagonal, lower triangle) with Gauss-Hermite quadrature in the linear predictor
+    and BFGS.
+    """
     X, y = rows.X, rows.y
     d = X.shape[1]
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
@@ -114,7 +116,7 @@ def test_every_schedule_and_damping_reaches_the_same_point(schedule, form):
     assert kl(damped.q, one.q) < 1e-8
 
 
-# S5 and order -----------------------------------------------------------------------------------------------------------------------
+# S5 and order --------------------
 
 
 def test_federated_equals_pooled_for_any_partition():
@@ -160,7 +162,14 @@ def test_stochastic_optimisers_come_near_the_optimum(optimiser, estimator):
     rows = make_rows("bernoulli", n=300)
     rate = {"adagrad": 0.3, "adam": 0.02, "sgd": 0.003}[optimiser]
     s = settings(
-        optimiser=optimiser, estimator=estimator, learning_rate=rate, local_steps=40, rounds=40, damping=0.5, draws=8, average="half"
+        optimiser=optimiser,
+        estimator=estimator,
+        learning_rate=rate,
+        local_steps=40,
+        rounds=40,
+        damping=0.5,
+        draws=8,
+        average="half",
     )
     server, _ = run(deal(rows, 3), s)
     one, _ = run([rows], settings())
@@ -183,12 +192,14 @@ def test_mini_batches_are_drawn_at_their_rate():
     assert kl(pvi.released(server), one.q) < 0.2
 
 
-# Baselines --------------------------------------------------------------------------------------------------------------------------
+# Baselines --------------------
 
 
 @pytest.mark.parametrize("variant", ["bcm-same", "bcm-split"])
 def test_one_shot_combination_of_conjugate_fits(variant):
-    """Split: every client gets the M-th part of the prior, so the product is the pooled posterior; same: too, after M - 1 priors are taken off."""
+    """Split: every client gets the M-th part of the prior, so the product is the pooled posterior; same: too, after M - 1
+    priors are taken off.
+    """
     rows = make_rows("gaussian")
     s = settings(family="gaussian", scale=0.7, covariance="full", variant=variant, schedule="synchronous")
     server, _ = run(deal(rows, 4), s)
@@ -204,7 +215,7 @@ def test_global_vi_comes_near_the_optimum():
     assert kl(server.q, one.q) < 1e-3
 
 
-# Guards -----------------------------------------------------------------------------------------------------------------------------
+# Guards --------------------
 
 
 def asked(schedule="synchronous", n_clients=2, **changes):
@@ -294,7 +305,7 @@ def test_the_cavity_is_floored_and_counted():
     assert c.floors == 1
 
 
-# A private client -------------------------------------------------------------------------------------------------------------------
+# A private client --------------------
 
 
 class Recorder:
@@ -304,7 +315,10 @@ class Recorder:
         raise AssertionError("rows were read before the charge was on disk")
 
 
-def private_client(mechanism=object()):
+MECHANISM = object()  # never reached
+
+
+def private_client(mechanism=MECHANISM):
     s = settings(optimiser="adagrad", local_steps=25)
     return pvi.client("c", Local(Recorder(), s, 0, mechanism=mechanism), prior(3))
 
@@ -336,13 +350,20 @@ def test_the_server_goes_on_without_a_client_that_refused():
     assert server.stop == "budget"
 
 
-# Keeping states ---------------------------------------------------------------------------------------------------------------------
+# Keeping states --------------------
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "random", "synchronous"])
 def test_a_resumed_run_equals_the_uninterrupted_one(schedule):
     parts = deal(make_rows("bernoulli"), 3)
-    common = {"schedule": schedule, "optimiser": "adam", "learning_rate": 0.05, "local_steps": 3, "damping": 0.3, "average": "half"}
+    common = {
+        "schedule": schedule,
+        "optimiser": "adam",
+        "learning_rate": 0.05,
+        "local_steps": 3,
+        "damping": 0.3,
+        "average": "half",
+    }
     s, p = settings(rounds=6, **common), prior(4)
     whole, _ = run(parts, s)
     fresh = {k: pvi.client(f"c{k}", Local(part, s, k), p) for k, part in enumerate(parts)}

@@ -47,7 +47,9 @@ def run(parts, s, precision=1.0, order=None, algorithm=pvi, **local):
 
 
 def play(algorithm, started, clients, order=None, pause=lambda server: False):
-    """Carries messages between the machines until the server has finished, or `pause` says so: then its open messages come third."""
+    """Carries messages between the machines until the server has finished, or `pause` says so: then its open messages
+    come third.
+    """
     server, effects = started
     inbox = deque(effects)
     while inbox:
