@@ -1,0 +1,115 @@
+"""Figures of a run, drawn with matplotlib's objects: no global state, no window, and none of it imported before a figure is asked for."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import JobError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, MUTED, GRID, BLUE, ORANGE = "#1f2933", "#7b8794", "#e4e7eb", "#2364aa", "#c8553d"
+WORDS = {"accuracy": "Test accuracy", "log_likelihood": "Mean test log-likelihood", "rmse": "Test root mean square error"}
+MOST_ROWS = 60
+
+
+def learning_curves(lines: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """One panel for each test metric, over communication rounds.
+
+    Parameters
+    ----------
+    lines : those of metrics.jsonl: "round", and "metrics" by name
+
+    Returns
+    -------
+    the figure; None if no line has a metric
+    """
+    lines = [line for line in lines if line.get("metrics")]
+    names = [name for name in WORDS if any(name in line["metrics"] for line in lines)]
+    if not names:
+        return None
+    figure = _figure(7.2, 2.7)
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names):
+        points = [(line["round"], line["metrics"][name]) for line in lines if name in line["metrics"]]
+        x, y = zip(*points)
+        few = len(points) <= 30
+        axes.plot(x, y, color=BLUE, linewidth=1.6, marker="o" if few else None, markersize=3.2, clip_on=False, zorder=3)
+        axes.annotate(
+            f"{y[-1]:.4g}", (x[-1], y[-1]), xytext=(6, 0), textcoords="offset points", va="center", color=BLUE, fontsize=8.5, fontweight="bold"
+        )
+        axes.set_title(WORDS[name], loc="left", color=INK, fontsize=10, fontweight="bold")
+        axes.set_xlabel("communication rounds")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        _tidy(axes, "y")
+    return figure
+
+
+def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
+    """Posterior means with 90 % intervals, on the standardised scale where there is one, since there they can be compared.
+
+    Parameters
+    ----------
+    parameters : as in summary.json. Of more than 60 coefficients, those with the largest absolute means are drawn.
+
+    Returns
+    -------
+    the figure; None without coefficients
+    """
+    shown = {re.sub(r"^theta(_std)?\[(.*)\]$", r"\2", name).removesuffix("_std"): values for name, values in parameters.items()}
+    if not shown:
+        return None
+    kept = sorted(shown, key=lambda name: -abs(shown[name]["mean"]))[:MOST_ROWS]
+    names = [name for name in shown if name in kept]
+    figure = _figure(7.2, 0.75 + 0.19 * len(names))
+    axes = figure.subplots()
+    for row, name in enumerate(names):
+        value = shown[name]
+        sure = value["q05"] > 0 or value["q95"] < 0
+        colour = BLUE if sure else MUTED
+        axes.plot([value["q05"], value["q95"]], [row, row], color=colour, linewidth=2.2, solid_capstyle="round", alpha=0.45, zorder=2)
+        axes.plot([value["mean"]], [row], "o", color=colour, markersize=4, zorder=3)
+    axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlabel("posterior mean and 90 % interval" + (", standardised scale" if any("_std" in name for name in parameters) else ""))
+    _tidy(axes, "x")
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    return figure
+
+
+def svg(figure: Figure) -> str:
+    """The figure as SVG for the inside of an HTML page: no header, no metadata, no address of anything outside."""
+    from matplotlib import rc_context
+
+    text = io.StringIO()
+    with rc_context({"svg.hashsalt": "fedkern"}):  # the same figure gives the same text
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    body = text.getvalue()
+    body = re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
+    body = re.sub(r' xmlns(:xlink)?="[^"]*"', "", body).replace("xlink:href", "href")
+    return re.sub(r'<svg width="[^"]*" height="[^"]*"', "<svg", body, count=1)
+
+
+def _figure(width: float, height: float) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise JobError(f"figures need matplotlib ({error}): pip install 'fedkern[results]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _tidy(axes: Axes, grid: str) -> None:
+    """Only what carries information: a light grid along one direction, no frame."""
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(MUTED)
+    axes.grid(axis="y" if grid == "y" else "x", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=INK, labelsize=8, length=3, color=MUTED)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.label.set(color=MUTED, fontsize=8.5)

@@ -1,0 +1,78 @@
+"""What a finished job gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .posterior import Posterior
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished job.
+
+    Attributes
+    ----------
+    summary : what `summary.json` holds; see the properties
+    posterior : means, deviations and draws
+    folder : where the run's files are; None if nothing was written
+    seed, chains, n_draws : of `to_arviz`
+    """
+
+    summary: Mapping[str, Any]
+    posterior: Posterior
+    folder: Path | None = None
+    seed: int = 0
+    chains: int = 4
+    n_draws: int = 1000
+
+    @property
+    def parameters(self) -> dict[str, dict[str, float]]:
+        """Name -> mean, sd, q05, q95."""
+        return dict(self.summary["parameters"])
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Of the released posterior on the test rows; empty without a test file."""
+        return dict(self.summary["metrics"])
+
+    @property
+    def privacy(self) -> dict[str, dict[str, Any]]:
+        """Client -> its certificate; empty where nothing is claimed."""
+        return dict(self.summary["privacy"])
+
+    @property
+    def digest(self) -> str:
+        """Of the posterior arrays: equal for equal bits, whatever the ranks, threads and transport."""
+        return str(self.summary["digest"])
+
+    @property
+    def stop(self) -> str:
+        """Why the job ended: "rounds", "budget" or "lost"."""
+        return str(self.summary["stop"])
+
+    def to_arviz(self) -> Any:
+        """Posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""
+        from .inference_data import inference_data
+
+        return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws)
+
+
+def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """BLAKE2b-256 over arrays in the order of their names: name, dtype, shape, little-endian C-order bytes."""
+    h = blake2b(digest_size=32)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        for part in (name, array.dtype.str, str(array.shape)):
+            encoded = part.encode()
+            h.update(len(encoded).to_bytes(8, "little") + encoded)
+        h.update(array.tobytes())
+    return h.hexdigest()
