@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -14,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 
 from ..errors import JobError
+from ..results.plain import plain
 from .conflicts import conflicts
 from .defaults import filled
 from .explain import explain
@@ -189,15 +189,6 @@ class Config(Section):
     def digest(self) -> str:
         """What the ranks of a job compare: BLAKE2b-256 of the canonical text."""
         return blake2b(self.canonical.encode(), digest_size=32).hexdigest()
-
-
-def plain(value: Any) -> Any:
-    """A value that JSON can hold: infinite numbers become texts."""
-    if isinstance(value, Mapping):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def load(job: str | Path | Mapping[str, Any], sets: Sequence[str] = ()) -> tuple[Config, Path]:

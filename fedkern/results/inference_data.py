@@ -48,7 +48,8 @@ def inference_data(posterior: Posterior, *, seed: int, chains: int = 4, draws: i
         "constant_data": {"mean_std": posterior.q.mean, "sd_std": posterior.q.sd},
     }
     coords = {"column": names, "coefficient": list(posterior.names)}
-    dims = {name: ["column"] for name in variables if name.startswith("theta")} | {n: ["coefficient"] for n in groups["constant_data"]}
+    dims = {name: ["column"] for name in variables if name.startswith("theta")}
+    dims |= {name: ["coefficient"] for name in groups["constant_data"]}
     if int(arviz.__version__.split(".")[0]) >= 1:
         return arviz.from_dict(groups, coords=coords, dims=dims)
     return arviz.from_dict(**groups, coords=coords, dims=dims)

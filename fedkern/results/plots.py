@@ -1,4 +1,4 @@
-"""Figures of a run, drawn with matplotlib's objects: no global state, no window, and none of it imported before a figure is asked for."""
+"""Figures of a run, drawn with matplotlib's objects: no global state, no window, nothing imported before it is asked for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,14 @@ def learning_curves(lines: Sequence[Mapping[str, Any]]) -> Figure | None:
         few = len(points) <= 30
         axes.plot(x, y, color=BLUE, linewidth=1.6, marker="o" if few else None, markersize=3.2, clip_on=False, zorder=3)
         axes.annotate(
-            f"{y[-1]:.4g}", (x[-1], y[-1]), xytext=(6, 0), textcoords="offset points", va="center", color=BLUE, fontsize=8.5, fontweight="bold"
+            f"{y[-1]:.4g}",
+            (x[-1], y[-1]),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=BLUE,
+            fontsize=8.5,
+            fontweight="bold",
         )
         axes.set_title(WORDS[name], loc="left", color=INK, fontsize=10, fontweight="bold")
         axes.set_xlabel("communication rounds")
@@ -71,12 +78,14 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
         value = shown[name]
         sure = value["q05"] > 0 or value["q95"] < 0
         colour = BLUE if sure else MUTED
-        axes.plot([value["q05"], value["q95"]], [row, row], color=colour, linewidth=2.2, solid_capstyle="round", alpha=0.45, zorder=2)
+        ends = [value["q05"], value["q95"]]
+        axes.plot(ends, [row, row], color=colour, linewidth=2.2, solid_capstyle="round", alpha=0.45, zorder=2)
         axes.plot([value["mean"]], [row], "o", color=colour, markersize=4, zorder=3)
     axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel("posterior mean and 90 % interval" + (", standardised scale" if any("_std" in name for name in parameters) else ""))
+    scale = ", standardised scale" if any("_std" in name for name in parameters) else ""
+    axes.set_xlabel(f"posterior mean and 90 % interval{scale}")
     _tidy(axes, "x")
     axes.tick_params(axis="y", length=0, labelsize=8)
     return figure

@@ -44,7 +44,7 @@ class Posterior:
         return np.sqrt(np.einsum("ij,ij->i", half, half))
 
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, and `theta_std[age]` where the standardised one differs."""
+        """Name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, `theta_std[age]` where that differs."""
         out = _summaries(self.names, "", self.mean, self.sd)
         if self.affine is not None:
             own = np.any(self.affine != np.eye(len(self.names)), axis=1)

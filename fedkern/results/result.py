@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from .posterior import Posterior
 
@@ -63,16 +59,3 @@ class Result:
         from .inference_data import inference_data
 
         return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws)
-
-
-def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """BLAKE2b-256 over arrays in the order of their names: name, dtype, shape, little-endian C-order bytes."""
-    h = blake2b(digest_size=32)
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        for part in (name, array.dtype.str, str(array.shape)):
-            encoded = part.encode()
-            h.update(len(encoded).to_bytes(8, "little") + encoded)
-        h.update(array.tobytes())
-    return h.hexdigest()

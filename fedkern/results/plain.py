@@ -1,0 +1,20 @@
+"""Values that strict JSON can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """Mappings, lists, texts and numbers only; a number that is not finite becomes its text: "inf", "-inf", "nan"."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return plain(value.tolist())
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

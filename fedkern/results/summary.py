@@ -1,0 +1,92 @@
+"""The content of summary.json: names and shapes that other people's scripts depend on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .plain import plain
+from .posterior import Posterior
+
+WAYS = ("to_client", "to_server")
+
+
+@dataclass
+class Wire:
+    """Messages and bytes for each client and direction, as the server counts them."""
+
+    clients: tuple[str, ...]
+    counts: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+    def add(self, direction: str, client: int, n_bytes: int) -> None:
+        """One message of `n_bytes`; direction is "to_client" or "to_server"."""
+        count = self.counts.setdefault((self.clients[client], direction), [0, 0])
+        count[0] += 1
+        count[1] += n_bytes
+
+    def as_dict(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Client -> direction -> messages, bytes."""
+
+        def count(name: str, way: str) -> dict[str, int]:
+            messages, n_bytes = self.counts.get((name, way), (0, 0))
+            return {"messages": messages, "bytes": n_bytes}
+
+        return {name: {way: count(name, way) for way in WAYS} for name in self.clients}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended, as its server knows it.
+
+    Attributes
+    ----------
+    stop : "rounds", "budget" or "lost"
+    rounds : that were finished
+    clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}
+    metrics : of the released posterior on the test rows
+    privacy : client -> its certificate
+    digest : of the posterior arrays
+    """
+
+    stop: str
+    rounds: int
+    clients: Mapping[str, Mapping[str, Any]]
+    metrics: Mapping[str, float]
+    privacy: Mapping[str, Mapping[str, Any]]
+    wire: Mapping[str, Any]
+    digest: str
+    encoding: Mapping[str, Any]
+    versions: Mapping[str, str]
+    notes: Iterable[str] = ()
+
+
+def summary(method: str, posterior: Posterior, outcome: Outcome) -> dict[str, Any]:
+    """All of summary.json.
+
+    Returns
+    -------
+    a dictionary that JSON can hold: infinite and undefined numbers are texts ("inf", "nan")
+    """
+    claim = "private" if outcome.privacy and all(_finite(c.get("epsilon")) for c in outcome.privacy.values()) else "federated"
+    content = {
+        "method": method,
+        "claim": claim,  # a job whose noise was not secure, or that had none, is never called private
+        "stop": outcome.stop,
+        "rounds": outcome.rounds,
+        "clients": outcome.clients,
+        "parameters": posterior.parameters(),
+        "metrics": outcome.metrics,
+        "privacy": outcome.privacy,
+        "wire": outcome.wire,
+        "encoding": outcome.encoding,
+        "versions": outcome.versions,
+        "digest": outcome.digest,
+        "notes": list(outcome.notes),
+    }
+    return {key: plain(value) for key, value in content.items()}
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
