@@ -67,6 +67,8 @@ class ColumnSection(Section):
     levels: list[str] | None = key(None, min_length=1, help="all levels of a categorical column")
     center: Finite | None = key(None, help="what standardising subtracts")
     scale: Positive | None = key(None, help="what standardising divides by")
+    lower: Finite | None = key(None, help="with upper, instead of center and scale: the bounds become -1 and 1")
+    upper: Finite | None = key(None, help="with lower")
 
 
 class SplitSection(Section):
@@ -90,6 +92,7 @@ class DataSection(Section):
     offset: str | None = key(None, help="a column that is added to the linear predictor")
     weight: str | None = key(None, help="a column of case weights")
     row_id: str | None = key(None, help="a column that names the row; shards are made from its hash")
+    ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["public", "exchange", "none"] = key("exchange", help="by [data.columns], by statistics, or not")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
     test: str | None = key(None, help="a file of test rows, held by the server")

@@ -38,7 +38,8 @@ class Column:
     def declared(cls, name: str, table: Mapping[str, Any]) -> Column:
         """What the job file says in `[data.columns.<name>]`: kind, levels, center and scale, or lower and upper.
 
-        Bounds map the column to [-1, 1]: center is their middle, scale half their distance. Levels are sorted.
+        Bounds map the column to [-1, 1]: center is their middle, scale half their distance. Levels are sorted. A key
+        whose value is None is as good as absent.
 
         Raises
         ------
@@ -50,7 +51,7 @@ class Column:
         for key in table.keys() - known:
             raise JobError(f"{where} {key}: unknown key; there are {', '.join(sorted(known))}")
         levels = table.get("levels")
-        kind = table.get("kind", "numeric" if levels is None else "categorical")
+        kind = table.get("kind") or ("numeric" if levels is None else "categorical")
         if kind not in ("numeric", "categorical"):
             raise JobError(f'{where} kind: needs "numeric" or "categorical", got {kind!r}')
         given = [key for key in ("center", "scale", "lower", "upper") if table.get(key) is not None]
