@@ -5,6 +5,7 @@
 namespace py = pybind11;
 
 namespace fedkern {
+void bind_glm(py::module_&);
 void bind_privacy(py::module_&);
 }
 
@@ -16,5 +17,6 @@ PYBIND11_MODULE(_core, m) {
         py::module_ sub = m.def_submodule(name);
         bind(sub);
     };
+    family("glm", fedkern::bind_glm);
     family("privacy", fedkern::bind_privacy);
 }

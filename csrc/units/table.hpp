@@ -1,5 +1,6 @@
 // The compiled kernels as function pointers, one table for each instruction-set level.
 #pragma once
+#include "fedkern/glm_views.hpp"
 #include "fedkern/view.hpp"
 
 namespace fedkern {
@@ -7,6 +8,8 @@ namespace fedkern {
 struct Table {
     Index (*clip_sum_f32)(Matrix<const float>, double bound, Vector<double> total, int n_threads);
     Index (*clip_sum_f64)(Matrix<const double>, double bound, Vector<double> total, int n_threads);
+    GlmTable<float> glm_f32;
+    GlmTable<double> glm_f64;
 };
 
 namespace tables {

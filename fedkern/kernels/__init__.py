@@ -7,10 +7,10 @@ arrays live).
 
 from __future__ import annotations
 
-from . import privacy
+from . import glm, privacy
 from ._registry import BACKENDS, KERNELS
 
-__all__ = ["list", "privacy"]
+__all__ = ["glm", "list", "privacy"]
 
 
 def list() -> dict[str, dict[str, bool]]:

@@ -1,0 +1,241 @@
+"""What the glm kernels mean: every example's vector is written down, clipped and summed. float64, plain and slow."""
+
+import numpy as np
+from scipy.special import expit, gammaln, ndtr
+
+BERNOULLI, POISSON, GAUSSIAN = range(3)
+STL, TOTAL, ANALYTIC_ELBO = range(3)
+ANALYTIC, WEIGHT_MC, ACTIVATION_MC = range(3)
+PROBIT, QUADRATURE = range(2)
+NOISE_DRAW = 2**32 - 1  # the draw counter of a step's noise: no sample has it
+
+T = np.linspace(-6.5, 6.5, 64)  # trapezoid rule for N(0, 1)
+T_WEIGHT = np.exp(-(T**2) / 2) / np.exp(-(T**2) / 2).sum()
+U = np.linspace(-38, 38, 96)  # the logistic distribution as a mixture of steps
+U_WEIGHT = expit(U) * expit(-U) / (expit(U) * expit(-U)).sum()
+MIXTURE_FROM = 5.0
+
+
+def in_domain(y, family):
+    """The response as float64; NaN where the family has no such value."""
+    y = y.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        ok = ((y == 0) | (y == 1)) if family == BERNOULLI else ((y >= 0) & (y == np.floor(y))) if family == POISSON else np.isfinite(y)
+    return np.where(ok, y, np.nan)
+
+
+def log_likelihood(a, y, family, scale):
+    """log p(y | a) and its first two derivatives with respect to a."""
+    if family == BERNOULLI:
+        return y * a - np.logaddexp(0, a), y - expit(a), -expit(a) * expit(-a)
+    if family == POISSON:
+        return y * a - np.exp(a) - gammaln(y + 1), y - np.exp(a), -np.exp(a)
+    z = (y - a) / scale
+    return -(z**2) / 2 - np.log(scale * np.sqrt(2 * np.pi)), z / scale, np.full_like(z, -(scale**-2))
+
+
+def expected_log_likelihood(m, s, y, family, scale):
+    """E log p(y | a) and of its first two derivatives, a ~ N(m, s^2)."""
+    if family == POISSON:
+        rate = np.exp(m + s**2 / 2)
+        return y * m - rate - gammaln(y + 1), y - rate, -rate
+    if family == GAUSSIAN:
+        value, slope, curvature = log_likelihood(m, y, family, scale)
+        return value - (s / scale) ** 2 / 2, slope, curvature
+    sign = 2 * y - 1
+    b = sign * m
+    a = b[:, None] + s[:, None] * T
+    narrow = (-np.logaddexp(0, -a) @ T_WEIGHT, sign * (expit(-a) @ T_WEIGHT), -(expit(a) * expit(-a)) @ T_WEIGHT)
+    wide_s = np.where(s > MIXTURE_FROM, s, 1.0)[:, None]
+    z = (U - b[:, None]) / wide_s
+    density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    wide = (
+        -(wide_s * (z * ndtr(z) + density)) @ U_WEIGHT,
+        sign * (ndtr(z) @ U_WEIGHT),
+        -(density / wide_s) @ U_WEIGHT,
+    )
+    return tuple(np.where(s > MIXTURE_FROM, w, n) for w, n in zip(wide, narrow))
+
+
+def spread(X, log_sigma):
+    """The standard deviation of x'theta, for a mean-field or a full-rank posterior."""
+    return np.linalg.norm(X * np.exp(log_sigma) if log_sigma.ndim == 1 else X @ np.tril(log_sigma), axis=1)
+
+
+def normals(n, key, client, step, draw):
+    from .rng import normal
+
+    out = np.empty(n)
+    normal(key, client, step, draw, 0, out, 1)
+    return out
+
+
+def column(values, n, default):
+    return np.full(n, default) if values is None else values.astype(np.float64)
+
+
+def loglik_grad(X, y, theta, offset, weights, family, scale, grad, n_threads):
+    n = len(X)
+    X = X.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        value, slope, _ = log_likelihood(X @ theta + column(offset, n, 0.0), in_domain(y, family), family, scale)
+        w = column(weights, n, 1.0)
+        grad[:] = (w * slope) @ X
+        return float(w @ value)
+
+
+def log_normaliser(shift, precision):
+    """log of the constant that makes exp(h'theta - theta'P theta/2) a density; 0 if none does."""
+    if precision.ndim == 1:
+        if not (precision > 0).all():
+            return 0.0
+        return float((np.log(precision / (2 * np.pi)) / 2 - shift**2 / (2 * precision)).sum())
+    try:
+        factor = np.linalg.cholesky(precision)
+    except np.linalg.LinAlgError:
+        return 0.0
+    return float(np.log(np.diag(factor) / np.sqrt(2 * np.pi)).sum() - np.sum(np.linalg.solve(factor, shift) ** 2) / 2)
+
+
+def elbo_grad(
+    X, y, mu, log_sigma, prior_shift, prior_precision, offset, weights, family, scale, estimator, draws, key, client, step,
+    grad_mu, grad_log_sigma, n_threads,
+):  # fmt: skip
+    h, P, sigma = prior_shift, prior_precision, np.exp(log_sigma)
+    constant = log_normaliser(h, P)
+    if estimator == ANALYTIC_ELBO:
+        value, r, k = (np.empty(len(X)) for _ in range(3))
+        expectations(X, y, mu, log_sigma, offset, weights, family, scale, value, r, k, 1)
+        X = X.astype(np.float64)
+        grad_mu[:] = r @ X + h - P * mu
+        grad_log_sigma[:] = sigma**2 * (k @ X**2) + 1 - P * sigma**2
+        kl = h @ mu - P @ (sigma**2 + mu**2) / 2 + (log_sigma + 0.5 * np.log(2 * np.pi * np.e)).sum() + constant
+        return float(value.sum() + kl)
+    grad_mu[:] = 0
+    grad_log_sigma[:] = 0
+    elbo = 0.0
+    gradient = np.empty(len(mu))
+    for s in range(draws):
+        e = normals(len(mu), key, client, step, s)
+        theta = mu + sigma * e
+        elbo += loglik_grad(X, y, theta, offset, weights, family, scale, gradient, 1)
+        elbo += h @ theta - P @ theta**2 / 2 + constant + (e**2 / 2 + log_sigma + 0.5 * np.log(2 * np.pi)).sum()
+        u = gradient + h - P * theta + (e / sigma if estimator == STL else 0)
+        grad_mu += u / draws
+        grad_log_sigma += u * e * sigma / draws
+    if estimator == TOTAL:
+        grad_log_sigma += 1
+    return float(elbo / draws)
+
+
+def elbo_grad_full(
+    X, y, mu, factor, prior_shift, prior_precision, offset, weights, family, scale, estimator, draws, key, client, step,
+    grad_mu, grad_factor, n_threads,
+):  # fmt: skip
+    h, P, L, d = prior_shift, prior_precision, np.tril(factor), len(mu)
+    constant = log_normaliser(h, P)
+    log_det = np.log(np.diag(L)).sum()
+    if estimator == ANALYTIC_ELBO:
+        value, r, k = (np.empty(len(X)) for _ in range(3))
+        expectations(X, y, mu, factor, offset, weights, family, scale, value, r, k, 1)
+        X = X.astype(np.float64)
+        grad_mu[:] = r @ X + h - P @ mu
+        grad_factor[:] = np.tril((X.T * k) @ X @ L - P @ L) + np.diag(1 / np.diag(L))
+        kl = h @ mu - (np.sum(P * (L @ L.T)) + mu @ P @ mu) / 2 + log_det + d * 0.5 * np.log(2 * np.pi * np.e) + constant
+        return float(value.sum() + kl)
+    grad_mu[:] = 0
+    grad_factor[:] = 0
+    elbo = 0.0
+    gradient = np.empty(d)
+    for s in range(draws):
+        e = normals(d, key, client, step, s)
+        theta = mu + L @ e
+        elbo += loglik_grad(X, y, theta, offset, weights, family, scale, gradient, 1)
+        elbo += h @ theta - theta @ P @ theta / 2 + constant + e @ e / 2 + log_det + d * 0.5 * np.log(2 * np.pi)
+        u = gradient + h - P @ theta + (np.linalg.solve(L.T, e) if estimator == STL else 0)
+        grad_mu += u / draws
+        grad_factor += np.tril(np.outer(u, e)) / draws
+    if estimator == TOTAL:
+        grad_factor += np.diag(1 / np.diag(L))
+    return float(elbo / draws)
+
+
+def expectations(X, y, mu, log_sigma, offset, weights, family, scale, value, slope, curvature, n_threads):
+    n = len(X)
+    X = X.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        m, s = X @ mu + column(offset, n, 0.0), spread(X, log_sigma)
+        w = column(weights, n, 1.0)
+        for out, e in zip((value, slope, curvature), expected_log_likelihood(m, s, in_domain(y, family), family, scale)):
+            out[:] = w * e
+
+
+expectations_full = expectations
+
+
+def predict(X, mu, log_sigma, offset, family, method, mean, n_threads):
+    n = len(X)
+    X = X.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        m, s = X @ mu + column(offset, n, 0.0), spread(X, log_sigma)
+        if family == POISSON:
+            mean[:] = np.exp(m + s**2 / 2)
+        elif family == GAUSSIAN:
+            mean[:] = m
+        elif method == PROBIT:
+            mean[:] = expit(m / np.sqrt(1 + np.pi * s**2 / 8))
+        else:
+            mean[:] = expected_log_likelihood(m, s, np.ones(n), family, 1.0)[1]
+            mean[:] = 1 - mean
+
+
+predict_full = predict
+
+
+def example_vectors(X, y, mu, log_sigma, rows, offset, weights, family, scale, estimator, draws, key, client, step):
+    """Every example's gradient of E log p(y_i | x_i'theta), (b, 2d) or, full rank, (b, d + d(d+1)/2); NaN where a row is faulty."""
+    n, d = X.shape
+    rows = np.arange(n) if rows is None else rows
+    offset, weights = column(offset, n, 0.0)[rows], column(weights, n, 1.0)[rows]
+    X, y = X[rows].astype(np.float64), in_domain(y, family)[rows]
+    m, s = X @ mu + offset, spread(X, log_sigma)
+    if log_sigma.ndim == 2:
+        u = X @ np.tril(log_sigma)
+        _, r, k = expected_log_likelihood(m, s, y, family, scale)
+        i, j = np.tril_indices(d)
+        return np.hstack([(weights * r)[:, None] * X, (weights * k)[:, None] * X[:, i] * u[:, j]])
+    sigma = np.exp(log_sigma)
+    if estimator == WEIGHT_MC:
+        e = np.array([normals(d, key, client, step, draw) for draw in range(draws)])
+        R = np.stack([log_likelihood(X @ (mu + sigma * e_s) + offset, y, family, scale)[1] for e_s in e], axis=1)
+        return np.hstack([(weights * R.mean(axis=1))[:, None] * X, weights[:, None] * (R @ e / draws) * sigma * X])
+    if estimator == ANALYTIC:
+        _, r, k = expected_log_likelihood(m, s, y, family, scale)
+    else:
+        z = normals(draws, key, client, step, 0)
+        slopes = log_likelihood(m[:, None] + s[:, None] * z, y[:, None], family, scale)[1]
+        r, k = slopes.mean(axis=1), np.where(s == 0, 0.0, (slopes @ z / draws) / np.where(s == 0, 1.0, s))
+    return np.hstack([(weights * r)[:, None] * X, (weights * k)[:, None] * sigma**2 * X**2])
+
+
+def clipped_grad_sum(
+    X, y, mu, log_sigma, rows, offset, weights, family, scale, clip, estimator, draws, key, client, step, noise_multiplier, grid,
+    total, n_threads,
+):  # fmt: skip
+    with np.errstate(over="ignore", invalid="ignore"):
+        v = example_vectors(X, y, mu, log_sigma, rows, offset, weights, family, scale, estimator, draws, key, client, step)
+        squared = (v * v).sum(axis=1)
+    kept = np.isfinite(squared)
+    v, norm = v[kept], np.sqrt(squared[kept])
+    bound = clip * (1 - 1e-9)
+    v *= np.divide(bound, norm, out=np.ones_like(norm), where=norm > bound)[:, None]
+    if grid > 0:
+        total[:] = np.trunc(v / grid).astype(np.int64).sum(axis=0)
+    else:
+        total[:] = v.sum(axis=0)
+        if noise_multiplier > 0:
+            total += noise_multiplier * clip * normals(len(total), key, client, step, NOISE_DRAW)
+    return int((~kept).sum())
+
+
+clipped_grad_sum_full = clipped_grad_sum
