@@ -62,7 +62,8 @@ def clipped(change: Vector, mechanism: Mechanism) -> tuple[NDArray[np.int64], fl
     """A change scaled to a norm of at most the clip and rounded toward zero to the integer grid, and the factor; zero if
     it is not finite.
     """
-    norm = float(np.linalg.norm(change))
+    with np.errstate(over="ignore", invalid="ignore"):  # a norm that overflows counts as not finite
+        norm = float(np.linalg.norm(change))
     if not np.isfinite(norm):
         return np.zeros(len(change), np.int64), 0.0
     factor = min(1.0, mechanism.clip * (1 - 1e-9) / norm) if norm > 0 else 1.0
