@@ -8,7 +8,7 @@ import numpy as np
 
 from fedkern.algorithms import pvi
 from fedkern.algorithms.local import Local
-from fedkern.algorithms.messages import Charge, Charged
+from fedkern.algorithms.messages import SERVER, Charge, Charged
 from fedkern.algorithms.settings import Settings
 from fedkern.models.glm import Rows, prior
 
@@ -46,10 +46,11 @@ def run(parts, s, precision=1.0, order=None, algorithm=pvi, **local):
     return play(algorithm, algorithm.start(s, p, len(parts)), clients, order)
 
 
-def play(algorithm, started, clients, order=None, pause=lambda server: False):
+def play(algorithm, started, clients, order=None, pause=lambda server: False, charge=None):
     """Carries messages between the machines until the server has finished, or `pause` says so: then its open messages
     come third.
     """
+    charge = charge or (lambda client, asked: Charged(asked.steps))
     server, effects = started
     inbox = deque(effects)
     while inbox:
@@ -58,11 +59,15 @@ def play(algorithm, started, clients, order=None, pause=lambda server: False):
             order.shuffle(waiting)
             inbox = deque(keep_per_client_order(waiting, inbox))
         k, message = inbox.popleft()
+        if k == SERVER:
+            server, effects = algorithm.server_receive(server, SERVER, charge(SERVER, message))
+            inbox.extend(effects)
+            continue
         clients[k], answers = algorithm.client_receive(clients[k], message)
         while answers:
             answer, *answers = answers
             if isinstance(answer, Charge):
-                clients[k], more = algorithm.client_receive(clients[k], Charged(answer.steps))
+                clients[k], more = algorithm.client_receive(clients[k], charge(k, answer))
                 answers = [*answers, *more]
                 continue
             server, effects = algorithm.server_receive(server, k, answer)
