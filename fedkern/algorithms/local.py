@@ -37,6 +37,7 @@ class Local:
     index : the client's number, the third word of its random counters
     mechanism, source : sampler, clip and noise of a private job; None without privacy
     row_ids : (n,) 64-bit hashes of the rows' ids, for shards
+    n_threads : of the kernels; no result depends on it
     """
 
     rows: Rows
@@ -45,6 +46,7 @@ class Local:
     mechanism: Mechanism | None = None
     source: Source | None = None
     row_ids: NDArray[np.uint64] | None = None
+    n_threads: int = 1
 
 
 def optimise(
@@ -60,7 +62,7 @@ def optimise(
     steps, first_step : how many, and this client's own count of steps before
     """
     if local.settings.optimiser == "exact":
-        return exact(local.rows, local.settings, q, cavity), None
+        return exact(local.rows, local.settings, q, cavity, local.n_threads), None
     return (_diagonal_steps if q.diagonal else _full_steps)(local, q, cavity, state, steps, first_step)
 
 
@@ -96,7 +98,7 @@ def likelihood_gradient(local: Local) -> Gradient:
     """
     s, rows = local.settings, local.rows
     key = rng.key(s.seed, "draws")
-    common = {"family": s.family, "scale": s.scale}
+    common = {"family": s.family, "scale": s.scale, "n_threads": local.n_threads}
     if s.estimator in ("stl", "total"):
         return _sampled_gradient(local, key, common)
     fixed = common | {"estimator": s.estimator, "draws": s.draws, "key": key, "client": local.index}
@@ -203,6 +205,7 @@ def _full_steps(
             weights=weights,
             client=local.index,
             step=step,
+            n_threads=local.n_threads,
         )
         g = g_L[rows_, columns]
         g[on_diagonal] *= np.diag(L)  # to log L_jj
@@ -225,7 +228,13 @@ def _full_steps(
 
 
 def exact(
-    rows: Rows, s: Settings, q: Gaussian, cavity: Gaussian, tolerance: float = 1e-12, max_iterations: int = 200
+    rows: Rows,
+    s: Settings,
+    q: Gaussian,
+    cavity: Gaussian,
+    n_threads: int = 1,
+    tolerance: float = 1e-12,
+    max_iterations: int = 200,
 ) -> Gaussian:
     """The full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior sds) and as close in precision.
 
@@ -234,7 +243,7 @@ def exact(
     Conjugate: one Cholesky.
     """
     mu, P = q.mean, q.P
-    value, r, k = _expectations(rows, s, mu, P)
+    value, r, k = _expectations(rows, s, mu, P, n_threads)
     F = value - _cross(mu, P, cavity)
     for _ in range(max_iterations):
         gradient = cavity.h - (cavity.P * mu if cavity.diagonal else cavity.P @ mu) + _transposed(rows.X, r)
@@ -247,7 +256,7 @@ def exact(
         fraction = 1.0
         while True:
             new_mu, new_P = mu + fraction * step, P + fraction * (target - P)
-            new_value, r, k = _expectations(rows, s, new_mu, new_P)
+            new_value, r, k = _expectations(rows, s, new_mu, new_P, n_threads)
             new_F = new_value - _cross(new_mu, new_P, cavity)
             # Near the optimum the values of F differ by rounding alone: there the full step is taken.
             if new_F >= F - 1e-9 * (1 + abs(F)) or fraction < 1e-6:
@@ -264,11 +273,11 @@ def exact(
 CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
 
 
-def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector) -> tuple[float, Vector, Vector]:
+def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
     """sum_i E l_i, and E l'_i and E l''_i of every row."""
     spread = -0.5 * np.log(P) if P.ndim == 1 else np.linalg.cholesky(np.linalg.inv(P))
     e, r, k = glm.expectations(
-        rows.X, rows.y, mu, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights
+        rows.X, rows.y, mu, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights, n_threads=n_threads
     )
     return float(e.sum()), r, k
 

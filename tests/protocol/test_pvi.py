@@ -97,7 +97,8 @@ def independent_optimum(rows, family, covariance, scale=0.7):
 @pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
 def test_fixed_point_is_the_global_optimum(family, covariance):
     rows = make_rows(family)
-    server, _ = run(deal(rows, 3), settings(family=family, scale=0.7 if family == "gaussian" else 1.0, covariance=covariance, rounds=40))
+    scale = 0.7 if family == "gaussian" else 1.0
+    server, _ = run(deal(rows, 3), settings(family=family, scale=scale, covariance=covariance, rounds=40))
     assert kl(server.q, independent_optimum(rows, family, covariance)) < 1e-8
 
 
