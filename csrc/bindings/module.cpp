@@ -7,6 +7,7 @@ namespace py = pybind11;
 namespace fedkern {
 void bind_glm(py::module_&);
 void bind_privacy(py::module_&);
+void bind_rng(py::module_&);
 }
 
 PYBIND11_MODULE(_core, m) {
@@ -19,4 +20,5 @@ PYBIND11_MODULE(_core, m) {
     };
     family("glm", fedkern::bind_glm);
     family("privacy", fedkern::bind_privacy);
+    family("rng", fedkern::bind_rng);
 }

@@ -7,10 +7,10 @@ arrays live).
 
 from __future__ import annotations
 
-from . import glm, privacy
+from . import glm, privacy, rng
 from ._registry import BACKENDS, KERNELS
 
-__all__ = ["glm", "list", "privacy"]
+__all__ = ["glm", "list", "privacy", "rng"]
 
 
 def list() -> dict[str, dict[str, bool]]:

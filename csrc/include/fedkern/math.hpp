@@ -136,10 +136,9 @@ FEDKERN_INLINE SinCos<double> sincos_turns(double u) {
                                    -0x1.a6d1eef479be1p+4, 0x1.f9ce245cada0bp+2, -0x1.b2f3eb054afcdp+0); // (cos(2 pi r) - 1) / r^2
     const double s = r * 0x1.921fb54442d18p+2 + r * (0x1.1a62633145c07p-52 + z * odd);
     const double c = 1 + z * even;
-    const auto quarter = to_bits(shifted); // its two lowest bits count quarter turns
-    const bool swap = quarter & 1;
-    const auto sign_sin = (quarter & 2) << 62, sign_cos = ((quarter + 1) & 2) << 62;
-    return {from_bits<double>(to_bits(swap ? c : s) ^ sign_sin), from_bits<double>(to_bits(swap ? s : c) ^ sign_cos)};
+    // The two lowest bits count quarter turns. The exchange is done with bits, because baseline has no comparison of 64-bit integers.
+    const auto quarter = to_bits(shifted), exchange = (to_bits(s) ^ to_bits(c)) & (0 - (quarter & 1));
+    return {from_bits<double>(to_bits(s) ^ exchange ^ (quarter & 2) << 62), from_bits<double>(to_bits(c) ^ exchange ^ ((quarter + 1) & 2) << 62)};
 }
 
 /// exp(-a^2 / 2) for a >= 0: the square is split, because its rounding error would be multiplied by itself.

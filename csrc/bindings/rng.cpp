@@ -1,0 +1,66 @@
+#include "checks.hpp"
+#include "fedkern/rng.hpp"
+#include "units/table.hpp"
+
+namespace fedkern {
+namespace binding {
+
+template <Table::FillPairs Table::*fill>
+void fill_pairs(U64 key, U32 client, U32 step, U32 draw, U32 first_item, const py::array& out, int n_threads) {
+    const auto y = vector<double>(out, "out", out.size());
+    const py::gil_scoped_release unlocked;
+    (kernels().*fill)(y, {first_item, draw, client, step}, key, n_threads);
+}
+
+void words(U64 key, U32 client, U32 step, U32 draw, U32 first_item, const py::array& out, int n_threads) {
+    const auto y = matrix<U32>(out, "out");
+    if (y.cols != 4) throw py::value_error("out: needs 4 columns");
+    const py::gil_scoped_release unlocked;
+    kernels().rng_words(y, {first_item, draw, client, step}, key, n_threads);
+}
+
+void gamma(const py::array& shape, U64 key, U32 client, U32 step, U32 first_item, const py::array& out, int n_threads) {
+    const auto a = vector<const double>(shape, "shape", shape.size());
+    const auto y = vector<double>(out, "out", a.size);
+    const py::gil_scoped_release unlocked;
+    kernels().rng_gamma(a, y, {first_item, 0, client, step}, key, n_threads);
+}
+
+void inverse_gaussian(const py::array& mean, const py::array& shape, U64 key, U32 client, U32 step, U32 first_item, const py::array& out,
+                      int n_threads) {
+    const auto m = vector<const double>(mean, "mean", mean.size());
+    const auto a = vector<const double>(shape, "shape", m.size);
+    const auto y = vector<double>(out, "out", m.size);
+    const py::gil_scoped_release unlocked;
+    kernels().rng_inverse_gaussian(m, a, y, {first_item, 0, client, step}, key, n_threads);
+}
+
+py::dict streams() {
+    py::dict ids;
+#define FEDKERN_STREAM(name, id) ids[#name] = id;
+#include "fedkern/streams.def"
+#undef FEDKERN_STREAM
+    return ids;
+}
+
+} // namespace binding
+
+void bind_rng(py::module_& m) {
+    m.def("streams", &binding::streams, "Name -> id of every random stream.");
+    m.def("key", [](U64 seed, U32 stream, U64 chain) { return stream_key(seed, stream, chain); }, py::arg("seed"), py::arg("stream"),
+          py::arg("chain"));
+    const auto pairs = [&](const char* name, auto function) {
+        m.def(name, function, py::arg("key"), py::arg("client"), py::arg("step"), py::arg("draw"), py::arg("first_item"),
+              py::arg("out").noconvert(), py::arg("n_threads"));
+    };
+    pairs("words", &binding::words);
+    pairs("uniform", &binding::fill_pairs<&Table::rng_uniform>);
+    pairs("normal", &binding::fill_pairs<&Table::rng_normal>);
+    pairs("exponential", &binding::fill_pairs<&Table::rng_exponential>);
+    m.def("gamma", &binding::gamma, py::arg("shape").noconvert(), py::arg("key"), py::arg("client"), py::arg("step"), py::arg("first_item"),
+          py::arg("out").noconvert(), py::arg("n_threads"));
+    m.def("inverse_gaussian", &binding::inverse_gaussian, py::arg("mean").noconvert(), py::arg("shape").noconvert(), py::arg("key"), py::arg("client"),
+          py::arg("step"), py::arg("first_item"), py::arg("out").noconvert(), py::arg("n_threads"));
+}
+
+} // namespace fedkern

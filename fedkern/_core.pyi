@@ -1,0 +1,7 @@
+"""Compiled kernels of fedkern. Arguments are checked for memory safety only; call fedkern.kernels instead."""
+
+from . import privacy as privacy
+from . import rng as rng
+
+def isa() -> str: ...
+def limit_isa(name: str) -> None: ...

@@ -1,0 +1,105 @@
+"""What the random-number kernels mean: Philox4x32-10 and the distributions made of its blocks."""
+
+import numpy as np
+
+MASK = np.uint64(0xFFFFFFFF)
+
+
+def philox(item, draw, client, step, key):
+    """The four words of each block, as uint64 arrays; the counter's words are broadcast."""
+    a, b, c, d = (np.asarray(word, np.uint64) for word in (item, draw, client, step))
+    k0, k1 = int(key) & 0xFFFFFFFF, int(key) >> 32
+    for _ in range(10):
+        p0, p1 = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        a, b, c, d = (p1 >> np.uint64(32)) ^ b ^ np.uint64(k0), p1 & MASK, (p0 >> np.uint64(32)) ^ d ^ np.uint64(k1), p0 & MASK
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.broadcast_arrays(a, b, c, d)
+
+
+def mix(z):
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
+    return z ^ (z >> 31)
+
+
+def key(seed, stream, chain):
+    return mix((mix((seed + 0x9E3779B97F4A7C15 * (stream + 1)) % 2**64) + chain) % 2**64)
+
+
+def uniforms(item, draw, client, step, key):
+    """The two uniforms of each block: (k + 1/2) 2^-52, k the upper 52 of 64 bits."""
+    a, b, c, d = philox(item, draw, client, step, key)
+    return [
+        ((low | high << np.uint64(32)) >> np.uint64(12)).astype(np.float64) * 2.0**-52 + 2.0**-53
+        for low, high in ((a, b), (c, d))
+    ]
+
+
+def normals(u, v):
+    radius = np.sqrt(-2 * np.log(u))
+    quarter = np.rint(4 * v)  # whole quarter turns apart, so that the angle has a small relative error
+    angle = 2 * np.pi * (v - quarter / 4)
+    turn = np.array([1, 1j, -1, -1j])[quarter.astype(int) % 4] * (np.cos(angle) + 1j * np.sin(angle))
+    return radius * turn.real, radius * turn.imag
+
+
+def accepts(log_ratio, u):
+    """The Metropolis rule; NaN is refused."""
+    return np.log(u) < log_ratio
+
+
+def items(first_item, n):
+    return first_item + np.arange(n, dtype=np.uint64)
+
+
+def pairs(transform, key, client, step, draw, first_item, out):
+    blocks = uniforms(items(first_item, (len(out) + 1) // 2), draw, client, step, key)
+    out[:] = np.stack(transform(*blocks), axis=1).ravel()[: len(out)]
+
+
+def words(key, client, step, draw, first_item, out, n_threads):
+    out[:] = np.stack(philox(items(first_item, len(out)), draw, client, step, key), axis=1)
+
+
+def uniform(key, client, step, draw, first_item, out, n_threads):
+    pairs(lambda u, v: (u, v), key, client, step, draw, first_item, out)
+
+
+def normal(key, client, step, draw, first_item, out, n_threads):
+    pairs(normals, key, client, step, draw, first_item, out)
+
+
+def exponential(key, client, step, draw, first_item, out, n_threads):
+    pairs(lambda u, v: (-np.log(u), -np.log(v)), key, client, step, draw, first_item, out)
+
+
+def gamma(shape, key, client, step, first_item, out, n_threads):
+    """Marsaglia and Tsang, attempt by attempt, for all that are still without a value."""
+    todo = np.flatnonzero((shape > 0) & np.isfinite(shape))
+    out[:] = np.nan
+    attempt = 0
+    while todo.size:
+        a, item = shape[todo], items(first_item, len(out))[todo]
+        x, _ = normals(*uniforms(item, 2 * attempt, client, step, key))
+        u, boost = uniforms(item, 2 * attempt + 1, client, step, key)
+        d = np.where(a < 1, a + 1, a) - 1 / 3
+        t = x / (3 * np.sqrt(d))
+        inside = t > -1
+        log1p = np.log1p(np.where(inside, t, 0))
+        good = inside & accepts(3 * d * (log1p - t * (1 - t * (0.5 - t / 3))), u)
+        with np.errstate(under="ignore"):
+            value = d * (1 + t) ** 3 * np.where(a < 1, np.exp(np.log(boost) / np.minimum(a, 1)), 1)
+        out[todo[good]] = value[good]
+        todo = todo[~good]
+        attempt += 1
+
+
+def inverse_gaussian(mean, shape, key, client, step, first_item, out, n_threads):
+    good = (mean > 0) & np.isfinite(mean) & (shape > 0) & np.isfinite(shape)
+    mu, lam, item = mean[good], shape[good], items(first_item, len(out))[good]
+    x, _ = normals(*uniforms(item, 0, client, step, key))
+    u, _ = uniforms(item, 1, client, step, key)
+    w = x * x * (0.5 * mu / lam)
+    larger = 1 + w + np.sqrt(w) * np.sqrt(w + 2)
+    out[:] = np.nan
+    out[good] = np.where(u * (larger + 1) <= larger, mu / larger, mu * larger)

@@ -1,0 +1,410 @@
+"""Random numbers as a function of (key, counter): Philox4x32-10. Nothing here has a state.
+
+The key says seed, stream and chain; the counter says which item, draw, client and step. The same words come from every backend,
+for any number of threads and in any order; floating-point numbers made of them agree to a few units in the last place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkern import _core
+
+from ._registry import F64, Array, Kernel
+
+WORDS_TYPE = (np.dtype("uint32"),)
+LIMIT = 2**32
+STREAMS = _core.rng.streams()
+
+WORDS = Kernel(
+    "rng.words",
+    purpose="The 32-bit words of consecutive Philox blocks.",
+    source="Salmon et al. (2011), Philox4x32-10",
+    inputs=(),
+    outputs=(Array("out", ("n", "4"), WORDS_TYPE),),
+    streams=("user",),
+)
+UNIFORM, NORMAL, EXPONENTIAL = (
+    Kernel(f"rng.{name}", purpose=purpose, source=source, inputs=(), outputs=(Array("out", ("n",), F64),), streams=("user",))
+    for name, purpose, source in (
+        ("uniform", "Uniform numbers on the open interval (0, 1).", "(k + 1/2) 2^-52 of 52 random bits k"),
+        ("normal", "Standard normal numbers.", "Box and Muller (1958)"),
+        ("exponential", "Exponential numbers of mean 1.", "-log(uniform)"),
+    )
+)
+GAMMA = Kernel(
+    "rng.gamma",
+    purpose="Gamma numbers of scale 1.",
+    source="Marsaglia and Tsang (2000)",
+    inputs=(Array("shape", ("n",), F64),),
+    outputs=(Array("out", ("n",), F64),),
+    streams=("user",),
+)
+INVERSE_GAUSSIAN = Kernel(
+    "rng.inverse_gaussian",
+    purpose="Inverse Gaussian numbers.",
+    source="Michael, Schucany and Haas (1976)",
+    inputs=(Array("mean", ("n",), F64), Array("shape", ("n",), F64)),
+    outputs=(Array("out", ("n",), F64),),
+    streams=("user",),
+)
+
+
+def key(seed: int, stream: str = "user", chain: int = 0) -> int:
+    """The 64-bit key of a stream of random numbers.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the job, 0 <= seed < 2^64.
+    stream : str
+        A name of `streams()`: different uses of one seed never share a number.
+    chain : int
+        Number of the chain, 0 where there are none.
+
+    Returns
+    -------
+    int
+        f(f(seed + 0x9E3779B97F4A7C15 (id + 1)) + chain), f the finaliser of splitmix64.
+
+    Raises
+    ------
+    ValueError
+        An unknown stream, or a seed or chain outside [0, 2^64).
+    """
+    if stream not in STREAMS:
+        raise ValueError(f"rng.key: no stream {stream!r}; there are {', '.join(STREAMS)}")
+    for name, value in (("seed", seed), ("chain", chain)):
+        if not 0 <= value < 2**64:
+            raise ValueError(f"rng.key: {name} must be in [0, 2^64), got {value}")
+    return _core.rng.key(seed, STREAMS[stream], chain)
+
+
+def streams() -> dict[str, int]:
+    """Name -> id of every random stream; streams.def is the only list."""
+    return dict(STREAMS)
+
+
+def words(
+    n: int,
+    *,
+    key: int,
+    client: int = 0,
+    step: int = 0,
+    draw: int = 0,
+    first_item: int = 0,
+    out: NDArray[np.uint32] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> NDArray[np.uint32]:
+    """The 32-bit words of `n` consecutive Philox4x32-10 blocks.
+
+    Parameters
+    ----------
+    n : int
+        How many blocks.
+    key : int
+        From `key()`, or any 64-bit number.
+    client, step, draw : int
+        The counter's other words, each in [0, 2^32).
+    first_item : int
+        Row i of the result is the block of item first_item + i < 2^32.
+    out : (n, 4) uint32 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : str, optional
+        "cpp", "numba" or "reference". All give the same bits.
+
+    Returns
+    -------
+    (n, 4) uint32 array
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number outside its range (an exhausted counter), a wrong `out`.
+
+    Source: Salmon, Moraes, Dror and Shaw (2011).
+    """
+    counter = _counter(WORDS, n, key, client, step, draw, first_item)
+    (filled,) = WORDS.prepare({}, out, {"n": n})
+    WORDS.implementation(backend, (filled,))(*counter, filled, n_threads)
+    return filled  # type: ignore[no-any-return]
+
+
+def uniform(
+    n: int,
+    *,
+    key: int,
+    client: int = 0,
+    step: int = 0,
+    draw: int = 0,
+    first_item: int = 0,
+    out: NDArray[np.float64] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> NDArray[np.float64]:
+    """Uniform numbers on the open interval (0, 1).
+
+    Parameters
+    ----------
+    n : int
+        How many numbers.
+    key : int
+        From `key()`, or any 64-bit number.
+    client, step, draw : int
+        The counter's other words, each in [0, 2^32).
+    first_item : int
+        Number e is half e % 2 of the block of item first_item + e // 2 < 2^32.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : str, optional
+        "cpp", "numba" or "reference". All give the same bits.
+
+    Returns
+    -------
+    (n,) float64 array
+        (k + 1/2) 2^-52, k 52 random bits: never 0 and never 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number outside its range (an exhausted counter), a wrong `out`.
+    """
+    return _pairs(UNIFORM, n, key, client, step, draw, first_item, out, n_threads, backend)
+
+
+def normal(
+    n: int,
+    *,
+    key: int,
+    client: int = 0,
+    step: int = 0,
+    draw: int = 0,
+    first_item: int = 0,
+    out: NDArray[np.float64] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> NDArray[np.float64]:
+    """Standard normal numbers.
+
+    Parameters
+    ----------
+    n : int
+        How many numbers.
+    key : int
+        From `key()`, or any 64-bit number.
+    client, step, draw : int
+        The counter's other words, each in [0, 2^32).
+    first_item : int
+        Number e belongs to the block of item first_item + e // 2 < 2^32: its cosine for even e, its sine for odd e.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : str, optional
+        "cpp", "numba" or "reference". They agree within 1e-14.
+
+    Returns
+    -------
+    (n,) float64 array
+        sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) of the two uniforms of a block; at most 8.58 in size.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number outside its range (an exhausted counter), a wrong `out`.
+
+    Source: Box and Muller (1958).
+    """
+    return _pairs(NORMAL, n, key, client, step, draw, first_item, out, n_threads, backend)
+
+
+def exponential(
+    n: int,
+    *,
+    key: int,
+    client: int = 0,
+    step: int = 0,
+    draw: int = 0,
+    first_item: int = 0,
+    out: NDArray[np.float64] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> NDArray[np.float64]:
+    """Exponential numbers of mean 1.
+
+    Parameters
+    ----------
+    n : int
+        How many numbers.
+    key : int
+        From `key()`, or any 64-bit number.
+    client, step, draw : int
+        The counter's other words, each in [0, 2^32).
+    first_item : int
+        Number e is half e % 2 of the block of item first_item + e // 2 < 2^32.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : str, optional
+        "cpp", "numba" or "reference". They agree within a few units in the last place.
+
+    Returns
+    -------
+    (n,) float64 array
+        -log(u): positive, at most 36.8.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number outside its range (an exhausted counter), a wrong `out`.
+    """
+    return _pairs(EXPONENTIAL, n, key, client, step, draw, first_item, out, n_threads, backend)
+
+
+def gamma(
+    shape: NDArray[np.float64] | float,
+    *,
+    key: int,
+    n: int | None = None,
+    client: int = 0,
+    step: int = 0,
+    first_item: int = 0,
+    out: NDArray[np.float64] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> NDArray[np.float64]:
+    """Gamma numbers of scale 1.
+
+    Parameters
+    ----------
+    shape : (n,) float64 array, or float
+        Positive and finite; a number that is not gives NaN.
+    key : int
+        From `key()`, or any 64-bit number.
+    n : int, optional
+        How many numbers, where `shape` is a float.
+    client, step : int
+        The counter's other words, each in [0, 2^32).
+    first_item : int
+        Number e owns all blocks of item first_item + e < 2^32: draw 2 t and 2 t + 1 for attempt t. A rejection shifts no other.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : str, optional
+        "cpp", "numba" or "reference". They agree within a relative 1e-12.
+
+    Returns
+    -------
+    (n,) float64 array
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number outside its range (an exhausted counter), arrays of a wrong type or shape, a wrong `out`.
+
+    Source: Marsaglia and Tsang (2000); below shape 1 with G(a) = G(a + 1) U^(1/a).
+    """
+    (shapes,) = _parameters(GAMMA, n, shape=shape)
+    shapes, filled = GAMMA.prepare({"shape": shapes}, out)
+    key_, client_, step_, _, item = _counter(GAMMA, filled.size, key, client, step, 0, first_item, per_block=1)
+    GAMMA.implementation(backend, (shapes, filled))(shapes, key_, client_, step_, item, filled, n_threads)
+    return filled  # type: ignore[no-any-return]
+
+
+def inverse_gaussian(
+    mean: NDArray[np.float64] | float,
+    shape: NDArray[np.float64] | float,
+    *,
+    key: int,
+    n: int | None = None,
+    client: int = 0,
+    step: int = 0,
+    first_item: int = 0,
+    out: NDArray[np.float64] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> NDArray[np.float64]:
+    """Inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x)).
+
+    Parameters
+    ----------
+    mean, shape : (n,) float64 array, or float
+        Positive and finite; a number that is not gives NaN.
+    key : int
+        From `key()`, or any 64-bit number.
+    n : int, optional
+        How many numbers, where both `mean` and `shape` are floats.
+    client, step : int
+        The counter's other words, each in [0, 2^32).
+    first_item : int
+        Number e owns the two blocks, draw 0 and 1, of item first_item + e < 2^32.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : str, optional
+        "cpp", "numba" or "reference". They agree within a relative 1e-12.
+
+    Returns
+    -------
+    (n,) float64 array
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number outside its range (an exhausted counter), arrays of a wrong type or shape, a wrong `out`.
+
+    Source: Michael, Schucany and Haas (1976), with the roots written so that nothing cancels.
+    """
+    means, shapes = _parameters(INVERSE_GAUSSIAN, n, mean=mean, shape=shape)
+    means, shapes, filled = INVERSE_GAUSSIAN.prepare({"mean": means, "shape": shapes}, out)
+    key_, client_, step_, _, item = _counter(INVERSE_GAUSSIAN, filled.size, key, client, step, 0, first_item, per_block=1)
+    call = INVERSE_GAUSSIAN.implementation(backend, (means, shapes, filled))
+    call(means, shapes, key_, client_, step_, item, filled, n_threads)
+    return filled  # type: ignore[no-any-return]
+
+
+def _pairs(
+    kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, item: int, out: Any, n_threads: int, backend: str | None
+) -> Any:
+    counter = _counter(kernel, n, key, client, step, draw, item, per_block=2)
+    (filled,) = kernel.prepare({}, out, {"n": n})
+    kernel.implementation(backend, (filled,))(*counter, filled, n_threads)
+    return filled
+
+
+def _counter(
+    kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, first_item: int, per_block: int = 1
+) -> tuple[Any, ...]:
+    """The checked counter. Words are never reused by running over: that is an error."""
+    if not n >= 0:
+        raise ValueError(f"{kernel.name}: n must be >= 0, got {n}")
+    if not 0 <= key < 2**64:
+        raise ValueError(f"{kernel.name}: key must be in [0, 2^64), got {key}; rng.key() makes one")
+    blocks = (n + per_block - 1) // per_block
+    if not (0 <= client < LIMIT and 0 <= step < LIMIT and 0 <= draw < LIMIT and 0 <= first_item <= LIMIT - blocks):
+        raise ValueError(
+            f"{kernel.name}: the counter is exhausted: client = {client}, step = {step}, draw = {draw} and the {blocks} items "
+            f"from first_item = {first_item} on must be in [0, 2^32); take another key (another seed, stream or chain)"
+        )
+    return np.uint64(key), client, step, draw, first_item
+
+
+def _parameters(kernel: Kernel, n: int | None, **values: Any) -> list[NDArray[np.float64]]:
+    """Floats as arrays of stride 0."""
+    arrays = [v for v in values.values() if isinstance(v, np.ndarray) and v.ndim]
+    if n is None:
+        if not arrays:
+            raise TypeError(f"{kernel.name}: n must be given where {' and '.join(values)} are no arrays")
+        n = len(arrays[0])
+    return [v if isinstance(v, np.ndarray) and v.ndim else np.broadcast_to(np.float64(v), (n,)) for v in values.values()]
