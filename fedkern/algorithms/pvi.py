@@ -217,9 +217,8 @@ def _check(state: Server, sender: int, event: SiteDelta) -> None:
     for name, array in (("dh", event.dh), ("dP", event.dP)):
         largest = np.abs(array).max(initial=0)
         if not largest <= LARGEST:  # also NaN
-            raise RemoteFault(
-                f"client {sender}: SiteDelta.{name} has a number of size {largest:.3g}, allowed {LARGEST:.0g}; round {event.round}"
-            )
+            size = f"a number of size {largest:.3g}, allowed {LARGEST:.0g}"
+            raise RemoteFault(f"client {sender}: SiteDelta.{name} has {size}; round {event.round}")
 
 
 def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerEffects]:
