@@ -16,10 +16,22 @@ Index clip_sum(const py::array& rows, double bound, const py::array& out, int n_
     return kernels().clip_sum_f64(x, bound, total, n_threads);
 }
 
+py::tuple discrete_gaussian(const py::array& words, std::int64_t sigma, const py::array& out) {
+    const auto given = vector<const std::uint32_t>(words, "words", words.size());
+    const auto draws = vector<std::int64_t>(out, "out", out.size());
+    Index done, used;
+    {
+        const py::gil_scoped_release unlocked;
+        done = kernels().discrete_gaussian(given, sigma, draws, &used);
+    }
+    return py::make_tuple(done, used);
+}
+
 } // namespace
 
 void bind_privacy(py::module_& m) {
     m.def("clip_sum", &clip_sum, py::arg("rows").noconvert(), py::arg("bound"), py::arg("out").noconvert(), py::arg("n_threads"));
+    m.def("discrete_gaussian", &discrete_gaussian, py::arg("words").noconvert(), py::arg("sigma"), py::arg("out").noconvert());
 }
 
 } // namespace fedkern

@@ -1,5 +1,7 @@
 // The compiled kernels as function pointers, one table for each instruction-set level.
 #pragma once
+#include <cstdint>
+
 #include "fedkern/glm_views.hpp"
 #include "fedkern/rng.hpp"
 #include "fedkern/view.hpp"
@@ -15,6 +17,7 @@ struct Table {
 
     Index (*clip_sum_f32)(Matrix<const float>, double bound, Vector<double> total, int n_threads);
     Index (*clip_sum_f64)(Matrix<const double>, double bound, Vector<double> total, int n_threads);
+    Index (*discrete_gaussian)(Vector<const std::uint32_t> words, std::int64_t sigma, Vector<std::int64_t> out, Index* used);
     GlmTable<float> glm_f32;
     GlmTable<double> glm_f64;
 };

@@ -15,6 +15,17 @@ CLIP_SUM = Kernel(
     outputs=(Array("out", ("p",), F64),),
 )
 
+# The parameter of the discrete Gaussian is at most this: then every comparison fits into 64 bits and a carry.
+LARGEST_SIGMA = 2**31 - 1
+
+DISCRETE_GAUSSIAN = Kernel(
+    "privacy.discrete_gaussian",
+    purpose="Exact draws of the discrete Gaussian distribution, from given uniform words.",
+    source="dp-pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3",
+    inputs=(Array("words", ("w",), (np.dtype("uint32"),)),),
+    outputs=(Array("out", ("n",), (np.dtype("int64"),)),),
+)
+
 
 def clip_sum(
     rows: NDArray[np.float64] | NDArray[np.float32],
@@ -52,3 +63,47 @@ def clip_sum(
     rows, total = CLIP_SUM.prepare({"rows": rows}, out)
     CLIP_SUM.implementation(backend, (rows, total))(rows, float(bound), total, n_threads)
     return total
+
+
+def discrete_gaussian(
+    words: NDArray[np.uint32],
+    sigma: int,
+    size: int,
+    *,
+    out: NDArray[np.int64] | None = None,
+    backend: str | None = None,
+) -> tuple[NDArray[np.int64], int]:
+    """Exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers only.
+
+    Parameters
+    ----------
+    words : (w,) uint32 array
+        Uniform words, about 11 a draw (19 for sigma = 1). The draws are as secret as the words are.
+    sigma : int
+        The parameter, 1 <= sigma < 2^31; the standard deviation is less by a part in exp(2 pi^2 sigma^2).
+    size : int
+        How many draws are wanted.
+    out : (size,) int64 array, optional
+        Filled and returned; never converted.
+
+    Returns
+    -------
+    draws : (m,) int64 array
+        The first m elements of `out`; m < size if the words ran out.
+    used : int
+        How many words these draws took. Where more are wanted, words[used:] must come *first* in the next call: whoever
+        throws them
+        away favours draws that need few words.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, `sigma` outside its domain, `out` read-only or overlapping `words`.
+
+    Source: Canonne, Kamath and Steinke (2020), Algorithms 1 to 3.
+    """
+    if not 1 <= sigma <= LARGEST_SIGMA:
+        raise ValueError(f"privacy.discrete_gaussian: sigma must be an integer in [1, 2^31), got {sigma}")
+    words, out = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"n": size})
+    done, used = DISCRETE_GAUSSIAN.implementation(backend, (words, out))(words, int(sigma), out)
+    return out[:done], int(used)

@@ -1,6 +1,7 @@
-// Clipping of per-example vectors. Specification: dp-pvi.md, section 4.
+// Clipping of per-example vectors, and noise. Specification: dp-pvi.md, section 4.
 #pragma once
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "blocks.hpp"
@@ -51,6 +52,90 @@ template <class T> Index clip_sum(Matrix<const T> x, double bound, Vector<double
         all_skipped += skipped[b];
     }
     return all_skipped;
+}
+
+/// Given uniform words, one after the other. When they have run out every further word is the largest, which ends every loop below;
+/// what was drawn from it is thrown away.
+struct Words {
+    Vector<const std::uint32_t> given;
+    Index used = 0;
+
+    std::uint32_t next() {
+        const std::uint32_t word = used < given.size ? given[used] : ~std::uint32_t{0};
+        ++used;
+        return word;
+    }
+    bool ran_out() const { return used > given.size; }
+
+    /// Uniform on 0 .. n - 1 (Lemire 2019).
+    std::uint32_t below(std::uint32_t n) {
+        std::uint64_t product = std::uint64_t{next()} * n;
+        if (std::uint32_t(product) < n)
+            for (const std::uint32_t uneven = -n % n; std::uint32_t(product) < uneven;) product = std::uint64_t{next()} * n;
+        return std::uint32_t(product >> 32);
+    }
+
+    /// True with probability a / b exactly, 0 <= a <= b < 2^63: the digits of a uniform number in base 2^32 are compared with those of
+    /// a / b until they differ. With u = (w + u') / 2^32, u < a / b if and only if u' < (2^32 a - w b) / b.
+    bool coin(std::uint64_t a, std::uint64_t b) {
+        for (;;) {
+            const __int128 rest = (__int128(a) << 32) - __int128(b) * next();
+            if (rest >= __int128(b)) return true;
+            if (rest <= 0) return false;
+            a = std::uint64_t(rest);
+        }
+    }
+
+    /// True with probability exp(-a / b) exactly, a <= b: coins of a / b, a / 2b, a / 3b, .. until the first failure, which is odd
+    /// (Canonne, Kamath and Steinke 2020, Algorithm 1). The coin 1 / 1 needs no word.
+    bool exp_coin(std::uint64_t a, std::uint64_t b) {
+        std::uint64_t k = 1;
+        if (a == b) k = 2;
+        for (;; ++k) {
+            const bool small = b <= (std::uint64_t{1} << 62) / k;
+            if (!(small ? coin(a, b * k) : coin(1, k) && coin(a, b))) return k % 2;
+        }
+    }
+};
+
+inline constexpr std::int64_t largest_sigma = (std::int64_t{1} << 31) - 1;
+
+/// One draw of the discrete Gaussian on the integers, P(x) ~ exp(-x^2 / (2 sigma^2)), exactly: a discrete Laplace number of scale
+/// sigma, accepted by integers only (Canonne, Kamath and Steinke 2020, Algorithms 2 and 3). 1 <= sigma <= largest_sigma.
+inline std::int64_t discrete_gaussian(Words& words, std::int64_t sigma) {
+    const auto scale = std::uint64_t(sigma);
+    for (;;) {
+        const std::uint32_t signed_part = words.below(std::uint32_t(2 * sigma));
+        const std::uint64_t part = signed_part >> 1;
+        if (!words.exp_coin(part, scale)) continue;
+        std::uint64_t whole = 0;
+        while (words.exp_coin(1, 1)) ++whole;
+        if (whole == 0 && signed_part == 1) continue; // minus zero, or zero would come twice as often
+        // Accept with probability exp(-(size - sigma)^2 / (2 sigma^2)). With |size - sigma| = d + sigma e, 0 <= d <= sigma, the
+        // exponent is e^2 / 2 + e d / sigma + d^2 / (2 sigma^2).
+        const std::uint64_t d = whole ? part : scale - part, e = whole ? whole - 1 : 0;
+        bool accepted = true;
+        for (std::uint64_t i = e * e; accepted && i > 0; --i) accepted = words.exp_coin(1, 2);
+        for (std::uint64_t i = e; accepted && i > 0; --i) accepted = words.exp_coin(d, scale);
+        if (!accepted || !words.exp_coin(d * d, 2 * scale * scale)) continue;
+        const auto size = std::int64_t(part + scale * whole);
+        return signed_part & 1 ? -size : size;
+    }
+}
+
+/// Fills `out` from the given words and returns how many draws are complete: fewer than `out` holds if the words run out. `used` is
+/// the number of words of the complete draws; the rest must come first in the next call, since to throw them away would favour
+/// draws that need few.
+inline Index discrete_gaussian(Vector<const std::uint32_t> given, std::int64_t sigma, Vector<std::int64_t> out, Index* used) {
+    Words words{given};
+    *used = 0;
+    for (Index i = 0; i < out.size; ++i) {
+        const std::int64_t drawn = discrete_gaussian(words, sigma);
+        if (words.ran_out()) return i;
+        out[i] = drawn;
+        *used = words.used;
+    }
+    return out.size;
 }
 
 } // namespace FEDKERN_ISA

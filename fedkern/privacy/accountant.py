@@ -1,0 +1,384 @@
+"""What a mechanism spends. One object chooses the rows, adds the noise and is the accounting event, so that the three
+cannot disagree.
+
+Specification: dp-pvi.md, section 6. Epsilon is computed by dp-accounting (`pip install fedkern[dp]`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkern.errors import JobError
+
+from .moments import rdp_epsilon
+from .search import largest_count, smallest_number
+
+if TYPE_CHECKING:
+    from .noise import Source
+
+Sampling = Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards"]
+Accountant = Literal["pld", "rdp"]
+Unit = Literal["example", "client"]
+Relation = Literal["ADD_OR_REMOVE_ONE", "REPLACE_ONE"]
+
+GRID_BITS = 20
+GRID = 2.0**-GRID_BITS  # the integer sums of a private step are multiples of GRID x clip
+COIN_VALUES = 1 << 32  # a coin compares one 32-bit word with rate x 2^32
+LARGEST_EPSILON = 100.0  # beyond it there is no protection to speak of, and "pld" says infinite
+LEAST_NOISE, MOST_NOISE = 2.0**-10, 2047.0  # the range of the exact sampler, on the grid
+
+# What each scheme must be told. Poisson sampling knows no number of rows: under add-or-remove it is private.
+_NEEDS: dict[str, frozenset[str]] = {
+    "poisson": frozenset({"sampling_rate"}),
+    "poisson-truncated": frozenset({"sampling_rate", "max_batch", "dataset_size"}),
+    "without-replacement": frozenset({"batch_size", "dataset_size"}),
+    "full": frozenset(),
+    "shards": frozenset(),
+}
+# The accountants that know each scheme, the default first.
+_ACCOUNTANTS: dict[str, tuple[Accountant, ...]] = {
+    "poisson": ("pld", "rdp"),
+    "poisson-truncated": ("pld",),
+    "without-replacement": ("rdp",),
+    "full": ("pld", "rdp"),
+    "shards": ("pld", "rdp"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism:
+    """A noisy clipped sum: which rows, how much noise, and what one such step spends.
+
+    Attributes
+    ----------
+    sampling : "poisson" (each row by its own secret coin), "poisson-truncated" (at most `max_batch` of them),
+        "without-replacement" (a fresh subset of `batch_size` at each step), "full" (every row), "shards" (disjoint groups of
+        rows, one clipped vector each)
+    noise_multiplier : standard deviation of the noise over `clip`; None until `calibrate` has found it
+    clip : Euclidean bound of each example's, shard's or client's vector
+    dimension : how many numbers get noise at each step; the price of noise on integers is proportional to it
+    sampling_rate : probability of a row's coin. Rounded up to a multiple of 2^-32, in the draw and in the accounts alike
+    batch_size, max_batch, dataset_size : see `sampling`; a given `dataset_size` is public
+    unit : whose presence is hidden, one "example" or one "client" with all its data
+    accountant : "pld" or "rdp"; None takes the tightest that knows the sampling
+    secure : whether the noise cannot be predicted. Where it can (keyed noise, for experiments), epsilon is infinite
+    """
+
+    sampling: Sampling
+    clip: float
+    dimension: int
+    noise_multiplier: float | None = None
+    sampling_rate: float | None = None
+    batch_size: int | None = None
+    max_batch: int | None = None
+    dataset_size: int | None = None
+    unit: Unit = "example"
+    accountant: Accountant | None = None
+    secure: bool = True
+
+    def __post_init__(self) -> None:
+        def refuse(what: str, wanted: str, came: Any) -> None:
+            raise ValueError(f"privacy: {what} must be {wanted}, got {came!r}")
+
+        if self.sampling not in _NEEDS:
+            refuse("sampling", "one of " + ", ".join(_NEEDS), self.sampling)
+        for name in ("sampling_rate", "batch_size", "max_batch", "dataset_size"):
+            value, needed = getattr(self, name), name in _NEEDS[self.sampling]
+            if needed != (value is not None):
+                refuse(name, f"{'given' if needed else 'absent'} with sampling = {self.sampling!r}", value)
+            if needed and name != "sampling_rate" and not (isinstance(value, int) and value > 0):
+                refuse(name, "a positive integer", value)
+        if self.sampling_rate is not None and not 0 < self.sampling_rate <= 1:
+            refuse("sampling_rate", "in (0, 1]", self.sampling_rate)
+        if self.batch_size is not None and self.dataset_size is not None and self.batch_size > self.dataset_size:
+            refuse("batch_size", f"at most dataset_size = {self.dataset_size}", self.batch_size)
+        if self.noise_multiplier is not None and not LEAST_NOISE <= self.noise_multiplier <= MOST_NOISE:
+            refuse("noise_multiplier", f"in [2^-10, {MOST_NOISE:g}]", self.noise_multiplier)
+        if not 0 < self.clip < math.inf:
+            refuse("clip", "positive and finite", self.clip)
+        if not (isinstance(self.dimension, int) and self.dimension >= 0):
+            refuse("dimension", "a non-negative integer", self.dimension)
+        if self.unit not in ("example", "client"):
+            refuse("unit", "'example' or 'client'", self.unit)
+        if self.accountant is None:
+            object.__setattr__(self, "accountant", _ACCOUNTANTS[self.sampling][0])
+        elif self.accountant not in _ACCOUNTANTS[self.sampling]:
+            refuse("accountant", f"{' or '.join(_ACCOUNTANTS[self.sampling])} with sampling = {self.sampling!r}", self.accountant)
+
+    # --- the sampler
+    # -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def threshold(self) -> int:
+        """A row is taken if its 32-bit word is below this number."""
+        return math.ceil((self.sampling_rate or 1.0) * COIN_VALUES)
+
+    @property
+    def rate(self) -> float:
+        """The probability with which each row is really taken."""
+        if self.sampling == "without-replacement":
+            assert self.batch_size is not None
+            assert self.dataset_size is not None
+            return self.batch_size / self.dataset_size
+        return self.threshold / COIN_VALUES
+
+    @property
+    def inverse_rate(self) -> float:
+        """What makes the noisy sum of a batch an estimate of the sum over all rows: 1 / rate, never a function of private
+        sizes."""
+        return 1 / self.rate
+
+    @property
+    def grid(self) -> float:
+        """Clipped vectors are rounded toward zero to multiples of this number."""
+        return self.clip * GRID
+
+    @property
+    def sigma(self) -> float:
+        """The noise multiplier, once it is known."""
+        if self.noise_multiplier is None:
+            raise ValueError("privacy: noise_multiplier is not known yet; give it, or call calibrate")
+        return self.noise_multiplier
+
+    def draw(self, source: Source, n_rows: int, step: int) -> NDArray[np.int64]:
+        """The rows of one step, in increasing order.
+
+        Parameters
+        ----------
+        source : where secret coins come from
+        n_rows : how many rows there are (clients, for unit "client"); must be `dataset_size` where that is declared
+        step : the party's count of local steps; a secure source ignores it
+        """
+        self._check(source)
+        if self.dataset_size is not None and n_rows != self.dataset_size:
+            raise ValueError(f"privacy: dataset_size = {self.dataset_size} is accounted for, but there are {n_rows} rows")
+        if self.sampling == "without-replacement":
+            assert self.batch_size is not None
+            return source.subset(n_rows, self.batch_size, step)
+        if self.sampling in ("full", "shards"):
+            return np.arange(n_rows)
+        rows = source.coins(n_rows, self.threshold, step)
+        if self.max_batch is not None and len(rows) > self.max_batch:
+            return rows[source.subset(len(rows), self.max_batch, step)]
+        return rows
+
+    def release(self, source: Source, total: NDArray[np.int64], step: int) -> NDArray[np.float64]:
+        """The sum that may leave: (total + noise) x grid.
+
+        Parameters
+        ----------
+        total : (dimension,) int64 array
+            The clipped sum in multiples of `grid`.
+
+        Returns
+        -------
+        (dimension,) float64 array
+            In the units of `clip`; standard deviation of the noise `noise_multiplier` x `clip`.
+        """
+        self._check(source)
+        if total.shape != (self.dimension,):
+            raise ValueError(f"privacy: total must have shape ({self.dimension},), which is accounted for, got {total.shape}")
+        noisy = source.add_noise(total, self.sigma, step)
+        noisy *= self.grid
+        return noisy
+
+    def _check(self, source: Source) -> None:
+        if self.secure and not source.secure:
+            raise ValueError("privacy: a secure mechanism got a keyed source; declare secure=False (its epsilon is infinite)")
+
+    # --- the event
+    # ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation, by dp-accounting's name."""
+        return "REPLACE_ONE" if self.sampling in ("without-replacement", "shards") else "ADD_OR_REMOVE_ONE"
+
+    @property
+    def neighbours(self) -> str:
+        """What epsilon compares, in words."""
+        return f"{'replace' if self.relation == 'REPLACE_ONE' else 'add or remove'} one {self.unit}"
+
+    @property
+    def sensitivity_factor(self) -> float:
+        """How far, in units of `clip`, neighbours may move the sum. (2 where a cut batch may swap one row for another.)"""
+        return 1.0 if self.sampling in ("poisson", "full") else 2.0
+
+    def event(self, steps: int, relation: Relation | None = None) -> Any:
+        """The DpEvent of a number of steps, as the accountant under that relation (by default the mechanism's own) must be
+        given it.
+
+        Trap: RdpAccountant takes the multiplier as noise over *sensitivity* under either relation, so replacing one (sensitivity
+        2 clip) needs sigma / 2; PLDAccountant doubles the sensitivity by itself, and needs sigma.
+        """
+        import dp_accounting as dp
+
+        halved = (relation or self.relation) == "REPLACE_ONE" and self.accountant == "rdp"
+        gaussian = dp.GaussianDpEvent(self.sigma / 2 if halved else self.sigma)
+        if self.sampling == "poisson":
+            event: Any = dp.PoissonSampledDpEvent(self.rate, gaussian)
+        elif self.sampling == "poisson-truncated":
+            event = dp.TruncatedSubsampledGaussianDpEvent(self.dataset_size, self.rate, self.max_batch, self.sigma)
+        elif self.sampling == "without-replacement":
+            event = dp.SampledWithoutReplacementDpEvent(self.dataset_size, self.batch_size, gaussian)
+        else:
+            event = gaussian
+        return dp.SelfComposedDpEvent(event, steps)
+
+    # --- the price
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def epsilon(self, steps: int, delta: float) -> float:
+        """Epsilon of `steps` steps at `delta`; infinite if the noise can be predicted."""
+        return self.nominal_epsilon(steps, delta) if self.secure else math.inf
+
+    def nominal_epsilon(self, steps: int, delta: float) -> float:
+        """What epsilon would be if the noise came from a secure source: an experiment with keyed noise stops where the
+        real one would."""
+        return nominal_epsilon(((self, steps),), delta)
+
+    def max_steps(self, epsilon: float, delta: float) -> int:
+        """The largest number of steps whose (nominal) epsilon at `delta` is at most `epsilon`: refusals then compare integers."""
+        return max_steps(self, epsilon, delta)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The public parameters, for a ledger."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @staticmethod
+    def from_dict(parameters: Mapping[str, Any]) -> Mechanism:
+        """The mechanism that `as_dict` described."""
+        return Mechanism(**parameters)
+
+
+Parts = tuple[tuple[Mechanism, int], ...]  # (mechanism, steps) of everything that was done to one data set
+
+
+def epsilon(parts: Parts, delta: float) -> float:
+    """Epsilon at `delta` of everything that was done to one data set; infinite if any noise could be predicted."""
+    return nominal_epsilon(parts, delta) if all(m.secure for m, steps in parts if steps) else math.inf
+
+
+@lru_cache(maxsize=4096)
+def nominal_epsilon(parts: Parts, delta: float) -> float:
+    """`epsilon` as if all noise were secure.
+
+    Adaptive composition in one accountant where one knows all the parts. Otherwise each accountant gets an equal share of
+    delta and
+    the epsilons are added; add-or-remove parts beside replace-one parts are composed under replace-one.
+    """
+    if not 0 < delta < 1:
+        raise ValueError(f"privacy: delta must be in (0, 1), got {delta}")
+    if len({m.unit for m, _ in parts}) > 1:
+        raise ValueError("privacy: one data set cannot have charges by example and by client in one account")
+    parts = tuple((m, steps) for m, steps in parts if steps)
+    if not parts:
+        return 0.0
+    relation: Relation = "REPLACE_ONE" if any(m.relation == "REPLACE_ONE" for m, _ in parts) else "ADD_OR_REMOVE_ONE"
+    if any(m.accountant == "pld" and _about(m, steps, delta) > LARGEST_EPSILON for m, steps in parts):
+        return math.inf
+    groups: dict[Accountant, Any] = {}
+    for mechanism, steps in parts:
+        # The RDP accountant knows Poisson sampling under add-or-remove only.
+        kind: Accountant = "rdp" if mechanism.accountant == "rdp" and mechanism.relation == relation else "pld"
+        if kind not in groups:
+            groups[kind] = _accountant(kind, relation)
+        groups[kind].compose(replace(mechanism, accountant=kind).event(steps, relation))
+
+    def at(delta: float) -> float:
+        return sum((a.get_epsilon(delta / len(groups)) for a in groups.values()), 0.0) if delta > 0 else math.inf
+
+    # The noise is a discrete Gaussian: total variation to the rounded continuous one 0.0202 / parameter^2 a coordinate
+    # (dp-pvi.md, 4).
+    variation = sum(m.dimension * steps * 0.0202 / (m.sigma / GRID) ** 2 for m, steps in parts)
+    found = at(delta)
+    while variation and found < math.inf:
+        # At `bound` the correction is at least what it is at the answer, so an answer below `bound` is certain.
+        bound = found * 1.0001 + 1e-5
+        corrected = at(delta - variation * (1 + math.exp(min(bound, 700))))
+        if corrected <= bound:
+            return float(corrected)
+        found = corrected
+    return float(found)
+
+
+def _accountant(kind: Accountant, relation: Relation) -> Any:
+    try:
+        import dp_accounting as dp
+        from dp_accounting import pld, rdp
+    except ImportError as fault:
+        raise JobError(f"privacy: epsilon needs dp-accounting ({fault}): pip install 'fedkern[dp]'") from None
+    neighbours = dp.NeighboringRelation[relation]
+    return pld.PLDAccountant(neighbours) if kind == "pld" else rdp.RdpAccountant(neighboring_relation=neighbours)
+
+
+def _about(mechanism: Mechanism, steps: int, delta: float) -> float:
+    """About how large epsilon is, at no cost. (Tables of privacy losses grow with epsilon, until the memory is full.)"""
+    renyi = rdp_epsilon(mechanism.rate, mechanism.sigma / mechanism.sensitivity_factor, steps, delta, largest=64)
+    mu = math.sqrt(steps * _squared_mu(mechanism))
+    return min(renyi, mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)))
+
+
+def _squared_mu(mechanism: Mechanism) -> float:
+    """T steps are nearly Gaussian of mu^2 = T q^2 (exp(1/sigma^2) - 1) (Dong, Roth and Su 2022)."""
+    precision = (mechanism.sensitivity_factor / mechanism.sigma) ** 2
+    return precision if mechanism.rate == 1 else min(precision, mechanism.rate**2 * math.expm1(min(precision, 700)))
+
+
+@lru_cache(maxsize=256)
+def max_steps(mechanism: Mechanism, epsilon: float, delta: float, earlier: Parts = ()) -> int:
+    """The largest number of steps that keeps (nominal) epsilon, with everything `earlier`, within `epsilon` at `delta`."""
+    if not epsilon > 0:
+        raise ValueError(f"privacy: epsilon must be > 0, got {epsilon}")
+    if earlier and nominal_epsilon(earlier, delta) > epsilon:
+        return 0
+
+    def spent(steps: int) -> float:
+        return nominal_epsilon((*earlier, (mechanism, steps)), delta)
+
+    return largest_count(spent, epsilon, _central_limit(mechanism, epsilon, delta))
+
+
+def _central_limit(mechanism: Mechanism, epsilon: float, delta: float) -> float:
+    """A first guess of max_steps."""
+
+    def cdf(z: float) -> float:
+        return math.erfc(-z / math.sqrt(2)) / 2
+
+    def delta_of(mu: float) -> float:
+        return cdf(mu / 2 - epsilon / mu) - math.exp(min(epsilon, 700)) * cdf(-mu / 2 - epsilon / mu)
+
+    low, high = 1e-9, 100.0
+    for _ in range(60):
+        mu = math.sqrt(low * high)
+        low, high = (mu, high) if delta_of(mu) <= delta else (low, mu)
+    return low * low / _squared_mu(mechanism)
+
+
+def calibrate(mechanism: Mechanism, epsilon: float, delta: float, steps: int) -> float:
+    """The smallest noise multiplier (to 1e-6 relative) for which `steps` steps spend at most `epsilon` at `delta`.
+
+    The mechanism's own multiplier, if it has one, is ignored.
+    """
+    if not (epsilon > 0 and steps > 0):
+        raise ValueError(f"privacy: epsilon and steps must be > 0, got {epsilon} and {steps}")
+
+    def with_noise(sigma: float) -> Mechanism:
+        return replace(mechanism, noise_multiplier=sigma)
+
+    low, high = LEAST_NOISE, MOST_NOISE
+    while high > 1.01 * low:
+        guess = math.sqrt(low * high)
+        low, high = (guess, high) if _about(with_noise(guess), steps, delta) > epsilon else (low, guess)
+
+    def spent(sigma: float) -> float:
+        return nominal_epsilon(((with_noise(sigma), steps),), delta)
+
+    return smallest_number(spent, epsilon, high, lowest=LEAST_NOISE, highest=MOST_NOISE)

@@ -1,0 +1,193 @@
+"""Where secret coins and noise come from. Specification: dp-pvi.md, section 4.
+
+A secure source is a ChaCha20 key stream whose key comes from the operating system and is never stored; no argument of it
+can make it
+repeat. A keyed source repeats by design: it is for experiments, and no result made with it is private.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import weakref
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkern.errors import JobError
+from fedkern.kernels import privacy as kernels
+
+from .accountant import GRID
+
+CHUNK = 2**14  # words made at a time: two private steps of four thousand rows
+
+
+class Source(Protocol):
+    """What a mechanism needs. `step` is the party's count of local steps; a secure source ignores it."""
+
+    secure: bool
+
+    def rekey(self) -> None:
+        """To be called before each update."""
+
+    def coins(self, n_rows: int, threshold: int, step: int = 0) -> NDArray[np.int64]:
+        """The rows whose 32-bit word is below `threshold`, in increasing order."""
+
+    def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
+        """A uniform subset of `size` rows, in increasing order."""
+
+    def add_noise(self, total: NDArray[np.int64], sigma: float, step: int = 0) -> NDArray[np.float64]:
+        """total + noise of standard deviation sigma / GRID, both in units of the grid (2^-20 of the clip)."""
+
+    def describe(self) -> str:
+        """For the certificate."""
+
+
+class SecureSource:
+    """Coins and exact discrete Gaussian noise that nobody can predict or repeat.
+
+    There is no seed. Without the operating system's entropy or without the package `cryptography` it is an error, never
+    another source.
+    """
+
+    secure = True
+
+    def __init__(self) -> None:
+        self._words = np.empty(CHUNK, np.uint32)
+        self._at = CHUNK  # the first word that is not used up
+        self._stream: Any = None
+        _SOURCES.add(self)
+        self.rekey()
+
+    def rekey(self) -> None:
+        """A new key from the operating system; what was left of the old stream is dropped."""
+        self._stream = _chacha20()
+        self._at = CHUNK
+
+    def coins(self, n_rows: int, threshold: int, step: int = 0) -> NDArray[np.int64]:
+        taken = [first + np.flatnonzero(self._take(min(CHUNK, n_rows - first)) < threshold) for first in range(0, n_rows, CHUNK)]
+        return taken[0] if len(taken) == 1 else np.concatenate([np.empty(0, np.int64), *taken])
+
+    def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
+        while True:
+            rows = smallest(np.concatenate([self._take(min(CHUNK, 2 * n_rows - i)) for i in range(0, 2 * n_rows, CHUNK)]), size)
+            if rows is not None:
+                return rows
+
+    def add_noise(self, total: NDArray[np.int64], sigma: float, step: int = 0) -> NDArray[np.float64]:
+        noise = np.empty(total.size, np.int64)
+        parameter = math.ceil(sigma / GRID)
+        done = 0
+        while done < noise.size:
+            drawn, used = kernels.discrete_gaussian(self._words[self._at :], parameter, noise.size - done, out=noise[done:])
+            done += drawn.size
+            self._at += used
+            if done < noise.size:
+                self._refill()
+        noise += total
+        return noise.astype(np.float64)
+
+    def describe(self) -> str:
+        return "secure (ChaCha20, keyed from the operating system at every update; exact discrete Gaussian)"
+
+    def _take(self, n: int) -> NDArray[np.uint32]:
+        """The next n words, n <= CHUNK; valid until the next call."""
+        if CHUNK - self._at < n:
+            self._refill()
+        self._at += n
+        return self._words[self._at - n : self._at]
+
+    def _refill(self) -> None:
+        """Moves the words that are left to the front, and fills up."""
+        if self._stream is None:
+            self.rekey()
+        left = CHUNK - self._at
+        self._words[:left] = self._words[self._at :].copy()
+        fresh = self._words[left:].view(np.uint8)
+        self._stream.update_into(memoryview(_ZEROS)[: fresh.size], fresh.data)
+        self._at = 0
+
+    def _forget(self) -> None:
+        self._stream = None
+        self._at = CHUNK
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a secure noise source can't be copied or stored: its key would be, and its noise could come twice")
+
+
+class KeyedSource:
+    """Noise and coins that anybody with the key can repeat: for experiments. Epsilon of a result made with it is infinite.
+
+    Parameters
+    ----------
+    key : of the stream "noise" (`kernels.rng.key`)
+    client : the counter word of this party
+    """
+
+    secure = False
+
+    def __init__(self, key: int, client: int) -> None:
+        self.key, self.client = key, client
+
+    def rekey(self) -> None:
+        """Nothing: the step alone tells one draw from another."""
+
+    def coins(self, n_rows: int, threshold: int, step: int = 0) -> NDArray[np.int64]:
+        return np.flatnonzero(self._words(n_rows, step, draw=1) < threshold)
+
+    def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
+        draw = 2
+        while (rows := smallest(self._words(2 * n_rows, step, draw), size)) is None:
+            draw += 1
+        return rows
+
+    def add_noise(self, total: NDArray[np.int64], sigma: float, step: int = 0) -> NDArray[np.float64]:
+        return kernels.add_noise(total.astype(np.float64), sigma=sigma / GRID, key=self.key, client=self.client, step=step)
+
+    def describe(self) -> str:
+        return "keyed (Philox4x32-10): repeatable, for experiments, not private"
+
+    def _words(self, n: int, step: int, draw: int) -> NDArray[np.uint32]:
+        from fedkern.kernels import rng
+
+        return rng.words(-(-n // 4), key=self.key, client=self.client, step=step, draw=draw).reshape(-1)[:n]
+
+
+def smallest(words: NDArray[np.uint32], size: int) -> NDArray[np.int64] | None:
+    """The `size` places whose pairs of words are smallest, in increasing order: a uniform subset. None if a tie leaves it
+    open."""
+    numbers = words.view(np.uint64)
+    if size == 0 or size == numbers.size:
+        return np.arange(size)
+    order = np.argpartition(numbers, (size - 1, size))
+    if numbers[order[size - 1]] == numbers[order[size]]:
+        return None
+    return np.sort(order[:size])
+
+
+def _chacha20() -> Any:
+    try:
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+    except ImportError as fault:
+        raise JobError(f"privacy: secure noise needs the package cryptography ({fault}): pip install 'fedkern[dp]'") from None
+    try:
+        key = os.urandom(32)
+    except (OSError, NotImplementedError) as fault:
+        raise JobError(f"privacy: the operating system gives no entropy ({fault}); private noise has no other source") from None
+    # The nonce may be zero because no key is used twice: counter and nonce are 16 bytes together.
+    return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+
+_ZEROS = bytes(4 * CHUNK)
+_SOURCES: weakref.WeakSet[SecureSource] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for source in _SOURCES:
+        source._forget()
+
+
+# A forked child must not go on with its parent's stream.
+os.register_at_fork(after_in_child=_forget_all)
