@@ -128,6 +128,7 @@ class AlgorithmSection(Section):
     batch: float = key(1.0, gt=0, le=1, help="rate at which rows enter a step of a job that is not private")
     updates_per_client: Count | None = key(None, help="public cap on the updates of each client")
     min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count")
+    sites: Literal["own", "averaged"] = key("own", help='privacy.unit = "client": who keeps what of the noisy sum')
     max_staleness: Count | None = key(None, help="asynchronous: updates after which an answer is too old; default 4 x clients")
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
@@ -169,6 +170,7 @@ class PrivacySection(Terms):
 
 
 class OutputSection(Section):
+    metrics_every: Count = key(1, help="rounds between two measurements on the test rows")
     draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Count = key(4, help="independent sets of draws")
 

@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 SHARDED = ("local-averaging", "virtual-clients")
 ONE_SHOT = ("bcm-same", "bcm-split")
 
-# sampling -> the keys that it needs, the keys that it may have
-SAMPLING: dict[str, tuple[set[str], set[str]]] = {
-    "poisson": ({"sampling_rate"}, {"dataset_size"}),
-    "poisson-truncated": ({"sampling_rate", "max_batch", "dataset_size"}, set()),
-    "without-replacement": ({"batch_size", "dataset_size"}, set()),
-    "full": (set(), {"dataset_size"}),
-    "shards": (set(), set()),
+# sampling -> the keys that it needs; it may have no other
+SAMPLING: dict[str, set[str]] = {
+    "poisson": {"sampling_rate"},
+    "poisson-truncated": {"sampling_rate", "max_batch", "dataset_size"},
+    "without-replacement": {"batch_size", "dataset_size"},
+    "full": set(),
+    "shards": set(),
 }
+# the one accountant that knows a sampling, where there is only one
+ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
 
 
 def conflicts(config: Config) -> Iterator[str]:
@@ -37,13 +39,19 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f'algorithm.shards is for {" and ".join(SHARDED)}; variant is "{algorithm.variant}"'
     if algorithm.client_weights and algorithm.schedule != "random":
         yield f'algorithm.client_weights are for schedule = "random"; schedule is "{algorithm.schedule}"'
+    if config.model.covariance == "full" and algorithm.variant == "global-vi":
+        yield 'model.covariance = "full" does not exist with variant = "global-vi"; take "diagonal"'
+    if algorithm.variant == "global-vi" and algorithm.optimiser == "exact":
+        yield 'algorithm.optimiser = "exact" does not exist with variant = "global-vi"; take adagrad, adam or sgd'
+    if algorithm.variant in ONE_SHOT and (algorithm.schedule, algorithm.damping, config.job.rounds) != ("synchronous", 1.0, 1):
+        yield f'algorithm.variant = "{algorithm.variant}" is one synchronous round without damping; leave those keys out'
     if privacy is not None:
         yield from _private(config, privacy)
         return
+    if sharded:
+        yield f'algorithm.variant = "{algorithm.variant}" is for private jobs; take "pvi", or give a [privacy] section'
     if config.job.rounds == "budget":
         yield 'job.rounds = "budget" is for private jobs; give a number, or a [privacy] section'
-    if config.model.covariance == "full" and algorithm.optimiser != "exact":
-        yield 'model.covariance = "full" needs algorithm.optimiser = "exact"'
     if algorithm.optimiser == "exact" and algorithm.batch < 1:
         yield f'algorithm.batch = {algorithm.batch:g}: optimiser = "exact" uses all rows; leave batch out'
 
@@ -76,12 +84,17 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
             yield f'algorithm.estimator = "{algorithm.estimator}" has no clipped form; take analytic'
         if algorithm.optimiser == "exact" and algorithm.variant not in SHARDED:
             yield 'algorithm.optimiser = "exact" cannot be private; take adagrad, adam or sgd'
+    elif algorithm.variant != "pvi":
+        yield f'privacy.unit = "client" is for variant = "pvi"; variant is "{algorithm.variant}"'
     elif privacy.clients:
         yield 'privacy.clients: with unit = "client" one set of terms holds for all; move them to [privacy]'
     if config.data.standardise == "exchange":
         yield 'data.standardise = "exchange" would publish statistics of rows; take "public" with [data.columns], or "none"'
     if (algorithm.variant in SHARDED) != (privacy.sampling == "shards"):
         yield f'privacy.sampling = "{privacy.sampling}" does not fit variant = "{algorithm.variant}"; leave sampling out'
+    only = ACCOUNTANT.get(privacy.sampling, privacy.accountant)
+    if privacy.unit == "example" and privacy.accountant != only:
+        yield f'privacy.accountant = "{privacy.accountant}" does not know sampling = "{privacy.sampling}"; take "{only}"'
     if privacy.calibrate and config.job.rounds == "budget" and algorithm.updates_per_client is None:
         yield "privacy.calibrate = true needs the number of updates: give algorithm.updates_per_client, or a number of job.rounds"
     yield from _missing(privacy)
@@ -93,13 +106,13 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
 def _missing(privacy: PrivacySection) -> Iterator[str]:
     """What neither [privacy] nor the terms of each client give. That these name every client is checked when they are known."""
     need = {"epsilon", "delta", "clip"} | ({"noise_multiplier"} if not privacy.calibrate else set())
-    need |= SAMPLING[privacy.sampling][0] if privacy.unit == "example" else set()
+    need |= SAMPLING[privacy.sampling] if privacy.unit == "example" else set()
     own = list(privacy.clients.values())
     for name, field in type(privacy).model_fields.items():
         given = [getattr(privacy, name, None)] + [getattr(terms, name, None) for terms in own]
         if name not in need or given[0] is not None or (own and None not in given[1:]):
             continue
-        why = f'sampling = "{privacy.sampling}" needs it' if name in SAMPLING[privacy.sampling][0] else remedy(field)
+        why = f'sampling = "{privacy.sampling}" needs it' if name in SAMPLING[privacy.sampling] else remedy(field)
         why = "or calibrate = true" if name == "noise_multiplier" else why
         yield f"privacy.{name} is missing: {field.description} ({why})"
 
@@ -111,7 +124,7 @@ def _terms(config: Config, privacy: PrivacySection, terms: Terms, where: str) ->
     if terms.epsilon == math.inf and (privacy.calibrate or config.job.rounds == "budget"):
         yield f'{where}.epsilon = inf: privacy.calibrate = true and job.rounds = "budget" need a finite epsilon'
     given = {n for n in ("sampling_rate", "batch_size", "dataset_size", "max_batch") if getattr(terms, n) is not None}
-    allowed = set().union(*SAMPLING[privacy.sampling]) if privacy.unit == "example" else set()
+    allowed = SAMPLING[privacy.sampling] if privacy.unit == "example" else set()
     for name in sorted(given - allowed):
         scheme = f'sampling = "{privacy.sampling}"' if privacy.unit == "example" else 'unit = "client"'
         yield f"{where}.{name} has no meaning with {scheme}; leave it out"

@@ -26,7 +26,9 @@ PRIVATE: Tables = {
 }
 SHARDED: Tables = {"algorithm": {"optimiser": "adagrad"}, "privacy": {"sampling": "shards"}}
 GLOBAL_VI: Tables = {"algorithm": {"optimiser": "adagrad", "local_steps": 1, "learning_rate": 0.05, "damping": 1.0}}
-ONE_SHOT: Tables = {"job": {"rounds": 1}}
+ONE_SHOT: Tables = {"job": {"rounds": 1}, "algorithm": {"schedule": "synchronous", "damping": 1.0}}
+BUILTIN: Tables = {"data": {"standardise": "public"}}
+ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
 # The public configuration files of the poster (dp-pvi.md, section 13), with exact expectations.
 PAPER: Tables = {
     "algorithm": {"schedule": "random", "optimiser": "adagrad", "damping": 0.1, "damping_form": "moment", "average": "none"}
@@ -59,6 +61,8 @@ def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
     private = "privacy" in raw
     variant = table(raw, "algorithm").get("variant", "pvi")
     layers = [BASE, PRIVATE if private else OPEN]
+    builtin = table(raw, "data").get("builtin")
+    layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
     layers += [SHARDED] * (variant in ("local-averaging", "virtual-clients"))
     layers += [GLOBAL_VI] * (variant == "global-vi") + [ONE_SHOT] * (variant in ("bcm-same", "bcm-split"))
     if table(raw, "model").get("preset") == "paper":
@@ -79,6 +83,5 @@ def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
             terms.setdefault("calibrate", False)
         elif terms["calibrate"] is True:
             terms.pop("noise_multiplier", None)  # that of a preset: the file asks for calibrated noise
-        replaces = terms.get("sampling") in ("without-replacement", "shards")
-        terms.setdefault("accountant", "rdp" if replaces and terms["sampling"] != "shards" else "pld")
+        terms.setdefault("accountant", "rdp" if terms.get("sampling") == "without-replacement" else "pld")
     return out

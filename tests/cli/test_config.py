@@ -38,7 +38,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"zzz.clients": []}, "unknown section [zzz]; there are job, data, model, algorithm, privacy, output"),
     (OPEN, {"job.sede": 1}, "unknown key job.sede; did you mean job.seed?"),
     (OPEN, {"job.damping": 0.1}, "unknown key job.damping; did you mean algorithm.damping?"),
-    (OPEN, {"output.zzzzz": 1}, "unknown key output.zzzzz; there are draws, chains"),
+    (OPEN, {"output.zzzzz": 1}, "unknown key output.zzzzz; there are metrics_every, draws, chains"),
     (PRIVATE, {"privacy.epsilonn": 1.0}, "unknown key privacy.epsilonn; did you mean privacy.epsilon?"),
     (PRIVATE, {"privacy.clients.clinic-a.sampling_rat": 0.1}, "did you mean privacy.clients.clinic-a.sampling_rate?"),
     (OPEN, {"data.columns.age.centre": 0.0}, "unknown key data.columns.age.centre; did you mean data.columns.age.center?"),
@@ -119,10 +119,15 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"algorithm.client_weights.a": 1.0}, 'algorithm.client_weights are for schedule = "random"; schedule is "sequential"'),
     (OPEN, {"job.rounds": "budget"}, 'job.rounds = "budget" is for private jobs'),
     (OPEN, {"algorithm.batch": 0.1}, 'algorithm.batch = 0.1: optimiser = "exact" uses all rows'),
+    (OPEN, {"model.covariance": "full", "algorithm.variant": "global-vi"}, 'model.covariance = "full" does not exist with'),
+    (OPEN, {"algorithm.variant": "global-vi", "algorithm.optimiser": "exact"}, 'optimiser = "exact" does not exist with variant'),
+    (OPEN, {"algorithm.variant": "bcm-same", "job.rounds": 3}, "is one synchronous round without damping"),
+    (PRIVATE, {"privacy.unit": "client", "algorithm.variant": "global-vi"}, 'privacy.unit = "client" is for variant = "pvi"'),
+    (PRIVATE, {"privacy.dataset_size": 100}, 'privacy.dataset_size has no meaning with sampling = "poisson"; leave it out'),
     (
-        OPEN,
-        {"model.covariance": "full", "algorithm.optimiser": "adam"},
-        'model.covariance = "full" needs algorithm.optimiser = "exact"',
+        PRIVATE,
+        {"privacy.sampling": "poisson-truncated", "privacy.accountant": "rdp", "privacy.max_batch": 9, "privacy.dataset_size": 99},
+        'privacy.accountant = "rdp" does not know sampling = "poisson-truncated"; take "pld"',
     ),
     (PRIVATE, {"model.covariance": "full"}, 'model.covariance = "full" has no private form'),
     (PRIVATE, {"algorithm.batch": 0.1}, "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how"),
@@ -254,7 +259,9 @@ def test_files_that_are_no_job(tmp_path: Any) -> None:
 
 def test_every_key_says_what_it_is() -> None:
     sections = [v for v in vars(config).values() if isinstance(v, type) and issubclass(v, config.Section)]
-    keys = [(s.__name__, name, field) for s in sections if s not in (Config, config.Section) for name, field in s.model_fields.items()]
+    keys = [
+        (s.__name__, name, field) for s in sections if s not in (Config, config.Section) for name, field in s.model_fields.items()
+    ]
     assert len(keys) > 60
     for section, name, field in keys:
         assert field.description, f"{section}.{name}"

@@ -1,0 +1,148 @@
+"""The command line. Arguments are parsed before anything heavy is imported: `--help` must not wait for kernels."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .. import __version__
+from ..errors import FedkernError, JobError
+
+EXIT_CODES = """exit codes: 0 finished; 1 internal error; 2 bad job or data; 3 stopped by a signal or lost peer, with a checkpoint
+(--resume goes on); 4 finished without some lost clients; 5 a privacy budget ended the job before min_updates"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and options."""
+    top = argparse.ArgumentParser(
+        prog="fedkern",
+        description="Federated Bayesian inference.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"fedkern {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    job = argparse.ArgumentParser(add_help=False)
+    job.add_argument("job", metavar="JOB.toml")
+    job.add_argument("--mpi", action="store_true", help="one rank of an mpirun: rank 0 is the server, the others hold clients")
+    job.add_argument(
+        "--set", action="append", default=[], metavar="section.key=value", dest="sets", help="override a key of the job file"
+    )
+
+    run = commands.add_parser("run", parents=[job], help="run a job")
+    run.add_argument("--out", metavar="DIR", help="folder for the results (default: runs/ and the job file's name)")
+    run.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    run.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    run.add_argument("--quiet", action="store_true", help="no progress and no summary")
+    run.set_defaults(call=_run)
+
+    check = commands.add_parser("check", parents=[job], help="validate a job, and print its privacy plan and what will be sent")
+    check.add_argument("--local", metavar="FILE", help="for the data holder: the faults in the rows of this file; nothing leaves")
+    check.set_defaults(call=_check)
+
+    info = commands.add_parser("info", help="versions, instruction set, threads, BLAS, MPI, CUDA, and the kernel table")
+    info.add_argument("--json", action="store_true")
+    info.set_defaults(call=_info)
+
+    simulate = commands.add_parser("simulate", help="write a synthetic federation: client files, truth.json, job.toml")
+    simulate.add_argument("kind", metavar="KIND", help="logistic, poisson or regression")
+    simulate.add_argument("--out", required=True, metavar="DIR")
+    for name, default in (("clients", 4), ("rows", 200), ("columns", 5), ("seed", 1)):
+        simulate.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"default {default}")
+    simulate.set_defaults(call=_simulate)
+
+    report = commands.add_parser("report", help="one self-contained HTML page from a finished or interrupted run")
+    report.add_argument("folder", metavar="DIR")
+    report.set_defaults(call=_report)
+
+    reproduce = commands.add_parser("reproduce", help="a table or figure of a paper; without NAME: list them")
+    reproduce.add_argument("name", nargs="?", metavar="NAME")
+    reproduce.add_argument("--fast", action="store_true", help="fewer seeds and settings")
+    reproduce.add_argument("--out", metavar="DIR", help="folder for tables and figures (default: runs/ and the name)")
+    reproduce.set_defaults(call=_reproduce)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Returns
+    -------
+    the exit code, as listed under `fedkern --help`
+    """
+    options = parser().parse_args(arguments)
+    call: Callable[[argparse.Namespace], int] = options.call
+    try:
+        return call(options)
+    except FedkernError as error:
+        print(f"fedkern: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("fedkern: interrupted", file=sys.stderr)
+        return 3
+    except BrokenPipeError:  # the reader of our output has gone: no more can be said
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception:
+        traceback.print_exc()
+        print("fedkern: internal error; please report the lines above", file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    from . import job
+
+    return job.command(options)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from . import check
+
+    return check.command(options)
+
+
+def _info(options: argparse.Namespace) -> int:
+    from . import info
+
+    found = info.collect()
+    print(json.dumps(found, indent=2) if options.json else info.text(found))
+    return 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from ..data import synthetic
+
+    settings = synthetic.Settings(options.clients, options.rows, options.columns, options.seed)
+    job = synthetic.simulate(options.kind, options.out, settings)
+    print(f"{job}\nrun it:  fedkern run {job}")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from . import report
+
+    print(report.write(Path(options.folder)))
+    return 0
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from . import reproduce
+
+    if options.name is None:
+        for name, what in reproduce.NAMES.items():
+            print(f"{name:<16}{what}")
+        return 0
+    if options.name not in reproduce.NAMES:
+        raise JobError(f"reproduce {options.name}: no such reproduction; there are {', '.join(reproduce.NAMES)}")
+    reproduce.run(options.name, fast=options.fast, out=Path(options.out or Path("runs") / options.name))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

