@@ -15,6 +15,15 @@ CLIP_SUM = Kernel(
     outputs=(Array("out", ("p",), F64),),
 )
 
+ADD_NOISE = Kernel(
+    "privacy.add_noise",
+    purpose="A sum plus normal noise that a key repeats: for experiments, not for privacy.",
+    source="dp-pvi.md, section 4, step 4",
+    inputs=(Array("total", ("d",), F64),),
+    outputs=(Array("out", ("d",), F64),),
+    streams=("noise",),
+)
+
 # The parameter of the discrete Gaussian is at most this: then every comparison fits into 64 bits and a carry.
 LARGEST_SIGMA = 2**31 - 1
 
@@ -62,7 +71,53 @@ def clip_sum(
         raise ValueError(f"privacy.clip_sum: bound must be > 0, got {bound}")
     rows, total = CLIP_SUM.prepare({"rows": rows}, out)
     CLIP_SUM.implementation(backend, (rows, total))(rows, float(bound), total, n_threads)
-    return total
+    return total  # type: ignore[no-any-return]
+
+
+def add_noise(
+    total: NDArray[np.float64],
+    *,
+    sigma: float,
+    key: int,
+    client: int = 0,
+    step: int = 0,
+    out: NDArray[np.float64] | None = None,
+    backend: str | None = None,
+) -> NDArray[np.float64]:
+    """A sum plus normal noise that a key repeats. For experiments: whoever knows the key can take the noise off again.
+
+    Parameters
+    ----------
+    total : (d,) float64 array
+    sigma : float
+        Standard deviation of the noise, >= 0 and finite, in the units of `total`.
+    key : int
+        From `rng.key(seed, "noise")`.
+    client, step : int
+        The counter's words, each in [0, 2^32): no pair may come twice under one key.
+    out : (d,) float64 array, optional
+        Filled and returned; never converted.
+
+    Returns
+    -------
+    (d,) float64 array
+        total + sigma z, z = rng.normal(d, key=key, client=client, step=step).
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, `out` read-only or overlapping `total`.
+
+    Source: Abadi et al. (2016), Algorithm 1.
+    """
+    if not 0 <= sigma < np.inf:
+        raise ValueError(f"privacy.add_noise: sigma must be >= 0 and finite, got {sigma}")
+    for name, value, bits in (("key", key, 64), ("client", client, 32), ("step", step, 32)):
+        if not 0 <= value < 2**bits:
+            raise ValueError(f"privacy.add_noise: {name} must be in [0, 2^{bits}), got {value}")
+    total, noisy = ADD_NOISE.prepare({"total": total}, out)
+    ADD_NOISE.implementation(backend, (total, noisy))(total, float(sigma), key, client, step, noisy)
+    return noisy  # type: ignore[no-any-return]
 
 
 def discrete_gaussian(

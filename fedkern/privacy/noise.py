@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkern.errors import JobError
-from fedkern.kernels import privacy as kernels
+from fedkern.kernels import privacy, rng
 
 from .accountant import GRID
 
@@ -80,7 +80,7 @@ class SecureSource:
         parameter = math.ceil(sigma / GRID)
         done = 0
         while done < noise.size:
-            drawn, used = kernels.discrete_gaussian(self._words[self._at :], parameter, noise.size - done, out=noise[done:])
+            drawn, used = privacy.discrete_gaussian(self._words[self._at :], parameter, noise.size - done, out=noise[done:])
             done += drawn.size
             self._at += used
             if done < noise.size:
@@ -143,14 +143,12 @@ class KeyedSource:
         return rows
 
     def add_noise(self, total: NDArray[np.int64], sigma: float, step: int = 0) -> NDArray[np.float64]:
-        return kernels.add_noise(total.astype(np.float64), sigma=sigma / GRID, key=self.key, client=self.client, step=step)
+        return privacy.add_noise(total.astype(np.float64), sigma=sigma / GRID, key=self.key, client=self.client, step=step)
 
     def describe(self) -> str:
         return "keyed (Philox4x32-10): repeatable, for experiments, not private"
 
     def _words(self, n: int, step: int, draw: int) -> NDArray[np.uint32]:
-        from fedkern.kernels import rng
-
         return rng.words(-(-n // 4), key=self.key, client=self.client, step=step, draw=draw).reshape(-1)[:n]
 
 

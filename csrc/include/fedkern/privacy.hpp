@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "blocks.hpp"
+#include "rng.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
@@ -54,9 +55,15 @@ template <class T> Index clip_sum(Matrix<const T> x, double bound, Vector<double
     return all_skipped;
 }
 
+/// out_j = total_j + sigma z_j, z the normals of rng.normal at draw 0. For experiments: whoever has the key can take it off again.
+inline void add_noise(Vector<const double> total, double sigma, U64 key, U32 client, U32 step, Vector<double> out) {
+    fill_normal(out, {0, 0, client, step}, key);
+    for (Index j = 0; j < out.size; ++j) out[j] = total[j] + sigma * out[j];
+}
+
 /// Given uniform words, one after the other. When they have run out every further word is the largest, which ends every loop below;
 /// what was drawn from it is thrown away.
-struct Words {
+struct WordStream {
     Vector<const std::uint32_t> given;
     Index used = 0;
 
@@ -102,7 +109,7 @@ inline constexpr std::int64_t largest_sigma = (std::int64_t{1} << 31) - 1;
 
 /// One draw of the discrete Gaussian on the integers, P(x) ~ exp(-x^2 / (2 sigma^2)), exactly: a discrete Laplace number of scale
 /// sigma, accepted by integers only (Canonne, Kamath and Steinke 2020, Algorithms 2 and 3). 1 <= sigma <= largest_sigma.
-inline std::int64_t discrete_gaussian(Words& words, std::int64_t sigma) {
+inline std::int64_t discrete_gaussian(WordStream& words, std::int64_t sigma) {
     const auto scale = std::uint64_t(sigma);
     for (;;) {
         const std::uint32_t signed_part = words.below(std::uint32_t(2 * sigma));
@@ -127,7 +134,7 @@ inline std::int64_t discrete_gaussian(Words& words, std::int64_t sigma) {
 /// the number of words of the complete draws; the rest must come first in the next call, since to throw them away would favour
 /// draws that need few.
 inline Index discrete_gaussian(Vector<const std::uint32_t> given, std::int64_t sigma, Vector<std::int64_t> out, Index* used) {
-    Words words{given};
+    WordStream words{given};
     *used = 0;
     for (Index i = 0; i < out.size; ++i) {
         const std::int64_t drawn = discrete_gaussian(words, sigma);
