@@ -1,6 +1,6 @@
 """Before the first round: all clients and the server agree on the columns and on what becomes of them.
 
-What leaves a client, always as bounded JSON, and always in its ledger:
+What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always in its ledger:
 
 * names and kinds of its columns, in order; in a private job nothing else (kinds are then the job file's, not found in the rows);
 * in a job that is not private: the levels of its categorical columns and the labels of its response;
@@ -18,7 +18,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from ..errors import JobError, LostPeer
 from ..models.encoding import Column, Encoding, Spec
-from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from . import pieces
+from .messages import SERVER, ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
 
-SCHEMA_BYTES = 1 << 20
-DIMS = {"schema": SCHEMA_BYTES}
+DIMS = {"schema": pieces.PIECE}
 
 COLUMNS, DEVIATIONS, DONE = 0, 1, 2  # the legs
 
@@ -39,6 +39,8 @@ class AskSchema(Message, kind=1):
     """Server to client. Leg 0: what are your columns? Leg 1: `text` holds the pooled means, what are your deviations?"""
 
     round: int
+    part: int
+    parts: int
     text: Annotated[bytes, "schema"]
 
 
@@ -47,6 +49,8 @@ class SchemaReply(Message, kind=2):
     """Client to server."""
 
     round: int
+    part: int
+    parts: int
     text: Annotated[bytes, "schema"]
 
 
@@ -55,6 +59,8 @@ class Agreed(Message, kind=3):
     """Server to client: the encoding."""
 
     round: int
+    part: int
+    parts: int
     text: Annotated[bytes, "schema"]
 
 
@@ -76,16 +82,18 @@ class Client:
     spec: Spec
     summary: Summary
     encoding: Encoding | None = None
+    pieces: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True)
 class Server:
-    """The server's side: `replies[k]` is client k's answer of this leg."""
+    """The server's side: `replies[k]` is client k's answer of this leg, `pieces[k]` what there is of an unfinished one."""
 
     spec: Spec
     clients: tuple[str, ...]
     leg: int = COLUMNS
     replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     labels: tuple[str, ...] = ()
     rows: int = 0
@@ -95,10 +103,15 @@ class Server:
 
 def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
     """The server's first state, and its questions. `clients`: their names, in order."""
-    return Server(spec, clients), [(k, AskSchema(COLUMNS, b"")) for k in range(len(clients))]
+    return _to_all(Server(spec, clients), AskSchema, COLUMNS, {})
 
 
-def server_receive(state: Server, sender: int, event: SchemaReply | ClientLost) -> tuple[Server, ServerEffects]:
+def _to_all(state: Server, kind: type[AskSchema | Agreed], leg: int, content: Mapping[str, Any]) -> tuple[Server, ServerEffects]:
+    cut = pieces.cut(content)
+    return state, [(k, kind(leg, *piece)) for k in range(len(state.clients)) for piece in cut]
+
+
+def server_receive(state: Server, sender: int, event: SchemaReply | ClientLost | Deadline) -> tuple[Server, ServerEffects]:
     """One answer. When the last one of a leg is here, the next question, or the agreed encoding.
 
     Raises
@@ -110,12 +123,18 @@ def server_receive(state: Server, sender: int, event: SchemaReply | ClientLost) 
     RemoteFault
         A malformed answer, or one that nobody asked for.
     """
-    if isinstance(event, ClientLost):
-        raise LostPeer(f"client {state.clients[sender]!r} was lost before the columns were agreed; start the job again")
+    if isinstance(event, ClientLost | Deadline):
+        silent = [k for k in range(len(state.clients)) if k not in state.replies] if sender == SERVER else [sender]
+        names = ", ".join(repr(state.clients[k]) for k in silent)
+        raise LostPeer(f"no answer from client {names} before the columns were agreed; see why it ended, and start the job again")
     if event.round != state.leg or sender in state.replies:
         raise RemoteFault(f"client {sender}: SchemaReply.round is {event.round}, expected one answer of leg {state.leg}")
-    reply = _parsed(sender, event.text, state)
-    state = replace(state, replies={**state.replies, sender: reply})
+    who = f"client {sender}: SchemaReply"
+    have, content = pieces.add(who, state.pieces.get(sender, ()), event)
+    if content is None:
+        return replace(state, pieces={**state.pieces, sender: have}), []
+    rest = {k: texts for k, texts in state.pieces.items() if k != sender}
+    state = replace(state, replies={**state.replies, sender: _checked(who, content, state)}, pieces=rest)
     if len(state.replies) < len(state.clients):
         return state, []
     return _columns_known(state) if state.leg == COLUMNS else _agree(state, _deviations_known(state))
@@ -123,17 +142,23 @@ def server_receive(state: Server, sender: int, event: SchemaReply | ClientLost) 
 
 def client_receive(state: Client, event: AskSchema | Agreed) -> tuple[Client, ClientEffects]:
     """Answers a question about columns, or keeps what was agreed."""
+    have, content = pieces.add(f"server: {type(event).__name__}", state.pieces, event)
+    state = replace(state, pieces=have)
+    if content is None:
+        return state, []
     if isinstance(event, Agreed):
         try:
-            encoding = Encoding.from_json(event.text)
+            encoding = Encoding.from_dict(content)
         except ValueError as fault:
             raise RemoteFault(f"server: Agreed.text: {fault}") from fault
         return replace(state, encoding=encoding, summary=replace(state.summary, numeric=None)), []
     if event.round == COLUMNS:
-        return state, [SchemaReply(COLUMNS, _text(_description(state)))]
-    if state.summary.numeric is None:
+        answer = _description(state)
+    elif event.round == DEVIATIONS and state.summary.numeric is not None:
+        answer = _deviations(state.summary, content)
+    else:
         raise RemoteFault(f"server: AskSchema.round is {event.round}, but this job's standardise is {state.spec.standardise!r}")
-    return state, [SchemaReply(event.round, _text(_deviations(state.summary.numeric, event.text)))]
+    return state, [SchemaReply(event.round, *piece) for piece in pieces.cut(answer)]
 
 
 def _description(state: Client) -> dict[str, Any]:
@@ -144,26 +169,38 @@ def _description(state: Client) -> dict[str, Any]:
         return out
     out |= {"levels": {name: list(levels) for name, levels in summary.levels.items()}, "labels": list(summary.labels)}
     if summary.numeric is not None:
-        sums, _ = _moments(summary.numeric, np.zeros(summary.numeric.shape[1]))
-        out |= {"rows": len(summary.numeric), "sums": sums.tolist()}
+        sums, _ = _moments(summary, np.zeros(summary.numeric.shape[1]))
+        out |= {"rows": len(summary.numeric), "sums": _finite(summary, sums)}
     return out
 
 
-def _deviations(numeric: NDArray[Any], text: bytes) -> dict[str, Any]:
+def _deviations(summary: Summary, content: Mapping[str, Any]) -> dict[str, Any]:
     """Leg 1 of a client."""
-    means = _floats("server", "means", _load("server", text).get("means"), numeric.shape[1])
-    sums, squares = _moments(numeric, np.array(means))
-    return {"sums": sums.tolist(), "squares": squares.tolist()}
+    means = pieces.floats("server: AskSchema", "means", content.get("means"), summary.kinds.count("numeric"))
+    sums, squares = _moments(summary, np.array(means))
+    return {"sums": _finite(summary, sums), "squares": _finite(summary, squares)}
 
 
-def _moments(x: NDArray[Any], center: NDArray[np.float64], block: int = 4096) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sums of x - center and of their squares, (p,) each, in one pass by blocks of rows."""
+    x = summary.numeric
+    if x is None:
+        raise ValueError("agreement: a client that exchanges statistics needs its numeric columns")
     sums, squares = np.zeros_like(center), np.zeros_like(center)
-    for begin in range(0, len(x), block):
-        part = x[begin : begin + block] - center
-        sums += part.sum(axis=0)
-        squares += np.einsum("ij,ij->j", part, part)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for begin in range(0, len(x), block):
+            part = x[begin : begin + block] - center
+            sums += part.sum(axis=0)
+            squares += np.einsum("ij,ij->j", part, part)
     return sums, squares
+
+
+def _finite(summary: Summary, sums: NDArray[np.float64]) -> list[float]:
+    for j in np.flatnonzero(~np.isfinite(sums)):
+        name = [name for name, kind in zip(summary.names, summary.kinds) if kind == "numeric"][j]
+        raise JobError(f"column {name!r}: its values are too large to be summed; give them in another unit")
+    values: list[float] = sums.tolist()
+    return values
 
 
 def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
@@ -176,8 +213,8 @@ def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
         return _agree(state, columns)
     rows = sum(reply["rows"] for reply in replies)
     means = tuple(math.fsum(sums) / rows for sums in zip(*(reply["sums"] for reply in replies)))
-    question = AskSchema(DEVIATIONS, _text({"means": means}))
-    return replace(state, leg=DEVIATIONS, rows=rows, means=means, replies={}), [(k, question) for k in range(len(state.clients))]
+    state = replace(state, leg=DEVIATIONS, rows=rows, means=means, replies={})
+    return _to_all(state, AskSchema, DEVIATIONS, {"means": means})
 
 
 def _check_columns(state: Server) -> None:
@@ -272,80 +309,35 @@ def _agree(state: Server, columns: tuple[Column, ...]) -> tuple[Server, ServerEf
     encoding = state.spec.encoding(columns)
     if state.labels:
         encoding = replace(encoding, labels=state.labels)
-    message = Agreed(state.leg, _text(encoding.to_dict()))
     state = replace(state, leg=DONE, columns=columns, replies={}, encoding=encoding)
-    return state, [(k, message) for k in range(len(state.clients))]
+    return _to_all(state, Agreed, DONE, encoding.to_dict())
 
 
-def _text(content: Mapping[str, Any]) -> bytes:
-    text = json.dumps(content, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
-    if len(text) > SCHEMA_BYTES:
-        raise JobError(
-            f"the columns take {len(text)} bytes to describe, at most {SCHEMA_BYTES} can be sent; ignore some in [data]"
-        )
-    return text
-
-
-# Answers come from outside: every field is checked before it is used.
-
-
-def _load(who: str, text: bytes) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as fault:
-        raise RemoteFault(f"{who}: text is not JSON") from fault
-    if not isinstance(content, dict):
-        raise RemoteFault(f"{who}: text must be a JSON object, got {type(content).__name__}")
-    return content
-
-
-def _texts(who: str, name: str, value: Any) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value) or len(set(value)) < len(value):
-        raise RemoteFault(f"{who}: {name} must be a list of different texts")
-    return value
-
-
-def _floats(who: str, name: str, value: Any, length: int) -> list[float]:
-    if not isinstance(value, list) or len(value) != length:
-        raise RemoteFault(f"{who}: {name} must be a list of {length} numbers")
-    if not all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in value):
-        raise RemoteFault(f"{who}: {name} must be finite numbers")
-    return [float(x) for x in value]
-
-
-def _parsed(sender: int, text: bytes, state: Server) -> dict[str, Any]:
-    """A client's answer with every field checked; a field that was not asked for is a fault too."""
-    who = f"client {sender}: SchemaReply"
-    content, out = _load(who, text), dict[str, Any]()
+def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]:
+    """A client's answer, every field as it must be."""
     exchange = state.spec.standardise == "exchange"
-    fields = {"sums", "squares"}
-    if state.leg == COLUMNS:
-        fields = {"names", "kinds"}
-        fields |= set() if state.spec.private else {"levels", "labels"}
-        fields |= {"rows", "sums"} if exchange else set()
-    if content.keys() != fields:
-        raise RemoteFault(f"{who} has the fields {', '.join(sorted(content))}; needs {', '.join(sorted(fields))}")
     if state.leg == DEVIATIONS:
-        out = {name: _floats(who, name, content[name], len(state.means)) for name in fields}
+        pieces.fields(who, content, {"sums", "squares"})
+        out = {name: pieces.floats(who, name, content[name], len(state.means)) for name in ("sums", "squares")}
         if min(out["squares"], default=0.0) < 0:
             raise RemoteFault(f"{who}: squares must be >= 0")
         return out
-    out["names"], out["kinds"] = _texts(who, "names", content["names"]), content["kinds"]
-    kinds = out["kinds"]
-    if not isinstance(kinds, list) or len(kinds) != len(out["names"]) or not all(k in ("numeric", "categorical") for k in kinds):
+    wanted = {"names", "kinds"} | (set() if state.spec.private else {"levels", "labels"})
+    pieces.fields(who, content, wanted | ({"rows", "sums"} if exchange else set()))
+    names, kinds = pieces.texts(who, "names", content["names"]), content["kinds"]
+    if not isinstance(kinds, list) or len(kinds) != len(names) or not all(k in ("numeric", "categorical") for k in kinds):
         raise RemoteFault(f"{who}: kinds must be numeric or categorical, one for each name")
     if not state.spec.private:
         levels = content["levels"]
-        if not isinstance(levels, dict) or not levels.keys() <= set(out["names"]):
-            raise RemoteFault(f"{who}: levels must belong to the named columns")
-        out["levels"] = {name: _texts(who, f"levels of {name}", values) for name, values in levels.items()}
-        out["labels"] = _texts(who, "labels", content["labels"])
+        if not isinstance(levels, dict) or levels.keys() != {name for name, kind in zip(names, kinds) if kind == "categorical"}:
+            raise RemoteFault(f"{who}: levels must be those of the categorical columns")
+        for name, values in levels.items():
+            pieces.texts(who, f"levels of {name}", values)
+        pieces.texts(who, "labels", content["labels"])
     if exchange:
-        rows = content["rows"]
-        if not isinstance(rows, int) or isinstance(rows, bool) or not 0 < rows < 1 << 53:
-            raise RemoteFault(f"{who}: rows must be a count > 0")
-        out |= {"rows": rows, "sums": _floats(who, "sums", content["sums"], kinds.count("numeric"))}
-    return out
+        pieces.count(who, "rows", content["rows"])
+        pieces.floats(who, "sums", content["sums"], kinds.count("numeric"))
+    return content
 
 
 def finished(state: Server) -> bool:
@@ -354,16 +346,22 @@ def finished(state: Server) -> bool:
 
 
 def save(state: Server | Client) -> Saved:
-    """A state without its rows. The agreement is kept as a whole: an unfinished one is begun again."""
-    return {"encoding": b"" if state.encoding is None else state.encoding.to_json()}
+    """A state at a moment when no question is open; rows and half-collected answers are not in it."""
+    kept: dict[str, Any] = {"encoding": None if state.encoding is None else state.encoding.to_dict()}
+    if isinstance(state, Server):
+        columns = [asdict(column) for column in state.columns]
+        kept |= {"leg": state.leg, "columns": columns, "labels": state.labels, "rows": state.rows, "means": state.means}
+    return {"agreement": json.dumps(kept, sort_keys=True).encode()}
 
 
 def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
-    """`fresh` (a first state) with what was agreed."""
-    if not saved["encoding"]:
-        return fresh
-    encoding = Encoding.from_json(saved["encoding"])
-    return replace(fresh, encoding=encoding, **({"leg": DONE} if isinstance(fresh, Server) else {}))
+    """`fresh` (a first state) with what was saved."""
+    kept = json.loads(saved["agreement"])
+    kept["encoding"] = None if kept["encoding"] is None else Encoding.from_dict(kept["encoding"])
+    if isinstance(fresh, Server):
+        columns = (Column(**{**c, "levels": None if c["levels"] is None else tuple(c["levels"])}) for c in kept["columns"])
+        kept |= {"columns": tuple(columns), "labels": tuple(kept["labels"]), "means": tuple(kept["means"])}
+    return replace(fresh, **kept)
 
 
 PROTOCOL = Protocol("agreement", (AskSchema, Agreed), (SchemaReply,), server_receive, client_receive, finished, save, load)

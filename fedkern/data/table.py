@@ -67,9 +67,9 @@ class Table:
         return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
     def text(self, name: str, row: int) -> str:
-        """The cell as it was read."""
+        """The cell as a person would write it."""
         column = self.columns[name]
-        return column.levels[column.codes[row]] if isinstance(column, Text) else str(column[row])
+        return column.levels[column.codes[row]] if isinstance(column, Text) else plain(column[row].item()) or "nan"
 
     def select(self, rows: NDArray[np.int64], source: str | None = None) -> Table:
         """These rows only, in this order (a copy)."""

@@ -258,6 +258,10 @@ class Encoding:
                 for c in plain["columns"]
             )
             roles = {key: plain[key] for key in ("response", "family", "positive", "offset", "weight", "row_id", "intercept")}
+            if not all(isinstance(value, bool if key == "intercept" else str | None) for key, value in roles.items()):
+                raise TypeError(f"a text has another type in {roles}")
+            if not all(math.isfinite(c.center) and c.scale > 0 for c in columns if c.center is not None and c.scale is not None):
+                raise TypeError("center must be finite and scale > 0")
             return cls(columns, labels=tuple(map(str, plain["labels"])), **roles)
         except (KeyError, TypeError, JobError) as fault:
             raise ValueError(f"not an encoding: {fault}") from fault

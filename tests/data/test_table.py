@@ -1,0 +1,221 @@
+"""Files to columns: every type gives the same table, and a fault of the file names the file and the remedy."""
+
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from fedkern.data import table
+from fedkern.errors import JobError
+
+AGE, JOB, Y = [31.5, 40.0, 27.25], ["clerk", "smith", "clerk"], [1.0, 0.0, 1.0]
+
+
+def write(path, kind):
+    if kind == "csv":
+        path.write_text("age,job,y\n" + "".join(f"{a},{j},{y}\n" for a, j, y in zip(AGE, JOB, Y)))
+    elif kind == "tsv":
+        path.write_text("age\tjob\ty\n" + "".join(f"{a}\t{j}\t{y}\n" for a, j, y in zip(AGE, JOB, Y)))
+    elif kind == "parquet":
+        parquet.write_table(pa.table({"age": AGE, "job": JOB, "y": Y}), path)
+    else:
+        np.savez(path, age=np.array(AGE), job=np.array(JOB), y=np.array(Y))
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "npz"])
+def test_every_type_gives_the_same_columns(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    write(path, kind)
+    assert table.header(path) == ("age", "job", "y")
+    read = table.load(path)
+    assert (read.names, read.n_rows) == (("age", "job", "y"), 3)
+    np.testing.assert_array_equal(read.columns["age"], AGE)
+    np.testing.assert_array_equal(read.columns["y"], Y)
+    assert read.columns["job"].levels == ("clerk", "smith")
+    assert [read.text("job", i) for i in range(3)] == JOB
+
+
+def test_csv_as_people_write_it(csv):
+    lines = [
+        "\ufeff age , job,zip,note",
+        '30, "clerk, senior",01001,"say ""hi"""',
+        "",
+        " 1e3 ,smith,1_2,x\r",
+        '-.5,"clerk, senior",7,',
+    ]
+    read = table.load(csv("a", *lines), text=["zip"])
+    assert read.names == ("age", "job", "zip", "note")
+    np.testing.assert_array_equal(read.columns["age"], [30.0, 1000.0, -0.5])
+    assert read.columns["job"].levels == ("clerk, senior", "smith")
+    assert read.columns["zip"].levels == ("01001", "1_2", "7")
+    assert read.columns["note"].levels == ('say "hi"', "x", "")
+    assert [read.place(i) for i in range(3)] == ["line 2", "line 4", "line 5"]
+
+
+def test_a_cell_with_an_underscore_is_no_number(csv):
+    read = table.load(csv("a", "area,y", "1_2,0", "12,1")).columns["area"]
+    assert read.levels == ("1_2", "12")
+    np.testing.assert_array_equal(read.numbers(), [np.nan, 12.0])
+
+
+def test_a_stray_quote_spoils_its_own_line_only(csv):
+    read = table.load(csv("a", "age,job,y", "30,clerk,1", '31,"clerk,0', "32,smith,1", "33,1", "34,a,b,1"))
+    assert read.n_rows == 5
+    assert read.broken == {1: "has 2 cells, the header 3", 3: "has 2 cells, the header 3", 4: "has 4 cells, the header 3"}
+    assert read.text("job", 2) == "smith"
+
+
+def test_an_enormous_cell_is_a_broken_row_and_not_an_exception(csv):
+    read = table.load(csv("a", "age,y", f'"{"9" * 200_000}",1', "31,0"))
+    assert "field larger than field limit" in read.broken[0]
+    assert read.text("age", 1) == "31"
+
+
+def test_bytes_that_are_not_utf8_spoil_their_own_cell_only(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"age,job\n30,caf\xe9\n31,clerk\n")
+    assert table.load(path).columns["job"].levels == ("caf\ufffd", "clerk")
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["1", "2", "x"], "numeric"),  # a mistake among numbers
+        (["1", "NA", ""], "numeric"),
+        (["", "", ""], "numeric"),
+        (["1", "x", "y"], "categorical"),
+        (["a", "", "NA"], "categorical"),
+    ],
+)
+def test_a_column_is_numeric_if_most_of_it_is(cells, kind):
+    assert table.as_text(cells).kind() == kind
+
+
+def test_npy_pairs_are_mapped_and_not_read(tmp_path):
+    x, y = np.random.default_rng(1).standard_normal((6, 3)), np.array([0, 1, 0, 1, 1, 0])
+    np.save(tmp_path / "a.X.npy", x)
+    np.save(tmp_path / "a.y.npy", y)
+    (tmp_path / "a.columns.txt").write_text("age\nheight\nweight\n")
+    read = table.load(tmp_path / "a.X.npy", response="ill")
+    assert read.names == table.header(tmp_path / "a.X.npy", response="ill") == ("age", "height", "weight", "ill")
+    assert isinstance(read.matrix, np.memmap)
+    assert all(np.shares_memory(read.columns[name], read.matrix) for name in read.matrix_names)
+    np.testing.assert_array_equal(read.matrix, x)
+    np.testing.assert_array_equal(read.columns["ill"], y)
+
+
+def test_npy_folder_and_npz_matrix(tmp_path):
+    x, y = np.arange(8.0).reshape(4, 2), np.array([0.0, 1.0, 1.0, 0.0])
+    folder = tmp_path / "clinic"
+    folder.mkdir()
+    np.save(folder / "X.npy", x)
+    np.save(folder / "y.npy", y)
+    assert table.load(folder).names == table.header(folder) == ("x1", "x2", "y")
+    np.savez(tmp_path / "a.npz", X=x, y=y, columns=np.array(["age", "dose"]))
+    read = table.load(tmp_path / "a.npz")
+    assert read.names == table.header(tmp_path / "a.npz") == ("age", "dose", "y")
+    assert read.matrix_names == ("age", "dose")
+    np.testing.assert_array_equal(read.matrix, x)
+
+
+def test_typed_columns_read_as_text_are_what_a_person_would_write(tmp_path):
+    columns = {"area": [3.0, 4.0, 3.0], "code": [7, 8, 9], "flag": [True, False, None], "when": pa.array([1, 2, 3], pa.date32())}
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    read = table.load(tmp_path / "a.parquet", text=["area", "code"])
+    assert read.columns["area"].levels == ("3", "4")
+    assert read.columns["code"].levels == ("7", "8", "9")
+    assert read.columns["flag"].levels == ("True", "False", "")
+    assert read.columns["when"].levels == ("1970-01-02", "1970-01-03", "1970-01-04")
+
+
+def test_rows_of_a_table(csv):
+    read = table.load(csv("a", "age,job,y", "30,a,1", "31", "32,b,0", "33,c,0"))
+    part = read.select(np.array([3, 1]), "a part")
+    assert (part.source, part.n_rows, part.text("job", 0)) == ("a part", 2, "c")
+    assert (part.broken, part.lines) == ({1: "has 1 cells, the header 3"}, [5, 3])
+
+
+def test_clients_are_found_and_named(tmp_path):
+    for name in ("b.csv", "a.csv", "c.X.npy", "c.y.npy"):
+        (tmp_path / name).write_text("x")
+    assert list(table.find(["*.csv", "*.npy"], tmp_path)) == ["a", "b", "c"]
+    assert table.find([str(tmp_path / "a.csv")])["a"] == tmp_path / "a.csv"
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.csv").write_text("x")
+    with pytest.raises(JobError, match="would both be client 'a'; rename one"):
+        table.find(["*.csv", "more/*.csv"], tmp_path)
+    with pytest.raises(JobError, match=r"no file matches '\*\.parquet'.*check the pattern"):
+        table.find(["*.parquet"], tmp_path)
+
+
+@pytest.mark.parametrize("read", [table.load, table.header])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", "no header; the first line must name the columns"),
+        ("a.csv", b",age,y\n0,1,1\n", "column 1 has no name; name it in the header"),
+        ("a.csv", b"age,y,age\n1,1,1\n", "two columns are called 'age'; rename one"),
+        ("a.csv", b"ag\xe9,y\n1,1\n", "the header can't be read .*save the file as UTF-8 text"),
+        ("a.xlsx", b"", "unknown type '.xlsx'; there are csv"),
+        ("a.parquet", b"nonsense", "not a parquet file"),
+        ("a.npz", b"nonsense", "not a npz file of plain arrays"),
+        ("a.X.npy", b"nonsense", "not a npy file of a plain array"),
+        ("a.npy", b"nonsense", "needs a name that ends in .X.npy"),
+    ],
+)
+def test_faults_of_a_file(tmp_path, name, content, message, read):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(JobError, match=message) as fault:
+        read(tmp_path / name)
+    assert str(fault.value).startswith(str(tmp_path))
+    assert fault.value.exit_code == 2
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(
+        JobError, match=r"nowhere\.csv: no such file on this machine; every client's rank needs its own client's file"
+    ):
+        table.load("nowhere.csv")
+    np.save(tmp_path / "X.npy", np.zeros((2, 2)))
+    with pytest.raises(JobError, match=r"y\.npy: no such file on this machine; X\.npy and y\.npy belong together"):
+        table.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (np.zeros(3), np.zeros(3), r"needs numbers of shape \(n, p\), got float64 \(3,\)"),
+        (np.zeros((3, 2)), np.zeros(4), r"y\.npy: needs shape \(3,\) as X has 3 rows, got \(4,\)"),
+        (np.array([["a"]]), np.zeros(1), r"needs numbers of shape \(n, p\), got <U1"),
+        (np.array([[None]]), np.zeros(1), "not a npy file of a plain array"),
+    ],
+)
+def test_arrays_of_the_wrong_shape_or_type(tmp_path, x, y, message):
+    np.save(tmp_path / "X.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    with pytest.raises(JobError, match=message):
+        table.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"a": np.zeros(3), "b": np.zeros(4)}, "columns of different lengths: a 3, b 4"),
+        ({"a": np.zeros((3, 2))}, r"member 'a' has shape \(3, 2\); a column needs \(n,\)"),
+        ({"a": np.zeros(3, complex)}, "column 'a' has type complex128; numbers, truth values and texts can be used"),
+        ({"X": np.zeros((3, 2)), "columns": np.array(["u"])}, "1 column names for an X of 2 columns"),
+    ],
+)
+def test_npz_members_of_the_wrong_shape_or_type(tmp_path, members, message):
+    np.savez(tmp_path / "a.npz", **members)
+    with pytest.raises(JobError, match=message):
+        table.load(tmp_path / "a.npz")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "a.parquet").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(JobError, match=r"parquet files need pyarrow; pip install 'fedkern\[data\]'"):
+        table.load(tmp_path / "a.parquet")

@@ -1,0 +1,310 @@
+"""The agreement on columns: federated = pooled, one result for any order and partition, and every mismatch named."""
+
+import dataclasses
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkern.algorithms import agreement, pieces
+from fedkern.algorithms.agreement import PROTOCOL, AskSchema, Client, SchemaReply, Summary, start
+from fedkern.algorithms.messages import SERVER, ClientLost, Deadline, RemoteFault
+from fedkern.errors import JobError, LostPeer
+from fedkern.models.encoding import Column, Encoding, Spec
+from fedkern.transports import inprocess
+from fedkern.transports.codec import Codec
+from fedkern.transports.driver import Hooks
+
+SPEC = Spec("y")
+PUBLIC = {"age": Column("age", center=40.0, scale=10.0), "job": Column("job", "categorical", ("clerk", "smith"))}
+PRIVATE = Spec("y", standardise="public", private=True, columns=PUBLIC)
+NAMES, KINDS = ("age", "job"), ("numeric", "categorical")
+
+
+def summary(ages=(30.0, 50.0), jobs=("clerk",), **changes):
+    return dataclasses.replace(Summary(NAMES, KINDS, {"job": tuple(jobs)}, (), np.array(ages)[:, None]), **changes)
+
+
+def agree(spec, summaries, order=None, hooks=None):
+    """The server's encoding, which every client must hold too."""
+    names = tuple("abcdefghijklmnop"[: len(summaries)])
+    clients = {k: Client(spec, s) for k, s in enumerate(summaries)}
+    server, clients = inprocess.run(PROTOCOL, start(spec, names), clients, Codec(agreement.DIMS, len(names)), hooks, order)
+    assert all(client.encoding == server.encoding for client in clients.values())
+    assert all(client.summary.numeric is None for client in clients.values())
+    return server.encoding
+
+
+def test_levels_are_joined_and_sorted():
+    encoding = agree(SPEC, [summary(jobs=["smith", "clerk"]), summary(jobs=["farmer"]), summary(jobs=[])])
+    assert encoding.columns[1].levels == ("clerk", "farmer", "smith")
+    assert encoding.names == ("intercept", "age", "job=clerk", "job=farmer", "job=smith")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    n_clients=st.sampled_from([1, 2, 3, 7, 16]),
+    p=st.integers(1, 5),
+    mean=st.sampled_from([0.0, 1.0, -1e6, 1e9]),
+    spread=st.sampled_from([1e-3, 1.0, 1e5]),
+)
+def test_federated_standardising_is_pooled_standardising(seed, n_clients, p, mean, spread):
+    rng = np.random.default_rng(seed)
+    x = mean + spread * rng.standard_normal((40, p)) * 2.0 ** np.arange(p)
+    parts = np.split(x, np.sort(rng.choice(39, n_clients - 1, replace=False) + 1))
+    names, kinds = tuple(f"x{j}" for j in range(p)), ("numeric",) * p
+    encoding = agree(SPEC, [Summary(names, kinds, {}, (), part) for part in parts], random.Random(seed))
+    center, scale = x.mean(axis=0), (x - x.mean(axis=0)).std(axis=0)
+    rounding = 4e-16 * np.abs(mean) / spread  # of the values themselves
+    np.testing.assert_allclose([c.center for c in encoding.columns], center, rtol=1e-12, atol=1e-12 * spread)
+    np.testing.assert_allclose([c.scale for c in encoding.columns], scale, rtol=1e-12 + rounding)
+
+
+def test_one_pass_sums_of_squares_would_have_failed():
+    x = 1e9 + np.random.default_rng(0).standard_normal(40)
+    naive = np.sqrt(max(np.mean(x * x) - np.mean(x) ** 2, 0.0))
+    exchanged = agree(SPEC, [Summary(("x",), ("numeric",), {}, (), part[:, None]) for part in (x[:9], x[9:])]).columns[0].scale
+    assert abs(naive - x.std()) > 0.5
+    assert abs(exchanged - x.std()) < 1e-6
+
+
+def test_the_order_of_arrival_changes_no_bit():
+    rng = np.random.default_rng(2)
+    summaries = [summary(rng.normal(50, 9, 5 + k), jobs=rng.choice(["u", "v", "w"], 2, replace=False)) for k in range(6)]
+    texts = {agree(SPEC, summaries, random.Random(seed)).to_json() for seed in range(20)}
+    assert len(texts) == 1
+
+
+def test_a_constant_column_is_centred_and_not_divided():
+    encoding = agree(SPEC, [summary([0.1] * 3), summary([0.1] * 7)])
+    assert encoding.columns[0].scale == 1.0
+    assert encoding.columns[0].center == pytest.approx(0.1, rel=1e-15)
+
+
+def test_constants_of_the_job_file_win_over_exchanged_ones():
+    columns = {"x": Column("x", center=1.0, scale=2.0)}
+    both = Summary(("x", "z"), ("numeric", "numeric"), {}, (), np.array([[5.0, 1.0], [6.0, 3.0]]))
+    assert agree(Spec("y", columns=columns), [both]).columns == (columns["x"], Column("z", center=2.0, scale=1.0))
+
+
+def test_standardise_none_and_public():
+    assert agree(Spec("y", standardise="none"), [summary(numeric=None)]).columns[0] == Column("age", center=0.0, scale=1.0)
+    assert agree(Spec("y", standardise="public", columns=PUBLIC), [summary(numeric=None)]).columns == tuple(PUBLIC.values())
+
+
+class Wire(Hooks):
+    def __init__(self):
+        self.sent = []
+
+    def sending(self, client, message, n_bytes, charged):
+        self.sent.append((client, message, n_bytes))
+
+
+def test_a_private_client_sends_names_and_kinds_and_nothing_else():
+    wire = Wire()
+    rows = [summary(numeric=None, levels={}), summary(numeric=None, levels={}), summary()]  # the last one knows too much
+    encoding = agree(PRIVATE, rows, hooks=wire)
+    assert encoding == Encoding(tuple(PUBLIC.values()), "y")
+    sent = [(client, json.loads(message.text)) for client, message, _ in wire.sent if isinstance(message, SchemaReply)]
+    assert sorted(sent, key=lambda pair: pair[0]) == [(k, {"names": [*NAMES], "kinds": [*KINDS]}) for k in range(3)]
+    assert len({n_bytes for _, message, n_bytes in wire.sent if isinstance(message, SchemaReply)}) == 1
+
+
+def test_what_leaves_a_client_of_an_open_job():
+    wire = Wire()
+    agree(SPEC, [summary([30.0, 50.0, 52.0])], hooks=wire)
+    first, second = (json.loads(message.text) for _, message, _ in wire.sent if isinstance(message, SchemaReply))
+    assert first == {"names": [*NAMES], "kinds": [*KINDS], "levels": {"job": ["clerk"]}, "labels": [], "rows": 3, "sums": [132.0]}
+    assert second == {"sums": [0.0], "squares": [296.0]}
+
+
+def test_long_descriptions_travel_in_pieces():
+    names = tuple(f"a_rather_long_column_name_{j}" for j in range(3000))
+    numeric = np.random.default_rng(0).standard_normal((4, 3000))
+    wire = Wire()
+    encoding = agree(SPEC, [Summary(names, ("numeric",) * 3000, {}, (), numeric)] * 2, random.Random(0), wire)
+    assert len(encoding.names) == 3001
+    replies = [message for client, message, _ in wire.sent if client == 0 and isinstance(message, SchemaReply)]
+    assert len(replies) > 10
+    assert max(len(message.text) for message in replies) <= pieces.PIECE
+    np.testing.assert_allclose([c.center for c in encoding.columns], numeric.mean(axis=0), rtol=1e-9, atol=1e-12)
+
+
+MISMATCHES = {
+    "missing": (Summary(("age",), ("numeric",), {}, (), np.ones((1, 1))), "column 'job' is missing, client 'a' has it; add it"),
+    "extra": (
+        Summary((*NAMES, "z"), (*KINDS, "numeric"), {"job": ()}, (), np.ones((1, 2))),
+        "column 'z' is not at client 'a'; remove it, or ignore it in [data]",
+    ),
+    "order": (
+        Summary(NAMES[::-1], KINDS[::-1], {"job": ()}, (), np.ones((1, 1))),
+        "columns in another order than at client 'a', first 'job' in the place of 'age'; write the file in the order age, job",
+    ),
+    "kind": (
+        Summary(NAMES, ("categorical", "categorical"), {"age": ("x",), "job": ()}, (), np.ones((1, 0))),
+        "column 'age' is categorical, at client 'a' it is numeric; correct the cells, or say which",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("mismatch", MISMATCHES)
+def test_the_client_that_differs_from_most_is_named(mismatch, place):
+    other, message = MISMATCHES[mismatch]
+    summaries = [summary(), summary(), summary()]
+    summaries[place] = other
+    with pytest.raises(JobError) as fault:
+        agree(SPEC, summaries, random.Random(place))
+    assert str(fault.value).startswith(f"client {'abc'[place]!r}: " + message.replace("'a'", "'b'" if place == 0 else "'a'"))
+
+
+def test_labels_of_a_positive_response():
+    spec = Spec("y", positive="yes")
+    assert agree(spec, [summary(labels=("no",)), summary(labels=("no", "yes"))]).labels == ("no", "yes")
+    assert agree(spec, [summary(labels=("no",))]).labels == ()  # one class only is legitimate
+    with pytest.raises(
+        JobError, match="client 'c': 'yess' is a label of 'y' beside no, yes, and positive = 'yes'; a response has two"
+    ):
+        agree(spec, [summary(labels=("no", "yes")), summary(labels=("no", "yes")), summary(labels=("no", "yess"))])
+    with pytest.raises(JobError, match="client 'a': 'f' is a label of 'y' beside m, and positive = 'yes'"):
+        agree(spec, [summary(labels=("f", "m"))])
+    declared = Spec("y", positive="yes", columns={"y": Column("y", "categorical", ("maybe", "no", "yes"))})
+    assert agree(declared, [summary(labels=("no", "yes"))]).labels == ("maybe", "no", "yes")
+
+
+def test_what_a_private_job_must_have_in_its_file():
+    with pytest.raises(
+        JobError,
+        match=r"column 'job': a private job can't ask rows for levels; give levels = \[\.\.\.\] in \[data\.columns\.job\]",
+    ):
+        agree(dataclasses.replace(PRIVATE, columns={"age": PUBLIC["age"]}), [summary()])
+    with pytest.raises(
+        JobError,
+        match=r"column 'age': standardise = \"public\" needs its constants; give center and scale \(or lower and upper\)",
+    ):
+        agree(dataclasses.replace(PRIVATE, columns={"job": PUBLIC["job"]}), [summary()])
+    with pytest.raises(
+        JobError, match='standardise = "exchange": in a private job sums of rows would leave the clients uncharged; set'
+    ):
+        Spec("y", private=True, standardise="exchange")
+
+
+def test_values_too_large_to_be_summed():
+    for ages in ([1e308, 1e308], [1e200, -1e200]):
+        with pytest.raises(JobError, match="column 'age': its values are too large to be summed; give them in another unit"):
+            agree(SPEC, [summary(ages)])
+
+
+def test_a_lost_or_silent_client_ends_the_agreement():
+    server, _ = start(SPEC, ("a", "b", "c"))
+    server, _ = PROTOCOL.server_receive(server, 1, reply(0, good()))
+    with pytest.raises(LostPeer, match="no answer from client 'c' before the columns were agreed; see why it ended"):
+        PROTOCOL.server_receive(server, 2, ClientLost(2))
+    with pytest.raises(LostPeer, match="no answer from client 'a', 'c'"):
+        PROTOCOL.server_receive(server, SERVER, Deadline())
+
+
+# What a peer may not send. The state stays as it was.
+
+
+def good():
+    return {
+        "names": ["age", "job"],
+        "kinds": ["numeric", "categorical"],
+        "levels": {"job": ["u"]},
+        "labels": [],
+        "rows": 2,
+        "sums": [3.0],
+    }
+
+
+def reply(leg, content):
+    text = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return SchemaReply(leg, 0, 1, text)
+
+
+BAD_REPLIES = {
+    "not JSON": (reply(0, b"{"), "text is not JSON"),
+    "not UTF-8": (reply(0, b"\xff"), "text is not JSON"),
+    "deeply nested": (reply(0, b"[" * 100_000), "text is not JSON"),
+    "no object": (reply(0, b"[]"), "text must be a JSON object, got list"),
+    "leg": (reply(1, good()), "SchemaReply.round is 1, expected one answer of leg 0"),
+    "missing field": (
+        reply(0, {k: v for k, v in good().items() if k != "rows"}),
+        "has the fields kinds, labels, levels, names, sums; needs",
+    ),
+    "extra field": (reply(0, good() | {"rows_themselves": [1.0]}), "has the fields"),
+    "names": (reply(0, good() | {"names": ["age", 3]}), "names must be a list of different texts"),
+    "names twice": (reply(0, good() | {"names": ["age", "age"]}), "names must be a list of different texts"),
+    "kinds": (reply(0, good() | {"kinds": ["numeric"]}), "kinds must be numeric or categorical, one for each name"),
+    "kind": (reply(0, good() | {"kinds": ["numeric", "magic"]}), "kinds must be numeric or categorical"),
+    "levels": (reply(0, good() | {"levels": {"age": []}}), "levels must be those of the categorical columns"),
+    "level": (reply(0, good() | {"levels": {"job": [1]}}), "levels of job must be a list of different texts"),
+    "labels": (reply(0, good() | {"labels": "yes"}), "labels must be a list of different texts"),
+    "rows": (reply(0, good() | {"rows": 0}), "rows must be a count > 0"),
+    "rows true": (reply(0, good() | {"rows": True}), "rows must be a count > 0"),
+    "sums short": (reply(0, good() | {"sums": []}), "sums must be a list of 1 numbers"),
+    "sums nan": (reply(0, json.dumps(good() | {"sums": [float("nan")]}).encode()), "sums must be finite numbers"),
+    "part": (SchemaReply(0, 1, 2, b"{}"), "part is 1 of 2, expected 0 of at most 4096"),
+    "negative part": (SchemaReply(0, -1, 2, b"{}"), "part is -1 of 2"),
+    "too many parts": (SchemaReply(0, 0, 10**9, b"{}"), "part is 0 of 1000000000"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_REPLIES)
+def test_bad_replies_are_refused_by_name_and_change_nothing(bad):
+    message, text = BAD_REPLIES[bad]
+    server, _ = start(SPEC, ("a", "b"))
+    before = repr(server)
+    with pytest.raises(RemoteFault, match="client 1: SchemaReply") as fault:
+        PROTOCOL.server_receive(server, 1, message)
+    assert text in str(fault.value)
+    assert repr(server) == before
+
+
+def test_the_good_reply_is_taken_once():
+    server, _ = start(SPEC, ("a", "b"))
+    server, effects = PROTOCOL.server_receive(server, 1, reply(0, good()))
+    assert (effects, [*server.replies]) == ([], [1])
+    with pytest.raises(RemoteFault, match=r"client 1: SchemaReply\.round is 0, expected one answer of leg 0"):
+        PROTOCOL.server_receive(server, 1, reply(0, good()))
+
+
+def test_negative_squares_are_refused():
+    server, _ = start(SPEC, ("a",))
+    server, (_, *_) = PROTOCOL.server_receive(server, 0, reply(0, good()))
+    with pytest.raises(RemoteFault, match="squares must be >= 0"):
+        PROTOCOL.server_receive(server, 0, reply(1, {"sums": [0.0], "squares": [-1.0]}))
+
+
+def test_a_client_does_not_answer_what_its_job_does_not_ask():
+    question = AskSchema(1, 0, 1, b'{"means":[0.0]}')
+    with pytest.raises(RemoteFault, match=r"AskSchema\.round is 1, but this job's standardise is 'public'"):
+        PROTOCOL.client_receive(Client(PRIVATE, summary(numeric=None)), question)
+    with pytest.raises(RemoteFault, match="means must be a list of 1 numbers"):
+        PROTOCOL.client_receive(Client(SPEC, summary()), AskSchema(1, 0, 1, b"{}"))
+    with pytest.raises(RemoteFault, match=r"server: Agreed\.text: not an encoding"):
+        PROTOCOL.client_receive(Client(SPEC, summary()), agreement.Agreed(2, 0, 1, b'{"columns":[{"name":"x"}]}'))
+
+
+def test_a_kept_state_goes_on_as_if_nothing_had_happened():
+    """Interrupted between the legs: both sides are rebuilt from what was saved."""
+    states = {k: Client(SPEC, summary([30.0 + k, 50.0])) for k in range(2)}
+    want = agree(SPEC, [s.summary for s in states.values()])
+    server, effects = start(SPEC, ("a", "b"))
+    while effects:
+        server = PROTOCOL.load(start(SPEC, ("a", "b"))[0], PROTOCOL.save(server))
+        todo, effects = effects, []
+        for k, question in todo:
+            states[k] = PROTOCOL.load(Client(SPEC, states[k].summary), PROTOCOL.save(states[k]))
+            states[k], answers = PROTOCOL.client_receive(states[k], question)
+            for answer in answers:
+                server, more = PROTOCOL.server_receive(server, k, answer)
+                effects += more
+    assert server.encoding == want
+    assert PROTOCOL.load(start(SPEC, ("a", "b"))[0], PROTOCOL.save(server)).encoding == want
+    assert PROTOCOL.finished(server)
