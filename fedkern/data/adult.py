@@ -109,7 +109,6 @@ class Rows:
         return Table(source or self.source, (*COVARIATES, RESPONSE), columns, len(rows))
 
 
-@cache
 def read(folder: str | Path | None = None) -> Rows:
     """Both files, joined.
 
@@ -129,13 +128,18 @@ def read(folder: str | Path | None = None) -> Rows:
                 '[data] builtin = "adult": set FEDKERN_DATA to the folder that holds uci-adult/adult.data and adult.test'
             )
         folder = Path(root) / "uci-adult"
+    return _read(Path(folder))
+
+
+@cache
+def _read(folder: Path) -> Rows:
     lines: list[str] = []
     for name, rows in FILES.items():
-        text = _text(Path(folder), name)
+        text = _text(folder, name)
         found = [line.removesuffix(".") for line in text.split("\n") if line and not line.startswith("|")]
         if len(found) != rows or any(line.count(", ") != len(FIELDS) - 1 for line in found):
             raise JobError(
-                f"{Path(folder) / name}: {len(found)} rows, needs the {rows} of the published file with {len(FIELDS)} fields each"
+                f"{folder / name}: {len(found)} rows, needs the {rows} of the published file with {len(FIELDS)} fields each"
             )
         lines += found
     return Rows(tuple(lines), str(folder))

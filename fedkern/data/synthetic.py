@@ -7,6 +7,7 @@ k's rows not on how many clients there are.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from ..kernels import rng
 
 Array = NDArray[np.float64]
 
@@ -49,16 +51,20 @@ class Simulated:
 
 
 class Draws:
-    """One party's own stream."""
+    """One party's own stream of the job's seed."""
 
     def __init__(self, seed: int, party: int) -> None:
-        self._generator = np.random.default_rng([seed, party])
+        self._key, self._party, self._draw = rng.key(seed, "simulate"), party, -1
 
     def normal(self, *shape: int) -> Array:
-        return self._generator.standard_normal(shape)
+        """Independent standard normals."""
+        self._draw += 1
+        return rng.normal(math.prod(shape), key=self._key, client=self._party, draw=self._draw).reshape(shape)
 
-    def uniform(self, *shape: int) -> Array:
-        return self._generator.random(shape)
+    def uniform(self, n: int) -> Array:
+        """Uniform numbers (n,) in (0, 1)."""
+        self._draw += 1
+        return rng.uniform(n, key=self._key, client=self._party, draw=self._draw)
 
 
 def logistic(settings: Settings) -> Simulated:
@@ -74,14 +80,18 @@ def poisson(settings: Settings) -> Simulated:
     """y a Poisson count with mean exp(a), a = intercept + x theta."""
 
     def respond(a: Array, draws: Draws) -> Array:
-        from scipy.special import pdtr, pdtrik
-
-        u, mean = draws.uniform(len(a)), np.exp(a)
-        y = np.ceil(np.maximum(pdtrik(u, mean), 0.0))  # the smallest count whose distribution function reaches u
-        y = np.where(u <= pdtr(0, mean), 0.0, y)
-        return np.where((y > 0) & (pdtr(np.maximum(y - 1, 0), mean) >= u), y - 1, y)
+        return poisson_counts(np.exp(a), draws)
 
     return _glm(settings, "poisson", respond, intercept=0.7, effect=0.3)
+
+
+def poisson_counts(mean: Array, draws: Draws) -> Array:
+    """Counts (n,) with these means (n,): the smallest ones whose distribution function reaches a uniform number."""
+    from scipy.special import pdtr, pdtrik
+
+    u = draws.uniform(len(mean))
+    y = np.ceil(np.nan_to_num(np.maximum(pdtrik(u, mean), 0.0)))  # nan where u is below the probability of 0
+    return np.asarray(y - ((y > 0) & (pdtr(np.maximum(y - 1, 0), mean) >= u)), dtype=np.float64)
 
 
 def regression(settings: Settings) -> Simulated:

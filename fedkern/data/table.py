@@ -213,12 +213,14 @@ def _csv(path: Path, text: frozenset[str], response: str) -> Table:
     names = _csv_names(path, first) if first.strip() else _checked_names(path, [])
     delimiter, width = _delimiter(path), len(names)
     content = body.decode("utf-8", errors="replace")
+    written = [(at, line) for at, line in enumerate(content.split("\n"), start=2) if line and not line.isspace()]
+    lines, texts = [at for at, _ in written], [line for _, line in written]
+    numbers = None if text & set(names) else _all_numbers(texts, delimiter, width)
+    if numbers is not None:
+        return Table(str(path), names, dict(zip(names, numbers)), len(lines), lines=lines)
     rows: list[list[str]] = []
-    lines: list[int] = []
     broken: dict[int, str] = {}
-    for at, line in enumerate(content.split("\n"), start=2):
-        if not line or line.isspace():
-            continue
+    for line in texts:
         try:
             cells = _cells(line, delimiter)
         except csv.Error as fault:
@@ -227,11 +229,19 @@ def _csv(path: Path, text: frozenset[str], response: str) -> Table:
             broken.setdefault(len(rows), f"has {len(cells)} cells, the header {width}")
             cells = [*cells[:width], *[""] * (width - len(cells))]
         rows.append(cells)
-        lines.append(at)
     careful = "_" in content
     by_column = zip(*rows) if rows else ((),) * width
     columns = {name: _column(cells, name in text, careful) for name, cells in zip(names, by_column)}
     return Table(str(path), names, columns, len(rows), broken=broken, lines=lines)
+
+
+def _all_numbers(lines: list[str], delimiter: str, width: int) -> NDArray[np.float64] | None:
+    """Columns (width, n) of a file of nothing but numbers, by NumPy's parser (twice as fast); None of any other file."""
+    try:
+        rows = np.loadtxt(lines, delimiter=delimiter, comments=None, ndmin=2) if lines else np.empty((0, width))
+    except ValueError:
+        return None
+    return np.ascontiguousarray(rows.T) if rows.shape[1] == width else None
 
 
 def _column(cells: Sequence[str], keep: bool, careful: bool) -> NDArray[np.float64] | Text:

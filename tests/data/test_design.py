@@ -201,6 +201,18 @@ def test_a_private_encode_never_raises_and_shows_nothing(tmp_path_factory, cells
     assert made.faults.rows == (~whole).sum()
 
 
+@settings(max_examples=200, deadline=None)
+@given(cells=st.lists(CELLS, min_size=0, max_size=3), rows=st.integers(0, 3))
+def test_a_private_encode_of_numbers_alone_never_raises(tmp_path_factory, cells, rows):
+    path = tmp_path_factory.mktemp("rows") / "a.csv"
+    path.write_text("\n".join(["age,y", *["30,1"] * rows, ",".join(cells)]) + "\n", "utf-8", errors="replace")
+    encoding = Encoding((AGE,), "y")
+    made = encode(read(path, encoding), encoding, private=True)
+    assert made.X.shape == (len(made.y), 2)
+    assert np.isfinite(made.X[np.isfinite(made.y)]).all()
+    np.testing.assert_array_equal(made.X[:rows], [[1.0, -1.0]] * rows if rows else np.empty((0, 2)))
+
+
 @pytest.mark.parametrize(
     ("family", "labels", "bad"),
     [("poisson", ["0", "3", "12"], ["-1", "0.5", "inf", "many"]), ("gaussian", ["-1.5", "3", "1e9"], ["nan", "inf", "many"])],

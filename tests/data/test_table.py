@@ -219,3 +219,15 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(JobError, match=r"parquet files need pyarrow; pip install 'fedkern\[data\]'"):
         table.load(tmp_path / "a.parquet")
+
+
+def test_both_csv_parsers_give_the_same_bits(csv):
+    rng = np.random.default_rng(8)
+    values = np.r_[
+        rng.standard_normal(200) * 10.0 ** rng.integers(-300, 300, 200), 5e-324, 1.7976931348623157e308, -0.0, np.inf, np.nan
+    ]
+    lines = [f" {value!r},{j}\r" for j, value in enumerate(values.tolist())]
+    fast, slow = table.load(csv("a", "x,k", *lines)), table.load(csv("b", "x,k", *lines), text=["k"])
+    assert fast.columns["x"].tobytes() == slow.columns["x"].tobytes() == values.tobytes()
+    assert isinstance(slow.columns["k"], table.Text)
+    assert fast.lines == slow.lines
