@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     """BLAKE2b-256 (64 hexadecimal digits) over the arrays sorted by name: name, dtype, shape, little-endian C-order bytes.
 
-    Each part is preceded by its length, so that no two different sets of arrays give the same bytes. TypeError for arrays of objects.
+    Each part is preceded by its length, so that no two sets of arrays give the same bytes. TypeError for arrays of objects.
     """
     state = hashlib.blake2b(digest_size=32)
     for name in sorted(arrays):

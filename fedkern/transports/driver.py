@@ -1,18 +1,21 @@
 """What every transport does the same way: the loop around the machines, what is asked of their surroundings, and checkpoints.
 
 A transport moves frames. `ServerSide` turns frames into events of the server's machine and its effects into frames; `ClientSide`
-does the same for the clients of one rank. Neither knows the algorithm, and neither opens a file: what touches the world is a `Hooks`.
+does the same for the clients of one rank. Neither knows the algorithm, and neither opens a file: `Hooks` touch the world.
 
 Checkpoints are taken when no question is open: the server's frames are held back, every client is told to `Keep` its state under
-a number, the server keeps its own state and the held frames last. A later run that starts from one number at all parties goes on as
-if nothing had happened.
+a number, the server keeps its own state and the held frames last. A later run that starts from one number at all parties goes on
+as if nothing had happened.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable
+import signal
+import traceback
+from collections import deque
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from types import FrameType, TracebackType
 from typing import Any
 
 from ..algorithms.messages import (
@@ -51,6 +54,57 @@ class Kept(Message, kind=0xFF03):
     number: int
 
 
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds of silence, and what they mean."""
+
+    late: float = float("inf")  # the server's machine hears a Deadline, and again after each such time
+    lost: float = 600.0  # a rank that owes an answer counts as dead, and so does a server that says nothing
+    grace: float = 5.0  # what the ranks of a failing job get to end by themselves
+
+
+class Ended(FedkernError):
+    """Another rank has ended the job, with this exit code; `text` is empty where it has been printed already."""
+
+    def __init__(self, code: int, text: str = "") -> None:
+        super().__init__(text)
+        self.exit_code, self.text = code, text
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that documents an error: 1 for what nobody foresaw."""
+    if isinstance(error, RemoteFault):
+        return 2
+    if isinstance(error, KeyboardInterrupt):
+        return 3
+    return error.exit_code if isinstance(error, FedkernError) else 1
+
+
+class Signals:
+    """Inside `with`, TERM, USR1 and INT are remembered instead of killing; the next question or answer acts on them."""
+
+    NAMES = ("SIGTERM", "SIGUSR1", "SIGINT")
+
+    def __init__(self) -> None:
+        self.pending: str | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        for name in self.NAMES:
+            number = getattr(signal, name)
+            self._before[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        if self.pending and number == signal.SIGINT:  # pressed twice: now
+            raise KeyboardInterrupt
+        self.pending = signal.Signals(number).name
+
+
 class Hooks:
     """What machines and transports ask of their surroundings. This base answers everything and does nothing; override at will.
 
@@ -58,20 +112,20 @@ class Hooks:
     `observe`, `delivered`, `checkpoint_due`, `keep_server`. On every rank: `control`, `should_stop`, `public`.
     """
 
+    keeps = False  # whether there are checkpoints
+    remembers = False  # whether answers are kept until a checkpoint has passed them
     checkpoint_number = 0  # of the last checkpoint; a resumed run sets the one it starts from
 
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
         """The holder's budget answers before rows are read."""
         return Charged(charge.steps)
 
-    def recall(self, client: int, question: Frame) -> tuple[list[bytes], Saved] | None:
+    def recall(self, client: int, question: Frame) -> tuple[list[Frame], Saved] | None:
         """The answers that this very question got before a crash, and the client's state after it; None to ask the machine."""
         return None
 
-    def remember(self, client: int, question: Frame, answers: list[bytes], saved: Saved) -> None:
+    def remember(self, client: int, question: Frame, answers: list[Frame], saved: Saved) -> None:
         """Called before answers leave, if `remembers`: what `recall` will give after a crash."""
-
-    remembers = False
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
         """The ledger: called where the client lives, before the bytes leave. `charged`: local steps paid for this message."""
@@ -92,7 +146,7 @@ class Hooks:
     def keep_client(self, client: int, number: int, saved: Saved) -> None:
         """A client's checkpoint."""
 
-    def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, bytes]]) -> None:
+    def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, Frame]]) -> None:
         """The server's checkpoint, with the frames that it has yet to send; all clients have kept theirs."""
 
     def should_stop(self) -> str | None:
@@ -100,18 +154,20 @@ class Hooks:
         return None
 
     def public(self, error: BaseException) -> str:
-        """What other parties may read about a fault on this rank."""
-        return str(error) or type(error).__name__
+        """What other parties may read about a fault on this rank: all of it, unless the job is private."""
+        if isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)):
+            return str(error) or type(error).__name__
+        return "internal error\n" + "".join(traceback.format_exception(error)).rstrip()
 
 
 class ClientSide:
     """The clients that live in one place."""
 
-    def __init__(self, protocol: Protocol, clients: dict[int, Any], codec: Codec, hooks: Hooks) -> None:
+    def __init__(self, protocol: Protocol, clients: Mapping[int, Any], codec: Codec, hooks: Hooks) -> None:
         self.protocol, self.clients, self.codec, self.hooks = protocol, dict(clients), codec, hooks
         self.expected = (*protocol.to_client, Keep)
 
-    def receive(self, frame: Frame) -> tuple[int, list[bytes]]:
+    def receive(self, frame: Frame) -> tuple[int, list[Frame]]:
         """The client that a frame is for, and the frames of its answer (at least one; the last one says that it is)."""
         client, question = self.codec.decode(frame, self.expected)
         if client not in self.clients:
@@ -149,10 +205,10 @@ class ClientSide:
         self.clients[client] = state
         return messages or [Received()], charged
 
-    def _encoded(self, client: int, messages: list[Message]) -> list[bytes]:
+    def _encoded(self, client: int, messages: list[Message]) -> list[Frame]:
         return [self.codec.encode(client, message, last=message is messages[-1]) for message in messages]
 
-    def _sent(self, client: int, messages: list[Message], frames: list[bytes], charged: int) -> list[bytes]:
+    def _sent(self, client: int, messages: list[Message], frames: list[Frame], charged: int) -> list[Frame]:
         for message, frame in zip(messages, frames):
             self.hooks.sending(client, message, len(frame), charged if message is messages[0] else 0)
         return frames
@@ -164,59 +220,60 @@ class ServerSide:
     def __init__(self, protocol: Protocol, start: tuple[Any, Iterable[tuple[int, Effect]]], codec: Codec, hooks: Hooks) -> None:
         self.protocol, self.codec, self.hooks = protocol, codec, hooks
         self.expected = (*protocol.to_server, Received, Kept)
-        self.open: Counter[int] = Counter()  # client -> questions that it has not answered to the end
+        self.open = [0] * codec.n_clients  # questions that each client has not answered to the end
+        self.n_open = 0  # the sum of these
         self.lost: set[int] = set()
-        self.held: list[tuple[int, bytes]] = []
+        self.held: list[tuple[int, Frame]] = []
         self.keeping: set[int] | None = None  # clients that have yet to keep their state
         self.stopping: str | None = None
+        self._last: tuple[Message | None, Frame] = None, b""  # encoded last: the same message often goes to all clients
         self.state, effects = start
+        self.finished = protocol.finished(self.state)
         self._perform(effects)
 
     @property
     def waiting(self) -> list[int]:
         """Clients with an open question."""
-        return sorted(client for client, count in self.open.items() if count > 0)
+        return [client for client, count in enumerate(self.open) if count]
 
     @property
     def done(self) -> bool:
         """The machine has finished, and nobody has to be waited for."""
-        return self.protocol.finished(self.state) and not self.held and not self.waiting and self.keeping is None
+        return self.finished and not self.n_open and not self.held and self.keeping is None
 
-    def outgoing(self) -> list[tuple[int, bytes]]:
+    def outgoing(self) -> list[tuple[int, Frame]]:
         """Frames to send now: none while a checkpoint waits for open questions."""
+        if self.n_open and not self.held:
+            return []
         self.stopping = self.stopping or self.hooks.should_stop()
-        if self.keeping is None and (self.stopping or self.hooks.checkpoint_due()) and not self.protocol.finished(self.state):
-            if self.waiting:
-                return []
-            self.keeping = set(range(self.codec.n_clients)) - self.lost
-            self.hooks.checkpoint_number += 1
-            keep = Keep(self.hooks.checkpoint_number)
-            return [self._asked(client, self.codec.encode(client, keep)) for client in sorted(self.keeping)]
+        if self.keeping is None and not self.finished and (self.stopping or self.hooks.checkpoint_due()):
+            return [] if self.n_open else self._begin_checkpoint()
         if self.keeping is not None:
-            if self.keeping:
+            if self.n_open:
                 return []
-            self.keeping = None
-            self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.held)
-            if self.stopping:
-                raise LostPeer(f"stopped by {self.stopping}; --resume goes on from checkpoint {self.hooks.checkpoint_number}")
-        out, self.held = [self._asked(*item) for item in self.held if item[0] not in self.lost], []
-        if not out and not self.waiting and not self.protocol.finished(self.state):
+            self._end_checkpoint()
+        out, self.held = [item for item in self.held if item[0] not in self.lost], []
+        for client, frame in out:
+            self._ask(client, frame)
+        if not out and not self.n_open and not self.finished:
             if self.lost:
                 raise LostPeer(f"{self.protocol.name} cannot go on without {_names(self.lost)}")
             raise FedkernError(f"{self.protocol.name}: the server has not finished and waits for nobody")
         return out
 
-    def arrive(self, frame: Frame, home: Any = None) -> None:
-        """One frame from a client; `home(client)` says whether it may come from where it came."""
+    def arrive(self, frame: Frame, here: Container[int]) -> None:
+        """One frame, from where the clients `here` live."""
         client, message = self.codec.decode(frame, self.expected)
-        if home is not None and not home(client):
+        if client not in here:
             raise RemoteFault(f"client {client}: {type(message).__name__} came from a rank where it does not live")
         if client in self.lost:
             return
         if not self.open[client]:
             raise RemoteFault(f"client {client}: {type(message).__name__} answers no question")
         self.hooks.delivered("to_server", client, len(frame))
-        self.open[client] -= is_last(frame)
+        if is_last(frame):
+            self.open[client] -= 1
+            self.n_open -= 1
         if isinstance(message, Kept):
             if self.keeping is None or client not in self.keeping or message.number != self.hooks.checkpoint_number:
                 raise RemoteFault(f"client {client}: Kept.number is {message.number}, asked for {self.hooks.checkpoint_number}")
@@ -227,38 +284,61 @@ class ServerSide:
     def feed(self, sender: int, event: Any) -> None:
         """An event of the server's machine."""
         self.state, effects = self.protocol.server_receive(self.state, sender, event)
+        self.finished = self.protocol.finished(self.state)
         self.hooks.observe(self.state, event)
         self._perform(effects)
 
     def lose(self, clients: Iterable[int]) -> None:
-        """These clients are gone for good: the machine hears of each that had not finished."""
+        """These clients are gone for good: the machine hears of each unless it has finished."""
         for client in sorted(set(clients) - self.lost):
             self.lost.add(client)
-            del self.open[client]
+            self.n_open -= self.open[client]
+            self.open[client] = 0
             if self.keeping is not None:
                 self.keeping.discard(client)
-            if not self.protocol.finished(self.state):
+            if not self.finished:
                 self.feed(client, ClientLost(client))
 
     def deadline(self) -> None:
         """Nobody has answered in time: the machine may go on without the late ones."""
-        if not self.protocol.finished(self.state):
+        if not self.finished:
             self.feed(SERVER, Deadline())
+
+    def _begin_checkpoint(self) -> list[tuple[int, Frame]]:
+        if not self.hooks.keeps:
+            raise LostPeer(f"stopped by {self.stopping}; this run keeps no checkpoints")
+        self.keeping = set(range(self.codec.n_clients)) - self.lost
+        self.hooks.checkpoint_number += 1
+        keep = Keep(self.hooks.checkpoint_number)
+        return [self._ask(client, self.codec.encode(client, keep)) for client in sorted(self.keeping)]
+
+    def _end_checkpoint(self) -> None:
+        if self.keeping:
+            raise RemoteFault(f"{_names(self.keeping)} answered Keep without Kept")
+        self.keeping = None
+        self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.held)
+        if self.stopping:
+            raise LostPeer(f"stopped by {self.stopping}; --resume goes on from checkpoint {self.hooks.checkpoint_number}")
 
     def _perform(self, effects: Iterable[tuple[int, Effect]]) -> None:
         for target, effect in effects:
             if isinstance(effect, Charge):
                 self.feed(SERVER, self.hooks.charge(SERVER, effect))
-            else:
-                self.held.append((target, self.codec.encode(target, effect)))
+                continue
+            message, frame = self._last
+            same = effect is message
+            frame = self.codec.readdress(frame, target) if same else self.codec.encode(target, effect)
+            self._last = effect, frame
+            self.held.append((target, frame))
 
-    def _asked(self, client: int, frame: bytes) -> tuple[int, bytes]:
+    def _ask(self, client: int, frame: Frame) -> tuple[int, Frame]:
         self.open[client] += 1
+        self.n_open += 1
         self.hooks.delivered("to_client", client, len(frame))
         return client, frame
 
 
-def restart(protocol: Protocol, state: Any, saved: Saved, frames: Iterable[tuple[int, bytes]], codec: Codec) -> tuple[Any, Any]:
+def restart(protocol: Protocol, state: Any, saved: Saved, frames: Iterable[tuple[int, Frame]], codec: Codec) -> tuple[Any, Any]:
     """The `start` of a resumed run: the server's fresh state with what was saved, and the messages that it had yet to send."""
     return protocol.load(state, saved), [codec.decode(frame, protocol.to_client) for _, frame in frames]
 

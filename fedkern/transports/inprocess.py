@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..algorithms.messages import Protocol
-from .codec import Codec
+from .codec import Codec, Frame
 from .driver import ClientSide, Hooks, ServerSide
 
 
@@ -75,7 +75,7 @@ def run(
     """
     hooks = hooks or Hooks()
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
-    flying: list[tuple[tuple[str, int], bytes]] = []  # (direction, client), frame
+    flying: list[tuple[tuple[str, int], Frame]] = []  # (direction, client), frame
     while not server.done:
         flying += [(("to_client", client), frame) for client, frame in server.outgoing()]
         if not flying:
@@ -89,5 +89,5 @@ def run(
             client, answers = side.receive(frame)
             flying += [(("to_server", client), answer) for answer in answers]
         else:
-            server.arrive(frame)
+            server.arrive(frame, side.clients)
     return server.state, side.clients

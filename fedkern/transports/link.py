@@ -10,13 +10,18 @@ import time
 from enum import IntEnum
 from typing import Any
 
-from mpi4py import MPI
-
 from ..algorithms.messages import RemoteFault
+from ..errors import JobError
+from .codec import Frame
+
+try:
+    from mpi4py import MPI
+except (ImportError, RuntimeError) as error:
+    raise JobError(f"a job over MPI needs mpi4py and an MPI library (pip install 'fedkern[mpi]'): {error}") from None
 
 
 class Tag(IntEnum):
-    """What a message is. The number of the protocol run is added as a multiple of 16, so that nothing stale is taken for news."""
+    """What a message is. A FRAME's tag also carries the number of the protocol, so that nothing stale is taken for news."""
 
     FRAME = 1  # a frame of the codec, between the server and a client
     END = 2  # server to ranks: this protocol has finished
@@ -34,13 +39,15 @@ CONTROL = 1 << 16  # longest control message, bytes
 
 
 class Patience:
-    """How to wait: yield the core for `spin` seconds, then sleep for an eighth of the time already waited, at most 10 ms.
+    """How to wait: look again and again for `spin` seconds, then sleep for an eighth of the time already waited, at most 10 ms.
 
     So a wait is at most an eighth too long, and an idle rank uses some thousandths of a core.
     """
 
+    LOOKS = 16  # between two offers of the core to others (Open MPI makes its own where ranks outnumber cores)
+
     def __init__(self, spin: float) -> None:
-        self.spin, self.since = spin, time.monotonic()
+        self.spin, self.since, self.looks = spin, time.monotonic(), 0
 
     def reset(self) -> None:
         self.since = time.monotonic()
@@ -49,12 +56,18 @@ class Patience:
     def waited(self) -> float:
         return time.monotonic() - self.since
 
-    def pause(self) -> None:
+    def pause(self) -> bool:
+        """Between two looks; True when time has passed."""
+        self.looks += 1
+        if self.looks % self.LOOKS:
+            return False
         waited = self.waited
         if waited < self.spin:
             os.sched_yield()
         else:
+            self.looks = -1  # the next look is followed by a longer sleep
             time.sleep(min(waited / 8, 0.01))
+        return True
 
 
 class Link:
@@ -65,33 +78,37 @@ class Link:
         self.rank, self.size = comm.rank, comm.size
         self.run = 0
         self.gone: set[int] = set()
-        self._sending: list[tuple[Any, bytes]] = []
+        self._sending: list[tuple[int, Any, Any]] = []  # rank, request, content: kept until it has left
         self._status = MPI.Status()
 
-    def send(self, rank: int, tag: Tag, data: bytes = b"") -> None:
-        """Starts a message; `data` is kept until it has left."""
+    def send(self, rank: int, tag: Tag, data: Frame = b"") -> None:
+        """Starts a message; it leaves while this rank goes on."""
         if self._sending:
-            self._sending = [item for item in self._sending if not item[0].Test()]
-        if rank not in self.gone:
-            try:
-                self._sending.append((self.comm.Isend([data, MPI.BYTE], rank, tag + RUN * self.run), data))
-            except MPI.Exception as error:
-                self._notice(error)
+            self._progress()
+        if rank in self.gone:
+            return
+        number = tag + RUN * self.run if tag == Tag.FRAME else tag
+        try:
+            self._sending.append((rank, self.comm.Isend([data, MPI.BYTE], rank, number), data))
+        except MPI.Exception as error:
+            self._notice(error)
 
-    def receive(self, longest: int) -> tuple[int, Tag, bytearray] | None:
-        """The next message (rank, tag, content), or None if there is none now. Longer ones than `longest` are refused unread."""
+    def receive(self, longest: int, only: Tag | None = None) -> tuple[int, Tag, bytearray] | None:
+        """The next message (rank, tag, content), or None if there is none. Frames longer than `longest` are refused unread."""
         status = self._status
         try:
-            if not self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+            if not self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG if only is None else only, status):
                 return None
             source, tag, size = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
-            if not 0 <= size <= (longest if tag % RUN == Tag.FRAME else CONTROL):
-                raise RemoteFault(f"rank {source}: a message of {size} bytes, at most {longest} expected")
+            allowed = longest if tag % RUN == Tag.FRAME else CONTROL
+            if size > allowed:
+                raise RemoteFault(f"rank {source}: a message of {size} bytes, at most {allowed} expected")
             data = bytearray(size)
             request = self.comm.Irecv([data, MPI.BYTE], source, tag)
-            wait = Patience(self.patience.spin)
-            while not request.Test():
-                wait.pause()
+            if not request.Test():
+                wait = Patience(self.patience.spin)
+                while not request.Test():
+                    wait.pause()
         except MPI.Exception as error:
             self._notice(error)
             return None
@@ -103,12 +120,23 @@ class Link:
     def flush(self, seconds: float) -> bool:
         """Waits until everything has left; False if it has not within this time."""
         wait = Patience(self.patience.spin)
-        while self._sending:
-            self._sending = [item for item in self._sending if not item[0].Test()]
+        while self._progress():
             if wait.waited > seconds:
                 return False
             wait.pause()
         return True
+
+    def _progress(self) -> bool:
+        """Forgets what has left; whether something has not."""
+        left = []
+        for item in self._sending:
+            try:
+                if item[0] not in self.gone and not item[1].Test():
+                    left.append(item)
+            except MPI.Exception as error:
+                self._notice(error)
+        self._sending = left
+        return bool(left)
 
     def _notice(self, error: Any) -> None:
         """A peer's death, where the MPI library tells (`mpirun --with-ft ulfm`); any other error goes on up."""

@@ -1,14 +1,30 @@
-"""Rank 0 is the server; client k lives on rank 1 + k mod (size - 1). Buffer calls only, on a duplicated communicator."""
+"""Rank 0 is the server; client k lives on rank 1 + k mod (size - 1). Buffer calls only, on a duplicated communicator.
+
+Nothing waits without looking at the clock. While the server has nothing to do it pings; a rank that owes an answer and is silent
+for too long counts as dead, and so does a silent server. How a whole job begins and ends is in `launch`.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..algorithms.messages import Protocol
+from ..algorithms.messages import Protocol, RemoteFault
 from ..errors import JobError, LostPeer
-from .codec import Codec
-from .driver import ClientSide, Hooks, ServerSide
+from .codec import Codec, Frame
+from .driver import ClientSide, Ended, Hooks, ServerSide, Signals, Timeouts
 from .link import Link, Tag
+
+LEVELS = ("baseline", "avx2", "avx512")  # instruction sets, from the lowest
+HELLO = struct.Struct("<B16s16sI32s")  # level, host, the cores it may use, how many, digest of the configuration
+WELCOME = struct.Struct("<BI?")  # level for all, threads per rank, whether ranks outnumber cores
+CODE = struct.Struct("<i")
 
 
 def home(client: int, size: int) -> int:
@@ -17,64 +33,219 @@ def home(client: int, size: int) -> int:
 
 
 class Ranks:
-    """The transport of an MPI job, as one of its ranks sees it."""
+    """The transport of an MPI job, as one of its ranks sees it; see `launch`."""
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, timeouts: Timeouts | None = None, signals: Signals | None = None) -> None:
         if comm.size < 2:
             raise JobError("an MPI job needs a server and at least one client rank, and here is one rank: mpirun -n 2 or more")
-        self.link = Link(comm.Dup())
+        self.timeouts, self.signals = timeouts or Timeouts(), signals or Signals()
+        self.link = Link(comm)
         self.rank, self.size, self.is_server = comm.rank, comm.size, comm.rank == 0
+        self.hooks: Hooks | None = None  # of the latest protocol
         self.n_threads: int | None = 1
+        self.dead: set[int] = set()  # ranks whose death was noticed, or that were silent for too long
+        self.exit: int | None = None  # the code with which the server has told us to exit
+        self._heard = self._looked = time.monotonic()
+        self._clock = [self._heard] * self.size  # when each rank was last spoken to or heard
+        self._stop: str | None = None
+        self._unlogged: list[tuple[str, int]] = []
 
     def mine(self, n_clients: int) -> list[int]:
         """The clients that live here."""
-        return [k for k in range(n_clients) if home(k, self.size) == self.rank]
+        return [k for k in range(n_clients) if self.rank == home(k, self.size)]
+
+    def agree(self, configuration: bytes) -> None:
+        """All ranks take the lowest instruction-set level among them, and their share of the cores (`n_threads`).
+
+        A rank whose `configuration` is not byte for byte that of rank 0 ends the job with a JobError that names it.
+        """
+        from .. import _core
+
+        cores = sorted(os.sched_getaffinity(0))
+        digest = hashlib.blake2b(configuration, digest_size=32).digest()
+        hello = HELLO.pack(LEVELS.index(_core.isa()), _short(socket.gethostname()), _short(repr(cores)), len(cores), digest)
+        level, self.n_threads, crowded = WELCOME.unpack(self._exchange("hello", hello, _welcome))
+        _core.limit_isa(LEVELS[level])
+        self.link.patience.spin = 2e-4 if crowded else 2e-2
+
+    def common(self, numbers: set[int]) -> int | None:
+        """The newest checkpoint that all ranks have; None if there is none."""
+
+        def choose(sets: list[bytes]) -> list[bytes]:
+            known = [set(struct.unpack(f"<{len(data) // 8}q", data)) for data in sets]
+            return [struct.pack("<q", max(set.intersection(*known), default=-1))] * len(sets)
+
+        mine = struct.pack(f"<{len(numbers)}q", *sorted(numbers))
+        (best,) = struct.unpack("<q", self._exchange("checkpoints", mine, choose))
+        return best if best >= 0 else None
 
     def run(
-        self, protocol: Protocol, start: Any, clients: dict[int, Any], codec: Codec, hooks: Hooks | None = None
-    ) -> tuple[Any, Any]:
-        """See `run`."""
-        hooks = hooks or Hooks()
+        self, protocol: Protocol, start: Any, clients: Mapping[int, Any], codec: Codec, hooks: Hooks | None = None
+    ) -> tuple[Any, dict[int, Any]]:
+        """Runs a protocol: rank 0 has `start` and gets the server's last state, the others have and get their own clients."""
+        self.hooks = hooks = hooks or Hooks()
+        self._log()
         self.link.run += 1
         if self.is_server:
             return self._serve(ServerSide(protocol, start, codec, hooks)), {}
-        return None, self._answer(ClientSide(protocol, clients, codec, hooks))
+        return None, self._answer(ClientSide(protocol, clients, codec, hooks), hooks)
 
     def _serve(self, server: ServerSide) -> Any:
         link, longest = self.link, server.codec.longest(server.expected)
+        here = {rank: range(rank - 1, server.codec.n_clients, self.size - 1) for rank in range(1, self.size)}
+        self._drop(server)
         while not server.done:
+            server.stopping = server.stopping or self._stop or self.signals.pending
             for client, frame in server.outgoing():
-                link.send(home(client, self.size), Tag.FRAME, frame)
-            item = link.receive(longest)
+                rank = home(client, self.size)
+                self._clock[rank] = time.monotonic()
+                link.send(rank, Tag.FRAME, frame)
+                link.patience.reset()
+            item = self._next(longest, Tag.FRAME)
             if item is None:
-                link.patience.pause()
-                continue
-            source, tag, data = item
-            if tag == Tag.FRAME:
-                server.arrive(data, lambda client, source=source: home(client, self.size) == source)
-        for rank in range(1, self.size):
+                self._silence(server)
+            elif item[0] not in self.dead:
+                try:
+                    server.arrive(item[2], here[item[0]])
+                except RemoteFault as fault:
+                    raise RemoteFault(f"rank {item[0]}: {fault}") from None
+        for rank in self.others():
             link.send(rank, Tag.END)
         return server.state
 
-    def _answer(self, side: ClientSide) -> dict[int, Any]:
-        link, longest = self.link, side.codec.longest(side.expected)
+    def _answer(self, side: ClientSide, hooks: Hooks) -> dict[int, Any]:
+        link, longest, told = self.link, side.codec.longest(side.expected), False
         while True:
-            item = link.receive(longest)
+            item = self._next(longest, Tag.FRAME, Tag.END)
             if item is None:
-                link.patience.pause()
-                continue
-            _, tag, data = item
-            if tag == Tag.END:
+                asked = self.signals.pending or hooks.should_stop()
+                if asked and not told:
+                    self.tell("stop", Tag.STOP, f"{asked} at rank {self.rank}".encode())
+                    told = True
+                self._is_there(0)
+            elif item[1] == Tag.END:
                 return side.clients
-            if tag == Tag.EXIT:
-                raise LostPeer("the server ended the job")
-            if tag == Tag.FRAME:
-                for frame in side.receive(data)[1]:
+            else:
+                for frame in side.receive(item[2])[1]:
                     link.send(0, Tag.FRAME, frame)
+                link.patience.reset()
+
+    def _next(self, longest: int, *wanted: Tag) -> tuple[int, Tag, bytearray] | None:
+        """The next message of this stage of the job, or None after a pause; whatever ends the job raises."""
+        while (item := self.link.receive(longest)) is None:
+            if self.link.patience.pause():
+                return None
+        source, tag, data = item
+        self._clock[source] = self._heard = time.monotonic()
+        if tag in wanted:
+            return item
+        if tag == Tag.EXIT:
+            self.exit = CODE.unpack(data)[0]
+            raise Ended(self.exit)
+        if tag == Tag.FAULT:
+            raise Ended(*read_fault(data))
+        if tag == Tag.BYE:
+            raise Ended(1, f"rank {source} has ended while the job was still going on")
+        if tag == Tag.STOP:
+            self._stop = bytes(data).decode(errors="replace")
+        elif tag != Tag.PING:
+            raise RemoteFault(f"rank {source}: {tag.name}, expected {' or '.join(t.name for t in wanted)}")
+        return None
+
+    def _exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes:
+        """Rank 0 gets a few bytes from every living rank and sends a few back to each."""
+        if not self.is_server:
+            self.tell(what, Tag.GATHER, mine)
+            while (item := self._next(0, Tag.SPREAD)) is None:
+                self._is_there(0)
+            return bytes(item[2])
+        gathered, missing = {0: mine}, set(self.others())
+        while missing:
+            item = self._next(0, Tag.GATHER)
+            if item is not None:
+                gathered[item[0]] = bytes(item[2])
+                missing.discard(item[0])
+            for rank in missing:
+                self._is_there(rank)
+        replies = dict(zip(sorted(gathered), answer([gathered[rank] for rank in sorted(gathered)])))
+        for rank in self.others():
+            self.link.send(rank, Tag.SPREAD, replies[rank])
+        return replies[0]
+
+    def tell(self, what: str, tag: Tag, data: bytes) -> None:
+        """A control message to the server, entered in this rank's ledger (as soon as there is one)."""
+        self._unlogged.append((what, len(data)))
+        self._log()
+        self.link.send(0, tag, data)
+
+    def _log(self) -> None:
+        if self.hooks:
+            for what, n_bytes in self._unlogged:
+                self.hooks.control(self.rank, what, n_bytes)
+            self._unlogged.clear()
+
+    def _is_there(self, rank: int) -> None:
+        silent = time.monotonic() - self._clock[rank]
+        if rank in self.link.gone or silent > self.timeouts.lost:
+            self.dead.add(rank)
+            who = "rank 0 (the server)" if rank == 0 else f"rank {rank}"
+            raise LostPeer(f"{who} {'has died' if rank in self.link.gone else f'has been silent for {silent:.0f} s'}")
+
+    def _silence(self, server: ServerSide) -> None:
+        """While nothing comes: say that the server is alive, notice the dead, tell the machine that time has passed."""
+        now = time.monotonic()
+        self._drop(server)
+        if now - self._looked < min(self.timeouts.lost / 4, self.timeouts.late, 5.0):
+            return
+        self._looked = now
+        for rank in self.others():
+            self.link.send(rank, Tag.PING)
+        owing = {home(client, self.size) for client in server.waiting}
+        self.dead |= {rank for rank in owing if now - self._clock[rank] > self.timeouts.lost}
+        self._drop(server)
+        if owing and now - self._heard > self.timeouts.late:
+            server.deadline()
+
+    def _drop(self, server: ServerSide) -> None:
+        self.dead |= self.link.gone
+        if self.dead:
+            server.lose(k for k in range(server.codec.n_clients) if home(k, self.size) in self.dead)
+
+    def others(self) -> list[int]:
+        return [rank for rank in range(self.size) if rank != self.rank and rank not in self.dead | self.link.gone]
 
 
 def run(
-    comm: Any, protocol: Protocol, start: Any, clients: dict[int, Any], codec: Codec, hooks: Hooks | None = None
+    comm: Any, protocol: Protocol, start: Any, clients: Mapping[int, Any], codec: Codec, hooks: Hooks | None = None
 ) -> tuple[Any, dict[int, Any]]:
-    """Runs a protocol over the ranks of `comm`: rank 0 has `start`, others the `clients` that live there. See `inprocess.run`."""
-    return Ranks(comm).run(protocol, start, clients, codec, hooks)
+    """One protocol on a duplicate of `comm`, for callers who end their job themselves: see `Ranks.run`; for a job, `launch`."""
+    own = comm.Dup()
+    try:
+        return Ranks(own).run(protocol, start, clients, codec, hooks)
+    finally:
+        own.Free()
+
+
+def read_fault(data: Frame) -> tuple[int, str]:
+    """Exit code and text of a FAULT."""
+    return CODE.unpack_from(data)[0], bytes(data[CODE.size :]).decode(errors="replace")
+
+
+def _short(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _welcome(hellos: list[bytes]) -> list[bytes]:
+    said = [HELLO.unpack(data) for data in hellos]
+    for rank, (*_, digest) in enumerate(said):
+        if digest != said[0][-1]:
+            raise JobError(
+                f"rank {rank} has another configuration than rank 0 (digest {digest.hex()[:12]}, not {said[0][-1].hex()[:12]}): "
+                "give all ranks the same job file and options"
+            )
+    level = min(level for level, *_ in said)
+    sharing = Counter((host, cores) for _, host, cores, _, _ in said)  # ranks that may use the same cores
+    replies = []
+    for _, host, cores, n_cores, _ in said:
+        replies.append(WELCOME.pack(level, max(1, n_cores // sharing[host, cores]), sharing[host, cores] > n_cores))
+    return replies
