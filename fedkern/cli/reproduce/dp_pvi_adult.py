@@ -27,7 +27,8 @@ from ...data import adult, split
 from ...data.design import Encoding, encode
 from ...models.expfam import Gaussian, kl
 from ...models.glm import Rows, metrics, prior
-from ...privacy.accountant import Mechanism, moments_epsilon, moments_max_steps
+from ...privacy.accountant import Mechanism
+from ...privacy.moments import moments_epsilon, moments_max_steps
 from ...privacy.noise import SecureSource
 from ...transports import inprocess
 from ...transports.codec import Codec
