@@ -238,24 +238,30 @@ def exact(
 ) -> Gaussian:
     """The full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior sds) and as close in precision.
 
-    Fixed point of P = Pc - sum_i E[l''_i] x_i x_i' (its diagonal under mean-field) with Newton steps in mu; a step that
+    Newton steps in mu, and for the precision the fixed point P = Pc - sum_i E[l''_i] x_i x_i' (its diagonal under mean-field),
+    relaxed by Aitken's rule: coordinates that separate the classes would otherwise swing between two values for ever. A step that
     lowers F is halved. F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum.
     Conjugate: one Cholesky.
     """
     mu, P = q.mean, q.P
+    diagonal = cavity.diagonal
     value, r, k = _expectations(rows, s, mu, P, n_threads)
     F = value - _cross(mu, P, cavity)
+    relaxation, before = 1.0, None
     for _ in range(max_iterations):
-        gradient = cavity.h - (cavity.P * mu if cavity.diagonal else cavity.P @ mu) + _transposed(rows.X, r)
-        curvature = _curvature(rows.X, -k)
-        H = curvature + (np.diag(cavity.P) if cavity.diagonal else cavity.P)
-        target = np.diag(H).copy() if cavity.diagonal else H
+        gradient = cavity.h - (cavity.P * mu if diagonal else cavity.P @ mu) + _transposed(rows.X, r)
+        H = _curvature(rows.X, -k) + (np.diag(cavity.P) if diagonal else cavity.P)
         step = cho_solve(cho_factor(H, lower=True), gradient)
+        gap = np.log(np.diag(H) / P) if diagonal else H - P
         decrement = np.sqrt(abs(gradient @ step))
-        change = np.abs(target / P - 1).max() if cavity.diagonal else np.abs(target - P).max() / np.abs(P).max()
-        fraction = 1.0
+        away = np.abs(gap).max() if diagonal else np.abs(gap).max() / np.abs(P).max()
+        if before is not None:
+            turn = float((gap * before).sum() / (before * before).sum()) if before.any() else 0.0
+            relaxation = float(np.clip(relaxation / (1 - turn), 0.2, 1.0)) if turn < 0.9 else 1.0
+        before, fraction = gap, 1.0
         while True:
-            new_mu, new_P = mu + fraction * step, P + fraction * (target - P)
+            new_mu = mu + fraction * step
+            new_P = P * np.exp(fraction * relaxation * gap) if diagonal else P + fraction * relaxation * gap
             new_value, r, k = _expectations(rows, s, new_mu, new_P, n_threads)
             new_F = new_value - _cross(new_mu, new_P, cavity)
             # Near the optimum the values of F differ by rounding alone: there the full step is taken.
@@ -263,7 +269,7 @@ def exact(
                 break
             fraction /= 2
         mu, P, F = new_mu, new_P, new_F
-        if decrement < tolerance and change < tolerance:
+        if decrement < tolerance and away < tolerance:
             break
     if not (np.isfinite(mu).all() and np.isfinite(P).all()):
         raise NumericalError("the exact local optimiser left the finite numbers: are the columns standardised?")
