@@ -1,0 +1,1 @@
+"""From files, built-in sets and simulations to the arrays that kernels read."""

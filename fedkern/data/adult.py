@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..models.encoding import Column
-from .table import Cells, Table, as_text
+from .cells import Cells, as_text
+from .table import Table
 
 Preprocess = Literal["public", "paper"]
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..models.encoding import Column
-from .table import Cells, Table, Text
+from .cells import Cells, Text
+from .table import Table
 
 RESPONSE, POSITIVE, LABELS = "diagnosis", "malignant", ("benign", "malignant")
 N_ROWS = 569

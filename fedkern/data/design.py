@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ..algorithms.agreement import Summary
 from ..errors import JobError
 from ..models.encoding import Column, Encoding, Spec
-from .table import Table, Text, number, plain
+from .cells import Text, number, plain
+from .table import Table
 
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode"]
 
@@ -140,6 +141,13 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     """
     check_header(table.names, spec, table.source, client)
     names = spec.covariates(table.names)
+    for name in names:
+        declared = spec.columns.get(name)
+        if name in table.texts and ((spec.private and declared is None) or (declared and declared.kind == "numeric")):
+            raise JobError(
+                f"{_who(client)}{table.source}: column {name!r} is stored as text, not as numbers; give levels = [...] in "
+                f"[data.columns.{name}], ignore it in [data], or store numbers"
+            )
     if spec.private:
         kinds = tuple(spec.columns[name].kind if name in spec.columns else "numeric" for name in names)
         return Summary(names, kinds)

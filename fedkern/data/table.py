@@ -7,42 +7,19 @@ noted here: whether it ends the job depends on the job (`data.design`).
 from __future__ import annotations
 
 import csv
-import math
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from .cells import Cells, Text, as_text, plain
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only
-NPY = ".npy"
-
-
-@dataclass(frozen=True)
-class Text:
-    """A column of cells as they were written: `levels[codes[i]]`, levels in order of first appearance, stripped of blanks."""
-
-    codes: NDArray[np.int64]  # (n,)
-    levels: tuple[str, ...]
-
-    def numbers(self) -> NDArray[np.float64]:
-        """Values (n,); NaN where a cell is no number."""
-        return np.array([*map(number, self.levels)], dtype=np.float64)[self.codes]
-
-    def kind(self) -> Literal["numeric", "categorical"]:
-        """Numeric if at least half of the cells that are not missing are numbers: the others are then mistakes, not levels."""
-        present = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool)
-        numeric = np.array([not math.isnan(number(level)) for level in self.levels], dtype=bool)
-        counts = np.bincount(self.codes, minlength=len(self.levels))
-        return "numeric" if 2 * counts[numeric].sum() >= counts[present].sum() else "categorical"
-
-
-Cells = NDArray[Any] | Text
+__all__ = ["Table", "Text", "find", "header", "load"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +27,8 @@ class Table:
     """Named columns of equal length.
 
     `columns`: name -> values (n,), or `Text`. `matrix`: where all covariates are one array (npy, npz), that array, whose columns
-    `matrix_names` names; `columns` then holds views of it. `broken`: row -> what was wrong with the whole row.
+    `matrix_names` names; `columns` then holds views of it. `broken`: row -> what was wrong with the whole row. `texts`: columns
+    whose type in the file is not a number (csv files have no types).
     """
 
     source: str
@@ -61,6 +39,7 @@ class Table:
     matrix_names: tuple[str, ...] = ()
     broken: Mapping[int, str] = field(default_factory=dict)
     lines: Sequence[int] | None = None  # csv: line of each row in the file
+    texts: frozenset[str] = frozenset()
 
     def place(self, row: int) -> str:
         """Where a person finds this row."""
@@ -81,30 +60,6 @@ class Table:
         broken = {place[row]: reason for row, reason in self.broken.items() if row in place}
         lines = None if self.lines is None else [self.lines[row] for row in rows]
         return Table(source or self.source, self.names, columns, len(rows), broken=broken, lines=lines)
-
-
-def number(cell: str) -> float:
-    """The number that a cell holds, NaN if none ("1_000" is none)."""
-    try:
-        return math.nan if "_" in cell else float(cell)
-    except ValueError:
-        return math.nan
-
-
-def plain(value: Any) -> str:
-    """A typed value as a person would write it as a category: 3 rather than 3.0; missing is empty."""
-    if value is None or value != value:
-        return ""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def as_text(cells: Sequence[str]) -> Text:
-    """Codes the distinct cells by first appearance."""
-    seen: dict[str, int] = {}
-    codes = np.fromiter((seen.setdefault(cell, len(seen)) for cell in cells), dtype=np.int64, count=len(cells))
-    levels: dict[str, int] = {}
-    merged = np.array([levels.setdefault(cell.strip(), len(levels)) for cell in seen], dtype=np.int64)
-    return Text(merged[codes] if len(cells) else codes, tuple(levels))
 
 
 def load(path: str | Path, *, text: Collection[str] = (), response: str = "y") -> Table:
@@ -291,14 +246,19 @@ def _parquet_header(path: Path, response: str) -> tuple[str, ...]:
 def _parquet(path: Path, text: frozenset[str], response: str) -> Table:
     names = _parquet_header(path, response)
     data = _parquet_module(path).read_table(path)
-    columns = {}
+    columns: dict[str, Cells] = {}
+    texts = set()
     for name in names:
         column = data.column(name)
-        try:
-            columns[name] = _typed(path, name, column.to_numpy(), name in text)
-        except JobError:
+        kind = str(column.type)
+        number = kind.startswith(("int", "uint", "float", "half", "double", "decimal", "bool"))
+        if not number:
+            texts.add(name)
+        if number and name not in text:
+            columns[name] = (column.cast("int8") if kind == "bool" else column).cast("float64", safe=False).to_numpy()
+        else:
             columns[name] = as_text([*map(plain, column.to_pylist())])
-    return Table(str(path), names, columns, data.num_rows)
+    return Table(str(path), names, columns, data.num_rows, texts=frozenset(texts))
 
 
 def _npz(path: Path, text: frozenset[str], response: str) -> Table:
@@ -315,7 +275,8 @@ def _npz(path: Path, text: frozenset[str], response: str) -> Table:
         elif values.ndim != 1:
             raise JobError(f"{path}: member {member!r} has shape {values.shape}; a column needs (n,), and only X may be (n, p)")
     names = _checked_names(path, list(columns))
-    return Table(str(path), names, columns, _same_length(path, columns), matrix, matrix_names)
+    texts = frozenset(name for name, values in members.items() if values.ndim == 1 and values.dtype.kind not in "fiub")
+    return Table(str(path), names, columns, _same_length(path, columns), matrix, matrix_names, texts=texts & set(names))
 
 
 def _npz_members(path: Path) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,8 @@
 """Tables to the arrays of the kernels; every kind of bad row in jobs that are private and jobs that are not."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -297,3 +299,18 @@ def test_a_summary_of_a_mapped_matrix_is_the_map(tmp_path):
     mapped = table.load(tmp_path)
     assert describe(mapped, Spec("y")).numeric is mapped.matrix
     assert describe(mapped, Spec("y", standardise="none")).numeric is None
+
+
+def test_a_stored_type_is_a_fault_of_the_file_also_in_a_private_job(tmp_path, csv):
+    parquet.write_table(pa.table({"age": ["30", "x"], "y": [0, 1]}), tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", age=np.array(["30", "x"]), y=np.array([0, 1]))
+    public, undeclared = Spec("y", columns={"age": AGE}), Spec("y", private=True, standardise="none")
+    message = (
+        r"client 'b', .*: column 'age' is stored as text, not as numbers; give levels = \[\.\.\.\] in \[data\.columns\.age\]"
+    )
+    for path in (tmp_path / "a.parquet", tmp_path / "a.npz"):
+        for spec in (public, undeclared):
+            with pytest.raises(JobError, match=message):
+                describe(table.load(path), spec, "b")
+        assert describe(table.load(path), Spec("y", ignore=("age",), standardise="none")).names == ()
+    assert describe(table.load(csv("a", "age,y", "30,0", "x,1")), undeclared).names == ("age",)  # csv: no types, so cells decide

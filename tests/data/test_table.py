@@ -8,6 +8,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from fedkern.data import table
+from fedkern.data.cells import as_text
 from fedkern.errors import JobError
 
 AGE, JOB, Y = [31.5, 40.0, 27.25], ["clerk", "smith", "clerk"], [1.0, 0.0, 1.0]
@@ -90,7 +91,7 @@ def test_bytes_that_are_not_utf8_spoil_their_own_cell_only(tmp_path):
     ],
 )
 def test_a_column_is_numeric_if_most_of_it_is(cells, kind):
-    assert table.as_text(cells).kind() == kind
+    assert as_text(cells).kind() == kind
 
 
 def test_npy_pairs_are_mapped_and_not_read(tmp_path):
@@ -120,14 +121,23 @@ def test_npy_folder_and_npz_matrix(tmp_path):
     np.testing.assert_array_equal(read.matrix, x)
 
 
-def test_typed_columns_read_as_text_are_what_a_person_would_write(tmp_path):
-    columns = {"area": [3.0, 4.0, 3.0], "code": [7, 8, 9], "flag": [True, False, None], "when": pa.array([1, 2, 3], pa.date32())}
+def test_types_of_a_parquet_file(tmp_path):
+    columns = {
+        "area": [3.0, 4.0, 3.0],
+        "code": [7, 8, None],
+        "flag": [True, False, None],
+        "when": pa.array([1, 2, 3], pa.date32()),
+    }
+    columns |= {"dose": pa.array([1, 2**62 + 1, None], pa.int64()), "cost": pa.array([1, 2, 3]).cast(pa.decimal128(30, 2))}
     parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
     read = table.load(tmp_path / "a.parquet", text=["area", "code"])
     assert read.columns["area"].levels == ("3", "4")
-    assert read.columns["code"].levels == ("7", "8", "9")
-    assert read.columns["flag"].levels == ("True", "False", "")
+    assert read.columns["code"].levels == ("7", "8", "")
     assert read.columns["when"].levels == ("1970-01-02", "1970-01-03", "1970-01-04")
+    np.testing.assert_array_equal(read.columns["flag"], [1, 0, np.nan])
+    np.testing.assert_array_equal(read.columns["dose"], [1, 2.0**62, np.nan])
+    np.testing.assert_array_equal(read.columns["cost"], [1, 2, 3])
+    assert read.texts == {"when"}
 
 
 def test_rows_of_a_table(csv):

@@ -1,0 +1,59 @@
+"""Cells of a column that are not all numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only
+
+
+@dataclass(frozen=True)
+class Text:
+    """A column of cells as they were written: `levels[codes[i]]`, levels in order of first appearance, stripped of blanks."""
+
+    codes: NDArray[np.int64]  # (n,)
+    levels: tuple[str, ...]
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Values (n,); NaN where a cell is no number."""
+        return np.array([*map(number, self.levels)], dtype=np.float64)[self.codes]
+
+    def kind(self) -> Literal["numeric", "categorical"]:
+        """Numeric if at least half of the cells that are not missing are numbers: the others are then mistakes, not levels."""
+        present = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool)
+        numeric = np.array([not math.isnan(number(level)) for level in self.levels], dtype=bool)
+        counts = np.bincount(self.codes, minlength=len(self.levels))
+        return "numeric" if 2 * counts[numeric].sum() >= counts[present].sum() else "categorical"
+
+
+Cells = NDArray[Any] | Text
+
+
+def number(cell: str) -> float:
+    """The number that a cell holds, NaN if none ("1_000" is none)."""
+    try:
+        return math.nan if "_" in cell else float(cell)
+    except ValueError:
+        return math.nan
+
+
+def plain(value: Any) -> str:
+    """A typed value as a person would write it as a category: 3 rather than 3.0; missing is empty."""
+    if value is None or value != value:
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def as_text(cells: Sequence[str]) -> Text:
+    """Codes the distinct cells by first appearance."""
+    seen: dict[str, int] = {}
+    codes = np.fromiter((seen.setdefault(cell, len(seen)) for cell in cells), dtype=np.int64, count=len(cells))
+    levels: dict[str, int] = {}
+    merged = np.array([levels.setdefault(cell.strip(), len(levels)) for cell in seen], dtype=np.int64)
+    return Text(merged[codes] if len(cells) else codes, tuple(levels))
