@@ -1,3 +1,5 @@
+#include <pybind11/typing.h>
+
 #include "checks.hpp"
 #include "fedkern/rng.hpp"
 #include "units/table.hpp"
@@ -35,8 +37,8 @@ void inverse_gaussian(const py::array& mean, const py::array& shape, U64 key, U3
     kernels().rng_inverse_gaussian(m, a, y, {first_item, 0, client, step}, key, n_threads);
 }
 
-py::dict streams() {
-    py::dict ids;
+py::typing::Dict<py::str, int> streams() {
+    py::typing::Dict<py::str, int> ids;
 #define FEDKERN_STREAM(name, id) ids[#name] = id;
 #include "fedkern/streams.def"
 #undef FEDKERN_STREAM

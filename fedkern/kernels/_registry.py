@@ -51,7 +51,7 @@ class Array:
             raise TypeError(f"{kernel}: {self.name} must be {' or '.join(map(str, self.dtypes))}, got {value.dtype}")
         fits = value.ndim == len(self.shape)
         for symbol, n in zip(self.shape, value.shape):
-            fits &= (sizes.setdefault(symbol, n) if "*" not in symbol else size(symbol, sizes)) == n
+            fits &= (sizes.setdefault(symbol, n) if symbol.isidentifier() else size(symbol, sizes)) == n
         if not fits:
             known = ", ".join(
                 f"{s} = {sizes[s]}"
@@ -81,6 +81,7 @@ class Kernel:
     inputs, outputs : the arrays, in the order in which every backend takes them
     streams : the random streams that it draws from; empty for a deterministic kernel
     backends : those that exist; the others are listed as missing
+    function : the public function, where it has not the kernel's own name
     """
 
     name: str
@@ -90,6 +91,7 @@ class Kernel:
     outputs: tuple[Array, ...]
     streams: tuple[str, ...] = ()
     backends: tuple[str, ...] = ("cpp", "numba", "reference")
+    function: str = ""
     _loaded: dict[str, Callable[..., Any]] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -127,13 +129,7 @@ class Kernel:
         """
         bound = dict(sizes or {})
         arrays = [a.check(self.name, inputs[a.name], bound) for a in self.inputs]
-        given = (
-            out
-            if isinstance(out, tuple)
-            else (out,)
-            if len(self.outputs) == 1 or out is not None
-            else (None,) * len(self.outputs)
-        )
+        given = out if isinstance(out, tuple) else (out,) if out is not None else (None,) * len(self.outputs)
         if len(given) != len(self.outputs):
             raise TypeError(f"{self.name}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")
         results = []

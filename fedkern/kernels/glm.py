@@ -72,6 +72,7 @@ EXPECTATIONS_FULL = Kernel(
     inputs=(_X, _Y, _MU, _FACTOR, *_COLUMNS),
     outputs=EXPECTATIONS.outputs,
     backends=("cpp", "reference"),
+    function="expectations",
 )
 CLIPPED_GRAD_SUM = Kernel(
     "glm.clipped_grad_sum",
@@ -96,6 +97,7 @@ PREDICT_FULL = Kernel(
     inputs=(_X, _MU, _FACTOR, _COLUMNS[0]),
     outputs=PREDICT.outputs,
     backends=("cpp", "reference"),
+    function="predict",
 )
 
 

@@ -339,7 +339,7 @@ def inverse_gaussian(
     Parameters
     ----------
     mean, shape : (n,) float64 array, or float
-        Positive and finite; a number that is not gives NaN.
+        Positive and finite; a number that is not gives NaN. Where mean / shape is beyond 1e300, the result is 0.
     key : int
         From `key()`, or any 64-bit number.
     n : int, optional
@@ -376,11 +376,11 @@ def inverse_gaussian(
 
 def _pairs(
     kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, item: int, out: Any, n_threads: int, backend: str | None
-) -> Any:
+) -> NDArray[np.float64]:
     counter = _counter(kernel, n, key, client, step, draw, item, per_block=2)
     (filled,) = kernel.prepare({}, out, {"n": n})
     kernel.implementation(backend, (filled,))(*counter, filled, n_threads)
-    return filled
+    return filled  # type: ignore[no-any-return]
 
 
 def _counter(
@@ -392,7 +392,7 @@ def _counter(
     if not 0 <= key < 2**64:
         raise ValueError(f"{kernel.name}: key must be in [0, 2^64), got {key}; rng.key() makes one")
     blocks = (n + per_block - 1) // per_block
-    if not (0 <= client < LIMIT and 0 <= step < LIMIT and 0 <= draw < LIMIT and 0 <= first_item <= LIMIT - blocks):
+    if not (0 <= client < LIMIT and 0 <= step < LIMIT and 0 <= draw < LIMIT and 0 <= first_item <= LIMIT - max(blocks, 1)):
         raise ValueError(
             f"{kernel.name}: the counter is exhausted: client = {client}, step = {step}, draw = {draw} and the {blocks} items "
             f"from first_item = {first_item} on must be in [0, 2^32); take another key (another seed, stream or chain)"
@@ -401,10 +401,10 @@ def _counter(
 
 
 def _parameters(kernel: Kernel, n: int | None, **values: Any) -> list[NDArray[np.float64]]:
-    """Floats as arrays of stride 0."""
-    arrays = [v for v in values.values() if isinstance(v, np.ndarray) and v.ndim]
+    """Numbers as arrays of stride 0."""
+    numbers = {name for name, value in values.items() if isinstance(value, (int, float, np.number))}
     if n is None:
-        if not arrays:
-            raise TypeError(f"{kernel.name}: n must be given where {' and '.join(values)} are no arrays")
-        n = len(arrays[0])
-    return [v if isinstance(v, np.ndarray) and v.ndim else np.broadcast_to(np.float64(v), (n,)) for v in values.values()]
+        if len(numbers) == len(values):
+            raise TypeError(f"{kernel.name}: n must be given where no array says it")
+        n = next(len(value) for name, value in values.items() if name not in numbers)
+    return [np.broadcast_to(np.float64(value), (n,)) if name in numbers else value for name, value in values.items()]

@@ -127,6 +127,8 @@ FEDKERN_INLINE bool metropolis_accept(double log_ratio, double u) { return log_u
 
 inline constexpr U32 gamma_blocks = 2, inverse_gaussian_blocks = 2;
 
+FEDKERN_INLINE bool positive(double x) { return x > 0 && x < math::infinity<double>(); }
+
 /// Marsaglia and Tsang (2000), "A simple method for generating gamma variables", for any shape > 0 and scale 1; below 1 with their boost
 /// G(shape) = G(shape + 1) U^(1/shape). Block 0: the normal; block 1: the uniforms of the test and of the boost.
 /// -1 is a rejection. Their test log u < x^2/2 + d - d v + d log v, v = (1 + t)^3, is written without its cancelling terms.
@@ -134,14 +136,12 @@ FEDKERN_INLINE double gamma_proposal(double shape, Pair<U64> block0, Pair<U64> b
     const double d = (shape < 1 ? shape + 1 : shape) - 1. / 3;
     const double t = normal_pair(block0).first / (3 * __builtin_sqrt(d)), v = 1 + t;
     const double bound = 3 * d * (math::log1p(t) - t * (1 - t * (0.5 - t * (1. / 3))));
-    return metropolis_accept(bound, uniform(block1.first)) ? d * v * v * v : -1;
+    return metropolis_accept(bound, uniform(block1.first)) && positive(shape) ? d * v * v * v : -1;
 }
 
 FEDKERN_INLINE double gamma_boost(double shape, Pair<U64> block1) {
     return shape < 1 ? math::exp(log_uniform(uniform(block1.second)) / shape) : 1;
 }
-
-FEDKERN_INLINE bool positive(double x) { return x > 0 && x < math::infinity<double>(); }
 
 /// Gamma(shape, 1) from attempt `attempt` on; NaN for a shape that is not positive and finite.
 inline double gamma(double shape, Counter counter, U64 key, U32 attempt = 0) {
@@ -249,7 +249,7 @@ inline void fill_gamma(Vector<const double> shape, Vector<double> out, Counter c
         for (Index i = 0; i < tile_size; ++i) value[i] = gamma_proposal(a[i], block0[i], block1[i]);
         for (Index i = 0; i < tile_size; ++i) boosted += a[i] < 1;
         if (boosted)
-            for (Index i = 0; i < tile_size; ++i) value[i] *= gamma_boost(a[i], block1[i]);
+            for (Index i = 0; i < tile_size; ++i) value[i] *= value[i] < 0 ? 1 : gamma_boost(a[i], block1[i]);
         for (Index i = 0; i < size; ++i) out[begin + i] = value[i] >= 0 ? value[i] : gamma(a[i], plus(here, i), key, 1);
     }
 }

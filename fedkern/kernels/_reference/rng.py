@@ -99,7 +99,8 @@ def inverse_gaussian(mean, shape, key, client, step, first_item, out, n_threads)
     mu, lam, item = mean[good], shape[good], items(first_item, len(out))[good]
     x, _ = normals(*uniforms(item, 0, client, step, key))
     u, _ = uniforms(item, 1, client, step, key)
-    w = x * x * (0.5 * mu / lam)
+    with np.errstate(over="ignore"):
+        w = x * x * (0.5 * mu / lam)
     larger = 1 + w + np.sqrt(w) * np.sqrt(w + 2)
     out[:] = np.nan
     out[good] = np.where(u * (larger + 1) <= larger, mu / larger, mu * larger)

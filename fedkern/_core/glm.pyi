@@ -1,0 +1,106 @@
+"""Signatures: fedkern.kernels says what the arguments mean."""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+def clipped_grad_sum(
+    X: NDArray[Any],
+    y: Any,
+    mu: NDArray[Any],
+    log_sigma: NDArray[Any],
+    rows: Any,
+    offset: Any,
+    weights: Any,
+    family: int,
+    scale: float,
+    clip: float,
+    estimator: int,
+    draws: int,
+    key: int,
+    client: int,
+    step: int,
+    noise_multiplier: float,
+    grid: float,
+    total: NDArray[Any],
+    n_threads: int,
+) -> int: ...
+def elbo_grad(
+    X: NDArray[Any],
+    y: Any,
+    mu: NDArray[Any],
+    log_sigma: NDArray[Any],
+    prior_shift: NDArray[Any],
+    prior_precision: NDArray[Any],
+    offset: Any,
+    weights: Any,
+    family: int,
+    scale: float,
+    estimator: int,
+    draws: int,
+    key: int,
+    client: int,
+    step: int,
+    grad_mu: NDArray[Any],
+    grad_log_sigma: NDArray[Any],
+    n_threads: int,
+) -> float: ...
+def expectations(
+    X: NDArray[Any],
+    y: Any,
+    mu: NDArray[Any],
+    log_sigma: NDArray[Any],
+    offset: Any,
+    weights: Any,
+    family: int,
+    scale: float,
+    value: NDArray[Any],
+    slope: NDArray[Any],
+    curvature: NDArray[Any],
+    n_threads: int,
+) -> None: ...
+def expectations_full(
+    X: NDArray[Any],
+    y: Any,
+    mu: NDArray[Any],
+    log_sigma: NDArray[Any],
+    offset: Any,
+    weights: Any,
+    family: int,
+    scale: float,
+    value: NDArray[Any],
+    slope: NDArray[Any],
+    curvature: NDArray[Any],
+    n_threads: int,
+) -> None: ...
+def loglik_grad(
+    X: NDArray[Any],
+    y: Any,
+    theta: NDArray[Any],
+    offset: Any,
+    weights: Any,
+    family: int,
+    scale: float,
+    grad: NDArray[Any],
+    n_threads: int,
+) -> float: ...
+def predict(
+    X: NDArray[Any],
+    mu: NDArray[Any],
+    log_sigma: NDArray[Any],
+    offset: Any,
+    family: int,
+    method: int,
+    mean: NDArray[Any],
+    n_threads: int,
+) -> None: ...
+def predict_full(
+    X: NDArray[Any],
+    mu: NDArray[Any],
+    log_sigma: NDArray[Any],
+    offset: Any,
+    family: int,
+    method: int,
+    mean: NDArray[Any],
+    n_threads: int,
+) -> None: ...

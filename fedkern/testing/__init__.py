@@ -1,0 +1,191 @@
+"""Cases, tolerances and the comparison with the reference: for fedkern's own tests and for those of other libraries.
+
+A family's cases stand in the module of its name: one function per kernel, which takes a `Source` and returns a `Case`.
+
+    from fedkern import testing
+    testing.assert_conforms("privacy.clip_sum", "numba", testing.case("privacy.clip_sum", seed=1))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkern.kernels._registry import KERNELS, Kernel
+
+# The largest difference to the reference. "exact": bits. "elementwise": relative to the number itself (a few elementary
+# functions); "variate": the same, where the error of a logarithm is multiplied. "reduction": relative to the sum of the absolute
+# terms.
+TOLERANCES: dict[tuple[str, str], float] = {
+    ("float64", "exact"): 0.0,
+    ("float64", "elementwise"): 1e-14,
+    ("float64", "variate"): 1e-12,
+    ("float64", "reduction"): 1e-12,
+    ("float32", "exact"): 0.0,
+    ("float32", "elementwise"): 1e-6,
+    ("float32", "variate"): 1e-6,
+    ("float32", "reduction"): 1e-6,
+}
+TINY = 1e-300  # below it only the order of magnitude counts
+
+LAYOUTS = ("C", "F", "strided", "reversed", "read-only")
+SIZES = (0, 1, 2, 7, 8, 9, 33, 200)
+THREADS = (2, 3, 8)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a public function.
+
+    Attributes
+    ----------
+    arguments : keyword arguments, without `out`, `n_threads` and `backend`
+    kind : of operation, see TOLERANCES
+    precision : "float64", or "float32" where the kernel computes in it
+    magnitude : sums of the absolute terms, one for each result, for a reduction whose terms cancel; None: the largest result
+    """
+
+    arguments: dict[str, Any]
+    kind: str = "reduction"
+    precision: str = "float64"
+    magnitude: Sequence[Any] | None = None
+
+    @property
+    def tolerance(self) -> float:
+        return TOLERANCES[self.precision, self.kind]
+
+
+@dataclass
+class Source:
+    """What a case is made of. `choose(options)` picks one of several; the numbers themselves come from `random`."""
+
+    choose: Callable[[Sequence[Any]], Any]
+    random: np.random.Generator
+    sizes: Sequence[int] = SIZES
+    layout: str = field(init=False)  # one for all arrays of a case: each combination costs Numba a compilation
+
+    def __post_init__(self) -> None:
+        self.layout = self.choose(LAYOUTS)
+
+    def size(self) -> int:
+        return int(self.choose(self.sizes))
+
+    def array(self, values: Any, dtype: Any = np.float64, extremes: Sequence[float] = ()) -> NDArray[Any]:
+        """`values` in the case's layout, one of them replaced by one of `extremes`."""
+        with np.errstate(over="ignore", under="ignore"):
+            content = np.array(values, dtype)
+            if extremes and content.size:
+                content.flat[self.random.integers(content.size)] = self.choose(extremes)
+        return laid_out(content, self.layout)
+
+    def normal(self, *shape: int, dtype: Any = np.float64, extremes: Sequence[float] = ()) -> NDArray[Any]:
+        return self.array(self.random.standard_normal(shape), dtype, extremes)
+
+
+def laid_out(content: NDArray[Any], layout: str) -> NDArray[Any]:
+    """The same numbers, lying differently in memory."""
+    if layout == "F":
+        return np.asfortranarray(content)
+    if layout == "strided":
+        whole = np.full([2 * n for n in content.shape], 77, content.dtype)
+        view = whole[tuple(slice(0, 2 * n, 2) for n in content.shape)]
+        view[...] = content
+        return view
+    if layout == "reversed":
+        return np.ascontiguousarray(content[(slice(None, None, -1),) * content.ndim])[(slice(None, None, -1),) * content.ndim]
+    fresh = np.array(content, order="C")
+    fresh.flags.writeable = layout != "read-only"
+    return fresh
+
+
+def maker(kernel: str) -> Callable[[Source], Case]:
+    """The function that makes the cases of a kernel."""
+    family, _, name = kernel.partition(".")
+    try:
+        return getattr(import_module(f"fedkern.testing.{family}"), name)  # type: ignore[no-any-return]
+    except (ModuleNotFoundError, AttributeError):
+        raise LookupError(f"{kernel}: no test cases; write {name}(source) in fedkern/testing/{family}.py") from None
+
+
+def case(kernel: str, seed: int, sizes: Sequence[int] = SIZES) -> Case:
+    """A case that follows from a seed."""
+    random = np.random.default_rng(seed)
+    return maker(kernel)(Source(lambda options: options[int(random.integers(len(options)))], random, sizes))
+
+
+def cases(kernel: str) -> Any:
+    """The Hypothesis strategy of a kernel's cases."""
+    from hypothesis import strategies as st
+
+    @st.composite
+    def strategy(draw: Any) -> Case:
+        random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+        return maker(kernel)(Source(lambda options: draw(st.sampled_from(options)), random))
+
+    return strategy()
+
+
+def public_function(kernel: Kernel) -> Callable[..., Any]:
+    family, _, name = kernel.name.partition(".")
+    return getattr(import_module(f"fedkern.kernels.{family}"), kernel.function or name)  # type: ignore[no-any-return]
+
+
+def results_of(kernel: str, case: Case, **options: Any) -> tuple[Any, ...]:
+    """All that the public function returns, as a tuple."""
+    returned = public_function(KERNELS[kernel])(**case.arguments, **options)
+    return returned if isinstance(returned, tuple) else (returned,)
+
+
+def assert_conforms(kernel: str, backend: str, case: Case) -> None:
+    """The backend gives what the reference gives; results go where `out` says and do not depend on threads; no input changes.
+
+    Raises
+    ------
+    AssertionError
+    """
+    before = {name: np.array(value) for name, value in case.arguments.items() if isinstance(value, np.ndarray)}
+    want = results_of(kernel, case, backend="reference")
+    got = results_of(kernel, case, backend=backend)
+    assert len(got) == len(want), f"{kernel} on {backend}: {len(got)} results, not {len(want)}"
+    for i, (g, w) in enumerate(zip(got, want)):
+        _assert_close(f"{kernel} on {backend}, result {i}", g, w, case, None if case.magnitude is None else case.magnitude[i])
+
+    arrays = [g for g in got if isinstance(g, np.ndarray)]
+    given = tuple(laid_out(np.full_like(a, 77), "strided") for a in arrays)
+    filled = results_of(kernel, case, backend=backend, out=given if len(given) > 1 else given[0])
+    _assert_same_bits(f"{kernel} on {backend} with out", filled, got)
+    assert all(f is g for f, g in zip((f for f in filled if isinstance(f, np.ndarray)), given)), (
+        f"{kernel}: another out was returned"
+    )
+    for n_threads in THREADS:
+        again = results_of(kernel, case, backend=backend, n_threads=n_threads)
+        _assert_same_bits(f"{kernel} on {backend} with {n_threads} threads", again, got)
+    for name, value in before.items():
+        np.testing.assert_array_equal(case.arguments[name], value, err_msg=f"{kernel} on {backend} changed {name}")
+
+
+def _assert_close(what: str, got: Any, want: Any, case: Case, magnitude: Any) -> None:
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.shape == want.shape, f"{what}: shape {got.shape}, not {want.shape}"
+    assert got.dtype == want.dtype, f"{what}: dtype {got.dtype}, not {want.dtype}"
+    if case.kind == "exact" or got.dtype.kind in "iub":
+        np.testing.assert_array_equal(got, want, err_msg=what)
+        return
+    finite = np.isfinite(want)
+    np.testing.assert_array_equal(got[~finite], want[~finite], err_msg=f"{what}: where it is not finite")
+    if magnitude is None:
+        magnitude = abs(want) if case.kind != "reduction" else np.max(abs(want), initial=0, where=finite)
+    with np.errstate(invalid="ignore", over="ignore"):
+        bound = np.broadcast_to(case.tolerance * magnitude + TINY, want.shape)
+        good = abs(got - want)[finite] <= bound[finite]
+    assert good.all(), f"{what}: {got[finite][~good][:3]}, not {want[finite][~good][:3]}, bound {bound[finite][~good][:3]}"
+
+
+def _assert_same_bits(what: str, got: Sequence[Any], want: Sequence[Any]) -> None:
+    for g, w in zip(got, want):
+        assert np.asarray(g).tobytes() == np.asarray(w).tobytes(), f"{what}: other bits"

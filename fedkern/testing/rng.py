@@ -1,0 +1,63 @@
+"""Cases of the random-number kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedkern.kernels import rng
+
+from . import Case, Source
+
+LAST = 2**32 - 1
+
+
+def counter(source: Source, n: int) -> dict[str, Any]:
+    return {
+        "key": source.choose([0, 2**64 - 1, rng.key(7, "draws", chain=3)]),
+        "client": source.choose([0, 5, LAST]),
+        "step": source.choose([0, 70_000, LAST]),
+        "first_item": source.choose([0, 2**31 - 3, 2**32 - max(n, 1)]),  # the last one ends exactly where the counter does
+    }
+
+
+def consecutive(source: Source, kind: str) -> Case:
+    n = source.size()
+    return Case({"n": n, "draw": source.choose([0, 3, LAST]), **counter(source, n)}, kind=kind)
+
+
+def words(source: Source) -> Case:
+    return consecutive(source, "exact")
+
+
+def uniform(source: Source) -> Case:
+    return consecutive(source, "exact")
+
+
+def normal(source: Source) -> Case:
+    return consecutive(source, "elementwise")
+
+
+def exponential(source: Source) -> Case:
+    return consecutive(source, "elementwise")
+
+
+def parameter(source: Source, n: int) -> Any:
+    """An array or, for all alike, a float."""
+    scale = source.choose([1e-300, 1e-3, 0.3, 1.0, 40.0, 1e12])
+    if source.choose([True, False]):
+        return scale
+    spread = np.exp(source.random.standard_normal(n))
+    return source.array(scale * spread, extremes=(1.0, 0.0, -1.0, np.inf, np.nan))
+
+
+def gamma(source: Source) -> Case:
+    n = source.size()
+    shape = parameter(source, n)
+    return Case({"shape": shape, "n": n, **counter(source, n)}, kind="variate")
+
+
+def inverse_gaussian(source: Source) -> Case:
+    n = source.size()
+    return Case({"mean": parameter(source, n), "shape": parameter(source, n), "n": n, **counter(source, n)}, kind="variate")

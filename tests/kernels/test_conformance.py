@@ -1,0 +1,191 @@
+"""Every (kernel, backend) pair against the reference, on shapes, layouts and values that people really pass."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from fedkern import kernels, testing
+from fedkern.kernels._registry import KERNELS
+
+PAIRS = [(name, backend) for name, kernel in sorted(KERNELS.items()) for backend in kernel.backends if backend != "reference"]
+NAMES = sorted(KERNELS)
+BIG = (1000, 4097)
+
+
+@pytest.mark.parametrize(("name", "backend"), PAIRS)
+def test_conforms_to_the_reference(name, backend):
+    @settings(max_examples=60, deadline=None, derandomize=True, database=None)
+    @given(testing.cases(name))
+    def check(case):
+        testing.assert_conforms(name, backend, case)
+
+    check()
+
+
+@pytest.mark.parametrize(("name", "backend"), PAIRS)
+def test_conforms_over_several_blocks(name, backend):
+    for seed in range(3):
+        testing.assert_conforms(name, backend, testing.case(name, seed, sizes=BIG if name.startswith("rng") else (200, 333)))
+
+
+def faulty(kernel, fault):
+    """The reference, and then `fault` on its first output."""
+
+    def call(*arguments):
+        returned = kernel.implementation("reference")(*arguments)
+        first = [a for a in arguments if isinstance(a, np.ndarray)][-len(kernel.outputs)]
+        if first.size:
+            fault(first)
+        return returned
+
+    return call
+
+
+def scaled(a):
+    a[...] = a * 2 if a.dtype.kind in "iu" else a * (1 + 1e-5)
+
+
+def last_is_forgotten(a):
+    a.flat[-1] = 77
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("fault", [scaled, last_is_forgotten])
+def test_negative_control_a_faulty_backend_is_noticed(name, fault, monkeypatch):
+    monkeypatch.setitem(KERNELS[name]._loaded, "faulty", faulty(KERNELS[name], fault))
+
+    def check():
+        for seed in range(20):
+            testing.assert_conforms(name, "faulty", testing.case(name, seed, sizes=(7, 33)))
+
+    with pytest.raises(AssertionError):
+        check()
+
+
+def arrays_of(case):
+    return {name: value for name, value in case.arguments.items() if isinstance(value, np.ndarray)}
+
+
+def sample(name):
+    """A case whose arrays are not empty, and its results."""
+    for seed in range(50):
+        case = testing.case(name, seed, sizes=(5, 8))
+        if arrays_of(case) or not KERNELS[name].inputs:
+            return case, testing.results_of(name, case)
+    raise AssertionError(f"{name}: no case has an array")
+
+
+def call(name, case, arguments, **options):
+    return testing.results_of(name, testing.Case({**case.arguments, **arguments}), **options)
+
+
+def shown(name):
+    """How messages call the kernel: by its public function."""
+    return re.escape(name.partition(".")[0] + ".")
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if KERNELS[n].inputs])
+def test_a_wrong_input_is_refused_by_name(name):
+    case, _ = sample(name)
+    for argument, value in arrays_of(case).items():
+        for wrong, want, error in (
+            (value.tolist(), "must be a NumPy array, got list", TypeError),
+            (value.astype(complex), "must be .*, got complex128", TypeError),
+            (value[None], rf"must have shape \(.*\).*, got {re.escape(str(value[None].shape))}", ValueError),
+        ):
+            with pytest.raises(error, match=f"{shown(name)}.*: {argument} {want}"):
+                call(name, case, {argument: wrong})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_output_is_refused_by_name(name):
+    case, results = sample(name)
+    outputs = [r for r in results if isinstance(r, np.ndarray)]
+    assert len(outputs) == len(KERNELS[name].outputs)
+    for i, spec in enumerate(KERNELS[name].outputs):
+        fixed = outputs[i].copy()
+        fixed.flags.writeable = False
+        for wrong, want, error in (
+            (outputs[i].tolist(), "must be a NumPy array, got list", TypeError),
+            (outputs[i].astype(complex), ".*complex128", TypeError),
+            (outputs[i][None], r"must have shape \(.*\).*, got \(1, ", ValueError),
+            (fixed, "is read-only", ValueError),
+        ):
+            out = tuple(wrong if j == i else np.copy(o) for j, o in enumerate(outputs))
+            with pytest.raises(error, match=f"{shown(name)}.*: {spec.name} {want}"):
+                call(name, case, {}, out=out if len(out) > 1 else wrong)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if KERNELS[n].inputs])
+def test_an_output_that_overlaps_an_input_is_refused(name):
+    case, results = sample(name)
+    outputs = [r for r in results if isinstance(r, np.ndarray)]
+    tried = 0
+    for argument, value in arrays_of(case).items():
+        for i, output in enumerate(outputs):
+            if value.dtype != output.dtype:
+                continue
+            memory = np.zeros(max(value.size, output.size), value.dtype)
+            shared, target = memory[: value.size].reshape(value.shape), memory[: output.size].reshape(output.shape)
+            shared[...] = value
+            out = tuple(target if j == i else np.copy(o) for j, o in enumerate(outputs))
+            with pytest.raises(ValueError, match="overlaps another argument"):
+                call(name, case, {argument: shared}, out=out if len(out) > 1 else target)
+            tried += 1
+    assert tried or all(v.dtype != o.dtype for v in arrays_of(case).values() for o in outputs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_backend_is_refused(name):
+    case, _ = sample(name)
+    with pytest.raises(ValueError, match=f"no backend 'abacus'; there are {', '.join(KERNELS[name].backends)}"):
+        call(name, case, {}, backend="abacus")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_record_is_complete(name):
+    kernel = KERNELS[name]
+    assert kernel.purpose.endswith(".")
+    assert kernel.source
+    assert kernel.outputs
+    assert "reference" in kernel.backends
+    assert set(kernel.streams) <= set(kernels.rng.streams())
+    public = inspect.signature(testing.public_function(kernel)).parameters
+    assert {a.name for a in kernel.inputs} <= set(public)
+    bound = {symbol for a in kernel.inputs for symbol in a.shape} | ({"n"} if "n" in public else set())
+    needed = {s for a in kernel.outputs for d in a.shape for s in re.findall(r"[a-z]\w*", d)}
+    assert needed <= bound, f"{name}: unbound {needed - bound}"
+
+
+def families():
+    return [getattr(kernels, name) for name in kernels.__all__ if inspect.ismodule(getattr(kernels, name))]
+
+
+def public_functions():
+    for module in families():
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if not name.startswith("_") and function.__module__ == module.__name__:
+                yield pytest.param(function, id=f"{module.__name__.rpartition('.')[2]}.{name}")
+
+
+@pytest.mark.parametrize("function", list(public_functions()))
+def test_documentation_and_signature_agree(function):
+    doc = inspect.getdoc(function)
+    assert doc, "no documentation"
+    parameters = list(inspect.signature(function).parameters)
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[^\n]*\n-+$|\Z)", doc, re.S | re.M)
+    named = re.findall(r"^(\w[\w, ]*?)(?: : .*)?$", section[1], re.M) if section else []
+    documented = [name.strip() for line in named for name in line.split(",")]
+    shared = {"out", "n_threads", "backend"}  # the module fedkern.kernels says what these are
+    assert set(documented) <= set(parameters), f"documented, but not there: {set(documented) - set(parameters)}"
+    assert set(parameters) - shared <= set(documented), f"not documented: {set(parameters) - shared - set(documented)}"
+    assert [p for p in parameters if p in documented] == list(dict.fromkeys(documented)), "in another order"
+
+
+def test_every_kernel_has_a_row_in_the_table():
+    table = kernels.list()
+    assert set(table) == set(KERNELS)
+    assert all(row["reference"] for row in table.values())
