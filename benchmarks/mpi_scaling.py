@@ -3,8 +3,8 @@
     mpirun -n 4 python benchmarks/mpi_scaling.py [--bytes 1024 1048576] [--seconds 2] [--json]
 
 A round is: the server sends every client a message, every client answers with one of the same length; all of it encoded, checked
-and decoded, one client per rank. The machines do nothing else. Rounds and bare rounds alternate in batches, and the medians of the
-batches are compared, so that a busy machine slows both.
+and decoded, one client per rank. The machines do nothing else. Rounds and bare rounds alternate in batches, and the medians of
+the batches are compared, so that a busy machine slows both.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def measure(ranks: Any, n_bytes: int, seconds: float) -> dict[str, float]:
         start = call(Server(n_clients, n, x)) if ranks.is_server else None
         comm.Barrier()
         before = time.perf_counter()
-        ranks.run(PROTOCOL, start, {k: None for k in ranks.mine(n_clients)}, codec)
+        ranks.run(PROTOCOL, start, dict.fromkeys(ranks.mine(n_clients)), codec)
         return (time.perf_counter() - before) / n
 
     def bare(n: int) -> float:

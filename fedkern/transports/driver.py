@@ -13,7 +13,7 @@ from __future__ import annotations
 import signal
 import traceback
 from collections import deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
@@ -33,6 +33,8 @@ from ..algorithms.messages import (
 )
 from ..errors import FedkernError, LostPeer
 from .codec import Codec, Frame, is_last
+
+Offers = Mapping[int, Collection[int]]  # client (or SERVER) -> numbers
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,8 @@ class Hooks:
     def keep_client(self, client: int, number: int, saved: Saved) -> None:
         """A client's checkpoint."""
 
-    def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, Frame]]) -> None:
-        """The server's checkpoint, with the frames that it has yet to send; all clients have kept theirs."""
+    def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, Frame]], lost: frozenset[int]) -> None:
+        """The server's checkpoint, with the frames that it has yet to send; all clients but the lost have kept theirs."""
 
     def should_stop(self) -> str | None:
         """What asks the run to stop (the name of a signal), or None."""
@@ -316,7 +318,7 @@ class ServerSide:
         if self.keeping:
             raise RemoteFault(f"{_names(self.keeping)} answered Keep without Kept")
         self.keeping = None
-        self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.held)
+        self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.held, frozenset(self.lost))
         if self.stopping:
             raise LostPeer(f"stopped by {self.stopping}; --resume goes on from checkpoint {self.hooks.checkpoint_number}")
 
@@ -338,9 +340,9 @@ class ServerSide:
         return client, frame
 
 
-def restart(protocol: Protocol, state: Any, saved: Saved, frames: Iterable[tuple[int, Frame]], codec: Codec) -> tuple[Any, Any]:
+def restart(protocol: Protocol, state: Any, saved: Saved, frames: Iterable[Frame], codec: Codec) -> tuple[Any, Any]:
     """The `start` of a resumed run: the server's fresh state with what was saved, and the messages that it had yet to send."""
-    return protocol.load(state, saved), [codec.decode(frame, protocol.to_client) for _, frame in frames]
+    return protocol.load(state, saved), [codec.decode(frame, protocol.to_client) for frame in frames]
 
 
 def _names(clients: Iterable[int]) -> str:

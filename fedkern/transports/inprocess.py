@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..algorithms.messages import Protocol
 from .codec import Codec, Frame
-from .driver import ClientSide, Hooks, ServerSide
+from .driver import ClientSide, Hooks, Offers, ServerSide, Signals
 
 
 @dataclass
@@ -20,20 +21,24 @@ class InProcess:
     size: int = 1
     is_server: bool = True
     n_threads: int | None = None  # whatever the machine has
+    signals: Signals = field(default_factory=Signals)  # remembered only inside `with place.signals`
 
     def mine(self, n_clients: int) -> list[int]:
         """The clients that live here."""
         return list(range(n_clients))
 
-    def common(self, numbers: set[int]) -> int | None:
-        """The newest checkpoint that everybody has."""
-        return max(numbers, default=None)
+    def agree(self, configuration: bytes) -> None:
+        """Nobody else could disagree."""
+
+    def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
+        """What the server's `rule` makes of the numbers that all parties offer."""
+        return rule(mine)
 
     def run(
         self, protocol: Protocol, start: Any, clients: dict[int, Any], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[Any, Any]:
         """See `run`."""
-        return run(protocol, start, clients, codec, hooks, self.order)
+        return run(protocol, start, clients, codec, hooks, self.order, self.signals)
 
 
 def run(
@@ -43,6 +48,7 @@ def run(
     codec: Codec,
     hooks: Hooks | None = None,
     order: random.Random | None = None,
+    signals: Signals | None = None,
 ) -> tuple[Any, dict[int, Any]]:
     """Runs a protocol to its end.
 
@@ -60,6 +66,8 @@ def run(
         Budget, ledger, checkpoints, signals.
     order
         Shuffles which of the frames in flight arrives next. Between one client and the server they stay in order, as on any wire.
+    signals
+        One of these ends the run with a checkpoint.
 
     Returns
     -------
@@ -77,6 +85,7 @@ def run(
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
     flying: list[tuple[tuple[str, int], Frame]] = []  # (direction, client), frame
     while not server.done:
+        server.stopping = server.stopping or (signals.pending if signals else None)
         flying += [(("to_client", client), frame) for client, frame in server.outgoing()]
         if not flying:
             continue

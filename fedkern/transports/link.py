@@ -35,7 +35,7 @@ class Tag(IntEnum):
 
 
 RUN = 16
-CONTROL = 1 << 16  # longest control message, bytes
+CONTROL = 1 << 20  # longest control message, bytes
 
 
 class Patience:

@@ -18,7 +18,7 @@ from typing import Any
 from ..algorithms.messages import Protocol, RemoteFault
 from ..errors import JobError, LostPeer
 from .codec import Codec, Frame
-from .driver import ClientSide, Ended, Hooks, ServerSide, Signals, Timeouts
+from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts
 from .link import Link, Tag
 
 LEVELS = ("baseline", "avx2", "avx512")  # instruction sets, from the lowest
@@ -68,16 +68,20 @@ class Ranks:
         _core.limit_isa(LEVELS[level])
         self.link.patience.spin = 2e-4 if crowded else 2e-2
 
-    def common(self, numbers: set[int]) -> int | None:
-        """The newest checkpoint that all ranks have; None if there is none."""
+    def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
+        """What the server's `rule` makes of the numbers that all parties offer; each rank gives those of the parties on it."""
 
-        def choose(sets: list[bytes]) -> list[bytes]:
-            known = [set(struct.unpack(f"<{len(data) // 8}q", data)) for data in sets]
-            return [struct.pack("<q", max(set.intersection(*known), default=-1))] * len(sets)
+        def answer(offers: list[bytes]) -> list[bytes]:
+            everybody: dict[int, set[int]] = {}
+            for data in offers:
+                for party, number in struct.iter_unpack("<qq", data):
+                    everybody.setdefault(party, set()).add(number)
+            chosen = rule(everybody)
+            return [struct.pack("<q", -1 if chosen is None else chosen)] * len(offers)
 
-        mine = struct.pack(f"<{len(numbers)}q", *sorted(numbers))
-        (best,) = struct.unpack("<q", self._exchange("checkpoints", mine, choose))
-        return best if best >= 0 else None
+        pairs = [struct.pack("<qq", party, number) for party in sorted(mine) for number in sorted(mine[party])]
+        (chosen,) = struct.unpack("<q", self._exchange("offers", b"".join(pairs), answer))
+        return chosen if chosen >= 0 else None
 
     def run(
         self, protocol: Protocol, start: Any, clients: Mapping[int, Any], codec: Codec, hooks: Hooks | None = None

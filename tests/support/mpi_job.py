@@ -9,9 +9,6 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 
 import numpy as np
 import toy
