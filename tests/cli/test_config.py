@@ -126,12 +126,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (PRIVATE, {"privacy.dataset_size": 100}, 'privacy.dataset_size has no meaning with sampling = "poisson"; leave it out'),
     (
         PRIVATE,
-        {
-            "privacy.sampling": "poisson-truncated",
-            "privacy.accountant": "rdp",
-            "privacy.max_batch": 9,
-            "privacy.dataset_size": 99,
-        },
+        {"privacy.sampling": "poisson-truncated", "privacy.accountant": "rdp", "privacy.max_batch": 9, "privacy.dataset_size": 99},
         'privacy.accountant = "rdp" does not know sampling = "poisson-truncated"; take "pld"',
     ),
     (PRIVATE, {"model.covariance": "full"}, 'model.covariance = "full" has no private form'),

@@ -229,10 +229,7 @@ def run(out: Path, fast: bool = False) -> Path:
             file.write(json.dumps(asdict(outcome)) + "\n")
             file.flush()
             c = outcome.cell
-            print(
-                f"{c.split}, {c.method}, cap {c.cap}, seed {c.seed}: {outcome.accuracy:.4f} / {outcome.log_likelihood:.4f}",
-                flush=True,
-            )
+            print(f"{c.split}, {c.method}, cap {c.cap}, seed {c.seed}: {outcome.accuracy:.4f} / {outcome.log_likelihood:.4f}", flush=True)
     outcomes = [done[cell] for cell in cells(fast)]
     rows = list(_summary(outcomes))
     (out / "summary.json").write_text(json.dumps(rows, indent=1) + "\n")
@@ -272,13 +269,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [f"| {heads} |", "|" + " --- |" * 10]
     for r in rows:
         parts = [r["split"], r["method"], cell(r["cap"], 2), pair(r, "accuracy"), pair(r, "log_likelihood")]
-        parts += [
-            cell(r["epsilon"], 3),
-            cell(r["epsilon_paper"], 3),
-            cell(r["updates"], 0),
-            cell(r["coverage"], 2),
-            cell(r["kl"], 2),
-        ]
+        parts += [cell(r["epsilon"], 3), cell(r["epsilon_paper"], 3), cell(r["updates"], 0), cell(r["coverage"], 2), cell(r["kl"], 2)]
         lines.append("| " + " | ".join(parts) + " |")
     note = (
         "\nMeans over seeds ± their standard deviation. Epsilon is the largest of the ten clients', by the PLD accountant for the Poisson\n"
@@ -307,11 +298,7 @@ def _figure(outcomes: Sequence[Outcome], path: Path) -> None:
     figure, axes = plt.subplots(2, 3, figsize=(11, 5.6), sharex="col", sharey="row", constrained_layout=True)
     for column, name in enumerate(SPLITS):
         for (method, cap), (colour, line, label) in styles.items():
-            curves = [
-                np.array(o.curve)
-                for o in outcomes
-                if (o.cell.split, o.cell.method, o.cell.cap) == (name, method, cap) and o.curve
-            ]
+            curves = [np.array(o.curve) for o in outcomes if (o.cell.split, o.cell.method, o.cell.cap) == (name, method, cap) and o.curve]
             if not curves:
                 continue
             shortest = min(map(len, curves))
