@@ -8,6 +8,7 @@ namespace fedkern {
 void bind_glm(py::module_&);
 void bind_privacy(py::module_&);
 void bind_rng(py::module_&);
+void bind_blas(py::module_&);
 }
 
 PYBIND11_MODULE(_core, m) {
@@ -21,4 +22,5 @@ PYBIND11_MODULE(_core, m) {
     family("glm", fedkern::bind_glm);
     family("privacy", fedkern::bind_privacy);
     family("rng", fedkern::bind_rng);
+    family("blas", fedkern::bind_blas);
 }

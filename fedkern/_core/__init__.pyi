@@ -1,5 +1,6 @@
 """Compiled kernels of fedkern. Arguments are checked for memory safety only; call fedkern.kernels instead."""
 
+from . import blas as blas
 from . import glm as glm
 from . import privacy as privacy
 from . import rng as rng

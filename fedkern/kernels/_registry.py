@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -62,6 +63,22 @@ class Array:
         return value
 
 
+@cache
+def load_blas() -> None:
+    """Gives SciPy's BLAS and LAPACK to the compiled kernels.
+
+    Raises
+    ------
+    ImportError
+        A routine has not the C signature for which fedkern was built.
+    """
+    from scipy.linalg import cython_blas, cython_lapack
+
+    from fedkern import _core
+
+    _core.blas.load(dict(cython_blas.__pyx_capi__.items()), dict(cython_lapack.__pyx_capi__.items()))
+
+
 def size(dimension: str, sizes: Mapping[str, int]) -> int:
     """The length of a dimension: "d", "2*d" or "4"."""
     product = 1
@@ -82,6 +99,7 @@ class Kernel:
     streams : the random streams that it draws from; empty for a deterministic kernel
     backends : those that exist; the others are listed as missing
     function : the public function, where it has not the kernel's own name
+    blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
     """
 
     name: str
@@ -92,6 +110,7 @@ class Kernel:
     streams: tuple[str, ...] = ()
     backends: tuple[str, ...] = ("cpp", "numba", "reference")
     function: str = ""
+    blas: bool = False
     _loaded: dict[str, Callable[..., Any]] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -109,6 +128,8 @@ class Kernel:
                 raise ValueError(f"{self.name}: no backend {backend!r}; there are {', '.join(self.backends)}")
             family, function = self.name.split(".")
             if backend == "cpp":
+                if self.blas:
+                    load_blas()
                 self._loaded[backend] = getattr(getattr(import_module("fedkern._core"), family), function)
             else:
                 self._loaded[backend] = getattr(import_module(f"fedkern.kernels._{backend}.{family}"), function)

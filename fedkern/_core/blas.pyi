@@ -1,0 +1,6 @@
+"""Signatures: fedkern.kernels says what the arguments mean."""
+
+from typing import Any
+
+def addresses() -> dict[str, int]: ...
+def load(blas: dict[str, Any], lapack: dict[str, Any]) -> None: ...
