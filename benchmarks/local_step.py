@@ -40,8 +40,8 @@ def step(rows: Rows, source: Source) -> float:
         sampling="poisson", sampling_rate=RATE, noise_multiplier=5.0, clip=2.5, dimension=2 * D, secure=source.secure
     )
     local = Local(rows, Settings(local_steps=STEPS), 0, mechanism, source)
-    q = cavity = Gaussian(np.zeros(D), np.ones(D))
-    state = optimise(local, q, cavity, None, 1, 0)[1]
+    q, cavity = Gaussian(np.zeros(D), np.full(D, 25.0)), Gaussian(np.zeros(D), np.full(D, 20.0))
+    _, state = optimise(local, q, cavity, None, 2000, 0)  # Adagrad's steps are as small as in the middle of a job
 
     def update() -> None:
         source.rekey()
@@ -52,7 +52,7 @@ def step(rows: Rows, source: Source) -> float:
 
 def main() -> None:
     generator = np.random.default_rng(0)
-    X = generator.standard_normal((N, D))
+    X = generator.standard_normal((N, D)) * 3.3 / np.sqrt(D)  # row norms like those of UCI Adult
     rows = Rows(X, (generator.random(N) < 0.24).astype(float))
     print(f"{'one step, exact noise':34s} {step(rows, SecureSource()):7.1f} us")
     print(f"{'one step, keyed noise':34s} {step(rows, KeyedSource(rng.key(1, 'noise'), 0)):7.1f} us")

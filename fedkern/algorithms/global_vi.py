@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import NumericalError
 from ..models.expfam import Gaussian
 from .averaging import Trajectory
-from .local import OMEGA_BOUND, Local, likelihood_gradient
+from .local import OMEGA_BOUND, Local, gradient_of
 from .messages import (
     Charge,
     Charged,
@@ -205,9 +205,8 @@ def _gradient(state: Client, event: Parameters) -> tuple[Client, ClientEffects]:
     d = len(event.mu)
     if state.local.source is not None:
         state.local.source.rekey()
-    flat = np.zeros(d)  # a cavity without precision adds nothing but the entropy's gradient, 1, which is taken off again
-    g = likelihood_gradient(state.local)(event.mu, event.omega, flat, flat, state.step)
-    return replace(state, step=state.step + 1), [Gradient(event.round, g[:d], g[d:] - 1)]
+    g = gradient_of(state.local, None)(event.mu, event.omega, state.step)
+    return replace(state, step=state.step + 1), [Gradient(event.round, g[:d], g[d:])]
 
 
 def save(state: Server | Client) -> Saved:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,17 +71,16 @@ def _diagonal_steps(
     local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
 ) -> tuple[Gaussian, Vector | None]:
     d = q.d
-    hc, Pc = cavity.h, cavity.P
     optimiser = OPTIMISERS[local.settings.optimiser](local.settings.learning_rate)
     state = optimiser.init(2 * d) if state is None else state
-    gradient = likelihood_gradient(local)
+    gradient = gradient_of(local, cavity)
     lam = np.concatenate([q.mean, -0.5 * np.log(q.P)])
     mu, omega = lam[:d], lam[d:]
     for step in range(first_step, first_step + steps):
-        g = gradient(mu, omega, hc, Pc, step)
-        state, change = optimiser.update(state, g)
+        state, change = optimiser.update(state, gradient(mu, omega, step))
         lam += change
-        np.clip(omega, -OMEGA_BOUND, OMEGA_BOUND, out=omega)
+        np.maximum(omega, -OMEGA_BOUND, out=omega)
+        np.minimum(omega, OMEGA_BOUND, out=omega)
     if not np.isfinite(lam).all():
         raise NumericalError(
             f"client {local.index}: local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping"
@@ -89,46 +89,78 @@ def _diagonal_steps(
     return Gaussian(P * mu, P), state
 
 
-Gradient = Callable[[Vector, Vector, Vector, Vector, int], Vector]
+Gradient = Callable[[Vector, Vector, int], Vector]  # (mu, omega, step) -> (2d,)
 
 
-def likelihood_gradient(local: Local) -> Gradient:
-    """gradient(mu, omega, hc, Pc, step) -> (2d,) estimate of the gradient of F: private, or from a mini-batch, or from
-    all rows.
-    """
+def gradient_of(local: Local, cavity: Gaussian | None) -> Gradient:
+    """Estimates the gradient of F: privately, from a mini-batch, or from all rows. Without a cavity: of sum_i E[l_i] alone."""
     s, rows = local.settings, local.rows
     key = rng.key(s.seed, "draws")
     common = {"family": s.family, "scale": s.scale, "n_threads": local.n_threads}
     if s.estimator in ("stl", "total"):
-        return _sampled_gradient(local, key, common)
+        return _sampled_gradient(local, cavity, key, common)
     fixed = common | {"estimator": s.estimator, "draws": s.draws, "key": key, "client": local.index}
     fixed |= {"offset": rows.offset, "weights": rows.weights}
+    likelihood = _open_sums(local, fixed) if local.mechanism is None else _private_sums(local, local.mechanism, fixed)
+    if cavity is None:
+        return likelihood
+    add_kl = _KlGradient(cavity)
 
-    if local.mechanism is not None and local.source is not None:
-        mechanism, source = local.mechanism, local.source
-        clip, grid, inverse_rate = mechanism.clip, mechanism.grid, mechanism.inverse_rate
-
-        def gradient(mu: Vector, omega: Vector, hc: Vector, Pc: Vector, step: int) -> Vector:
-            batch = mechanism.draw(source, len(rows), step)
-            total, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=clip, rows=batch, grid=grid, step=step, **fixed)
-            return _add_kl(mechanism.release(source, total, step) * inverse_rate, mu, omega, hc, Pc)
-    else:
-        batches = _batches(local)
-
-        def gradient(mu: Vector, omega: Vector, hc: Vector, Pc: Vector, step: int) -> Vector:
-            batch, inverse_rate = batches(step)
-            total, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=np.inf, rows=batch, step=step, **fixed)
-            return _add_kl(total * inverse_rate, mu, omega, hc, Pc)
+    def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
+        g = likelihood(mu, omega, step)
+        add_kl(g, mu, omega)
+        return g
 
     return gradient
 
 
-def _add_kl(g: Vector, mu: Vector, omega: Vector, hc: Vector, Pc: Vector) -> Vector:
-    """Adds the gradient of -KL(q || cavity): outside the clip and outside the noise."""
-    d = len(mu)
-    g[:d] += hc - Pc * mu
-    g[d:] += 1 - Pc * np.exp(2 * omega)
-    return g
+def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
+    """Secret batch, clip, exact integer sum, noise: dp-pvi.md, section 4, steps 1 to 5."""
+    rows, source = local.rows, local.source
+    if source is None:
+        raise ValueError("a mechanism without a noise source")
+    clip, grid, inverse_rate = mechanism.clip, mechanism.grid, mechanism.inverse_rate
+
+    def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
+        batch = mechanism.draw(source, len(rows), step)
+        total, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=clip, rows=batch, grid=grid, step=step, **fixed)
+        g = mechanism.release(source, total, step)
+        g *= inverse_rate
+        return g
+
+    return gradient
+
+
+def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
+    """All rows, or a mini-batch scaled to all rows; neither clip nor noise."""
+    rows, batches = local.rows, _batches(local)
+
+    def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
+        batch, inverse_rate = batches(step)
+        g, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=np.inf, rows=batch, step=step, **fixed)
+        g *= inverse_rate
+        return g
+
+    return gradient
+
+
+class _KlGradient:
+    """Adds the gradient of -KL(q || cavity), (hc - Pc mu, 1 - Pc sigma^2): outside the clip and outside the noise."""
+
+    def __init__(self, cavity: Gaussian) -> None:
+        d = cavity.d
+        self.constant = np.concatenate([cavity.h, np.ones(d)])
+        self.precision = np.concatenate([cavity.P, cavity.P])
+        self.point = np.empty(2 * d)  # (mu, sigma^2)
+        self.mean, self.variance = self.point[:d], self.point[d:]
+
+    def __call__(self, g: Vector, mu: Vector, omega: Vector) -> None:
+        self.mean[:] = mu
+        np.multiply(omega, 2, out=self.variance)
+        np.exp(self.variance, out=self.variance)
+        self.point *= self.precision
+        g += self.constant
+        g -= self.point
 
 
 def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, float]]:
@@ -145,11 +177,15 @@ def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, fl
     return batch
 
 
-def _sampled_gradient(local: Local, key: int, common: dict[str, object]) -> Gradient:
+def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: dict[str, Any]) -> Gradient:
     """STL and total reparameterised gradients of the whole of F (not under privacy: dp-pvi.md, section 3.4)."""
+    if cavity is None:
+        raise ValueError(
+            f"estimator {local.settings.estimator!r} mixes likelihood and prior; global VI needs 'analytic' or a '-mc' one"
+        )
     batches, s = _batches(local), local.settings
 
-    def gradient(mu: Vector, omega: Vector, hc: Vector, Pc: Vector, step: int) -> Vector:
+    def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
         index, inverse_rate = batches(step)
         rows = local.rows if index is None else local.rows.take(index)
         weights = np.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
@@ -159,15 +195,15 @@ def _sampled_gradient(local: Local, key: int, common: dict[str, object]) -> Grad
             mu,
             omega,
             key=key,
-            prior_shift=hc,
-            prior_precision=Pc,
+            prior_shift=cavity.h,
+            prior_precision=cavity.P,
             draws=s.draws,
             estimator=s.estimator,
             offset=rows.offset,
             weights=weights,
             client=local.index,
             step=step,
-            **common,  # type: ignore[arg-type]
+            **common,
         )
         return np.concatenate([g_mu, g_omega])
 

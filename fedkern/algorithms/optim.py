@@ -27,12 +27,13 @@ def adagrad(learning_rate: float, epsilon: float = 1e-10) -> Optimiser:
     """G <- G + g^2; step = lr g / (sqrt(G) + epsilon)."""
 
     def update(state: Array, g: Array) -> tuple[Array, Array]:
-        G = state + g * g
-        step = np.sqrt(G[0])
+        G = g * g
+        G += state[0]
+        step = np.sqrt(G)
         step += epsilon
         np.divide(g, step, out=step)
         step *= learning_rate
-        return G, step
+        return G[np.newaxis], step
 
     return Optimiser(lambda size: np.zeros((1, size)), update)
 
