@@ -46,13 +46,19 @@ class Array:
         """The array itself, or an error that names the argument, what it must be, and what came."""
         if value is None and self.optional:
             return None
-        if home(value) is None:
+        if type(value) is not np.ndarray and home(value) is None:
             raise TypeError(f"{kernel}: {self.name} must be a NumPy array, got {type(value).__name__}")
         if value.dtype not in self.dtypes:
             raise TypeError(f"{kernel}: {self.name} must be {' or '.join(map(str, self.dtypes))}, got {value.dtype}")
-        fits = value.ndim == len(self.shape)
-        for symbol, n in zip(self.shape, value.shape):
-            fits &= (sizes.setdefault(symbol, n) if symbol.isidentifier() else size(symbol, sizes)) == n
+        shape = value.shape
+        fits = len(shape) == len(self.shape)
+        for symbol, n in zip(self.shape, shape):
+            if symbol in sizes:
+                fits &= sizes[symbol] == n
+            elif symbol.isidentifier():
+                sizes[symbol] = n
+            else:
+                fits &= size(symbol, sizes) == n
         if not fits:
             known = ", ".join(
                 f"{s} = {sizes[s]}"
@@ -81,6 +87,8 @@ def load_blas() -> None:
 
 def size(dimension: str, sizes: Mapping[str, int]) -> int:
     """The length of a dimension: "d", "2*d" or "4"."""
+    if dimension in sizes:
+        return sizes[dimension]
     product = 1
     for factor in dimension.split("*"):
         product *= int(factor) if factor.isdigit() else sizes[factor]
@@ -119,10 +127,11 @@ class Kernel:
     def implementation(self, backend: str | None, arrays: Sequence[Any] = ()) -> Callable[..., Any]:
         """The function of one backend, by default of the one at home where the arrays live."""
         if backend is None:
-            homes = {h for h in map(home, arrays) if h} or {"cpp"}
-            if len(homes) > 1:
-                raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
-            (backend,) = homes
+            backend = "cpp"
+            for array in arrays:
+                if array is not None and type(array) is not np.ndarray:
+                    backend = self._home(arrays)
+                    break
         if backend not in self._loaded:
             if backend not in self.backends:
                 raise ValueError(f"{self.name}: no backend {backend!r}; there are {', '.join(self.backends)}")
@@ -134,6 +143,13 @@ class Kernel:
             else:
                 self._loaded[backend] = getattr(import_module(f"fedkern.kernels._{backend}.{family}"), function)
         return self._loaded[backend]
+
+    def _home(self, arrays: Sequence[Any]) -> str:
+        """The one backend where all arrays live."""
+        homes = {h for h in map(home, arrays) if h} or {"cpp"}
+        if len(homes) > 1:
+            raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
+        return homes.pop()
 
     def prepare(self, inputs: Mapping[str, Any], out: Any = None, sizes: Mapping[str, int] | None = None) -> list[Any]:
         """Checks the inputs, and checks or allocates the outputs; a given `out` is used as it is or refused.
@@ -150,7 +166,9 @@ class Kernel:
         """
         bound = dict(sizes or {})
         arrays = [a.check(self.name, inputs[a.name], bound) for a in self.inputs]
-        given = out if isinstance(out, tuple) else (out,) if out is not None else (None,) * len(self.outputs)
+        if out is None:
+            return arrays + [np.empty([size(s, bound) for s in spec.shape], spec.dtypes[0]) for spec in self.outputs]
+        given = out if isinstance(out, tuple) else (out,)
         if len(given) != len(self.outputs):
             raise TypeError(f"{self.name}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")
         results = []
