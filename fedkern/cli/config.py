@@ -196,13 +196,16 @@ class Config(Section):
         return blake2b(self.canonical.encode(), digest_size=32).hexdigest()
 
 
-def load(job: str | Path | Mapping[str, Any], sets: Sequence[str] = ()) -> tuple[Config, Path]:
+def load(
+    job: str | Path | Mapping[str, Any], sets: Sequence[str] = (), sections: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[Config, Path]:
     """Reads and checks a job.
 
     Parameters
     ----------
     job : path of a TOML file, or its tables
     sets : "section.key=value" overrides, values in TOML notation (a bare word is a text)
+    sections : tables whose keys override the job's
 
     Returns
     -------
@@ -214,7 +217,7 @@ def load(job: str | Path | Mapping[str, Any], sets: Sequence[str] = ()) -> tuple
         Names every faulty key, its value, what was wanted, and the remedy.
     """
     if isinstance(job, Mapping):
-        return parse(job, sets=sets), Path.cwd()
+        return parse(merged(job, sections or {}), sets=sets), Path.cwd()
     path = Path(job)
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -224,7 +227,13 @@ def load(job: str | Path | Mapping[str, Any], sets: Sequence[str] = ()) -> tuple
         raise JobError(f"{path}: is no UTF-8 text; give the path of a TOML job file") from None
     except tomllib.TOMLDecodeError as error:
         raise JobError(f"{path}: is no TOML: {error}") from None
-    return parse(raw, name=str(path), sets=sets), path.resolve().parent
+    return parse(merged(raw, sections or {}), name=str(path), sets=sets), path.resolve().parent
+
+
+def merged(raw: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables with those of `over` laid over them, key by key."""
+    both = {k: merged(raw[k], v) for k, v in over.items() if isinstance(v, Mapping) and isinstance(raw.get(k), Mapping)}
+    return {**raw, **over, **both}
 
 
 def parse(raw: Mapping[str, Any], *, name: str = "job", sets: Sequence[str] = ()) -> Config:

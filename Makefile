@@ -1,0 +1,45 @@
+# Every target makes what it needs: a virtual environment in .venv, and nothing outside this folder.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(abspath $(VENV))/bin
+SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def')
+
+.PHONY: demo test lint nightly clean
+
+# A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
+demo: $(VENV)/demo
+	@rm -rf runs/demo
+	@if [ "$$(id -u)" = 0 ]; then \
+	  echo "You are root: telling Open MPI that this is allowed (OMPI_ALLOW_RUN_AS_ROOT)."; \
+	  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; \
+	fi; PATH="$(BIN):$$PATH" mpi/run.sh -n 6 mpi/breast-cancer.toml --out runs/demo
+	@$(BIN)/fedkern report runs/demo
+
+# What must pass before a change goes in. Tests run from their own folder, against the installed package.
+test: lint
+	cd tests && $(BIN)/python -P -m pytest -q
+
+nightly: lint
+	cd tests && $(BIN)/python -P -m pytest -q -m 'nightly or not nightly'
+
+lint: $(VENV)/test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -P -m mypy.stubtest fedkern._core
+	cd benchmarks && $(BIN)/asv check -E existing:$(BIN)/python
+
+$(VENV)/demo: $(SOURCES) | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[mpi,dp,results,data]'
+	@touch $@
+
+$(VENV)/test: $(SOURCES) | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[test]'
+	@touch $@ $(VENV)/demo
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedkern needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf $(VENV) build *.egg-info runs

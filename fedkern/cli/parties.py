@@ -1,0 +1,140 @@
+"""Who takes part in a job, and where the rows of each are: read only where the party lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..data import table
+from ..data.table import Table
+from ..errors import JobError
+from ..models.encoding import Column, Spec
+from .config import Config
+
+
+@dataclass(frozen=True)
+class Parties:
+    """The clients of a job, in the order that gives each its number.
+
+    Attributes
+    ----------
+    names : of the clients
+    spec : what the job file says of the columns
+    rows : client number -> its table
+    header : client number -> (its source, its column names), without reading a row
+    test : the server's test rows, or None
+    """
+
+    names: tuple[str, ...]
+    spec: Spec
+    rows: Callable[[int], Table]
+    header: Callable[[int], tuple[str, tuple[str, ...]]]
+    test: Callable[[], Table | None]
+
+    @property
+    def n_clients(self) -> int:
+        return len(self.names)
+
+
+def parties(config: Config, folder: Path) -> Parties:
+    """The parties of a job whose paths are relative to `folder`.
+
+    Raises
+    ------
+    JobError
+        No file matches, two clients have one name, or the job file names clients that do not exist.
+    """
+    found = _builtin(config) if config.data.builtin else _files(config, folder)
+    known = ", ".join(found.names)
+    for section, names in (
+        ("algorithm.client_weights", config.algorithm.client_weights),
+        ("privacy.clients", _own_terms(config)),
+    ):
+        for name in names:
+            if name not in found.names:
+                raise JobError(f"{section}.{name}: there is no such client; there are {known}")
+    return found
+
+
+def _own_terms(config: Config) -> list[str]:
+    return list(config.privacy.clients) if config.privacy is not None else []
+
+
+def _declared(config: Config) -> dict[str, Column]:
+    tables = config.data.columns.items()
+    return {name: Column.declared(name, section.model_dump(exclude_none=True)) for name, section in tables}
+
+
+def _spec(config: Config, response: str, positive: str | None, columns: dict[str, Column]) -> Spec:
+    data, model = config.data, config.model
+    return Spec(
+        response=response,
+        family=model.family,
+        positive=positive,
+        offset=data.offset,
+        weight=data.weight,
+        row_id=data.row_id,
+        ignore=tuple(data.ignore),
+        intercept=model.intercept,
+        standardise=data.standardise,
+        private=config.privacy is not None,
+        columns=columns,
+    )
+
+
+def _builtin(config: Config) -> Parties:
+    from ..data import builtin
+
+    data, split = config.data, config.data.split
+    assert data.builtin is not None
+    shares = {"rho": split.rho, "kappa": split.kappa, "test": split.test, "seed": split.seed}
+    dealt = builtin.load(data.builtin, n_clients=split.clients, preprocess=data.preprocess, **shares)
+    if config.model.family != "bernoulli":
+        raise JobError(f'model.family = "{config.model.family}": data.builtin = "{data.builtin}" has a binary response')
+    spec = _spec(config, dealt.response, dealt.positive, {**dealt.columns, **_declared(config)})
+    return Parties(dealt.clients, spec, dealt.client, lambda k: (f"{dealt.name}, {dealt.clients[k]}", dealt.names()), dealt.test)
+
+
+def _files(config: Config, folder: Path) -> Parties:
+    data = config.data
+    files: dict[str, Path] = {}
+    for pattern in data.clients:
+        # A plain path is not looked for: it may lie on another machine, and only the client's own rank opens it.
+        wild = any(mark in pattern for mark in "*?[")
+        files |= table.find([pattern], folder) if wild else {Path(pattern).stem.removesuffix(".X"): folder / pattern}
+    if len(files) < sum(not any(mark in pattern for mark in "*?[") for pattern in data.clients):
+        raise JobError("data.clients: two files have one name; rename one, or give data.names")
+    if data.names and len(data.names) != len(files):
+        raise JobError(f"data.names: {len(data.names)} names for {len(files)} files")
+    names = tuple(data.names or files)
+    paths = tuple(files.values())
+    assert data.response is not None
+    spec = _spec(config, data.response, data.positive, _declared(config))
+
+    def rows(k: int) -> Table:
+        with _client(names[k]):
+            return table.load(paths[k], text=spec.texts, response=spec.response)
+
+    def header(k: int) -> tuple[str, tuple[str, ...]]:
+        with _client(names[k]):
+            return str(paths[k]), table.header(paths[k], response=spec.response)
+
+    def test() -> Table | None:
+        return table.load(folder / data.test, text=spec.texts, response=spec.response) if data.test else None
+
+    return Parties(names, spec, rows, header, test)
+
+
+class _client:
+    """Puts the client's name before what is wrong with its file."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, JobError) and not str(error).startswith("client "):
+            raise JobError(f"client {self.name!r}: {error}") from None
