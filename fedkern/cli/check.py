@@ -1,4 +1,4 @@
-"""`fedkern check`: is the job sound, what will it spend, and what will each party send? Nothing is spent, and no row is read or sent."""
+"""`fedkern check`: is the job sound, what will it spend, what will each party send? Nothing is spent, no row is read or sent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from ..data.table import Table, Text
 from ..errors import JobError
 from ..models.encoding import Column, Encoding, Spec
 from ..transports.codec import Codec
-from ..transports.inprocess import InProcess
-from . import terms
 from .config import Config, load
-from .job import Model, place_for
+from .job import place_for
+from .model import Model
 from .parties import Parties, parties
 
 if TYPE_CHECKING:
-    from .job import Place
+    from .assembly import Place
 
 
 def command(options: argparse.Namespace) -> int:
@@ -145,7 +144,7 @@ def _privacy(config: Config, model: Model) -> Iterator[str]:
 
 
 def _wire(config: Config, model: Model) -> Iterator[str]:
-    settings = terms.settings(config, model.names)
+    settings = model.settings
     protocols = [(agreement.PROTOCOL, agreement.DIMS), (model.algorithm.PROTOCOL, settings.sizes(model.encoding.size))]
     protocols += [(certificates.PROTOCOL, certificates.DIMS)] if config.privacy is not None and not model.by_client else []
     for title, way in (("each client may send", "to_server"), ("the server may send", "to_client")):

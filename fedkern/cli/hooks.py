@@ -1,72 +1,89 @@
-"""What a run does beside computing: charges, ledgers, the count of the wire, checkpoints, metrics and progress."""
+"""The surroundings of a run: what is kept (`Keeper`), and here the data holders' budgets and what the server sees."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+import os
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
 from typing import Any
+from uuid import uuid4
 
-import numpy as np
-
-from ..algorithms.messages import SERVER, Charge, Charged, ChargeFailed, Message, Saved
+from ..algorithms.messages import SERVER, Charge, Charged, ChargeFailed
+from ..privacy.budget import Holder
+from .config import Config
+from .files import RunFolder, write_atomically
+from .keeping import Keeper
 from .terms import Plan
-from ..results.summary import Wire
-from ..transports.driver import Frame, Hooks
+
+HOME = "FEDKERN_CLIENT_HOME"
 
 
-class Cap:
-    def __init__(self, plan):
-        self.plan, self.spent = plan, 0
+class RunHooks(Keeper):
+    """What one place of a run does beside computing; used as a context manager.
 
-    def charge(self, c):
-        if self.spent + c.steps > self.plan.max_steps:
-            return ChargeFailed(c.steps, self.spent, self.plan.max_steps)
-        self.spent += c.steps
-        return Charged(c.steps)
-
-    def certificate(self):
-        p = self.plan
-        m = p.mechanism
-        return dict(
-            epsilon=m.epsilon(self.spent, p.delta),
-            epsilon_cap=p.epsilon,
-            delta=p.delta,
-            neighbours=m.neighbours,
-            sampling=m.sampling,
-            steps=self.spent,
-            clip=m.clip,
-            noise_multiplier=m.noise_multiplier,
-        )
-
-
-class RunHooks(Hooks):
-    """The surroundings of one party of a run.
-
-    Parameters
+    Attributes
     ----------
-    names : of the clients
-    budgets : client number (or SERVER) -> its budget, for those that live here
     watch : called at the server with its state after every event
     """
 
-    def __init__(self, names: tuple[str, ...], *, private: bool) -> None:
-        self.names, self.private = names, private
-        self.wire = Wire(names)
-        self.budgets: dict[int, Cap] = {}
+    def __init__(self, config: Config, names: tuple[str, ...], folder: RunFolder | None) -> None:
+        super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
+        self.config, self.names = config, names
+        self.holders: dict[int, Holder] = {}
         self.watch: Callable[[Any], None] = lambda state: None
+        self._elsewhere: TemporaryDirectory[str] | None = None
 
-    def open_budget(self, party: int, plan: Plan) -> None:
-        self.budgets[party] = Cap(plan)
+    def __enter__(self) -> RunHooks:
+        return self
 
-    def certificate(self, party: int) -> dict[str, Any]:
-        return self.budgets[party].certificate()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+        if self._elsewhere is not None:
+            self._elsewhere.cleanup()
+
+    def open_budget(self, party: int, data: str, plan: Plan) -> None:
+        """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""
+        assert self.config.privacy is not None
+        self.holders[party] = Holder(
+            "the federation" if party == SERVER else self.names[party],
+            self._account(party),
+            job=self._job_name(party),
+            data=data,
+            mechanism=plan.mechanism,
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            last_update=self.config.privacy.last_update,
+        )
+
+    def certificate(self, party: int, *, total: bool) -> dict[str, Any]:
+        """What a holder has spent in this job and, for its own eyes, in total."""
+        assert self.config.privacy is not None
+        return self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person, total=total)
 
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
-        return self.budgets[client].charge(charge)
-
-    def delivered(self, direction: str, client: int, n_bytes: int) -> None:
-        self.wire.add(direction, client, n_bytes)
+        answer = self.holders[client].charge(charge)
+        return Charged(answer.granted) if answer.granted else ChargeFailed(charge.steps, answer.spent, answer.allowed)
 
     def observe(self, state: Any, event: Any) -> None:
         self.watch(state)
+
+    def _account(self, party: int) -> Path:
+        """The folder with the holder's policy and budget: its own where it has one, else the run's, else nowhere that lasts."""
+        name = "federation" if party == SERVER else self.names[party]
+        if home := os.environ.get(HOME):
+            return Path(home) / name
+        if self.folder is not None:
+            return self.folder.home(party)
+        self._elsewhere = self._elsewhere or TemporaryDirectory(prefix="fedkern-")
+        return Path(self._elsewhere.name) / name
+
+    def _job_name(self, party: int) -> str:
+        """A name that no other run has, and that a resumed run keeps."""
+        if self.folder is None:
+            return uuid4().hex
+        path = self.folder.home(party) / "run-id"
+        if not path.exists():
+            write_atomically(path, uuid4().hex.encode() + b"\n")
+        return path.read_text(encoding="ascii").strip()

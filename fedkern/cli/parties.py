@@ -24,6 +24,7 @@ class Parties:
     rows : client number -> its table
     header : client number -> (its source, its column names), without reading a row
     test : the server's test rows, or None
+    data_name : client number -> what its holder's policy calls the data: the file's stem, or the built-in set's name
     """
 
     names: tuple[str, ...]
@@ -31,6 +32,7 @@ class Parties:
     rows: Callable[[int], Table]
     header: Callable[[int], tuple[str, tuple[str, ...]]]
     test: Callable[[], Table | None]
+    data_name: Callable[[int], str]
 
     @property
     def n_clients(self) -> int:
@@ -93,7 +95,14 @@ def _builtin(config: Config) -> Parties:
     if config.model.family != "bernoulli":
         raise JobError(f'model.family = "{config.model.family}": data.builtin = "{data.builtin}" has a binary response')
     spec = _spec(config, dealt.response, dealt.positive, {**dealt.columns, **_declared(config)})
-    return Parties(dealt.clients, spec, dealt.client, lambda k: (f"{dealt.name}, {dealt.clients[k]}", dealt.names()), dealt.test)
+    return Parties(
+        dealt.clients,
+        spec,
+        dealt.client,
+        lambda k: (f"{dealt.name}, {dealt.clients[k]}", dealt.names()),
+        dealt.test,
+        lambda k: dealt.name,
+    )
 
 
 def _files(config: Config, folder: Path) -> Parties:
@@ -102,7 +111,7 @@ def _files(config: Config, folder: Path) -> Parties:
     for pattern in data.clients:
         # A plain path is not looked for: it may lie on another machine, and only the client's own rank opens it.
         wild = any(mark in pattern for mark in "*?[")
-        files |= table.find([pattern], folder) if wild else {Path(pattern).stem.removesuffix(".X"): folder / pattern}
+        files |= table.find([pattern], folder) if wild else {_stem(Path(pattern)): folder / pattern}
     if len(files) < sum(not any(mark in pattern for mark in "*?[") for pattern in data.clients):
         raise JobError("data.clients: two files have one name; rename one, or give data.names")
     if data.names and len(data.names) != len(files):
@@ -123,7 +132,11 @@ def _files(config: Config, folder: Path) -> Parties:
     def test() -> Table | None:
         return table.load(folder / data.test, text=spec.texts, response=spec.response) if data.test else None
 
-    return Parties(names, spec, rows, header, test)
+    return Parties(names, spec, rows, header, test, lambda k: _stem(paths[k]))
+
+
+def _stem(path: Path) -> str:
+    return path.stem.removesuffix(".X")
 
 
 class _client:
