@@ -75,7 +75,7 @@ def perform(place: Place, config: Config, folder: Path, output: Output) -> Resul
             files.write_json("job.json", config.model_dump())
         tables = {k: found.rows(k) for k in mine}
         model = Model(config, found.names, _agreed(place, found, tables, hooks))
-        designs = {k: _encoded(model, k, tables.pop(k), files) for k in mine}
+        designs = {k: _encoded(model, k, tables.pop(k), hooks) for k in mine}
         test = _test_rows(found, model) if place.is_server else None
         server = _trained(place, model, found, designs, test, hooks, output)
         certified = _certified(place, model, hooks)
@@ -94,12 +94,12 @@ def _agreed(place: Place, found: Parties, tables: Mapping[int, Any], hooks: RunH
     return encoding
 
 
-def _encoded(model: Model, client: int, table: Table, files: RunFolder | None) -> Design:
+def _encoded(model: Model, client: int, table: Table, hooks: RunHooks) -> Design:
     """A client's arrays. What is wrong with its rows, or remarkable, is written in its own folder and nowhere else."""
     name = model.names[client]
     design = encode(table, model.encoding, private=model.privacy is not None, client=name)
-    if files is not None and (design.notes or design.faults.rows):
-        files.write_own(client, "rows.json", {"notes": design.notes, "faults": asdict(design.faults)})
+    if design.notes or design.faults.rows:
+        hooks.write_own(client, "rows.json", {"notes": design.notes, "faults": asdict(design.faults)})
     return design
 
 
@@ -143,11 +143,13 @@ def _trained(
             algorithm.released,
             None if test is None else lambda q: metrics(q, test, settings.family, settings.scale),
             every=config.output.metrics_every,
-            write=hooks.metrics,
+            write=hooks.metric,
             progress=progress,
             timed=model.privacy is None,
         )
-        return hooks.run(place, algorithm.PROTOCOL, start, clients, codec, resume=output.resume)[0]
+        server, _ = hooks.run(place, algorithm.PROTOCOL, start, clients, codec, resume=output.resume)
+        hooks.watch = None
+        return server
 
 
 def _certified(place: Place, model: Model, hooks: RunHooks) -> dict[str, Mapping[str, Any]]:
@@ -158,9 +160,8 @@ def _certified(place: Place, model: Model, hooks: RunHooks) -> dict[str, Mapping
         return {name: hooks.certificate(SERVER, total=False) for name in model.names} if place.is_server else {}
     n = len(model.names)
     mine = place.mine(n)
-    if hooks.folder is not None:
-        for k in mine:
-            hooks.folder.write_own(k, "certificate.json", hooks.certificate(k, total=True))
+    for k in mine:
+        hooks.write_own(k, "certificate.json", hooks.certificate(k, total=True))
     clients = {k: certificates.Client(hooks.certificate(k, total=False)) for k in mine}
     start = certificates.start(n) if place.is_server else None
     server, _ = hooks.run(place, certificates.PROTOCOL, start, clients, Codec(certificates.DIMS, n))

@@ -96,20 +96,16 @@ def _constants(spec: Spec, encoding: Encoding) -> None:
 
 def _lines(config: Config, found: Parties, model: Model) -> Iterator[str]:
     a, d = config.algorithm, model.encoding.size
-    open_levels = [c.name for c in model.encoding.columns if c.levels is None and _declared(found.spec, c.name) == "unknown"]
+    unknown = [c.name for c in model.encoding.columns if c.levels is None and c.name not in found.spec.columns]
     yield f"job      {config.job.method}, variant {a.variant}, {a.schedule}, rounds = {config.job.rounds}, seed {config.job.seed}"
     yield f"model    {config.model.family}, {config.model.covariance} covariance, prior precision {config.model.prior_precision:g}"
     yield f"clients  {found.n_clients}: {', '.join(found.names)}"
-    more = "; more if columns turn out to be categorical" if open_levels else ""
+    more = "; more if columns turn out to be categorical" if unknown and not found.spec.private else ""
     yield f"columns  {d} coefficients{more}; response {found.spec.response}"
     yield ""
     yield from _privacy(config, model)
     yield ""
     yield from _wire(config, model)
-
-
-def _declared(spec: Spec, name: str) -> str:
-    return spec.columns[name].kind if name in spec.columns else "unknown"
 
 
 def _privacy(config: Config, model: Model) -> Iterator[str]:

@@ -62,8 +62,8 @@ def _data(config: Config) -> Iterator[str]:
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
     if data.clients and data.response is None:
         yield "data.response is missing: the column to be explained"
-    if data.builtin and (data.test is not None or data.names):
-        yield "data.test and data.names are for data.clients; built-in data are divided by data.split"
+    if data.builtin and data.test is not None:
+        yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
     if len(set(data.names)) != len(data.names):
         yield "data.names: wanted different names"
     for client in data.names:

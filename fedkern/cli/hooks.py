@@ -25,14 +25,14 @@ class RunHooks(Keeper):
 
     Attributes
     ----------
-    watch : called at the server with its state after every event
+    watch : called at the server with its state after every event, while it is set
     """
 
     def __init__(self, config: Config, names: tuple[str, ...], folder: RunFolder | None) -> None:
         super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
         self.config, self.names = config, names
         self.holders: dict[int, Holder] = {}
-        self.watch: Callable[[Any], None] = lambda state: None
+        self.watch: Callable[[Any], None] | None = None
         self._elsewhere: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> RunHooks:
@@ -62,12 +62,18 @@ class RunHooks(Keeper):
         assert self.config.privacy is not None
         return self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person, total=total)
 
+    def write_own(self, client: int, name: str, content: Any) -> None:
+        """A file that only the client may see, in its own folder."""
+        if self.folder is not None:
+            self.folder.write_json(str((self.folder.home(client) / name).relative_to(self.folder.path)), content)
+
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
         answer = self.holders[client].charge(charge)
         return Charged(answer.granted) if answer.granted else ChargeFailed(charge.steps, answer.spent, answer.allowed)
 
     def observe(self, state: Any, event: Any) -> None:
-        self.watch(state)
+        if self.watch is not None:
+            self.watch(state)
 
     def _account(self, party: int) -> Path:
         """The folder with the holder's policy and budget: its own where it has one, else the run's, else nowhere that lasts."""

@@ -6,15 +6,18 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetSpent, JobError
 from ..results.result import Result
 from ..transports.driver import Timeouts
 from ..transports.inprocess import InProcess
 from . import show
-from .assembly import Output, Place, perform
+from .assembly import Output, perform
 from .config import load
+
+if TYPE_CHECKING:
+    from .assembly import Place
 
 
 def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None, **sections: Mapping[str, Any]) -> Result:

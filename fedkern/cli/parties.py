@@ -90,34 +90,48 @@ def _builtin(config: Config) -> Parties:
 
     data, split = config.data, config.data.split
     assert data.builtin is not None
-    shares = {"rho": split.rho, "kappa": split.kappa, "test": split.test, "seed": split.seed}
-    dealt = builtin.load(data.builtin, n_clients=split.clients, preprocess=data.preprocess, **shares)
+    dealt = builtin.load(
+        data.builtin,
+        n_clients=split.clients,
+        rho=split.rho,
+        kappa=split.kappa,
+        test=split.test,
+        seed=split.seed,
+        preprocess=data.preprocess,
+    )
     if config.model.family != "bernoulli":
         raise JobError(f'model.family = "{config.model.family}": data.builtin = "{data.builtin}" has a binary response')
     spec = _spec(config, dealt.response, dealt.positive, {**dealt.columns, **_declared(config)})
+    names = _named(config, dealt.clients)
     return Parties(
-        dealt.clients,
+        names,
         spec,
         dealt.client,
-        lambda k: (f"{dealt.name}, {dealt.clients[k]}", dealt.names()),
+        lambda k: (f"{dealt.name}, {names[k]}", dealt.names()),
         dealt.test,
         lambda k: dealt.name,
     )
 
 
+def _named(config: Config, found: tuple[str, ...]) -> tuple[str, ...]:
+    """The clients' names: those of the job file, or those that were found."""
+    names = tuple(config.data.names) or found
+    if len(names) != len(found):
+        raise JobError(f"data.names: {len(names)} names for {len(found)} clients")
+    for name in names:
+        if names.count(name) > 1:
+            raise JobError(f"data.clients: two files would both be client {name!r}; rename one, or give data.names")
+    return names
+
+
 def _files(config: Config, folder: Path) -> Parties:
     data = config.data
-    files: dict[str, Path] = {}
+    files: list[tuple[str, Path]] = []
     for pattern in data.clients:
         # A plain path is not looked for: it may lie on another machine, and only the client's own rank opens it.
         wild = any(mark in pattern for mark in "*?[")
-        files |= table.find([pattern], folder) if wild else {_stem(Path(pattern)): folder / pattern}
-    if len(files) < sum(not any(mark in pattern for mark in "*?[") for pattern in data.clients):
-        raise JobError("data.clients: two files have one name; rename one, or give data.names")
-    if data.names and len(data.names) != len(files):
-        raise JobError(f"data.names: {len(data.names)} names for {len(files)} files")
-    names = tuple(data.names or files)
-    paths = tuple(files.values())
+        files += table.find([pattern], folder).items() if wild else [(_stem(Path(pattern)), folder / pattern)]
+    names, paths = _named(config, tuple(name for name, _ in files)), [path for _, path in files]
     assert data.response is not None
     spec = _spec(config, data.response, data.positive, _declared(config))
 

@@ -99,10 +99,9 @@ def plan(config: Config, client: str, d: int, n_clients: int) -> Plan:
     privacy = config.privacy
     assert privacy is not None
     terms = privacy.of(client)
-    for name in ("epsilon", "delta", "clip"):
-        if getattr(terms, name) is None:
-            raise JobError(f"privacy.{name} is missing for client {client!r}; give it in [privacy] or [privacy.clients.{client}]")
-    assert terms.epsilon is not None and terms.delta is not None and terms.clip is not None
+    if terms.epsilon is None or terms.delta is None or terms.clip is None:
+        missing = next(name for name in ("epsilon", "delta", "clip") if getattr(terms, name) is None)
+        raise JobError(f"privacy.{missing} is missing for client {client!r}; give it in [privacy] or [privacy.clients.{client}]")
     by_client = privacy.unit == "client"
     if by_client and terms.delta >= 1 / n_clients:
         raise JobError(

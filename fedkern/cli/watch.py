@@ -23,7 +23,7 @@ class Watch:
     measure : posterior -> metrics on the test rows; None without them
     every : rounds between two measurements
     write : takes each line of metrics.jsonl
-    timed : whether lines say how long the run has taken. Not in a private job: how long clients compute is not covered by epsilon.
+    timed : whether lines tell the time. Not in a private job: how long clients compute is not covered by epsilon.
     """
 
     def __init__(

@@ -166,7 +166,8 @@ def _ledger(run: Run) -> str:
         for line in lines:
             kinds.setdefault(str(line.get("kind", "?")), []).append(line)
         for kind, those in kinds.items():
-            fields = ", ".join(f"{name} {_shape(shape)}".strip() for name, shape in those[0].get("fields", {}).items())
+            shapes = those[0].get("shapes", {})
+            fields = ", ".join(f"{name} {_shape(shapes.get(name))}".strip() for name in those[0].get("fields", {}))
             rows.append([client, kind, f"{len(those):,}", fields, _bytes(sum(int(line.get("bytes", 0)) for line in those))])
     text = "What left each client, from the ledgers that were written before it was sent."
     return f"<section><h2>Ledger</h2><p>{text}</p>{_table(['client', 'message', 'times', 'fields', 'bytes'], rows)}</section>"

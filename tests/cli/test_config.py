@@ -112,7 +112,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"algorithm.variant": "virtual-clients", "algorithm.shards": 50}, "data.row_id is missing"),
     # keys that contradict each other
     (OPEN, {"data.builtin": "adult"}, "data: wanted either data.clients (files) or data.builtin"),
-    (OPEN, {"data.clients": None, "data.builtin": "adult", "data.test": "t.csv"}, "built-in data are divided by data.split"),
+    (OPEN, {"data.clients": None, "data.builtin": "adult", "data.test": "t.csv"}, "data.test is for data.clients"),
     (OPEN, {"data.names": ["a", "a"]}, "data.names: wanted different names"),
     (OPEN, {"data.names": ["../a"]}, "data.names: '../a' cannot be the name of a file"),
     (OPEN, {"algorithm.shards": 2}, 'algorithm.shards is for local-averaging and virtual-clients; variant is "pvi"'),
