@@ -1,18 +1,25 @@
-"""Posterior draws for ArviZ. What differs between ArviZ 0.x (InferenceData) and 1.x (DataTree) stands here and nowhere else."""
+"""Posterior draws as ArviZ has them. What differs between ArviZ 0.x (InferenceData) and 1.x (DataTree) stands here alone.
+
+The file is written by xarray, which both generations read: importing ArviZ would take longer than a small job.
+"""
 
 from __future__ import annotations
 
 import warnings
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import __version__
 from ..errors import JobError
 from .posterior import INTERCEPT, Posterior
 
+REMEDY = "pip install 'fedkern[results]'"
 
-def inference_data(posterior: Posterior, *, seed: int, chains: int = 4, draws: int = 1000) -> Any:
+
+def groups(posterior: Posterior, *, seed: int, chains: int = 4, draws: int = 1000) -> dict[str, Any]:
     """Groups posterior (theta, intercept, and theta_std, intercept_std where they differ), sample_stats (lp) and constant_data.
 
     Parameters
@@ -22,49 +29,82 @@ def inference_data(posterior: Posterior, *, seed: int, chains: int = 4, draws: i
 
     Returns
     -------
-    InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x)
+    name -> xarray.Dataset
+
+    Raises
+    ------
+    JobError
+        xarray is not installed.
+    """
+    try:
+        from xarray import Dataset
+    except ImportError as error:
+        raise JobError(f"draws need xarray ({error}): {REMEDY}") from None
+    standard = np.stack([posterior.draws(draws, seed=seed, chain=c) for c in range(chains)])
+    axes = ("chain", "draw")
+    slopes = [j for j, name in enumerate(posterior.names) if name != INTERCEPT]
+    variables: dict[str, Any] = {}
+    scales = {"": posterior.on_data_scale(standard)} | ({} if posterior.affine is None else {"_std": standard})
+    for suffix, values in scales.items():
+        variables[f"theta{suffix}"] = ((*axes, "column"), values[..., slopes])
+        if INTERCEPT in posterior.names:
+            variables[f"intercept{suffix}"] = (axes, values[..., posterior.names.index(INTERCEPT)])
+    sampled = {"chain": np.arange(chains), "draw": np.arange(draws)}
+    columns = {"column": [posterior.names[j] for j in slopes]}
+    moments = {"mean_std": ("coefficient", posterior.q.mean), "sd_std": ("coefficient", posterior.q.sd)}
+    about = {"inference_library": "fedkern", "inference_library_version": __version__}
+    return {
+        "posterior": Dataset(variables, {**sampled, **columns}, about),
+        "sample_stats": Dataset({"lp": (axes, _log_density(posterior, standard))}, sampled, about),
+        "constant_data": Dataset(moments, {"coefficient": list(posterior.names)}, about),
+    }
+
+
+def inference_data(posterior: Posterior, *, seed: int, chains: int = 4, draws: int = 1000) -> Any:
+    """The same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x).
 
     Raises
     ------
     JobError
         ArviZ is not installed.
     """
-    arviz = _arviz()
-    standard = np.stack([posterior.draws(draws, seed=seed, chain=c) for c in range(chains)])
-    z = standard - posterior.q.mean
-    square = (z * z) @ posterior.q.P if posterior.q.diagonal else np.einsum("cdi,ij,cdj->cd", z, posterior.q.P, z)
-    lp = 0.5 * (posterior.q.log_det_precision - posterior.q.d * np.log(2 * np.pi) - square)
-    slopes = [j for j, name in enumerate(posterior.names) if name != INTERCEPT]
-    variables: dict[str, Any] = {}
-    scales = {"": posterior.on_data_scale(standard)} | ({} if posterior.affine is None else {"_std": standard})
-    for suffix, values in scales.items():
-        variables[f"theta{suffix}"] = values[..., slopes]
-        if INTERCEPT in posterior.names:
-            variables[f"intercept{suffix}"] = values[..., posterior.names.index(INTERCEPT)]
-    names = [posterior.names[j] for j in slopes]
-    groups = {
-        "posterior": variables,
-        "sample_stats": {"lp": lp},
-        "constant_data": {"mean_std": posterior.q.mean, "sd_std": posterior.q.sd},
-    }
-    coords = {"column": names, "coefficient": list(posterior.names)}
-    dims = {name: ["column"] for name in variables if name.startswith("theta")}
-    dims |= {name: ["coefficient"] for name in groups["constant_data"]}
-    if int(arviz.__version__.split(".")[0]) >= 1:
-        return arviz.from_dict(groups, coords=coords, dims=dims)
-    return arviz.from_dict(**groups, coords=coords, dims=dims)
-
-
-def _arviz() -> Any:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 when it is imported
-            import arviz
-    except ImportError as error:
-        raise JobError(f"draws for ArviZ need ArviZ ({error}): pip install 'fedkern[results]'") from None
-    return arviz
+        generation = int(version("arviz").partition(".")[0])
+    except PackageNotFoundError as error:
+        raise JobError(f"draws for ArviZ need ArviZ ({error}): {REMEDY}") from None
+    data = groups(posterior, seed=seed, chains=chains, draws=draws)
+    if generation >= 1:
+        from xarray import DataTree
+
+        return DataTree.from_dict(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 when it is imported
+        import arviz
+    return arviz.InferenceData(**data)
 
 
 def write(posterior: Posterior, path: Path, *, seed: int, chains: int, draws: int) -> None:
-    """Writes `posterior.nc` (netCDF 4)."""
-    inference_data(posterior, seed=seed, chains=chains, draws=draws).to_netcdf(str(path), engine="h5netcdf")
+    """Writes `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
+
+    Raises
+    ------
+    JobError
+        xarray or h5netcdf is not installed, or the file cannot be written.
+    """
+    data = groups(posterior, seed=seed, chains=chains, draws=draws)
+    try:
+        import h5netcdf  # noqa: F401
+    except ImportError as error:
+        raise JobError(f"posterior.nc needs h5netcdf ({error}): {REMEDY}") from None
+    try:
+        for mode, (group, dataset) in zip("waa", data.items()):
+            dataset.to_netcdf(path, mode=mode, group=group, engine="h5netcdf")
+    except OSError as error:
+        raise JobError(f"{path}: cannot be written ({error})") from None
+
+
+def _log_density(posterior: Posterior, standard: Any) -> Any:
+    """(chains, draws) log q of each draw."""
+    q, z = posterior.q, standard - posterior.q.mean
+    square = (z * z) @ q.P if q.diagonal else np.einsum("cdi,ij,cdj->cd", z, q.P, z)
+    return 0.5 * (q.log_det_precision - q.d * np.log(2 * np.pi) - square)

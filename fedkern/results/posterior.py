@@ -41,7 +41,8 @@ class Posterior:
         if self.affine is None:
             return self.q.sd
         half = self.affine * self.q.sd if self.q.diagonal else self.affine @ self.q.scale_tril
-        return np.sqrt(np.einsum("ij,ij->i", half, half))
+        variance: Vector = np.einsum("ij,ij->i", half, half)
+        return np.sqrt(variance)
 
     def parameters(self) -> dict[str, dict[str, float]]:
         """Name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, `theta_std[age]` where that differs."""

@@ -42,7 +42,8 @@ def finished(**changes: Any) -> Run:
         "notes": ["a note"],
     }
     lines = [{"round": r, "metrics": {"accuracy": 0.5 + 0.02 * r, "log_likelihood": -1 / (r + 1)}} for r in range(1, 21)]
-    ledger = [{"round": r, "kind": "SiteDelta", "fields": {"dh": "d", "round": "int"}, "shapes": {"dh": [5]}, "bytes": 120} for r in range(20)]
+    sent = {"kind": "SiteDelta", "fields": {"dh": "d", "round": "int"}, "shapes": {"dh": [5]}, "bytes": 120}
+    ledger = [{"round": r, **sent} for r in range(20)]
     content = {"summary": summary, "job": {"algorithm": {"variant": "pvi"}, "privacy": {"unit": "example"}}, "lines": lines}
     return Run("a run", **(content | {"ledgers": {CLIENTS[0]: ledger}} | changes))
 
