@@ -45,7 +45,7 @@ def launch(main: Callable[[Ranks], int], timeouts: Timeouts | None = None, say: 
             say(problem)
         return JobError.exit_code
     if comm.size < 2:
-        say("an MPI job needs a server and at least one client rank, and here is one rank: start it with mpirun -n 2 or more")
+        say("an MPI job needs a server and at least one client rank: start it with mpirun -n 2 or more")
         return JobError.exit_code
     with Signals() as signals:
         ranks = Ranks(_duplicate(comm, timeouts), timeouts, signals)
@@ -72,10 +72,10 @@ def launcher_problem(env: Mapping[str, str], size: int, library: str) -> tuple[s
     for launcher, (count, rank) in launchers.items():
         claimed = env.get(count, "")
         if size == 1 and claimed.isdigit() and int(claimed) > 1:
-            name = library.split(",")[0].splitlines()[0].replace("Version:", "").strip()
+            name = " ".join(library.split(",")[0].splitlines()[0].replace("Version:", "").split())
             text = (
                 f"{launcher} started {claimed} processes, but mpi4py uses {name}, which does not know of them: "
-                f"start the job with the mpirun of {name.split()[0]} (mpi/run.sh takes the one installed beside this Python)"
+                f"start the job with the mpirun of that library (mpi/run.sh takes the one installed beside this Python)"
             )
             return text, env.get(rank, "0") == "0"
     return None, False

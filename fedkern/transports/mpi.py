@@ -37,7 +37,7 @@ class Ranks:
 
     def __init__(self, comm: Any, timeouts: Timeouts | None = None, signals: Signals | None = None) -> None:
         if comm.size < 2:
-            raise JobError("an MPI job needs a server and at least one client rank, and here is one rank: mpirun -n 2 or more")
+            raise JobError("an MPI job needs a server and at least one client rank, and the communicator has one rank")
         self.timeouts, self.signals = timeouts or Timeouts(), signals or Signals()
         self.link = Link(comm)
         self.rank, self.size, self.is_server = comm.rank, comm.size, comm.rank == 0

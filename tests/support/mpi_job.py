@@ -1,6 +1,6 @@
-"""What a rank of the tests' MPI jobs runs: the toy protocol with 5 clients, and a mishap if one is asked for.
+"""What a rank of the tests' MPI jobs runs: the toy protocol twice on one transport, and a mishap if one is asked for.
 
-mpirun -n K python job.py '{"mishap": "raise", "rank": 1}'
+mpirun -n K python mpi_job.py '{"mishap": "raise", "rank": 1}'
 """
 
 import json
@@ -13,38 +13,62 @@ from dataclasses import replace
 import numpy as np
 import toy
 
-from fedkern.algorithms.messages import ClientLost
+from fedkern.algorithms.messages import SERVER, ClientLost
+from fedkern.cli.files import RunFolder
+from fedkern.cli.keeping import Keeper
 from fedkern.errors import JobError, LostPeer
 from fedkern.results.digest import digest
-from fedkern.transports.driver import Hooks, Timeouts
+from fedkern.transports.driver import Timeouts
+from fedkern.transports.inprocess import InProcess
 from fedkern.transports.launch import launch
 from fedkern.transports.link import Tag
 
 N_CLIENTS, ROUNDS = 5, 4
-ASK = {"mishap": "", "rank": 1, "round": 2, "lost": 30.0, "rounds": ROUNDS, "nap": 0.0, "stubborn": False} | json.loads(
-    sys.argv[1] if len(sys.argv) > 1 else "{}"
-)
+NAMES = tuple(f"site-{k}" for k in range(N_CLIENTS))
+DEFAULTS = {
+    "mishap": "",
+    "rank": 1,
+    "round": 2,
+    "lost": 30.0,
+    "late": float("inf"),
+    "rounds": ROUNDS,
+    "nap": 0.0,
+    "stubborn": False,
+    "folder": None,
+    "resume": False,
+    "count": False,
+}
 
 
-def result(server):
-    return digest(dict(zip("hP", server.q)))
+class Counting:
+    """A communicator that counts the bytes that leave."""
+
+    def __init__(self, comm):
+        self.comm, self.left = comm, 0
+
+    def __getattr__(self, name):
+        return getattr(self.comm, name)
+
+    def Isend(self, buffer, *rest):
+        self.left += len(buffer[0])
+        return self.comm.Isend(buffer, *rest)
 
 
-def mishap(ranks, frame_round):
+def result(first, second):
+    return digest({f"{name}{i}": value for i, server in enumerate((first, second)) for name, value in zip("hP", server.q)})
+
+
+def mishap(ask, ranks, frame_round):
     """Whatever is asked for, on the rank that is asked for, in the round that is asked for."""
-    if ranks.rank != ASK["rank"] or frame_round != ASK["round"]:
+    if ranks.rank != ask["rank"] or frame_round != ask["round"]:
         return
-    match ASK["mishap"]:
+    match ask["mishap"]:
         case "raise":
             raise ZeroDivisionError("one over nothing")
         case "data":
             raise JobError("client 0: column 'age' is missing")
-        case "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        case "term":
-            os.kill(os.getpid(), signal.SIGTERM)
+        case "kill" | "stop" | "term" | "usr1":
+            os.kill(os.getpid(), getattr(signal, "SIG" + ask["mishap"].upper()))
         case "garbage":
             ranks.link.send(0, Tag.FRAME, b"nonsense" * 10)
         case "long":
@@ -54,42 +78,58 @@ def mishap(ranks, frame_round):
             ranks.link.send(0, Tag.FRAME, toy.codec(N_CLIENTS).encode(client, toy.Answer(2, b"", np.ones(6), np.ones(6))))
 
 
-def main(ranks):
-    started = time.monotonic()
-    ranks.agree(b"job" if ASK["mishap"] != "configuration" or ranks.rank != ASK["rank"] else b"another job")
+def protocols(place, ask, keeper):
+    """Two protocols, one after the other; the server's last states."""
 
     def client_receive(state, event):
         if isinstance(event, toy.Question):
-            mishap(ranks, event.round)
+            mishap(ask, place, event.round)
         return toy.client_receive(state, event)
 
     def server_receive(state, sender, event):
-        if ranks.rank == ASK["rank"]:
-            mishap(ranks, state.round)
-        if ASK["stubborn"] and isinstance(event, ClientLost):
+        if place.rank == ask["rank"]:
+            mishap(ask, place, state.round)
+        if ask["stubborn"] and isinstance(event, ClientLost):
             raise LostPeer(f"client {event.client} is gone, and this method cannot go on without it")
         return toy.server_receive(state, sender, event)
 
-    protocol = replace(toy.PROTOCOL, client_receive=client_receive, server_receive=server_receive)
-    start = toy.start(N_CLIENTS, ASK["rounds"]) if ranks.is_server else None
-    clients = {k: toy.client(k, nap=ASK["nap"]) for k in ranks.mine(N_CLIENTS)}
-    server, _ = ranks.run(protocol, start, clients, toy.codec(N_CLIENTS), Hooks())
+    servers = []
+    for name, rounds in (("first", 1), ("second", ask["rounds"])):
+        protocol = replace(toy.PROTOCOL, name=name, client_receive=client_receive, server_receive=server_receive)
+        start = toy.start(N_CLIENTS, rounds) if place.is_server else None
+        clients = {k: toy.client(k, nap=ask["nap"]) for k in place.mine(N_CLIENTS)}
+        server, _ = keeper.run(place, protocol, start, clients, toy.codec(N_CLIENTS), resume=ask["resume"])
+        servers.append(server)
+    return servers
+
+
+def in_one_process(order=None):
+    """The digest that every job must have."""
+    return result(*protocols(InProcess(order), DEFAULTS | {"rank": None}, Keeper(NAMES)))
+
+
+def main(ask, ranks):
+    if ask["count"]:
+        ranks.link.comm = Counting(ranks.link.comm)
+    ranks.agree(b"another job" if ask["mishap"] == "configuration" and ranks.rank == ask["rank"] else b"job")
+    folder = RunFolder(ask["folder"], NAMES) if ask["folder"] else None
+    if folder:
+        folder.claim([*ranks.mine(N_CLIENTS), *([SERVER] if ranks.is_server else [])], resume=ask["resume"])
+    started, before = time.monotonic(), time.process_time()
+    keeper = Keeper(NAMES, folder, every=0.0)
+    servers = protocols(ranks, ask, keeper)
+    keeper.close()
+    if folder:
+        report = {"cpu": time.process_time() - before, "left": getattr(ranks.link.comm, "left", None)}
+        folder.write_json(f"rank-{ranks.rank}.json", report)
     if not ranks.is_server:
         return 0
-    print(
-        json.dumps(
-            {
-                "digest": result(server),
-                "lost": sorted(server.lost),
-                "threads": ranks.n_threads,
-                "late": server.late,
-                "seconds": time.monotonic() - started,
-            }
-        ),
-        flush=True,
-    )
-    return 4 if server.lost else 0
+    lost = sorted(servers[-1].lost)
+    about = {"threads": ranks.n_threads, "late": servers[-1].late, "seconds": time.monotonic() - started}
+    print(json.dumps({"digest": result(*servers), "lost": lost, **about}), flush=True)
+    return 4 if lost else 0
 
 
 if __name__ == "__main__":
-    sys.exit(launch(main, Timeouts(lost=ASK["lost"], late=ASK.get("late", float("inf")), grace=2.0)))
+    asked = DEFAULTS | (json.loads(sys.argv[1]) if len(sys.argv) > 1 else {})
+    sys.exit(launch(lambda ranks: main(asked, ranks), Timeouts(lost=asked["lost"], late=asked["late"], grace=2.0)))

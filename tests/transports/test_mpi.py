@@ -1,0 +1,236 @@
+"""Real `mpirun` jobs: the same bits as one process, and one exit code with one message whatever happens on a rank."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mpi4py")
+import mpi_job
+
+from fedkern.transports.launch import launcher_problem
+
+MPIRUN = Path(sys.executable).with_name("mpirun")
+JOB = Path(mpi_job.__file__)
+ROOT = Path(__file__).parents[2]
+ULFM = ("--with-ft", "ulfm")
+
+
+def environment():
+    """Running as root and more ranks than cores are allowed here; NumPy's BLAS takes one thread."""
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
+    return os.environ | allowed | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def command(n_ranks, ask, options=()):
+    return [str(MPIRUN), *options, "--oversubscribe", "-n", str(n_ranks), sys.executable, str(JOB), json.dumps(ask)]
+
+
+def mpirun(n_ranks, options=(), timeout=60, **ask):
+    """Exit code, standard output, standard error without the launcher's own words, seconds."""
+    before = time.monotonic()
+    with subprocess.Popen(
+        command(n_ranks, ask, options), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        try:
+            out, err = job.communicate(timeout=timeout)
+        finally:
+            job.kill()
+            kill_stopped(json.dumps(ask))
+    return job.returncode, out, launcher_removed(err), time.monotonic() - before
+
+
+def launcher_removed(err):
+    """Open MPI frames its own words by lines of dashes, and ends what it says of an abort with a zero byte."""
+    return re.sub(r"-{70,}\n.*?-{70,}\n", "", err, flags=re.DOTALL).replace("\0", "")
+
+
+def kill_stopped(ask):
+    """A rank that was stopped may outlive its launcher."""
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and ask.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
+        except (OSError, ProcessLookupError):
+            continue
+
+
+@pytest.fixture(scope="module")
+def want():
+    digests = {mpi_job.in_one_process(order) for order in (None, *map(random.Random, range(5)))}
+    assert len(digests) == 1
+    return digests.pop()
+
+
+def digest(out):
+    return json.loads(out)["digest"]
+
+
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_the_same_bits_as_one_process_and_one_quiet_line(n_ranks, want):
+    code, out, err, _ = mpirun(n_ranks)
+    assert (code, digest(out), err) == (0, want, "")
+    assert len(out.splitlines()) == 1
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", out)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("n_ranks", [3, 5, 6, 9])
+@pytest.mark.parametrize("options", [(), ULFM])
+def test_the_same_bits_on_more_ranks(n_ranks, options, want):
+    code, out, *_ = mpirun(n_ranks, options)
+    assert (code, digest(out)) == (0, want)
+
+
+FAULTS = {
+    "raise": (1, r"fedkern: rank 1: internal error\nTraceback (.|\n)*\nZeroDivisionError: one over nothing\n"),
+    "data": (2, r"fedkern: rank 1: client 0: column 'age' is missing\n"),
+    "garbage": (2, r"fedkern: rank 1: not a version 1 fedkern frame\n"),
+    "long": (2, r"fedkern: rank 1: a message of 4194304 bytes, at most \d+ expected\n"),
+    "foreign": (2, r"fedkern: rank 1: client 1: Answer came from a rank where it does not live\n"),
+    "configuration": (2, r"fedkern: rank 1 has another configuration than rank 0 \(.*\): give all ranks the same job file.*\n"),
+    "usr1": (3, r"fedkern: stopped by SIGUSR1 at rank 1; this run keeps no checkpoints\n"),
+    "term": (3, r"fedkern: stopped by SIGTERM at rank 1; this run keeps no checkpoints\n"),
+}
+
+
+@pytest.mark.parametrize("kind", ["raise", "garbage", "configuration"])
+def test_a_fault_of_one_rank_ends_all_with_its_code_and_one_message(kind):
+    code, text = FAULTS[kind]
+    got, out, err, seconds = mpirun(3, mishap=kind, nap=0.02, rounds=20)
+    assert (got, out) == (code, "")
+    assert re.fullmatch(text, err), err
+    assert seconds < 30
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", [(), ULFM])
+@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_every_fault_on_either_side(kind, rank, options):
+    code, text = FAULTS[kind]
+    got, _, err, seconds = mpirun(3, options, mishap=kind, rank=rank, nap=0.02, rounds=20)
+    if rank == 1:
+        assert got == code
+        assert re.fullmatch(text, err), err
+    elif kind in ("raise", "data", "usr1", "term"):
+        assert got == code
+        assert err.count("fedkern: ") == 1
+    assert seconds < 30
+
+
+def test_the_job_goes_on_without_a_killed_rank():
+    code, out, err, seconds = mpirun(3, ULFM, mishap="kill")
+    assert code == 4
+    assert json.loads(out)["lost"] == [0, 2, 4]
+    assert err == ""
+    assert seconds < 30
+
+
+def test_a_stopped_rank_is_noticed_by_its_silence():
+    code, out, err, seconds = mpirun(3, mishap="stop", lost=1.0, stubborn=True)
+    assert (code, out) == (3, "")
+    assert err == "fedkern: client 0 is gone, and this method cannot go on without it\n"
+    assert seconds < 1 + 10 + 10  # deadline, what M2 allows, and the start on a busy machine
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mishap", ["kill", "stop"])
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("options", [(), ULFM])
+def test_nothing_hangs(mishap, rank, stubborn, options):
+    code, _, err, seconds = mpirun(3, options, mishap=mishap, rank=rank, lost=2.0, stubborn=stubborn)
+    if mishap == "kill" and not options:
+        assert code == 128 + signal.SIGKILL  # without --with-ft ulfm the launcher ends the job before the ranks can
+    else:
+        assert code == (3 if stubborn or rank == 0 else 4)
+        assert err.count("fedkern: ") == (1 if code == 3 else 0)
+    assert seconds < 2 + 10 + 10
+
+
+def ledger_bytes(folder, rank):
+    names = [f"rank-{rank}", *(mpi_job.NAMES[k] for k in range(mpi_job.N_CLIENTS) if 1 + k % 2 == rank)]
+    lines = [line for name in names for line in (folder / "ledger" / f"{name}.jsonl").read_text().splitlines()]
+    return sum(json.loads(line)["bytes"] for line in lines)
+
+
+def test_a_stopped_job_goes_on_to_the_same_bits_and_the_ledger_has_every_byte(tmp_path, want):
+    code, out, err, _ = mpirun(3, mishap="usr1", nap=0.02, folder=str(tmp_path))
+    assert (code, out) == (3, "")
+    assert re.fullmatch(r"fedkern: stopped by SIGUSR1 at rank 1; --resume goes on from checkpoint \d+\n", err)
+    for path in (tmp_path / "ledger").iterdir():
+        path.unlink()
+    code, out, err, _ = mpirun(3, folder=str(tmp_path), resume=True, count=True)
+    assert (code, digest(out), err) == (0, want, "")
+    for rank in (1, 2):
+        assert ledger_bytes(tmp_path, rank) == json.loads((tmp_path / f"rank-{rank}.json").read_text())["left"] > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(50))
+def test_a_killed_job_goes_on_to_the_same_bits(seed, tmp_path, want):
+    chance = random.Random(seed)
+    ask = {"rank": chance.randrange(3), "round": chance.randrange(mpi_job.ROUNDS), "mishap": chance.choice(["kill", "term"])}
+    mpirun(3, chance.choice([(), ULFM]), folder=str(tmp_path), nap=0.02, stubborn=True, **ask)
+    code, out, err, _ = mpirun(3, folder=str(tmp_path), resume=True)
+    assert (code, digest(out), err) == (0, want, "")
+
+
+def idle_cpu(n_ranks, seconds, folder):
+    """CPU seconds of the ranks but the one that works, for each second of waiting."""
+    _, out, *_ = mpirun(n_ranks, nap=seconds / 5 / 2, rounds=1, folder=str(folder))
+    used = [json.loads((folder / f"rank-{rank}.json").read_text())["cpu"] for rank in range(n_ranks)]
+    return sum(used) / json.loads(out)["seconds"]
+
+
+def test_waiting_ranks_sleep(tmp_path):
+    """All 5 ranks wait or nap; keeping files costs some of what is measured."""
+    assert idle_cpu(5, 4.0, tmp_path) < 5 * 0.02
+
+
+@pytest.mark.nightly
+def test_ten_waiting_ranks_use_less_than_a_tenth_of_a_core(tmp_path):
+    assert idle_cpu(11, 60.0, tmp_path) < 0.1
+
+
+def alone(**env):
+    return subprocess.run([sys.executable, str(JOB)], env=environment() | env, capture_output=True, text=True, timeout=30)
+
+
+def test_one_rank_is_too_few():
+    done = alone()
+    assert done.returncode == 2
+    assert done.stderr == "fedkern: an MPI job needs a server and at least one client rank: start it with mpirun -n 2 or more\n"
+
+
+def test_a_foreign_launcher_is_noticed_and_both_libraries_are_named():
+    done = alone(PMI_SIZE="4", PMI_RANK="0")
+    assert done.returncode == 2
+    assert re.match(
+        r"fedkern: an mpiexec of MPICH's family \(PMI\) started 4 processes, but mpi4py uses Open MPI v\d", done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("env", "size", "library", "says", "speaks"),
+    [
+        ({"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "0"}, 1, "MPICH Version:      5.0.1\nMPICH", "MPICH 5.0.1", True),
+        ({"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2"}, 1, "MPICH Version: 5.0.1", "Open MPI's mpirun", False),
+        ({"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}, 1, "Open MPI v5.0.11, package", "Slurm's srun", True),
+        ({"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "0"}, 3, "Open MPI v5.0.11", None, False),
+        ({"OMPI_COMM_WORLD_SIZE": "1"}, 1, "Open MPI v5.0.11", None, False),
+        ({}, 1, "Open MPI v5.0.11", None, False),
+    ],
+)
+def test_launchers_and_libraries(env, size, library, says, speaks):
+    problem, talks = launcher_problem(env, size, library)
+    assert talks is speaks
+    assert (problem is None) if says is None else says in problem
