@@ -208,11 +208,15 @@ class ClientSide:
         return messages or [Received()], charged
 
     def _encoded(self, client: int, messages: list[Message]) -> list[Frame]:
-        return [self.codec.encode(client, message, last=message is messages[-1]) for message in messages]
+        return [
+            self.codec.encode(client, message, last=left == 0)
+            for left, message in zip(range(len(messages) - 1, -1, -1), messages)
+        ]
 
     def _sent(self, client: int, messages: list[Message], frames: list[Frame], charged: int) -> list[Frame]:
         for message, frame in zip(messages, frames):
-            self.hooks.sending(client, message, len(frame), charged if message is messages[0] else 0)
+            self.hooks.sending(client, message, len(frame), charged)
+            charged = 0  # it was for all of them
         return frames
 
 
