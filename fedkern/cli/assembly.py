@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from threadpoolctl import threadpool_limits
+
 from ..algorithms import agreement, certificates, client_level, pvi
 from ..algorithms.local import Local
 from ..algorithms.messages import SERVER
@@ -70,7 +72,8 @@ def perform(place: Place, config: Config, folder: Path, output: Output) -> Resul
     files = None if output.folder is None else RunFolder(output.folder, found.names, identity)
     if files is not None:
         files.claim([*mine, *([SERVER] if place.is_server else [])], resume=output.resume)
-    with RunHooks(config, found.names, files) as hooks:
+    # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
+    with RunHooks(config, found.names, files) as hooks, threadpool_limits(1, user_api="blas"):
         if files is not None and place.is_server:
             files.write_json("job.json", config.model_dump())
         tables = {k: found.rows(k) for k in mine}
