@@ -19,8 +19,7 @@ struct Table {
     Index (*clip_sum_f64)(Matrix<const double>, double bound, Vector<double> total, int n_threads);
     void (*add_noise)(Vector<const double> total, double sigma, U64 key, U32 client, U32 step, Vector<double> out);
     Index (*discrete_gaussian)(Vector<const std::uint32_t> words, std::int64_t sigma, Vector<std::int64_t> out, Index* used);
-    GlmTable<float> glm_f32;
-    GlmTable<double> glm_f64;
+    GlmTable glm;
 };
 
 namespace tables {

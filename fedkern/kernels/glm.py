@@ -10,13 +10,19 @@ family      y                  E[y | a]
 "gaussian"  real               a, with standard deviation `scale`
 =========== ================== ==========================================
 
-The posterior is q = N(mu, diag(exp(2 log_sigma))) or, where `log_sigma` is a (d, d) matrix, N(mu, L L') with L its lower triangle. X may
-have any strides and may be a memory map larger than the memory: it is read once, in blocks of rows, and never copied. Weights multiply
-a row's log-likelihood.
+Weights multiply a row's log-likelihood. The posterior is q = N(mu, diag(exp(2 log_sigma))) or, where `log_sigma` is a (d, d)
+matrix, N(mu, L L') with L its lower triangle (what is above is not read).
+
+X may have any strides and may be a memory map larger than the memory: it is read once, in blocks of rows, and never copied. Sums
+are taken in a fixed order that depends on the number of rows alone: results do not depend on `n_threads`.
+
+Draws come from counters: draw s of the weights is theta_s = mu + sigma e_s with e_s = rng.normal(d, key=key, client=client,
+step=step, draw=s), in every backend.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -29,8 +35,8 @@ Vector = NDArray[np.float64]
 
 FAMILIES = {"bernoulli": 0, "poisson": 1, "gaussian": 2}
 METHODS = {"probit": 0, "quadrature": 1}
-CLIPPED_ESTIMATORS = {"analytic": 0}
-ELBO_ESTIMATORS = {"analytic": 2}
+CLIPPED_ESTIMATORS = {"analytic": 0, "weight-mc": 1, "activation-mc": 2}
+ELBO_ESTIMATORS = {"stl": 0, "total": 1, "analytic": 2}
 
 _RESPONSES = (*FLOATS, *map(np.dtype, ("int64", "int32", "int8", "uint8", "bool")))
 _X = Array("X", ("n", "d"))
@@ -39,6 +45,8 @@ _MU = Array("mu", ("d",), F64)
 _LOG_SIGMA = Array("log_sigma", ("d",), F64)
 _FACTOR = Array("log_sigma", ("d", "d"), F64)
 _COLUMNS = (Array("offset", ("n",), FLOATS, optional=True), Array("weights", ("n",), FLOATS, optional=True))
+_PRIOR = (Array("prior_shift", ("d",), F64), Array("prior_precision", ("d",), F64))
+_PRIOR_FULL = (_PRIOR[0], Array("prior_precision", ("d", "d"), F64))
 _ROWS = Array("rows", ("b",), (np.dtype("int64"),), optional=True)
 
 LOGLIK_GRAD = Kernel(
@@ -52,9 +60,19 @@ LOGLIK_GRAD = Kernel(
 ELBO_GRAD = Kernel(
     "glm.elbo_grad",
     purpose="Evidence lower bound of a mean-field posterior and its gradient in (mu, log sigma).",
-    source="dp-pvi.md, sections 2 and 3",
-    inputs=(_X, _Y, _MU, _LOG_SIGMA, Array("prior_shift", ("d",), F64), Array("prior_precision", ("d",), F64), *_COLUMNS),
+    source="dp-pvi.md, sections 2, 3.1 and 3.4",
+    inputs=(_X, _Y, _MU, _LOG_SIGMA, *_PRIOR, *_COLUMNS),
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d",), F64)),
+    streams=("draws",),
+    backends=("cpp", "reference"),
+)
+ELBO_GRAD_FULL = Kernel(
+    "glm.elbo_grad_full",
+    purpose="Evidence lower bound of a full-rank posterior and its gradient in (mu, L).",
+    source="dp-pvi.md, sections 2, 3.4 and 3.5",
+    inputs=(_X, _Y, _MU, _FACTOR, *_PRIOR_FULL, *_COLUMNS),
+    outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d", "d"), F64)),
+    streams=("draws",),
     backends=("cpp", "reference"),
 )
 EXPECTATIONS = Kernel(
@@ -67,7 +85,7 @@ EXPECTATIONS = Kernel(
 )
 EXPECTATIONS_FULL = Kernel(
     "glm.expectations_full",
-    purpose="The same under a full-rank posterior.",
+    purpose="E log p(y | a) of every row and of its first two derivatives in a, under a full-rank posterior.",
     source="dp-pvi.md, sections 3.1 and 3.5",
     inputs=(_X, _Y, _MU, _FACTOR, *_COLUMNS),
     outputs=EXPECTATIONS.outputs,
@@ -77,9 +95,19 @@ EXPECTATIONS_FULL = Kernel(
 CLIPPED_GRAD_SUM = Kernel(
     "glm.clipped_grad_sum",
     purpose="Sum over rows of the clipped gradients of E log p(y_i | x_i'theta) in (mu, log sigma).",
-    source="dp-pvi.md, sections 3.1 and 4",
+    source="dp-pvi.md, sections 3.1 to 3.3 and 4",
     inputs=(_X, _Y, _MU, _LOG_SIGMA, _ROWS, *_COLUMNS),
     outputs=(Array("total", ("2*d",), (np.dtype("float64"), np.dtype("int64"))),),
+    streams=("draws", "noise"),
+    backends=("cpp", "reference"),
+)
+CLIPPED_GRAD_SUM_FULL = Kernel(
+    "glm.clipped_grad_sum_full",
+    purpose="Sum over rows of the clipped gradients of E log p(y_i | x_i'theta) in (mu, L).",
+    source="dp-pvi.md, sections 3.5 and 4",
+    inputs=(_X, _Y, _MU, _FACTOR, _ROWS, *_COLUMNS),
+    outputs=(Array("total", ("t",), (np.dtype("float64"), np.dtype("int64"))),),
+    streams=("noise",),
     backends=("cpp", "reference"),
 )
 PREDICT = Kernel(
@@ -116,6 +144,18 @@ def _family(kernel: str, family: str, scale: float) -> tuple[int, float]:
     return code, float(scale)
 
 
+def _draws(kernel: str, draws: int, key: int | None, client: int, step: int, random: str | None) -> tuple[int, int, int, int]:
+    """The random arguments of a backend. `random` says what needs a key, if anything does."""
+    if random and key is None:
+        raise ValueError(f'{kernel}: {random} needs a key: key=rng.key(seed, "draws")')
+    if not (1 <= draws < 2**31 and 0 <= (key or 0) < 2**64 and 0 <= client < 2**32 and 0 <= step < 2**32):
+        raise ValueError(
+            f"{kernel}: needs 1 <= draws < 2^31, 0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32; "
+            f"got draws = {draws}, key = {key}, client = {client}, step = {step}"
+        )
+    return operator.index(draws), operator.index(key or 0), operator.index(client), operator.index(step)
+
+
 def _full(log_sigma: Any) -> bool:
     return getattr(log_sigma, "ndim", 1) == 2
 
@@ -139,10 +179,10 @@ def loglik_grad(
     ----------
     X : (n, d) array, float32 or float64
     y : (n,) array of any plain type
-        See the module; a value that the family does not have makes the result NaN, as does NaN anywhere else.
+        A value that the family does not have makes the result NaN, as does NaN anywhere else.
     theta : (d,) float64 array
     family : "bernoulli", "poisson" or "gaussian"
-    offset, weights : (n,) arrays, optional
+    offset, weights : (n,) float arrays, optional
     scale : float
         Standard deviation of the gaussian family.
     out : (d,) float64 array, optional
@@ -153,7 +193,7 @@ def loglik_grad(
     loglik : float
         sum_i weights_i log p(y_i | x_i'theta + offset_i), constants included.
     grad : (d,) float64 array
-        With X in float32, theta is rounded to float32, and sums of at most 64 rows are in float32: relative errors are below 1e-6.
+        With X in float32, theta is rounded to float32 too, and each product and the sums of at most 64 rows are in float32.
 
     Raises
     ------
@@ -177,7 +217,7 @@ def elbo_grad(
     prior_shift: float | Vector = 0.0,
     prior_precision: float | Vector = 1.0,
     draws: int = 1,
-    estimator: str = "analytic",
+    estimator: str = "stl",
     offset: Real | None = None,
     weights: Real | None = None,
     scale: float = 1.0,
@@ -187,30 +227,85 @@ def elbo_grad(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[float, Vector, Vector]:
-    """Evidence lower bound of the posterior, and its gradient."""
-    name = "glm.elbo_grad"
+    """Evidence lower bound of the posterior, and its gradient.
+
+    E_q[sum_i weights_i log p(y_i | x_i'theta + offset_i) + log prior(theta) - log q(theta)], with the prior (inside PVI: the
+    cavity) exp(prior_shift'theta - theta' P theta / 2) times its normalising constant; a P that is not positive has none, and
+    then it is left out. With a prior that is a density the ELBO is a lower bound of the log evidence.
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+    y : (n,) array of any plain type
+    mu : (d,) float64 array
+    log_sigma : (d,) float64 array, or (d, d) lower Cholesky factor of the covariance, with a positive diagonal
+    family, offset, weights, scale : as in `loglik_grad`
+    key, client, step : int
+        Name the draws: see the module. `key` is needed unless the estimator is analytic.
+    prior_shift : float or (d,) float64 array
+    prior_precision : float or (d,) float64 array; for a full-rank posterior also a symmetric (d, d) array
+    draws : int
+        Number S of draws that are averaged.
+    estimator : "stl", "total" or "analytic"
+        stl: the path gradient, with (mu, sigma) in log q held fixed, whose variance goes to 0 where q is exact; total: the
+        gradient of the same average. analytic: no draws; the quadrature of `expectations`, and KL(q || prior) in closed form.
+    out : tuple of two float64 arrays, (d,) and like log_sigma, optional
+
+    Returns
+    -------
+    elbo : float
+    grad_mu : (d,) float64 array
+    grad_log_sigma : (d,) float64 array; for a full-rank posterior the gradient in L, (d, d), zero above the diagonal
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `loglik_grad`; draws without a key; a factor whose diagonal is not positive.
+
+    Source: Roeder, Wu, Duvenaud (2017) for "stl".
+    """
+    full, name = _full(log_sigma), "glm.elbo_grad"
+    record = ELBO_GRAD_FULL if full else ELBO_GRAD
     code, scale = _family(name, family, scale)
     kind = _choice(name, "estimator", estimator, ELBO_ESTIMATORS)
+    random = _draws(name, draws, key, client, step, None if estimator == "analytic" else f"estimator {estimator!r}")
     d = len(mu)
     inputs = {
         "X": X,
         "y": y,
         "mu": mu,
         "log_sigma": log_sigma,
-        "prior_shift": _per_coordinate(prior_shift, d),
-        "prior_precision": _per_coordinate(prior_precision, d),
+        "prior_shift": _spread_out(prior_shift, d),
+        "prior_precision": _as_matrix(prior_precision, d) if full else _spread_out(prior_precision, d),
         "offset": offset,
         "weights": weights,
     }
-    *arrays, grad_mu, grad_log_sigma = ELBO_GRAD.prepare(inputs, out)
-    elbo = ELBO_GRAD.implementation(backend, arrays)(
-        *arrays, code, scale, kind, draws, key or 0, client, step, grad_mu, grad_log_sigma, n_threads
-    )
+    *arrays, grad_mu, grad_log_sigma = record.prepare(inputs, out)
+    scalars: tuple[float, ...] = (code, scale, kind, *random)
+    if full:
+        if not (np.diagonal(log_sigma) > 0).all():
+            raise ValueError(f"{name}: log_sigma must be a lower Cholesky factor with a positive diagonal")
+        scalars = (_log_normaliser(inputs["prior_shift"], inputs["prior_precision"]), *scalars)
+    elbo = record.implementation(backend, arrays)(*arrays, *scalars, grad_mu, grad_log_sigma, n_threads)
     return float(elbo), grad_mu, grad_log_sigma
 
 
-def _per_coordinate(value: float | Vector, d: int) -> Any:
+def _spread_out(value: float | Vector, d: int) -> Any:
     return value if isinstance(value, np.ndarray) and value.ndim else np.full(d, value, np.float64)
+
+
+def _as_matrix(value: float | Vector, d: int) -> Any:
+    return value if _full(value) else np.diag(_spread_out(value, d))
+
+
+def _log_normaliser(shift: Vector, precision: Vector) -> float:
+    """log of the constant that makes exp(h'theta - theta' P theta / 2) a density; 0 if P is not positive definite."""
+    try:
+        factor = np.linalg.cholesky(precision)
+    except np.linalg.LinAlgError:
+        return 0.0
+    whitened = np.linalg.solve(factor, shift)
+    return float((np.log(np.diagonal(factor)) - 0.5 * np.log(2 * np.pi)).sum() - 0.5 * (whitened**2).sum())
 
 
 def expectations(
@@ -241,9 +336,10 @@ def expectations(
     Returns
     -------
     value, slope, curvature : (n,) float64 arrays
-        weights_i E l_i, weights_i E l_i', weights_i E l_i'' with l_i(a) = log p(y_i | a), a ~ N(x_i'mu + offset_i, x_i' Cov x_i). Exact for poisson
-        and gaussian; for bernoulli a trapezoid rule with 64 nodes up to a standard deviation of 5 (errors at most 2e-9, 6e-9, 4e-8), beyond it a mixture
-        over 96 steps (slope 2e-9, curvature 2e-10). NaN in a row, or a y outside the family's domain, gives NaN in that row.
+        weights_i E l_i, weights_i E l_i', weights_i E l_i'' with l_i(a) = log p(y_i | a), a ~ N(x_i'mu + offset_i, x_i' Cov x_i).
+        Exact for poisson and gaussian; for bernoulli a trapezoid rule with 64 nodes up to a standard deviation of 5 (errors at
+        most 2e-9, 6e-9, 4e-8), beyond it a mixture over 96 steps (slope 2e-9, curvature 2e-10). NaN in a row, or a y that the
+        family does not have, gives NaN in that row.
 
     Raises
     ------
@@ -281,26 +377,86 @@ def clipped_grad_sum(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[Any], int]:
-    """Sum over rows of clipped gradients, the private step of DP-PVI."""
-    name = "glm.clipped_grad_sum"
+    """Sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
+
+    Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma). It is multiplied by
+    w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row moves the sum by at most `clip`:
+
+    ============================ ===================================================================================
+    a row with                   counts as
+    ============================ ===================================================================================
+    ||v_i|| <= clip              v_i
+    ||v_i|| = 0                  0
+    clip = inf                   v_i: the likelihood's part of the gradient of the ELBO
+    anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on
+    a y that the family has not  nothing
+    ============================ ===================================================================================
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Converted row by row: everything is computed in float64.
+    y : (n,) array of any plain type
+    mu : (d,) float64 array
+    log_sigma : (d,) float64 array, or (d, d) lower Cholesky factor L of the covariance (analytic only)
+    clip : float
+        The bound, at least 1e-100; inf for none.
+    family, offset, weights, scale : as in `loglik_grad`
+    rows : (b,) int64 array, optional
+        The batch; default all rows. A row that is named twice counts twice.
+    estimator : "analytic", "weight-mc" or "activation-mc"
+        The expectation by the quadrature of `expectations`; by `draws` draws of theta, the same for all rows; or by `draws`
+        draws z_s of the standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).
+    key, client, step : int
+        Name the draws and the keyed noise.
+    grid : float, optional
+        Every w_i v_i is rounded toward zero to whole multiples of it, and the sum is exact: it does not depend on the order of
+        the rows. At least clip / 2^40.
+    noise_multiplier : float
+        Adds noise_multiplier x clip x rng.normal(2 d, key=key, client=client, step=step, draw=2^32 - 1): predictable noise,
+        for experiments. Not with a grid.
+    out : (2 d,) array, float64 or, with a grid, int64, optional
+
+    Returns
+    -------
+    total : (2 d,) float64 array, or int64 in units of the grid
+        [block of mu, block of log sigma]; for a full-rank posterior (d + d (d + 1) / 2,): [block of mu, the lower triangle of the
+        block of L, row by row (np.tril_indices)].
+    skipped : int
+        How many rows counted as nothing. It is not private: it must not leave the data's holder.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `loglik_grad`; a clip, grid or noise that is not positive or does not go with the others; draws or noise without a key.
+    IndexError
+        An index in `rows` that is no row of X.
+    """
+    full, name = _full(log_sigma), "glm.clipped_grad_sum"
+    record = CLIPPED_GRAD_SUM_FULL if full else CLIPPED_GRAD_SUM
     code, scale = _family(name, family, scale)
-    kind = _choice(name, "estimator", estimator, CLIPPED_ESTIMATORS)
+    kind = _choice(name, "estimator", estimator, {"analytic": 0} if full else CLIPPED_ESTIMATORS)
+    noisy = noise_multiplier > 0
+    random = _draws(name, draws, key, client, step, "noise_multiplier" if noisy else f"estimator {estimator!r}" if kind else None)
     if not clip >= 1e-100:
         raise ValueError(f"{name}: clip must be at least 1e-100 (inf: no clipping), got {clip}")
-    if grid is not None:
-        if not (grid > 0 and clip / grid <= 2**40):
-            raise ValueError(f"{name}: grid must be > 0 and at least clip / 2^40, got {grid} with clip = {clip}")
-        if out is None:
-            out = np.empty(2 * len(mu), np.int64)
-    if out is not None and out.dtype != (np.int64 if grid else np.float64):
-        raise TypeError(f"{name}: total must be {'int64 with' if grid else 'float64 without'} a grid, got {out.dtype}")
+    if noise_multiplier and not (noisy and clip * noise_multiplier < np.inf and grid is None):
+        raise ValueError(
+            f"{name}: noise_multiplier must be >= 0, and needs a finite clip and no grid; "
+            f"got {noise_multiplier} with clip = {clip}, grid = {grid}"
+        )
+    if grid is not None and not (grid > 0 and clip / grid <= 2**40):
+        raise ValueError(f"{name}: grid must be > 0 and at least clip / 2^40, got {grid} with clip = {clip}")
+    d = len(mu)
+    size = d + d * (d + 1) // 2 if full else 2 * d
+    if out is None:
+        out = np.empty(size, np.float64 if grid is None else np.int64)
+    elif out.dtype != (np.float64 if grid is None else np.int64):
+        raise TypeError(f"{name}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {out.dtype}")
     inputs = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma, "rows": rows, "offset": offset, "weights": weights}
-    *arrays, total = CLIPPED_GRAD_SUM.prepare(inputs, out)
-    function = CLIPPED_GRAD_SUM.implementation(backend, arrays)
-    skipped = function(
-        *arrays, code, scale, float(clip), kind, draws, key or 0, client, step, noise_multiplier, grid or 0.0, total, n_threads
-    )
-    return total, skipped
+    *arrays, total = record.prepare(inputs, out, {"t": size} if full else None)
+    scalars = (code, scale, float(clip), kind, *random, float(noise_multiplier), float(grid or 0.0))
+    return total, record.implementation(backend, arrays)(*arrays, *scalars, total, n_threads)
 
 
 def predict(
@@ -325,7 +481,7 @@ def predict(
     log_sigma : (d,) float64 array, or (d, d) lower Cholesky factor of the covariance
     family, offset : as in `loglik_grad`
     method : "probit" or "quadrature"
-        For bernoulli: sigmoid(m / sqrt(1 + pi s^2 / 8)), or the quadrature of `expectations`. The other families have closed forms.
+        For bernoulli: sigmoid(m / sqrt(1 + pi s^2 / 8)), or the quadrature of `expectations`. The others have closed forms.
     scale : float
         Checked; the mean does not depend on it.
 

@@ -3,88 +3,198 @@
 #pragma once
 #include <vector>
 
-#include "blocks.hpp"
-#include "glm_families.hpp"
 #include "glm_rows.hpp"
+#include "rng.hpp"
 
 namespace fedkern {
-
 inline namespace FEDKERN_ISA {
 
-/// A contiguous copy, followed by zeros up to a multiple of eight.
-inline std::vector<double> copy_padded(Vector<const double> x) {
-    std::vector<double> copy((x.size + 7) / 8 * 8);
-    for (Index j = 0; j < x.size; ++j) copy[j] = x[j];
-    return copy;
+/// Element j of the standard normal vector of draw s: rng's element j of (draw s, client, step).
+inline std::vector<double> normal_draws(const Draws& draws, Index d) {
+    std::vector<double> e(draws.count * d);
+    for (Index s = 0; s < draws.count; ++s) fill_normal({e.data() + s * d, d}, {0, unsigned(s), draws.client, draws.step}, draws.key);
+    return e;
 }
 
+// ---- Log-likelihood at S parameter vectors at once.
+
+/// The parameters, as the products want them: panels of eight vectors, then one by one what is left if that is less than four.
+template <class T> struct Parameters {
+    Index d, panels, singles;
+    std::vector<T> packed, single;
+
+    explicit Parameters(Matrix<const double> thetas)
+        : d(thetas.cols), panels((thetas.rows + 4) / panel), singles(std::max<Index>(0, thetas.rows - panels * panel)),
+          packed(panels * d * panel) {
+        for (Index s = 0; s < std::min(thetas.rows, panels * panel); ++s)
+            for (Index j = 0; j < d; ++j) packed[((s / panel) * d + j) * panel + s % panel] = T(thetas.row(s)[j]);
+        for (Index s = panels * panel; s < thetas.rows; ++s) {
+            const auto copy = padded_copy<T>(thetas.row(s));
+            single.insert(single.end(), copy.begin(), copy.end());
+        }
+    }
+    Index padded() const { return round_up(d, 16); }
+    Index count() const { return panels * panel + singles; }
+};
+
+/// One thread's sums over blocks of rows: loglik[s] and grad[s][0..d).
+template <class T> struct LogLikelihoods {
+    const Parameters<T>& parameters;
+    double *loglik, *grad;
+    std::vector<T> gradient = std::vector<T>(parameters.d);
+
+    void add(RowBlock<T>& block, const Family& family) {
+        alignas(64) double bases[block_rows], base = 0;
+        family.base(block.size, block.y, bases);
+        for (Index i = 0; i < block.size; ++i) base += block.weight[i] * bases[i];
+        for (Index s = 0; s < parameters.count(); ++s) loglik[s] += base;
+        if (parameters.panels) add_panels(block, family);
+        for (Index s = 0; s < parameters.singles; ++s) add_single(block, family, s);
+    }
+
+    void add_single(RowBlock<T>& block, const Family& family, Index s) {
+        alignas(64) T a[block_rows], y[block_rows], w[block_rows], slope[block_rows], value[block_rows];
+        row_dots(block.x, block.size, parameters.single.data() + s * parameters.padded(), parameters.d, a);
+        for (Index i = block.size; i < block.padded; ++i) a[i] = 0, block.x[i] = block.x[0];
+        for (Index i = 0; i < block.padded; ++i) {
+            y[i] = T(block.y[i]), w[i] = T(block.weight[i]);
+            a[i] += T(block.offset[i]);
+        }
+        family.weigh(block.padded, a, y, w, value, slope);
+        auto total = Pack<double>::all(0);
+        for (Index i = 0; i < block.padded; i += 8) total = total + Pack<double>::load(value + i);
+        loglik[parameters.panels * panel + s] += total.sum();
+        double* sums = grad + (parameters.panels * panel + s) * parameters.d;
+        const auto prefetch = [&](Index i) {
+            if (s == 0)
+                for (Index k = i; k < i + 8; ++k) block.prefetch(k);
+        };
+        if constexpr (sizeof(T) == 8) {
+            add_rows(block.x, block.padded, slope, parameters.d, sums, prefetch);
+        } else {
+            std::fill(gradient.begin(), gradient.end(), T(0));
+            add_rows(block.x, block.padded, slope, parameters.d, gradient.data(), prefetch);
+            for (Index j = 0; j < parameters.d; ++j) sums[j] += double(gradient[j]);
+        }
+    }
+
+    void add_panels(RowBlock<T>& block, const Family& family) {
+        constexpr Index most = block_rows * panel;
+        alignas(64) T a[most], y[most], w[most], offset[most], slope[most], value[most];
+        const Index n = block.size * panel;
+        for (Index i = 0; i < block.size; ++i)
+            for (Index s = 0; s < panel; ++s) {
+                y[i * panel + s] = T(block.y[i]);
+                w[i * panel + s] = T(block.weight[i]);
+                offset[i * panel + s] = T(block.offset[i]);
+            }
+        for (Index p = 0; p < parameters.panels; ++p) {
+            row_panel(block.x, block.size, parameters.packed.data() + p * parameters.d * panel, 0, parameters.d, a);
+            for (Index i = 0; i < n; ++i) a[i] += offset[i];
+            family.weigh(n, a, y, w, value, slope);
+            auto total = Pack<double>::load(loglik + p * panel);
+            for (Index i = 0; i < n; i += panel) total = total + Pack<double>::load(value + i);
+            total.store(loglik + p * panel);
+            add_panel(block.x, block.size, slope, parameters.d, grad + p * panel * parameters.d, parameters.d);
+        }
+    }
+};
+
+template <class T> void add_logliks(const Regression& data, const Family& family, const Parameters<T>& parameters, Index chunks,
+                                    double* partial, int n_threads) {
+    const Index count = parameters.count();
+    for_blocks(data.n, chunks, n_threads, [&](Index chunk, Index begin, Index end) {
+        double* sums = partial + chunk * count * (data.d + 1);
+        LogLikelihoods<T> likelihoods{parameters, sums, sums + count};
+        for (RowBlock<T> block(data, family, begin, end); block.next();) likelihoods.add(block, family);
+    });
+}
+
+/// loglik_s = sum_i w_i log p(y_i | x_i'theta_s + offset_i) and its gradient, s < S.
+inline void glm_logliks(const Regression& data, Matrix<const double> thetas, Likelihood likelihood, double* loglik, Matrix<double> grads,
+                        int n_threads) {
+    const Index d = data.d, chunks = block_count(data.n), padded = Parameters<double>(thetas).count(), size = padded * (d + 1);
+    const auto family = make_family(likelihood);
+    std::vector<double> partial(chunks * size);
+    if (data.single)
+        add_logliks(data, *family, Parameters<float>(thetas), chunks, partial.data(), n_threads);
+    else
+        add_logliks(data, *family, Parameters<double>(thetas), chunks, partial.data(), n_threads);
+    for (Index s = 0; s < thetas.rows; ++s) {
+        loglik[s] = 0;
+        for (Index c = 0; c < chunks; ++c) loglik[s] += partial[c * size + s];
+        for (Index j = 0; j < d; ++j) {
+            double sum = 0;
+            for (Index c = 0; c < chunks; ++c) sum += partial[c * size + padded + s * d + j];
+            grads.row(s)[j] = sum;
+        }
+    }
+}
+
+// ---- Under a posterior.
+
 /// What the mean-field kernels need of a row x: x'mu, sum x^2 sigma^2 and, for norms, sum x^2 and sum x^4 sigma^4.
-template <bool norms, class T>
-FEDKERN_INLINE void row_sums(const T* x, const double* mu, const double* variance, Index d, double* m, double* v, double* n2, double* n4) {
-    using V = Lanes<double>;
+template <bool norms>
+FEDKERN_INLINE void row_sums(const double* x, const double* mu, const double* variance, Index d, double* m, double* v, double* n2, double* n4) {
+    using V = Pack<double>;
     V sum_m = V::all(0), sum_v = V::all(0), sum_2 = V::all(0), sum_4 = V::all(0);
-    const auto add = [&](const V& value, Index j) {
-        const V square = value * value, scaled = square * V::load(variance + j);
-        sum_m = sum_m + value * V::load(mu + j);
+    for_packs<V>(x, d, [&](const V& xj, Index j) {
+        const V square = xj * xj, scaled = square * V::load(variance + j);
+        sum_m = sum_m + xj * V::load(mu + j);
         sum_v = sum_v + scaled;
         if constexpr (norms) {
             sum_2 = sum_2 + square;
             sum_4 = sum_4 + scaled * scaled;
         }
-    };
-    Index j = 0;
-    for (; j + 8 <= d; j += 8) add(V::load(x + j), j);
-    if (j < d) add(V::load(x + j, int(d - j)), j);
-    *m = sum_m.sum();
-    *v = sum_v.sum();
-    if constexpr (norms) {
-        *n2 = sum_2.sum();
-        *n4 = sum_4.sum();
-    }
+    });
+    *m = sum_m.sum(), *v = sum_v.sum();
+    if constexpr (norms) *n2 = sum_2.sum(), *n4 = sum_4.sum();
 }
 
-/// The mean and the standard deviation of a_i = x_i'theta + offset_i for the rows of a block.
+/// The mean and the standard deviation of a_i = x_i'theta + offset_i.
 class Activations {
   public:
-    explicit Activations(const Posterior& q) : d_(q.mu.size), full_(q.full()), mu_(copy_padded(q.mu)) {
+    explicit Activations(const Posterior& q) : d_(q.mu.size), full_(q.full()), mu_(padded_copy<double>(q.mu)) {
         if (full_) {
-            factor_.resize(d_ * d_);
+            // Panel p holds the columns [8 p, 8 p + 8) of L.
+            factor_.resize(round_up(d_, panel) * d_);
             for (Index i = 0; i < d_; ++i)
-                for (Index j = 0; j <= i; ++j) factor_[i * d_ + j] = q.factor.data[i * q.factor.row_stride + j * q.factor.col_stride];
+                for (Index j = 0; j <= i; ++j) factor_[(j / panel * d_ + i) * panel + j % panel] = q.factor.row(i)[j];
         } else {
-            variance_ = copy_padded(q.log_sigma);
-            for (double& v : variance_) v = math::exp(2 * v);
+            variance_ = padded_copy<double>(q.log_sigma);
+            for (Index j = 0; j < d_; ++j) variance_[j] = math::exp(2 * variance_[j]);
         }
     }
 
+    Index d() const { return d_; }
     const double* mu() const { return mu_.data(); }
     const double* variance() const { return variance_.data(); }
-    const double* factor() const { return factor_.data(); }
 
-    /// u = L'x for a row x; u has room for d numbers.
-    template <class T> void rotate(const T* x, double* u) const {
-        std::fill_n(u, d_, 0.0);
-        for (Index i = 0; i < d_; ++i) {
-            const double value = double(x[i]), *row = factor_.data() + i * d_;
-            for (Index j = 0; j <= i; ++j) u[j] += value * row[j];
+    /// Columns [8 p, 8 p + 8) of u_i = L'x_i for the rows of a block.
+    void rotate(const RowBlock<double>& block, Index p, double* u) const {
+        row_panel(block.x, block.size, factor_.data() + p * d_ * panel, p * panel, d_, u);
+    }
+    Index panels() const { return (d_ + panel - 1) / panel; }
+
+    /// Fills m and s for block.padded rows, with harmless numbers behind block.size.
+    void of(const RowBlock<double>& block, double* m, double* s) const {
+        if (full_) {
+            alignas(64) double u[block_rows * panel];
+            row_dots(block.x, block.size, mu(), d_, m);
+            std::fill_n(s, block.size, 0.0);
+            for (Index p = 0; p < panels(); ++p) {
+                rotate(block, p, u);
+                for (Index i = 0; i < block.size; ++i)
+                    for (Index j = 0; j < panel; ++j) s[i] += u[i * panel + j] * u[i * panel + j];
+            }
+        } else {
+            for (Index i = 0; i < block.size; ++i) row_sums<false>(block.x[i], mu(), variance(), d_, m + i, s + i, nullptr, nullptr);
         }
+        finish(block, m, s);
     }
 
-    /// Fills m and s for block.padded rows (harmless numbers behind block.size).
-    template <class T> void of(const RowBlock<T>& block, double* m, double* s) const {
-        std::vector<double> u(full_ ? d_ : 0);
-        for (Index i = 0; i < block.size; ++i) {
-            if (full_) {
-                rotate(block.x[i], u.data());
-                m[i] = s[i] = 0;
-                for (Index j = 0; j < d_; ++j) {
-                    m[i] += double(block.x[i][j]) * mu_[j];
-                    s[i] += u[j] * u[j];
-                }
-            } else {
-                row_sums<false>(block.x[i], mu(), variance(), d_, m + i, s + i, nullptr, nullptr);
-            }
-        }
+    /// From x'mu and the variance to m and s.
+    static void finish(const RowBlock<double>& block, double* m, double* s) {
         for (Index i = block.size; i < block.padded; ++i) m[i] = s[i] = 0;
         for (Index i = 0; i < block.padded; ++i) {
             m[i] += block.offset[i];
@@ -98,97 +208,38 @@ class Activations {
     std::vector<double> mu_, variance_, factor_;
 };
 
-/// Calls work(chunk, block, begin) for every block of rows, chunks of blocks on several threads.
-template <class T, class Family, class Work>
-void for_row_blocks(const Regression<T>& data, const Family& family, Index chunks, int n_threads, const Work& work) {
-    for_blocks(data.n, chunks, n_threads, [&](Index chunk, Index begin, Index end) {
-        RowBlock<T> block(data);
-        const Index length = RowBlock<T>::length(data);
-        for (Index i = begin; i < end; i += length) {
-            block.load(i, std::min(length, end - i), family);
-            work(chunk, block, i);
-        }
-    });
-}
-
 /// value, slope, curvature: w_i E l, w_i E l', w_i E l'' for every row.
-template <class T>
-void glm_expectations(const Regression<T>& data, const Posterior& q, Likelihood likelihood, Vector<double> value,
-                      Vector<double> slope, Vector<double> curvature, int n_threads) {
+inline void glm_expectations(const Regression& data, const Posterior& q, Likelihood likelihood, Vector<double> value, Vector<double> slope,
+                             Vector<double> curvature, int n_threads) {
     const Activations activations(q);
-    with_family(likelihood, [&](const auto& family) {
-        for_row_blocks(data, family, block_count(data.n), n_threads, [&](Index, const RowBlock<T>& block, Index begin) {
-            alignas(64) double m[64], s[64], e0[64], e1[64], e2[64];
+    const auto family = make_family(likelihood);
+    for_blocks(data.n, block_count(data.n), n_threads, [&](Index, Index begin, Index end) {
+        alignas(64) double m[block_rows], s[block_rows], base[block_rows], e0[block_rows], e1[block_rows], e2[block_rows];
+        for (RowBlock<double> block(data, *family, begin, end); block.next();) {
             activations.of(block, m, s);
-            family.expect(block.padded, m, s, block.y, e0, e1, e2);
+            family->base(block.size, block.y, base);
+            family->expect(block.padded, m, s, block.y, e0, e1, e2);
             for (Index i = 0; i < block.size; ++i) {
-                value[begin + i] = block.weight[i] * (e0[i] + family.base(block.y[i]));
-                slope[begin + i] = block.weight[i] * e1[i];
-                curvature[begin + i] = block.weight[i] * e2[i];
+                value[block.begin + i] = block.weight[i] * (e0[i] + base[i]);
+                slope[block.begin + i] = block.weight[i] * e1[i];
+                curvature[block.begin + i] = block.weight[i] * e2[i];
             }
-        });
+        }
     });
 }
 
 /// The predictive mean E[y] for every row; `probit`: the usual approximation for the Bernoulli family.
-template <class T>
-void glm_predict(const Regression<T>& data, const Posterior& q, Likelihood likelihood, bool probit, Vector<double> mean, int n_threads) {
+inline void glm_predict(const Regression& data, const Posterior& q, Likelihood likelihood, bool probit, Vector<double> mean, int n_threads) {
     const Activations activations(q);
-    with_family(likelihood, [&](const auto& family) {
-        for_row_blocks(data, family, block_count(data.n), n_threads, [&](Index, const RowBlock<T>& block, Index begin) {
-            alignas(64) double m[64], s[64], p[64];
+    const auto family = make_family(likelihood);
+    for_blocks(data.n, block_count(data.n), n_threads, [&](Index, Index begin, Index end) {
+        alignas(64) double m[block_rows], s[block_rows], p[block_rows];
+        for (RowBlock<double> block(data, *family, begin, end); block.next();) {
             activations.of(block, m, s);
-            family.predict(block.padded, m, s, probit, p);
-            for (Index i = 0; i < block.size; ++i) mean[begin + i] = p[i];
-        });
-    });
-}
-
-/// loglik_s = sum_i w_i l(x_i'theta_s + offset_i) and its gradient, for S parameter vectors at once.
-template <class T>
-void glm_logliks(const Regression<T>& data, Matrix<const double> thetas, Likelihood likelihood, double* loglik,
-                 Matrix<double> grads, int n_threads) {
-    const Index d = data.x.cols, S = thetas.rows, chunks = block_count(data.n);
-    std::vector<T> theta(S * d);
-    for (Index s = 0; s < S; ++s)
-        for (Index j = 0; j < d; ++j) theta[s * d + j] = T(thetas.row(s)[j]);
-    std::vector<double> partial(chunks * S * (d + 1));
-    with_family(likelihood, [&](const auto& family) {
-        for_row_blocks(data, family, chunks, n_threads, [&](Index chunk, const RowBlock<T>& block, Index) {
-            double* sums = partial.data() + chunk * S * (d + 1);
-            std::vector<T> gradient(d);
-            double base = 0;
-            for (Index i = 0; i < block.size; ++i) base += block.weight[i] * family.base(block.y[i]);
-            for (Index s = 0; s < S; ++s) {
-                std::fill(gradient.begin(), gradient.end(), T(0));
-                double total = base;
-                for (Index i = 0; i < block.size; ++i) {
-                    using V = Lanes<T>;
-                    V sum = V::all(0);
-                    const T *x = block.x[i], *t = theta.data() + s * d;
-                    Index j = 0;
-                    for (; j + V::count <= d; j += V::count) sum = sum + V::load(x + j) * V::load(t + j);
-                    if (j < d) sum = sum + V::load(x + j, int(d - j)) * V::load(t + j, int(d - j));
-                    const T a = T(block.offset[i]) + sum.sum(), y = T(block.y[i]);
-                    total += block.weight[i] * double(family.value(a, y));
-                    const T r = T(block.weight[i]) * family.slope(a, y);
-                    for (j = 0; j < d; ++j) gradient[j] += r * x[j];
-                }
-                sums[s * (d + 1) + d] += total;
-                for (Index j = 0; j < d; ++j) sums[s * (d + 1) + j] += double(gradient[j]);
-            }
-        });
-    });
-    for (Index s = 0; s < S; ++s) {
-        for (Index j = 0; j <= d; ++j) {
-            double total = 0;
-            for (Index c = 0; c < chunks; ++c) total += partial[(c * S + s) * (d + 1) + j];
-            if (j < d)
-                grads.row(s)[j] = total;
-            else
-                loglik[s] = total;
+            family->predict(block.padded, m, s, probit, p);
+            for (Index i = 0; i < block.size; ++i) mean[block.begin + i] = p[i];
         }
-    }
+    });
 }
 
 } // namespace FEDKERN_ISA

@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "glm_quadrature.hpp"
 #include "glm_views.hpp"
@@ -97,12 +98,55 @@ struct Gaussian {
     void predict(Index n, const double* m, const double*, bool, double* mean) const { std::copy_n(m, n, mean); }
 };
 
-/// Calls work(family) with the functor of a likelihood.
-template <class Work> auto with_family(Likelihood likelihood, const Work& work) {
+/// A likelihood over the rows of a block. The loops are written once, below, for every family.
+struct Family {
+    virtual ~Family() = default;
+    virtual void clean(Index n, double* y) const = 0;                  // what is outside the domain becomes NaN
+    virtual void base(Index n, const double* y, double* out) const = 0;
+    virtual void slopes(Index n, const double* a, const double* y, double* slope) const = 0;
+    virtual void weigh(Index n, const double* a, const double* y, const double* w, double* value, double* slope) const = 0;
+    virtual void weigh(Index n, const float* a, const float* y, const float* w, float* value, float* slope) const = 0;
+    /// n a multiple of eight; value may be null.
+    virtual void expect(Index n, const double* m, const double* s, const double* y, double* value, double* slope, double* curvature) const = 0;
+    virtual void predict(Index n, const double* m, const double* s, bool probit, double* mean) const = 0;
+};
+
+template <class F> struct FamilyOf final : Family {
+    F f;
+    explicit FamilyOf(F functions) : f(functions) {}
+
+    void clean(Index n, double* y) const override {
+        for (Index i = 0; i < n; ++i) y[i] = f.clean(y[i]);
+    }
+    void base(Index n, const double* y, double* out) const override {
+        for (Index i = 0; i < n; ++i) out[i] = f.base(y[i]);
+    }
+    void slopes(Index n, const double* a, const double* y, double* slope) const override {
+        for (Index i = 0; i < n; ++i) slope[i] = f.slope(a[i], y[i]);
+    }
+    template <class T> void weigh_all(Index n, const T* a, const T* y, const T* w, T* __restrict value, T* __restrict slope) const {
+        for (Index i = 0; i < n; ++i) {
+            value[i] = w[i] * f.value(a[i], y[i]);
+            slope[i] = w[i] * f.slope(a[i], y[i]);
+        }
+    }
+    void weigh(Index n, const double* a, const double* y, const double* w, double* value, double* slope) const override {
+        weigh_all(n, a, y, w, value, slope);
+    }
+    void weigh(Index n, const float* a, const float* y, const float* w, float* value, float* slope) const override {
+        weigh_all(n, a, y, w, value, slope);
+    }
+    void expect(Index n, const double* m, const double* s, const double* y, double* value, double* slope, double* curvature) const override {
+        f.expect(n, m, s, y, value, slope, curvature);
+    }
+    void predict(Index n, const double* m, const double* s, bool probit, double* mean) const override { f.predict(n, m, s, probit, mean); }
+};
+
+inline std::unique_ptr<const Family> make_family(Likelihood likelihood) {
     switch (likelihood.family) {
-    case 0: return work(Bernoulli{});
-    case 1: return work(Poisson{});
-    default: return work(Gaussian{likelihood.scale});
+    case 0: return std::make_unique<FamilyOf<Bernoulli>>(Bernoulli{});
+    case 1: return std::make_unique<FamilyOf<Poisson>>(Poisson{});
+    default: return std::make_unique<FamilyOf<Gaussian>>(Gaussian{likelihood.scale});
     }
 }
 

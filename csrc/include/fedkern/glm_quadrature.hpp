@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lanes.hpp"
+#include "pack.hpp"
 #include "math.hpp"
 
 namespace fedkern {
@@ -51,7 +51,7 @@ inline const MixtureRule& mixture_rule() {
 /// Eight rows with s <= 5. exp(-b - s t) over equidistant t is a geometric series: three exponentials a row instead of 64,
 /// and one division for the two nodes of a pair. Beyond |b| = 340 the sigmoid is 0 or 1 at every node.
 template <bool with_value> void logistic_narrow(const double* b, const double* s, double* value, double* slope, double* curvature) {
-    using V = Lanes<double>;
+    using V = Pack<double>;
     const TrapezoidRule& rule = trapezoid_rule();
     alignas(64) double start[8], half[8], product[TrapezoidRule::pairs * 8];
     for (int l = 0; l < 8; ++l) {
@@ -82,7 +82,7 @@ template <bool with_value> void logistic_narrow(const double* b, const double* s
 
 /// One row with s > 5.
 inline void logistic_wide(double b, double s, double* value, double* slope, double* curvature) {
-    using V = Lanes<double>;
+    using V = Pack<double>;
     const MixtureRule& rule = mixture_rule();
     alignas(64) double z[MixtureRule::count], below[MixtureRule::count], density[MixtureRule::count];
     for (int j = 0; j < MixtureRule::count; ++j) {

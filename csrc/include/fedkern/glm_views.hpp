@@ -13,9 +13,11 @@ struct Column {
     double fill;
 };
 
-/// X (n, d) and what stands beside it; `picked` are the rows in use, in order, or null for all.
-template <class T> struct Regression {
-    Matrix<const T> x;
+/// X (n, d), in float64 or float32, and what stands beside it; `picked` are the rows in use, in order, or null for all.
+struct Regression {
+    const void* x;
+    bool single; // float32
+    Index rows, d, row_stride, col_stride; // in elements
     Column y, offset, weight;
     const Index* picked;
     Index n; // rows in use
@@ -55,16 +57,22 @@ struct Clipping {
     double noise; // standard deviation of the keyed noise on the sum, in units of the bound; 0 for none
 };
 
-/// The kernels for X of type T.
-template <class T> struct GlmTable {
-    void (*logliks)(const Regression<T>&, Matrix<const double> thetas, Likelihood, double* loglik, Matrix<double> grads, int n_threads);
-    double (*elbo_grad)(const Regression<T>&, const Posterior&, const Cavity&, Likelihood, Vector<double> grad_mu,
-                        Vector<double> grad_log_sigma, int n_threads);
-    void (*expectations)(const Regression<T>&, const Posterior&, Likelihood, Vector<double> value, Vector<double> slope,
+enum class ElboEstimator { stl, total, analytic };
+
+struct GlmTable {
+    template <class Out>
+    using ClippedSum = Index(const Regression&, const Posterior&, Likelihood, const Draws&, const Clipping&, Vector<Out> total, int n_threads);
+
+    void (*logliks)(const Regression&, Matrix<const double> thetas, Likelihood, double* loglik, Matrix<double> grads, int n_threads);
+    double (*elbo_grad)(const Regression&, const Posterior&, const Cavity&, Likelihood, ElboEstimator, const Draws&,
+                        Vector<double> grad_mu, Vector<double> grad_log_sigma, int n_threads);
+    double (*elbo_grad_full)(const Regression&, const Posterior&, const Cavity&, double normaliser, Likelihood, ElboEstimator,
+                             const Draws&, Vector<double> grad_mu, Matrix<double> grad_factor, int n_threads);
+    void (*expectations)(const Regression&, const Posterior&, Likelihood, Vector<double> value, Vector<double> slope,
                          Vector<double> curvature, int n_threads);
-    void (*predict)(const Regression<T>&, const Posterior&, Likelihood, bool probit, Vector<double> mean, int n_threads);
-    Index (*clipped_sum)(const Regression<T>&, const Posterior&, Likelihood, const Clipping&, Vector<double> total, int n_threads);
-    Index (*clipped_grid_sum)(const Regression<T>&, const Posterior&, Likelihood, const Clipping&, Vector<long> total, int n_threads);
+    void (*predict)(const Regression&, const Posterior&, Likelihood, bool probit, Vector<double> mean, int n_threads);
+    ClippedSum<double> *clipped_sum, *clipped_sum_full;
+    ClippedSum<long> *clipped_grid_sum, *clipped_grid_sum_full; // in units of the grid
 };
 
 } // namespace fedkern
