@@ -85,14 +85,14 @@ def load_blas() -> None:
     _core.blas.load(dict(cython_blas.__pyx_capi__.items()), dict(cython_lapack.__pyx_capi__.items()))
 
 
+@cache
+def _formula(dimension: str) -> Any:
+    return compile(dimension.replace("/", "//"), dimension, "eval")
+
+
 def size(dimension: str, sizes: Mapping[str, int]) -> int:
-    """The length of a dimension: "d", "2*d" or "4"."""
-    if dimension in sizes:
-        return sizes[dimension]
-    product = 1
-    for factor in dimension.split("*"):
-        product *= int(factor) if factor.isdigit() else sizes[factor]
-    return product
+    """The length of a dimension: "d", "2*d", "d*(d+3)/2" or "4"."""
+    return sizes[dimension] if dimension in sizes else int(eval(_formula(dimension), {}, dict(sizes)))
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ METHODS = {"probit": 0, "quadrature": 1}
 CLIPPED_ESTIMATORS = {"analytic": 0, "weight-mc": 1, "activation-mc": 2}
 ELBO_ESTIMATORS = {"stl": 0, "total": 1, "analytic": 2}
 
-_RESPONSES = (*FLOATS, *map(np.dtype, ("int64", "int32", "int8", "uint8", "bool")))
+_INTEGERS: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in ("int64", "int32", "int8", "uint8", "bool"))
 _X = Array("X", ("n", "d"))
-_Y = Array("y", ("n",), _RESPONSES)
+_Y = Array("y", ("n",), FLOATS + _INTEGERS)
 _MU = Array("mu", ("d",), F64)
 _LOG_SIGMA = Array("log_sigma", ("d",), F64)
 _FACTOR = Array("log_sigma", ("d", "d"), F64)
@@ -74,6 +74,7 @@ ELBO_GRAD_FULL = Kernel(
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d", "d"), F64)),
     streams=("draws",),
     backends=("cpp", "reference"),
+    function="elbo_grad",
 )
 EXPECTATIONS = Kernel(
     "glm.expectations",
@@ -106,9 +107,10 @@ CLIPPED_GRAD_SUM_FULL = Kernel(
     purpose="Sum over rows of the clipped gradients of E log p(y_i | x_i'theta) in (mu, L).",
     source="dp-pvi.md, sections 3.5 and 4",
     inputs=(_X, _Y, _MU, _FACTOR, _ROWS, *_COLUMNS),
-    outputs=(Array("total", ("t",), (np.dtype("float64"), np.dtype("int64"))),),
+    outputs=(Array("total", ("d*(d+3)/2",), (np.dtype("float64"), np.dtype("int64"))),),
     streams=("noise",),
     backends=("cpp", "reference"),
+    function="clipped_grad_sum",
 )
 PREDICT = Kernel(
     "glm.predict",
@@ -213,14 +215,14 @@ def elbo_grad(
     log_sigma: Vector,
     *,
     family: str,
-    key: int | None = None,
-    prior_shift: float | Vector = 0.0,
-    prior_precision: float | Vector = 1.0,
-    draws: int = 1,
-    estimator: str = "stl",
     offset: Real | None = None,
     weights: Real | None = None,
     scale: float = 1.0,
+    prior_shift: float | Vector = 0.0,
+    prior_precision: float | Vector = 1.0,
+    estimator: str = "stl",
+    draws: int = 1,
+    key: int | None = None,
     client: int = 0,
     step: int = 0,
     out: tuple[Vector, Vector] | None = None,
@@ -240,15 +242,15 @@ def elbo_grad(
     mu : (d,) float64 array
     log_sigma : (d,) float64 array, or (d, d) lower Cholesky factor of the covariance, with a positive diagonal
     family, offset, weights, scale : as in `loglik_grad`
-    key, client, step : int
-        Name the draws: see the module. `key` is needed unless the estimator is analytic.
     prior_shift : float or (d,) float64 array
     prior_precision : float or (d,) float64 array; for a full-rank posterior also a symmetric (d, d) array
-    draws : int
-        Number S of draws that are averaged.
     estimator : "stl", "total" or "analytic"
         stl: the path gradient, with (mu, sigma) in log q held fixed, whose variance goes to 0 where q is exact; total: the
         gradient of the same average. analytic: no draws; the quadrature of `expectations`, and KL(q || prior) in closed form.
+    draws : int
+        Number S of draws that are averaged.
+    key, client, step : int
+        Name the draws: see the module. `key` is needed unless the estimator is analytic.
     out : tuple of two float64 arrays, (d,) and like log_sigma, optional
 
     Returns
@@ -291,11 +293,11 @@ def elbo_grad(
 
 
 def _spread_out(value: float | Vector, d: int) -> Any:
-    return value if isinstance(value, np.ndarray) and value.ndim else np.full(d, value, np.float64)
+    return np.full(d, value, np.float64) if isinstance(value, (int, float)) else value
 
 
 def _as_matrix(value: float | Vector, d: int) -> Any:
-    return value if _full(value) else np.diag(_spread_out(value, d))
+    return np.diag(_spread_out(value, d)) if isinstance(value, (int, float)) or np.ndim(value) == 1 else value
 
 
 def _log_normaliser(shift: Vector, precision: Vector) -> float:
@@ -362,15 +364,15 @@ def clipped_grad_sum(
     *,
     clip: float,
     family: str,
+    offset: Real | None = None,
+    weights: Real | None = None,
+    scale: float = 1.0,
     rows: NDArray[np.int64] | None = None,
     estimator: str = "analytic",
     draws: int = 1,
     key: int | None = None,
     client: int = 0,
     step: int = 0,
-    offset: Real | None = None,
-    weights: Real | None = None,
-    scale: float = 1.0,
     grid: float | None = None,
     noise_multiplier: float = 0.0,
     out: NDArray[Any] | None = None,
@@ -405,8 +407,10 @@ def clipped_grad_sum(
     rows : (b,) int64 array, optional
         The batch; default all rows. A row that is named twice counts twice.
     estimator : "analytic", "weight-mc" or "activation-mc"
-        The expectation by the quadrature of `expectations`; by `draws` draws of theta, the same for all rows; or by `draws`
-        draws z_s of the standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).
+        The expectation by the quadrature of `expectations`; by draws of theta, the same for all rows; or by draws z_s of the
+        standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).
+    draws : int
+        Number S of draws that are averaged.
     key, client, step : int
         Name the draws and the keyed noise.
     grid : float, optional
@@ -435,7 +439,7 @@ def clipped_grad_sum(
     full, name = _full(log_sigma), "glm.clipped_grad_sum"
     record = CLIPPED_GRAD_SUM_FULL if full else CLIPPED_GRAD_SUM
     code, scale = _family(name, family, scale)
-    kind = _choice(name, "estimator", estimator, {"analytic": 0} if full else CLIPPED_ESTIMATORS)
+    kind = _choice(name, "estimator", estimator, CLIPPED_ESTIMATORS)
     noisy = noise_multiplier > 0
     random = _draws(name, draws, key, client, step, "noise_multiplier" if noisy else f"estimator {estimator!r}" if kind else None)
     if not clip >= 1e-100:
@@ -448,13 +452,15 @@ def clipped_grad_sum(
     if grid is not None and not (grid > 0 and clip / grid <= 2**40):
         raise ValueError(f"{name}: grid must be > 0 and at least clip / 2^40, got {grid} with clip = {clip}")
     d = len(mu)
-    size = d + d * (d + 1) // 2 if full else 2 * d
+    size = d * (d + 3) // 2 if full else 2 * d
     if out is None:
         out = np.empty(size, np.float64 if grid is None else np.int64)
-    elif out.dtype != (np.float64 if grid is None else np.int64):
-        raise TypeError(f"{name}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {out.dtype}")
     inputs = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma, "rows": rows, "offset": offset, "weights": weights}
-    *arrays, total = record.prepare(inputs, out, {"t": size} if full else None)
+    *arrays, total = record.prepare(inputs, out)
+    if (total.dtype == np.float64) is not (grid is None):
+        raise TypeError(f"{name}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {total.dtype}")
+    if full and kind:
+        raise ValueError(f"{name}: estimator must be 'analytic' for a full-rank posterior, got {estimator!r}")
     scalars = (code, scale, float(clip), kind, *random, float(noise_multiplier), float(grid or 0.0))
     return total, record.implementation(backend, arrays)(*arrays, *scalars, total, n_threads)
 
@@ -465,9 +471,9 @@ def predict(
     log_sigma: Vector,
     *,
     family: str,
-    method: str = "probit",
     offset: Real | None = None,
     scale: float = 1.0,
+    method: str = "probit",
     out: Vector | None = None,
     n_threads: int = 1,
     backend: str | None = None,
@@ -479,11 +485,10 @@ def predict(
     X : (n, d) array, float32 or float64
     mu : (d,) float64 array
     log_sigma : (d,) float64 array, or (d, d) lower Cholesky factor of the covariance
-    family, offset : as in `loglik_grad`
+    family, offset, scale : as in `loglik_grad`
+        The mean does not depend on `scale`.
     method : "probit" or "quadrature"
         For bernoulli: sigmoid(m / sqrt(1 + pi s^2 / 8)), or the quadrature of `expectations`. The others have closed forms.
-    scale : float
-        Checked; the mean does not depend on it.
 
     Returns
     -------
@@ -497,6 +502,7 @@ def predict(
     record = PREDICT_FULL if _full(log_sigma) else PREDICT
     code, _ = _family("glm.predict", family, scale)
     how = _choice("glm.predict", "method", method, METHODS)
+    mean: Vector
     *arrays, mean = record.prepare({"X": X, "mu": mu, "log_sigma": log_sigma, "offset": offset}, out)
     record.implementation(backend, arrays)(*arrays, code, how, mean, n_threads)
     return mean

@@ -14,7 +14,7 @@ Index sum_full_examples(const Regression& data, const Activations& q, const Fami
     constexpr bool grid = std::is_integral_v<Out>;
     const Index d = data.d, padded = round_up(d, 16), size = padded + d * padded;
     // Partial sums of d^2 numbers: no more of them than fit into 32 MiB, whatever the number of threads.
-    const Index chunks = std::clamp(Index{1} << 22, size, size * block_count(data.n)) / size;
+    const Index chunks = std::clamp((Index{1} << 22) / std::max<Index>(size, 1), Index{1}, block_count(data.n));
     std::vector<Out> partial(chunks * size);
     std::vector<Index> skipped(chunks);
     std::vector<double> values(chunks);

@@ -38,7 +38,7 @@ def log_likelihood(a, y, family, scale):
     if family == POISSON:
         return y * a - np.exp(a) - gammaln(y + 1), y - np.exp(a), -np.exp(a)
     z = (y - a) / scale
-    return -(z**2) / 2 - np.log(scale * np.sqrt(2 * np.pi)), z / scale, np.full_like(z, -(scale**-2))
+    return -(z**2) / 2 - np.log(scale * np.sqrt(2 * np.pi)), z / scale, -(scale**-2) + 0 * z
 
 
 def expected_log_likelihood(m, s, y, family, scale):

@@ -1,0 +1,158 @@
+"""Cases of the glm kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedkern.kernels import rng
+from fedkern.kernels._reference import glm as _reference
+from fedkern.kernels.glm import FAMILIES
+
+from . import Case, Source
+
+reference: Any = _reference
+
+SMALL = (0, 1, 2, 3, 7, 8, 9, 17, 33)  # columns
+ROWS = (1.0, 0.0, 1e-200, 1e30, 1e200, -1e308, np.inf, np.nan)  # what a row of a private sum may hold
+PLAIN = (1.0, 0.0, np.nan)
+
+
+def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str = "") -> dict[str, Any]:
+    """X, y, family, scale and, sometimes, offset and weights."""
+    n, d = source.size(), min(source.size(), 40)
+    family = source.choose(sorted(FAMILIES))
+    spread = source.choose([0.1, 1.0, 4.0]) / np.sqrt(max(d, 1)) / (4 if family == "poisson" else 1)
+    X = source.array(
+        spread * source.random.standard_normal((n, d)), dtype or source.choose(["f8", "f4"]), source.choose([(), (), extremes])
+    )
+    y = source.random.standard_normal(n) if family == "gaussian" else source.random.integers(0, 2, n)
+    if family == "poisson":
+        y = y * source.random.integers(0, 400, n)
+    columns = {
+        "offset": source.array(source.random.standard_normal(n), X.dtype) if source.choose([True, False]) else None,
+        "weights": source.array(source.random.exponential(size=n), X.dtype) if source.choose([True, False]) else None,
+    }
+    response = source.choose(["f8", "f4"] if family == "gaussian" else ["f8", "i8", "i4"])
+    scale = 0.7 if family == "gaussian" else 1.0
+    return {"X": X, "y": source.array(y, response), "family": family, "scale": scale, **columns}
+
+
+def posterior(source: Source, d: int, full: bool) -> dict[str, Any]:
+    if full:
+        spread = np.tril(0.3 * source.random.standard_normal((d, d))) + np.eye(d)
+        spread[np.triu_indices(d, 1)] = 77  # must not be read
+        np.fill_diagonal(spread, abs(np.diag(spread)) + 0.1)
+    else:
+        spread = 0.5 * source.random.standard_normal(d) - source.choose([0.0, 3.0])
+    return {"mu": source.normal(d), "log_sigma": source.array(spread)}
+
+
+def draws(source: Source) -> dict[str, Any]:
+    return {
+        "draws": source.choose([1, 2, 5, 8, 13]),
+        "key": rng.key(7, "draws"),
+        "client": source.choose([0, 2**32 - 1]),
+        "step": source.choose([0, 12]),
+    }
+
+
+def absolute_terms(X: Any, y: Any, theta: Any, family: str, offset: Any, weights: Any, scale: float) -> tuple[float, Any]:
+    """Sums of the absolute terms of a log-likelihood and of its gradient, with what rounding of x'theta does to them."""
+    n = len(X)
+    X, w = np.nan_to_num(abs(X.astype(np.float64))), abs(reference.column(weights, n, 1.0))
+    shift, code = reference.column(offset, n, 0.0), FAMILIES[family]
+    a = X @ abs(theta) + abs(shift)
+    _, slope, curvature = reference.log_likelihood(X @ theta + shift, abs(y.astype(np.float64)), code, scale)
+    most = abs(slope) + abs(curvature) * (1 + a)
+    return float((w * (most * (1 + a) + abs(y) * (1 + a))).sum()), (w * most) @ X
+
+
+def loglik_grad(source: Source) -> Case:
+    data = regression(source)
+    theta = source.normal(data["X"].shape[1])
+    magnitude = absolute_terms(theta=theta, **data)
+    return Case({"theta": theta, **data}, precision=str(data["X"].dtype), magnitude=magnitude)
+
+
+def elbo(source: Source, full: bool) -> Case:
+    data = regression(source)
+    d = data["X"].shape[1]
+    q, random = posterior(source, d, full), draws(source)
+    estimator = source.choose(["stl", "total", "analytic"])
+    prior: dict[str, Any] = {"prior_shift": source.choose([0.0, source.normal(d)]), "prior_precision": 1.0}
+    if source.choose([True, False]):
+        root = source.random.standard_normal((d, d))
+        prior["prior_precision"] = source.array(root @ root.T + np.eye(d) if full else source.random.standard_normal(d))
+    e = np.array(
+        [rng.normal(d, key=random["key"], client=random["client"], step=random["step"], draw=s) for s in range(random["draws"])]
+    )
+    sigma = np.tril(q["log_sigma"]) if full else np.diag(np.exp(q["log_sigma"]))
+    # Quadrature looks further than the draws do; a normal's E exp(a) is exp at m + s^2 / 2.
+    e = np.vstack([e, np.zeros(d), np.ones(d)]) if estimator != "analytic" else 3 * np.ones((1, d))
+    terms = [absolute_terms(theta=abs(q["mu"]) + abs(sigma) @ abs(es), **data) for es in e]
+    value, grad = max(t[0] for t in terms), max((t[1].max(initial=0) for t in terms), default=0)
+    reach = 1 + abs(q["mu"]).max(initial=0) + abs(sigma).sum() + (1 / np.diag(sigma)).max(initial=0) + abs(e).max(initial=0)
+    own = (1 + np.sum(abs(prior["prior_precision"]) * np.ones(d)) + np.sum(abs(prior["prior_shift"]) * np.ones(d))) * reach**2
+    return Case(
+        {**data, **q, **random, **prior, "estimator": estimator},
+        precision="float64" if estimator == "analytic" else str(data["X"].dtype),
+        magnitude=(value + own, grad + own, (grad + own) * reach**2),
+    )
+
+
+def elbo_grad(source: Source) -> Case:
+    return elbo(source, full=False)
+
+
+def elbo_grad_full(source: Source) -> Case:
+    return elbo(source, full=True)
+
+
+def expected(source: Source, full: bool) -> Case:
+    data = regression(source, extremes=(1.0, 0.0, 1e3, np.nan))
+    return Case({**data, **posterior(source, data["X"].shape[1], full)})
+
+
+def expectations(source: Source) -> Case:
+    return expected(source, full=False)
+
+
+def expectations_full(source: Source) -> Case:
+    return expected(source, full=True)
+
+
+def clipped(source: Source, full: bool) -> Case:
+    data = regression(source, extremes=ROWS)
+    n, d = data["X"].shape
+    estimator = "analytic" if full else source.choose(["analytic", "weight-mc", "activation-mc"])
+    clip = source.choose([1e-3, 0.5, 2.0, np.inf])
+    arguments: dict[str, Any] = {**data, **posterior(source, d, full), **draws(source), "estimator": estimator, "clip": clip}
+    if source.choose([True, False]):
+        arguments["rows"] = source.array(source.random.integers(0, n, n // 2) if n else np.empty(0), "i8")
+    if clip < np.inf:
+        arguments |= source.choose([{}, {"grid": clip * 2**-20}, {"noise_multiplier": 2.0}])
+    return Case(arguments)
+
+
+def clipped_grad_sum(source: Source) -> Case:
+    return clipped(source, full=False)
+
+
+def clipped_grad_sum_full(source: Source) -> Case:
+    return clipped(source, full=True)
+
+
+def predictive(source: Source, full: bool) -> Case:
+    data = regression(source)
+    arguments = {name: data[name] for name in ("X", "family", "scale", "offset")} | posterior(source, data["X"].shape[1], full)
+    return Case({**arguments, "method": source.choose(["probit", "quadrature"])})
+
+
+def predict(source: Source) -> Case:
+    return predictive(source, full=False)
+
+
+def predict_full(source: Source) -> Case:
+    return predictive(source, full=True)
