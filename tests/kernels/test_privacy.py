@@ -1,23 +1,299 @@
-"""privacy.discrete_gaussian: every backend against the reference, word for word."""
+"""The privacy kernels: backends against the reference, the exact distribution of the noise, and what is refused.
+
+(privacy.clip_sum and privacy.add_noise are also in the conformance test of all kernels.)
+"""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from scipy import stats
 
-from fedkern.kernels import privacy
+from fedkern.kernels import privacy, rng
+from fedkern.kernels._numba import privacy as compiled
+from fedkern.kernels._reference import privacy as reference
 
 BACKENDS = ("cpp", "numba", "reference")
+ALPHA = 1e-6
 
 
 def words(n, seed=0):
     return np.random.default_rng(seed).integers(0, 2**32, n, dtype=np.uint32)
 
 
-@pytest.mark.parametrize("sigma", [1, 2, 3, 7, 1000, 5 << 20, 2**28, 2**31 - 1])
+# --- the same numbers on every backend
+
+
+@pytest.mark.parametrize("sigma", [1, 2, 3, 7, 1000, 5 << 20, 2**28, 2**30 + 1, 2**31 - 1])
 def test_backends_agree_on_draws_and_words(sigma):
     given = words(1500)
     results = [privacy.discrete_gaussian(given, sigma, 100, backend=b) for b in BACKENDS]
     for draws, used in results[1:]:
         np.testing.assert_array_equal(draws, results[0][0])
         assert used == results[0][1]
+
+
+@pytest.mark.parametrize("sigma", [1, 3, 2**31 - 1])
+@pytest.mark.parametrize("odd", [0, 1, 2**31, 2**32 - 1])
+def test_backends_agree_on_words_that_hardly_ever_come(sigma, odd):
+    given = words(3000)
+    given[::3] = odd  # ties, the ends of every range, long runs of successes
+    results = [privacy.discrete_gaussian(given[::-1], sigma, 60, backend=b) for b in BACKENDS]
+    for draws, used in results[1:]:
+        np.testing.assert_array_equal(draws, results[0][0])
+        assert used == results[0][1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_words_that_are_left_go_on_where_the_draws_ended(backend):
+    given, sigma = words(2500, seed=1), 5 << 20
+    whole, used = privacy.discrete_gaussian(given, sigma, 200, backend=backend)
+    assert len(whole) == 200
+    parts, at, end = [], 0, 40
+    while sum(map(len, parts)) < 200:
+        draws, n = privacy.discrete_gaussian(given[at:end], sigma, 200 - sum(map(len, parts)), backend=backend)
+        parts.append(draws)
+        at, end = at + n, end + 40
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    assert at == used
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_words_no_draws(backend):
+    out = np.full(3, 7)
+    draws, used = privacy.discrete_gaussian(words(0), 4, 3, out=out, backend=backend)
+    assert len(draws) == 0
+    assert used == 0
+    draws, used = privacy.discrete_gaussian(np.full(10, 2**32 - 1, np.uint32), 4, 0, backend=backend)
+    assert len(draws) == used == 0
+
+
+def test_no_backend_hangs_on_words_that_never_accept():
+    for word in (0, 1, 2**32 - 1):
+        given = np.full(200, word, np.uint32)
+        assert (
+            len({tuple(map(int, (len(d), u))) for d, u in (privacy.discrete_gaussian(given, 9, 50, backend=b) for b in BACKENDS)})
+            == 1
+        )
+
+
+@pytest.mark.parametrize("d", [0, 1, 2, 127, 128, 129, 1001])
+def test_add_noise_adds_the_normals_of_its_counters(d):
+    total, key = np.linspace(-1, 1, d), rng.key(3, "noise")
+    want = total + 2.5 * rng.normal(d, key=key, client=4, step=9)
+    for backend in BACKENDS:
+        got = privacy.add_noise(total, sigma=2.5, key=key, client=4, step=9, backend=backend)
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(privacy.add_noise(total, sigma=0.0, key=key), total)
+
+
+# --- the exact distribution
+
+
+def probabilities(sigma, largest):
+    """P(-largest), .., P(largest) of the discrete Gaussian."""
+    x = np.arange(-largest, largest + 1)
+    tail = np.arange(-50 * sigma - 50, 50 * sigma + 51)
+    return np.exp(-(x**2) / (2 * sigma**2)) / np.exp(-(tail**2) / (2.0 * sigma**2)).sum()
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [(1, 3), (2, 3), (7, 2**32), (2**40 + 1, 2**41 - 1), (1, 2**62), (2**63 - 2, 2**63 - 1), (0, 5)]
+)
+def test_a_coin_has_its_probability_exactly(a, b):
+    """Of the 2^32 first words, floor(2^32 a / b) say yes, one at most asks for the next digit."""
+    digit, rest = divmod(a << 32, b)
+
+    def after(word):
+        """What the coin says to this word and then to the smallest and the largest one."""
+        return [
+            (bool(compiled.coin(np.array([word, second], np.uint32), at := np.zeros(1, np.int64), a, b)), int(at[0]))
+            for second in (0, 2**32 - 1)
+        ]
+
+    if digit > 0:
+        assert after(digit - 1) == [(True, 1)] * 2
+    if digit < 2**32 - 1:
+        assert after(digit + 1) == [(False, 1)] * 2
+    second = rest * 2**32 // b
+    assert after(digit) == ([(second > 0, 2), (False, 2)] if rest else [(False, 1)] * 2)
+    assert Fraction(digit, 2**32) + Fraction(rest, b * 2**32) == Fraction(a, b)
+
+
+class Rejected(Exception):
+    """The attempt starts anew, or its weight is too small to go on."""
+
+
+class Tree:
+    """Walks all outcomes of the random choices that a function makes, and adds up the weight of each result."""
+
+    def __init__(self, smallest):
+        self.smallest, self.lost = smallest, 0.0
+        self.path, self.at, self.weight = [], 0, 1.0
+
+    def choose(self, weights):
+        """One outcome: on each walk the next one that has not been tried."""
+        if self.at == len(self.path):
+            self.path.append([0, weights])
+        outcome = self.path[self.at][0]
+        self.weight *= self.path[self.at][1][outcome]
+        self.at += 1
+        if self.weight < self.smallest:
+            self.lost += self.weight
+            raise Rejected
+        return outcome
+
+    def walk(self, function):
+        """Result -> weight."""
+        found = {}
+        while True:
+            self.at, self.weight = 0, 1.0
+            try:
+                result = function()
+                found[result] = found.get(result, 0.0) + self.weight
+            except Rejected:
+                pass
+            del self.path[self.at :]
+            while self.path and self.path[-1][0] == len(self.path[-1][1]) - 1:
+                self.path.pop()
+            if not self.path:
+                return found
+            self.path[-1][0] += 1
+
+
+@pytest.mark.parametrize(("a", "b"), [(0, 3), (1, 7), (1, 2), (4, 5), (1, 1), (3, 2**62), (2**62 - 5, 2**62)])
+def test_an_exponential_coin_has_its_probability(monkeypatch, a, b):
+    tree = Tree(1e-18)
+    monkeypatch.setattr(reference, "_coin", lambda words, a, b: 0 < a and (a == b or tree.choose([1 - a / b, a / b]) == 1))
+    found = tree.walk(lambda: reference._exp_coin(None, a, b))
+    assert found[True] == pytest.approx(math.exp(-a / b), rel=1e-14)
+
+
+@pytest.mark.parametrize("sigma", [1, 2, 3, 10])
+def test_enumerated_probabilities(monkeypatch, sigma):
+    """No sample: all outcomes of one attempt. The only error is the weight of the branches that are cut, which is known."""
+    tree, attempts = Tree(1e-14), 0
+
+    def below(words, n):
+        nonlocal attempts
+        attempts += 1
+        if attempts > 1:
+            raise Rejected
+        return tree.choose([1 / n] * n)
+
+    def attempt():
+        nonlocal attempts
+        attempts = 0
+        return reference._discrete_gaussian(None, sigma)
+
+    monkeypatch.setattr(reference, "_below", below)
+    monkeypatch.setattr(reference, "_exp_coin", lambda words, a, b: tree.choose([-math.expm1(-a / b), math.exp(-a / b)]) == 1)
+    found = tree.walk(attempt)
+    assert tree.lost < 1e-10
+    # An attempt ends at x with probability proportional to exp(-x^2 / (2 sigma^2)).
+    accepted = sum(found.values())
+    for x, p in found.items():
+        assert p / accepted == pytest.approx(probabilities(sigma, abs(x))[0], rel=0, abs=1e-9)
+    assert sum(found) == 0
+
+
+def chi_square(draws, sigma, largest):
+    """The p-value of the counts of -largest, .., largest and of the two tails."""
+    p = probabilities(sigma, largest)
+    tail = (1 - p.sum()) / 2
+    p = np.concatenate([[tail], p, [tail]])
+    counts = np.bincount(np.clip(draws, -largest - 1, largest + 1) + largest + 1, minlength=len(p))
+    return stats.chisquare(counts, p / p.sum() * len(draws)).pvalue
+
+
+def many(sigma, n, backend="cpp", seed=5):
+    """n draws from words that are never thrown away."""
+    generator, parts, left, missing = np.random.default_rng(seed), [], words(0), n
+    while missing:
+        fresh = generator.integers(0, 2**32, 12 * min(missing, 10**6) + 100, dtype=np.uint32)
+        given = np.concatenate([left, fresh])
+        draws, used = privacy.discrete_gaussian(given, sigma, missing, backend=backend)
+        parts.append(draws)
+        left, missing = given[used:], missing - len(draws)
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize(("sigma", "largest"), [(1, 4), (2, 8), (5, 20)])
+@pytest.mark.parametrize("n", [10**6, pytest.param(10**7, marks=pytest.mark.nightly)])
+def test_counts_of_small_numbers(sigma, largest, n):
+    assert chi_square(many(sigma, n), sigma, largest) > ALPHA
+
+
+@pytest.mark.parametrize("n", [10**6, pytest.param(10**7, marks=pytest.mark.nightly)])
+def test_large_sigma_has_normal_quantiles_and_even_low_bits(n):
+    sigma = 5 << 20
+    draws = many(sigma, n)
+    edges = stats.norm.ppf(np.arange(1, 200) / 200) * sigma
+    assert stats.chisquare(np.bincount(np.searchsorted(edges, draws), minlength=200)).pvalue > ALPHA
+    assert stats.chisquare(np.bincount(draws & 63, minlength=64)).pvalue > ALPHA
+
+
+def test_negative_controls_of_the_counts():
+    n = 10**6
+    generator = np.random.default_rng(1)
+    rounded = np.rint(generator.normal(size=n)).astype(np.int64)  # a rounded normal number is no discrete Gaussian
+    assert chi_square(rounded, 1, 4) < ALPHA
+    assert chi_square(many(5, n), 5.05, 20) < ALPHA  # 1 % too much noise
+    draws = many(2, n)
+    assert chi_square(draws[(draws != 0) | (generator.random(n) < 0.97)], 2, 8) < ALPHA
+
+
+def test_negative_control_throwing_words_away_is_a_bias_that_the_counts_see():
+    given = words(12 * 2 * 10**5, seed=2).reshape(-1, 12)
+    thrown = [privacy.discrete_gaussian(row, 2, 2)[0] for row in given]
+    assert chi_square(np.concatenate(thrown), 2, 8) < ALPHA
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"words": [1, 2]}, "words must be a NumPy array, got list"),
+        ({"words": np.zeros(3, np.int64)}, "words must be uint32, got int64"),
+        ({"words": np.zeros((3, 4), np.uint32)}, r"words must have shape \(w\)"),
+        ({"sigma": 0}, r"sigma must be an integer in \[1, 2\^31\), got 0"),
+        ({"sigma": 2**31}, "got 2147483648"),
+        ({"out": np.zeros(5)}, "out must be int64, got float64"),
+        ({"out": np.zeros(4, np.int64)}, r"out must have shape \(n\) with n = 5, got \(4,\)"),
+        ({"backend": "cuda"}, "no backend 'cuda'; there are cpp, numba, reference"),
+    ],
+)
+def test_discrete_gaussian_refuses_by_name(change, message):
+    call = {"words": words(10), "sigma": 3, "size": 5} | change
+    with pytest.raises((TypeError, ValueError), match="privacy.discrete_gaussian: .*" + message):
+        privacy.discrete_gaussian(**call)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"total": np.zeros(3, np.int64)}, "total must be float64, got int64"),
+        ({"sigma": -1.0}, "sigma must be >= 0 and finite, got -1.0"),
+        ({"sigma": math.nan}, "got nan"),
+        ({"key": 2**64}, r"key must be in \[0, 2\^64\)"),
+        ({"step": 2**32}, r"step must be in \[0, 2\^32\)"),
+        ({"out": np.zeros(4)}, r"out must have shape \(d\) with d = 3, got \(4,\)"),
+    ],
+)
+def test_add_noise_refuses_by_name(change, message):
+    call = {"total": np.zeros(3), "sigma": 1.0, "key": 1} | change
+    with pytest.raises((TypeError, ValueError), match="privacy.add_noise: .*" + message):
+        privacy.add_noise(**call)
+
+
+def test_given_outputs_are_filled_in_place():
+    out = np.zeros(40, np.int64)[::2]
+    draws, _ = privacy.discrete_gaussian(words(1000), 9, 20, out=out)
+    assert draws.base is not None
+    np.testing.assert_array_equal(draws, out)
+    np.testing.assert_array_equal(out, privacy.discrete_gaussian(words(1000), 9, 20)[0])

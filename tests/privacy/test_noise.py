@@ -1,0 +1,256 @@
+"""The secure source can't be predicted, seeded, copied or replaced; both sources add the noise that is accounted for."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import inspect
+import math
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fedkern.errors import JobError
+from fedkern.kernels import privacy, rng
+from fedkern.privacy import noise
+from fedkern.privacy.noise import CHUNK, KeyedSource, SecureSource
+
+ZERO = np.zeros(50, np.int64)
+
+
+# --- unpredictable (D1)
+
+
+def test_no_argument_anywhere_could_be_a_seed():
+    assert list(inspect.signature(SecureSource).parameters) == []
+    for name, method in inspect.getmembers(SecureSource, inspect.isfunction):
+        if not name.startswith("__"):
+            assert set(inspect.signature(method).parameters) <= {
+                "self",
+                "n_rows",
+                "threshold",
+                "size",
+                "total",
+                "sigma",
+                "step",
+                "n",
+            }
+
+
+def test_the_key_is_asked_of_the_operating_system_at_every_rekey(monkeypatch):
+    asked = []
+    real = os.urandom
+    monkeypatch.setattr(os, "urandom", lambda n: asked.append(n) or real(n))
+    source = SecureSource()
+    source.add_noise(ZERO, 1.0)
+    source.rekey()
+    assert asked == [32, 32]
+
+
+def test_the_key_is_not_kept():
+    key = bytes(range(32))
+    source = SecureSource.__new__(SecureSource)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "urandom", lambda n: key)
+        source.__init__()
+    kept = [
+        v for v in vars(source).values() if isinstance(v, bytes | bytearray) or (isinstance(v, np.ndarray) and key in v.tobytes())
+    ]
+    assert kept == []
+
+
+@pytest.mark.parametrize("fault", [OSError("no device"), NotImplementedError("no source")])
+def test_without_entropy_it_is_an_error_and_never_another_source(monkeypatch, fault):
+    source = SecureSource()
+    monkeypatch.setattr(os, "urandom", lambda n: (_ for _ in ()).throw(fault))
+    for use in (SecureSource, source.rekey):
+        with pytest.raises(JobError, match=r"the operating system gives no entropy .* private noise has no other source"):
+            use()
+    source._forget()  # as after a fork
+    with pytest.raises(JobError, match="no entropy"):
+        source.add_noise(ZERO, 1.0)
+
+
+def test_without_the_cipher_it_is_an_error_and_never_another_source(monkeypatch):
+    real = builtins.__import__
+
+    def blocked(name, *rest):
+        if name.startswith("cryptography"):
+            raise ImportError("No module named 'cryptography'")
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", blocked)
+    with pytest.raises(JobError, match=r"needs the package cryptography .* pip install 'fedkern\[dp\]'"):
+        SecureSource()
+
+
+def test_numpys_and_pythons_seeds_change_nothing():
+    draws = []
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002 - this is the point
+        draws.append(SecureSource().add_noise(ZERO, 5.0))
+    assert (draws[0] != draws[1]).any()
+
+
+def test_streams_never_come_twice():
+    source = SecureSource()
+    seen = {source._take(8).tobytes() for _ in range(5000)}  # over several refills
+    source.rekey()
+    seen |= {source._take(8).tobytes() for _ in range(5000)} | {SecureSource()._take(8).tobytes() for _ in range(100)}
+    assert len(seen) == 10_100
+
+
+def test_it_cannot_be_copied_or_stored():
+    source = SecureSource()
+    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="its noise could come twice"):
+            copier(source)
+
+
+def test_a_forked_child_has_a_stream_of_its_own():
+    script = (
+        "import os, numpy as np\n"
+        "from fedkern.privacy.noise import SecureSource\n"
+        "s = SecureSource(); s.coins(5, 9)\n"
+        "r, w = os.pipe()\n"
+        "if os.fork() == 0:\n"
+        "    os.write(w, s._take(8).tobytes()); os._exit(0)\n"
+        "os.wait()\n"
+        "print(os.read(r, 32) != s._take(8).tobytes())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True, env=os.environ)
+    assert done.stdout.strip() == "True"
+
+
+def test_the_cipher_is_chacha20():
+    """RFC 8439, 2.4.2 has no counter 0 vector for the zero nonce; appendix A.1, test vector 1 has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "urandom", bytes)
+        source = SecureSource()
+    assert source._take(4).tobytes().hex() == "76b8e0ada0f13d90405d6ae55386bd28"
+
+
+# --- every word once
+
+
+class Counting:
+    """A cipher whose words are 0, 1, 2, .."""
+
+    def __init__(self):
+        self.at = 0
+
+    def update_into(self, data, buffer):
+        words = np.frombuffer(buffer, np.uint32)
+        words[:] = np.arange(self.at, self.at + len(words), dtype=np.uint32)
+        self.at += len(words)
+
+
+class Given(Counting):
+    """A cipher whose words are given."""
+
+    def __init__(self, words):
+        super().__init__()
+        self.words = words
+
+    def update_into(self, data, buffer):
+        out = np.frombuffer(buffer, np.uint32)
+        out[:] = self.words[self.at : self.at + len(out)]
+        self.at += len(out)
+
+
+def planted(monkeypatch, cipher):
+    monkeypatch.setattr(noise, "_chacha20", lambda: cipher)
+    return SecureSource()
+
+
+def test_each_word_of_the_stream_is_used_once_and_in_order(monkeypatch):
+    source = planted(monkeypatch, Counting())
+    seen = [source._take(n).copy() for n in (5, CHUNK - 2, 1, CHUNK, 700, 0, CHUNK - 700, 3)]
+    np.testing.assert_array_equal(np.concatenate(seen), np.arange(3 * CHUNK + 7))
+
+
+def test_noise_over_refills_is_the_kernels_noise_of_the_whole_stream(monkeypatch):
+    words = np.random.default_rng(3).integers(0, 2**32, 40 * CHUNK, dtype=np.uint32)
+    source = planted(monkeypatch, Given(words))
+    total = np.arange(40_000)
+    got = np.concatenate([source.add_noise(part, 5.0) for part in np.array_split(total, 190)])
+    want, _ = privacy.discrete_gaussian(words, 5 << 20, 40_000)
+    np.testing.assert_array_equal(got, (total + want).astype(float))
+
+
+@pytest.mark.parametrize("n", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5])
+def test_coins_compare_one_word_a_row(monkeypatch, n):
+    words = np.random.default_rng(4).integers(0, 2**32, 8 * CHUNK, dtype=np.uint32)
+    source = planted(monkeypatch, Given(words))
+    taken = source.coins(n, 2**31)
+    np.testing.assert_array_equal(taken, np.flatnonzero(words[:n] < 2**31))
+    assert taken.dtype == np.int64
+    assert len(source.coins(n, 2**32)) == n
+
+
+def test_a_subset_is_drawn_again_if_a_tie_leaves_it_open(monkeypatch):
+    words = np.concatenate([np.zeros(8, np.uint32), np.arange(8, dtype=np.uint32), np.zeros(CHUNK, np.uint32)])
+    assert planted(monkeypatch, Given(words)).subset(4, 2).tolist() == [0, 1]
+
+
+# --- the parameter
+
+
+def test_the_parameter_is_rounded_up(monkeypatch):
+    asked = []
+    real = privacy.discrete_gaussian
+    monkeypatch.setattr(privacy, "discrete_gaussian", lambda w, sigma, n, out: asked.append(sigma) or real(w, sigma, n, out=out))
+    for sigma in (5.0, 5.0 + 2.0**-30, 2.0**-10, math.pi):
+        SecureSource().add_noise(ZERO[:3], sigma)
+    assert list(dict.fromkeys(asked)) == [5 << 20, (5 << 20) + 1, 1 << 10, math.ceil(math.pi * 2**20)]
+
+
+def test_totals_are_kept_to_the_last_unit():
+    total = np.array([0, 1, -(2**50), 2**50 + 1])
+    noisy = SecureSource().add_noise(total, 2.0**-10)
+    assert np.abs(noisy - total).max() < 2.0**10 * 12
+    assert (noisy == np.rint(noisy)).all()
+
+
+# --- keyed
+
+
+def test_keyed_noise_repeats_and_counters_are_apart():
+    a, b = (KeyedSource(rng.key(1, "noise"), 7) for _ in range(2))
+    np.testing.assert_array_equal(a.add_noise(ZERO, 5.0, 3), b.add_noise(ZERO, 5.0, 3))
+    others = [
+        a.add_noise(ZERO, 5.0, 4),
+        KeyedSource(rng.key(1, "noise"), 8).add_noise(ZERO, 5.0, 3),
+        KeyedSource(rng.key(2, "noise"), 7).add_noise(ZERO, 5.0, 3),
+    ]
+    assert all((o != a.add_noise(ZERO, 5.0, 3)).all() for o in others)
+    np.testing.assert_array_equal(a.coins(100, 2**31, 3), b.coins(100, 2**31, 3))
+    assert a.coins(100, 2**31, 3).tolist() != a.coins(100, 2**31, 4).tolist()
+
+
+def test_keyed_coins_and_noise_share_no_block(monkeypatch):
+    seen = []
+    real = rng.words
+
+    def words(n, *, key, client, step, draw):
+        seen.extend((item, draw, client, step) for item in range(n))
+        return real(n, key=key, client=client, step=step, draw=draw)
+
+    monkeypatch.setattr(rng, "words", words)
+    source = KeyedSource(rng.key(1, "noise"), 7)
+    for step in range(3):
+        source.coins(21, 5, step)
+        source.subset(21, 5, step)
+    assert len(seen) == len(set(seen))
+    assert all(draw > 0 for _, draw, _, _ in seen)  # draw 0 is the noise
+
+
+def test_sources_say_what_they_are():
+    assert SecureSource.secure
+    assert "secure" in SecureSource().describe()
+    assert not KeyedSource.secure
+    assert "not private" in KeyedSource(1, 0).describe()
