@@ -55,7 +55,6 @@ LOGLIK_GRAD = Kernel(
     source="dp-pvi.md, section 1",
     inputs=(_X, _Y, Array("theta", ("d",), F64), *_COLUMNS),
     outputs=(Array("grad", ("d",), F64),),
-    backends=("cpp", "reference"),
 )
 ELBO_GRAD = Kernel(
     "glm.elbo_grad",
@@ -64,7 +63,6 @@ ELBO_GRAD = Kernel(
     inputs=(_X, _Y, _MU, _LOG_SIGMA, *_PRIOR, *_COLUMNS),
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d",), F64)),
     streams=("draws",),
-    backends=("cpp", "reference"),
 )
 ELBO_GRAD_FULL = Kernel(
     "glm.elbo_grad_full",
@@ -73,7 +71,6 @@ ELBO_GRAD_FULL = Kernel(
     inputs=(_X, _Y, _MU, _FACTOR, *_PRIOR_FULL, *_COLUMNS),
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d", "d"), F64)),
     streams=("draws",),
-    backends=("cpp", "reference"),
     function="elbo_grad",
 )
 EXPECTATIONS = Kernel(
@@ -82,7 +79,6 @@ EXPECTATIONS = Kernel(
     source="dp-pvi.md, section 3.1",
     inputs=(_X, _Y, _MU, _LOG_SIGMA, *_COLUMNS),
     outputs=(Array("value", ("n",), F64), Array("slope", ("n",), F64), Array("curvature", ("n",), F64)),
-    backends=("cpp", "reference"),
 )
 EXPECTATIONS_FULL = Kernel(
     "glm.expectations_full",
@@ -90,7 +86,6 @@ EXPECTATIONS_FULL = Kernel(
     source="dp-pvi.md, sections 3.1 and 3.5",
     inputs=(_X, _Y, _MU, _FACTOR, *_COLUMNS),
     outputs=EXPECTATIONS.outputs,
-    backends=("cpp", "reference"),
     function="expectations",
 )
 CLIPPED_GRAD_SUM = Kernel(
@@ -100,7 +95,6 @@ CLIPPED_GRAD_SUM = Kernel(
     inputs=(_X, _Y, _MU, _LOG_SIGMA, _ROWS, *_COLUMNS),
     outputs=(Array("total", ("2*d",), (np.dtype("float64"), np.dtype("int64"))),),
     streams=("draws", "noise"),
-    backends=("cpp", "reference"),
 )
 CLIPPED_GRAD_SUM_FULL = Kernel(
     "glm.clipped_grad_sum_full",
@@ -109,7 +103,6 @@ CLIPPED_GRAD_SUM_FULL = Kernel(
     inputs=(_X, _Y, _MU, _FACTOR, _ROWS, *_COLUMNS),
     outputs=(Array("total", ("d*(d+3)/2",), (np.dtype("float64"), np.dtype("int64"))),),
     streams=("noise",),
-    backends=("cpp", "reference"),
     function="clipped_grad_sum",
 )
 PREDICT = Kernel(
@@ -118,7 +111,6 @@ PREDICT = Kernel(
     source="dp-pvi.md, section 13",
     inputs=(_X, _MU, _LOG_SIGMA, _COLUMNS[0]),
     outputs=(Array("mean", ("n",), F64),),
-    backends=("cpp", "reference"),
 )
 PREDICT_FULL = Kernel(
     "glm.predict_full",
@@ -126,7 +118,6 @@ PREDICT_FULL = Kernel(
     source="dp-pvi.md, section 13",
     inputs=(_X, _MU, _FACTOR, _COLUMNS[0]),
     outputs=PREDICT.outputs,
-    backends=("cpp", "reference"),
     function="predict",
 )
 

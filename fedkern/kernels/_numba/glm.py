@@ -1,0 +1,403 @@
+"""Generalised linear models for Numba. The @njit functions are public, and callable from other people's nopython code.
+
+Scalars: `clean`, `log_likelihood`, `expected_log_likelihood`. Loops over rows in float64, whatever X is: `loglik_rows`,
+`expectation_rows`, `predict_rows`, `example_rows`. The functions that bear a kernel's name prepare arrays for them.
+"""
+
+from math import erfc, lgamma
+
+import numpy as np
+from numba import boolean, float32, float64, int64, njit, types
+
+from . import rng
+
+BERNOULLI, POISSON, GAUSSIAN = range(3)
+STL, TOTAL, ANALYTIC_ELBO = range(3)
+ANALYTIC, WEIGHT_MC, ACTIVATION_MC = range(3)
+PROBIT, QUADRATURE = range(2)
+KEEP_ALL = -1.0  # instead of a clipping bound: no row is clipped or skipped
+NOISE_DRAW = 2**32 - 1  # the draw counter of a step's noise: no sample has it
+
+PAIRS, STEP, WIDEST = 32, 13 / 63, 5.0  # trapezoid rule for N(0, 1): nodes +-(j + 1/2) STEP
+T_WEIGHT = np.exp(-0.5 * ((np.arange(PAIRS) + 0.5) * STEP) ** 2)
+T_WEIGHT /= 2 * T_WEIGHT.sum()
+U = 0.8 * (np.arange(96) - 47.5)  # for wider s: the logistic distribution as a mixture of steps
+U_WEIGHT = 1 / ((1 + np.exp(U)) * (1 + np.exp(-U)))
+U_WEIGHT /= U_WEIGHT.sum()
+
+
+@njit(cache=False)
+def clean(y, family):
+    """The response, or NaN where the family has no such value."""
+    if family == BERNOULLI:
+        return y if y == 0.0 or y == 1.0 else np.nan
+    if family == POISSON:
+        return y if y >= 0.0 and y == np.floor(y) and y < np.inf else np.nan
+    return y if np.isfinite(y) else np.nan
+
+
+@njit(cache=False)
+def sigmoid(a):
+    t = np.exp(-abs(a))
+    return (t if a < 0.0 else 1.0) / (1.0 + t)
+
+
+@njit(cache=False)
+def log_likelihood(a, y, family, scale):
+    """log p(y | a) and its derivative with respect to a."""
+    if family == BERNOULLI:
+        return y * a - (max(a, 0.0) + np.log1p(np.exp(-abs(a))) if a == a else np.nan), y - sigmoid(a)
+    if family == POISSON:
+        rate = np.exp(a)
+        return y * a - rate - (lgamma(y + 1.0) if y == y else np.nan), y - rate
+    z = (y - a) / scale
+    return -0.5 * z * z - np.log(scale) - 0.5 * np.log(2.0 * np.pi), z / scale
+
+
+@njit(cache=False)
+def expected_log_sigmoid(b, s):
+    """E log sigmoid(a), a ~ N(b, s^2), and the expectations of its first two derivatives."""
+    value, slope, curvature = 0.0, 0.0, 0.0
+    if s <= WIDEST:
+        # exp(-a) over equidistant nodes is a geometric series. Beyond |b| = 340 the sigmoid is 0 or 1 at every node.
+        inside = min(max(b, -340.0), 340.0) if b == b else b
+        down = np.exp(-0.5 * STEP * s)
+        e1, e2 = np.exp(-inside) * down, np.exp(-inside) / down
+        for j in range(PAIRS):
+            d1, d2 = 1.0 + e1, 1.0 + e2
+            inverse = 1.0 / (d1 * d2)
+            up1, up2 = d2 * inverse, d1 * inverse
+            slope += T_WEIGHT[j] * (e1 * up1 + e2 * up2)
+            curvature -= T_WEIGHT[j] * (e1 * up1 * up1 + e2 * up2 * up2)
+            value -= T_WEIGHT[j] * np.log(d1 * d2)
+            e1 *= down * down
+            e2 /= down * down
+        return value + min(b + 340.0, 0.0), slope, curvature
+    for j in range(U.size):
+        z = (U[j] - b) / s
+        below = 0.5 * erfc(-z * np.sqrt(0.5))
+        density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
+        value -= U_WEIGHT[j] * s * (z * below + density)
+        slope += U_WEIGHT[j] * below
+        curvature -= U_WEIGHT[j] * density / s
+    return value, slope, curvature
+
+
+@njit(cache=False)
+def expected_log_likelihood(m, s, y, family, scale):
+    """E log p(y | a), a ~ N(m, s^2), and the expectations of its first two derivatives."""
+    if family == BERNOULLI:
+        sign = 2.0 * y - 1.0
+        value, slope, curvature = expected_log_sigmoid(sign * m, s)
+        return value, sign * slope, curvature
+    if family == POISSON:
+        rate = np.exp(m + 0.5 * s * s)
+        return y * m - rate - (lgamma(y + 1.0) if y == y else np.nan), y - rate, -rate
+    value, slope = log_likelihood(m, y, family, scale)
+    return value - 0.5 * (s / scale) ** 2, slope, -1.0 / (scale * scale) + 0.0 * slope
+
+
+@njit(cache=False)
+def activation(x, offset, mu, variance, factor, full, u):
+    """Mean and standard deviation of x'theta + offset. Fills u = factor' x for a full-rank posterior."""
+    d = x.size
+    m, v = 0.0, 0.0
+    if full:
+        u[:] = 0.0
+        for i in range(d):
+            for j in range(i + 1):
+                u[j] += x[i] * factor[i, j]
+    for j in range(d):
+        m += x[j] * mu[j]
+        v += u[j] * u[j] if full else x[j] * x[j] * variance[j]
+    return m + offset, np.sqrt(v)
+
+
+@njit(cache=False, nogil=True)
+def loglik_rows(X, y, offset, weights, theta, family, scale, loglik, grads):
+    """Adds up log-likelihoods (S,) and gradients (S, d) at the rows of theta (S, d)."""
+    d = X.shape[1]
+    x = np.empty(d)
+    for i in range(X.shape[0]):
+        for j in range(d):
+            x[j] = X[i, j]
+        yi = clean(y[i], family)
+        for s in range(theta.shape[0]):
+            a = offset[i]
+            for j in range(d):
+                a += x[j] * theta[s, j]
+            value, slope = log_likelihood(a, yi, family, scale)
+            loglik[s] += weights[i] * value
+            r = weights[i] * slope
+            for j in range(d):
+                grads[s, j] += r * x[j]
+
+
+@njit(cache=False, nogil=True)
+def expectation_rows(X, y, offset, weights, mu, variance, factor, full, family, scale, value, slope, curvature):
+    x, u = np.empty(X.shape[1]), np.empty(X.shape[1])
+    for i in range(X.shape[0]):
+        for j in range(x.size):
+            x[j] = X[i, j]
+        m, s = activation(x, offset[i], mu, variance, factor, full, u)
+        e0, e1, e2 = expected_log_likelihood(m, s, clean(y[i], family), family, scale)
+        value[i], slope[i], curvature[i] = weights[i] * e0, weights[i] * e1, weights[i] * e2
+
+
+@njit(cache=False, nogil=True)
+def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
+    x, u = np.empty(X.shape[1]), np.empty(X.shape[1])
+    for i in range(X.shape[0]):
+        for j in range(x.size):
+            x[j] = X[i, j]
+        m, s = activation(x, offset[i], mu, variance, factor, full, u)
+        if family == POISSON:
+            mean[i] = np.exp(m + 0.5 * s * s)
+        elif family == GAUSSIAN:
+            mean[i] = m
+        elif method == PROBIT:
+            mean[i] = sigmoid(m / np.sqrt(1.0 + np.pi / 8.0 * s * s))
+        else:
+            mean[i] = expected_log_sigmoid(-m, s)[1]
+
+
+@njit(cache=False)
+def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, scale, estimator, u, v):
+    """Fills v with a row's gradient of weight E log p in (mu, log sigma) or (mu, lower triangle of L); returns weight E log p.
+
+    e (S, d): sigma e_s, deviations of the weights; or (S, 1): deviations z_s of the activations.
+    """
+    d, draws = x.size, e.shape[0]
+    m, s = activation(x, offset, mu, variance, factor, full, u)
+    value, r, k = 0.0 * m, 0.0, 0.0
+    if estimator == ANALYTIC:
+        value, r, k = expected_log_likelihood(m, s, y, family, scale)
+    elif estimator == ACTIVATION_MC:
+        for t in range(draws):
+            slope = log_likelihood(m + s * e[t, 0], y, family, scale)[1]
+            r += slope / draws
+            k += slope * e[t, 0] / draws
+        k = 0.0 if s == 0.0 else k / s
+    else:
+        u[:] = 0.0
+        for t in range(draws):
+            a = offset
+            for j in range(d):
+                a += x[j] * (mu[j] + e[t, j])
+            slope = log_likelihood(a, y, family, scale)[1] / draws
+            r += slope
+            for j in range(d):
+                u[j] += slope * e[t, j]
+        value = 0.0 * r
+    at = d
+    for i in range(d):
+        v[i] = weight * r * x[i]
+        if full:
+            for j in range(i + 1):
+                v[at] = weight * k * x[i] * u[j]
+                at += 1
+        else:
+            v[d + i] = weight * x[i] * u[i] if estimator == WEIGHT_MC else weight * k * (variance[i] * x[i] * x[i])
+    return weight * value
+
+
+@njit(cache=False, nogil=True)
+def example_rows(
+    X, y, offset, weights, rows, all_rows, mu, variance, factor, full, e, family, scale, estimator, clip, grid, total, whole
+):  # fmt: skip
+    """Adds up the clipped vectors of the rows, in total or, with a grid, in whole; returns the sum of E log p and the rows skipped."""
+    d, skipped, values = X.shape[1], 0, 0.0
+    x, u, v = np.empty(d), np.empty(d), np.empty(total.size)
+    bound = clip * (1.0 - 1e-9)
+    for k in range(X.shape[0] if all_rows else rows.size):
+        i = k if all_rows else rows[k]
+        if i < 0 or i >= X.shape[0]:
+            raise IndexError("rows: an index is no row of X")
+        for j in range(d):
+            x[j] = X[i, j]
+        yi = clean(y[i], family)
+        value = example_vector(x, yi, offset[i], weights[i], mu, variance, factor, full, e, family, scale, estimator, u, v)
+        values += value
+        w = 1.0
+        if clip != KEEP_ALL:
+            squared = 0.0 * value  # NaN where an activation is not finite
+            for j in range(v.size):
+                squared += v[j] * v[j]
+            if not np.isfinite(squared):
+                skipped += 1
+                continue
+            norm = np.sqrt(squared)
+            w = bound / norm if norm > bound else 1.0
+        if grid > 0.0:
+            for j in range(v.size):
+                whole[j] += int64(w * v[j] / grid)
+        else:
+            for j in range(v.size):
+                total[j] += w * v[j]
+    return values, skipped
+
+
+class Lean:
+    """A loop compiled once for each type of X, whatever the layouts: they cost a few per cent, and a compilation seconds."""
+
+    def __init__(self, loop, *arguments):
+        self.dispatcher = njit(nogil=True, cache=False)(loop.py_func)
+        self.arguments, self.ready = arguments, set()
+
+    def __call__(self, X, *rest):
+        if X.dtype not in self.ready:
+            x = types.Array(float32 if X.dtype == np.float32 else float64, 2, "A", readonly=True)
+            self.dispatcher.disable_compile(False)
+            self.dispatcher.compile((x, *self.arguments))
+            self.dispatcher.disable_compile()
+            self.ready.add(X.dtype)
+        return self.dispatcher(X, *rest)
+
+
+_in = types.Array(float64, 1, "A", readonly=True)
+_rows_in = types.Array(int64, 1, "A", readonly=True)
+_out = types.Array(float64, 1, "A")
+_q = (float64[::1], float64[::1], float64[:, ::1], boolean)  # mu, variance, factor, full
+_logliks = Lean(loglik_rows, _in, _in, _in, float64[:, ::1], int64, float64, float64[::1], float64[:, ::1])
+_expectations = Lean(expectation_rows, _in, _in, _in, *_q, int64, float64, _out, _out, _out)
+_predictions = Lean(predict_rows, _in, *_q, int64, int64, _out)
+_examples = Lean(
+    example_rows, _in, _in, _in, _rows_in, boolean, *_q, float64[:, ::1], int64, float64, int64, float64, float64, float64[::1],
+    int64[::1],
+)  # fmt: skip
+
+
+def column(values, n, default):
+    """A float64 column; a constant one takes no memory."""
+    return np.ndarray((n,), np.float64, np.array(default), 0, (0,)) if values is None else values.astype(np.float64, copy=False)
+
+
+def columns(X, y, offset, weights):
+    n = len(X)
+    return y.astype(np.float64, copy=False), column(offset, n, 0.0), column(weights, n, 1.0)
+
+
+def posterior(mu, spread):
+    """mu, variance, factor, full: contiguous copies, one of variance and factor empty."""
+    if spread.ndim == 2:
+        return np.array(mu), np.empty(0), np.array(spread, order="C"), True
+    return np.array(mu), np.exp(2 * spread), np.empty((0, 0)), False
+
+
+def normals(n, key, client, step, draw):
+    out = np.empty(n)
+    rng.normal(np.uint64(key), np.uint32(client), np.uint32(step), np.uint32(draw), np.uint32(0), out, 1)
+    return out
+
+
+def weight_draws(d, draws, key, client, step):
+    return np.array([normals(d, key, client, step, s) for s in range(draws)]).reshape(draws, d)
+
+
+def logliks(X, y, theta, offset, weights, family, scale):
+    value, grads = np.zeros(len(theta)), np.zeros(theta.shape)
+    _logliks(X, *columns(X, y, offset, weights), theta, family, scale, value, grads)
+    return value, grads
+
+
+def loglik_grad(X, y, theta, offset, weights, family, scale, grad, n_threads):
+    value, grads = logliks(X, y, np.array(theta)[None], offset, weights, family, scale)
+    grad[:] = grads[0]
+    return value[0]
+
+
+def expectations(X, y, mu, spread, offset, weights, family, scale, value, slope, curvature, n_threads):
+    _expectations(X, *columns(X, y, offset, weights), *posterior(mu, spread), family, scale, value, slope, curvature)
+
+
+expectations_full = expectations
+
+
+def predict(X, mu, spread, offset, family, method, mean, n_threads):
+    _predictions(X, column(offset, len(X), 0.0), *posterior(mu, spread), family, method, mean)
+
+
+predict_full = predict
+
+
+def examples(X, y, mu, spread, rows, offset, weights, family, scale, e, estimator, clip, grid):
+    """sum of E log p, sum of vectors (float64, and in whole multiples of the grid), rows skipped."""
+    d = X.shape[1]
+    size = d * (d + 3) // 2 if spread.ndim == 2 else 2 * d
+    total, whole = np.zeros(size), np.zeros(size, np.int64)
+    index = np.empty(0, np.int64) if rows is None else rows
+    value, skipped = _examples(
+        X, *columns(X, y, offset, weights), index, rows is None, *posterior(mu, spread), e, family, scale, estimator, clip, grid,
+        total, whole,
+    )  # fmt: skip
+    return value, total, whole, skipped
+
+
+def clipped_grad_sum(
+    X, y, mu, spread, rows, offset, weights, family, scale, clip, estimator, draws, key, client, step, noise_multiplier, grid,
+    total, n_threads,
+):  # fmt: skip
+    e = np.empty((0, 0))
+    if estimator == WEIGHT_MC:
+        e = weight_draws(len(mu), draws, key, client, step) * np.exp(spread)
+    elif estimator == ACTIVATION_MC:
+        e = normals(draws, key, client, step, 0)[:, None]
+    _, sums, whole, skipped = examples(X, y, mu, spread, rows, offset, weights, family, scale, e, estimator, clip, grid)
+    if noise_multiplier > 0:
+        sums += noise_multiplier * clip * normals(len(sums), key, client, step, NOISE_DRAW)
+    total[:] = whole if grid > 0 else sums
+    return skipped
+
+
+clipped_grad_sum_full = clipped_grad_sum
+
+
+def elbo_grad(
+    X, y, mu, log_sigma, prior_shift, prior_precision, offset, weights, family, scale, estimator, draws, key, client, step,
+    grad_mu, grad_log_sigma, n_threads,
+):  # fmt: skip
+    h, P, sigma, d = prior_shift, prior_precision, np.exp(log_sigma), len(mu)
+    constant = (np.log(P / (2 * np.pi)) - h**2 / P).sum() / 2 if (P > 0).all() else 0.0  # of the prior, if it is a density
+    entropy = log_sigma.sum() + d / 2 * np.log(2 * np.pi)  # without e^2 / 2
+    if estimator == ANALYTIC_ELBO:
+        value, total, _, _ = examples(
+            X, y, mu, log_sigma, None, offset, weights, family, scale, np.empty((0, 0)), ANALYTIC, KEEP_ALL, 0.0
+        )
+        grad_mu[:] = total[:d] + h - P * mu
+        grad_log_sigma[:] = total[d:] + 1 - P * sigma**2
+        return value + (h * mu - P * (sigma**2 + mu**2) / 2).sum() + entropy + d / 2 + constant
+    e = weight_draws(d, draws, key, client, step)
+    theta = mu + sigma * e
+    value, grads = logliks(X, y, theta, offset, weights, family, scale)
+    u = grads + h - P * theta
+    if estimator == STL:
+        u += e / sigma
+    grad_mu[:] = u.mean(axis=0)
+    grad_log_sigma[:] = (u * e).mean(axis=0) * sigma + (estimator == TOTAL)
+    return (value + (h * theta - P * theta**2 / 2 + e**2 / 2).sum(axis=1)).mean() + entropy + constant
+
+
+def elbo_grad_full(
+    X, y, mu, factor, prior_shift, prior_precision, offset, weights, normaliser, family, scale, estimator, draws, key, client,
+    step, grad_mu, grad_factor, n_threads,
+):  # fmt: skip
+    h, P, L, d = prior_shift, prior_precision, np.tril(factor), len(mu)
+    entropy = np.log(np.diag(L)).sum() + d / 2 * np.log(2 * np.pi)  # without e^2 / 2
+    on_diagonal = np.diag(1 / np.diag(L))
+    if estimator == ANALYTIC_ELBO:
+        value, total, _, _ = examples(
+            X, y, mu, factor, None, offset, weights, family, scale, np.empty((0, 0)), ANALYTIC, KEEP_ALL, 0.0
+        )
+        grad_mu[:] = total[:d] + h - P @ mu
+        grad_factor[:] = on_diagonal - np.tril(P @ L)
+        grad_factor[np.tril_indices(d)] += total[d:]
+        return value + h @ mu - (mu @ P @ mu + (P @ L * L).sum()) / 2 + entropy + d / 2 + normaliser
+    e = weight_draws(d, draws, key, client, step)
+    theta = mu + e @ L.T
+    value, grads = logliks(X, y, theta, offset, weights, family, scale)
+    u = grads + h - theta @ P
+    if estimator == STL:
+        u += np.linalg.solve(L.T, e.T).T
+    grad_mu[:] = u.mean(axis=0)
+    grad_factor[:] = np.tril(u.T @ e) / draws + (on_diagonal if estimator == TOTAL else 0)
+    return (value + theta @ h - ((theta @ P) * theta - e**2).sum(axis=1) / 2).mean() + entropy + normaliser
