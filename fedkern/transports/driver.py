@@ -61,6 +61,7 @@ class Timeouts:
     """Seconds of silence, and what they mean."""
 
     late: float = float("inf")  # the server's machine hears a Deadline, and again after each such time
+    start: float = 300.0  # not all ranks have come: those that wait for them exit with code 1
     lost: float = 600.0  # a rank that owes an answer counts as dead, and so does a server that says nothing
     grace: float = 5.0  # what the ranks of a failing job get to end by themselves
 
@@ -208,10 +209,8 @@ class ClientSide:
         return messages or [Received()], charged
 
     def _encoded(self, client: int, messages: list[Message]) -> list[Frame]:
-        return [
-            self.codec.encode(client, message, last=left == 0)
-            for left, message in zip(range(len(messages) - 1, -1, -1), messages)
-        ]
+        last = len(messages) - 1
+        return [self.codec.encode(client, message, i == last) for i, message in enumerate(messages)]
 
     def _sent(self, client: int, messages: list[Message], frames: list[Frame], charged: int) -> list[Frame]:
         for message, frame in zip(messages, frames):

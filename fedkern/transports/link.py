@@ -15,7 +15,7 @@ from ..errors import JobError
 from .codec import Frame
 
 try:
-    from mpi4py import MPI
+    from mpi4py import MPI as MPI
 except (ImportError, RuntimeError) as error:
     raise JobError(f"a job over MPI needs mpi4py and an MPI library (pip install 'fedkern[mpi]'): {error}") from None
 

@@ -1,7 +1,7 @@
 """Rank 0 is the server; client k lives on rank 1 + k mod (size - 1). Buffer calls only, on a duplicated communicator.
 
 Nothing waits without looking at the clock. While the server has nothing to do it pings; a rank that owes an answer and is silent
-for too long counts as dead, and so does a silent server. How a whole job begins and ends is in `launch`.
+for too long counts as dead, and so does a silent server. How a whole job begins and ends is in `launch` and `ending`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,25 @@ from ..algorithms.messages import Protocol, RemoteFault
 from ..errors import JobError, LostPeer
 from .codec import Codec, Frame
 from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts
-from .link import Link, Tag
+from .link import MPI, Link, Patience, Tag
 
 LEVELS = ("baseline", "avx2", "avx512")  # instruction sets, from the lowest
 HELLO = struct.Struct("<B16s16sI32s")  # level, host, the cores it may use, how many, digest of the configuration
 WELCOME = struct.Struct("<BI?")  # level for all, threads per rank, whether ranks outnumber cores
 CODE = struct.Struct("<i")
+
+
+def duplicate(comm: Any) -> Any:
+    """A communicator of our own with the ranks of `comm`."""
+    own, request = comm.Idup()
+    wait = Patience(2e-4)
+    try:
+        while not request.Test():
+            wait.pause()
+    except MPI.Exception as error:
+        raise LostPeer(f"a rank died while the job was starting ({error})") from None
+    own.Set_name("fedkern")
+    return own
 
 
 def home(client: int, size: int) -> int:
@@ -223,7 +236,7 @@ def run(
     comm: Any, protocol: Protocol, start: Any, clients: Mapping[int, Any], codec: Codec, hooks: Hooks | None = None
 ) -> tuple[Any, dict[int, Any]]:
     """One protocol on a duplicate of `comm`, for callers who end their job themselves: see `Ranks.run`; for a job, `launch`."""
-    own = comm.Dup()
+    own = duplicate(comm)
     try:
         return Ranks(own).run(protocol, start, clients, codec, hooks)
     finally:

@@ -21,7 +21,6 @@ from fedkern.results.digest import digest
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from fedkern.transports.launch import launch
-from fedkern.transports.link import Tag
 
 N_CLIENTS, ROUNDS = 5, 4
 NAMES = tuple(f"site-{k}" for k in range(N_CLIENTS))
@@ -30,6 +29,7 @@ DEFAULTS = {
     "rank": 1,
     "round": 2,
     "lost": 30.0,
+    "start": 60.0,
     "late": float("inf"),
     "rounds": ROUNDS,
     "nap": 0.0,
@@ -62,6 +62,8 @@ def mishap(ask, ranks, frame_round):
     """Whatever is asked for, on the rank that is asked for, in the round that is asked for."""
     if ranks.rank != ask["rank"] or frame_round != ask["round"]:
         return
+    from fedkern.transports.link import Tag  # MPI begins when this is imported
+
     match ask["mishap"]:
         case "raise":
             raise ZeroDivisionError("one over nothing")
@@ -132,4 +134,8 @@ def main(ask, ranks):
 
 if __name__ == "__main__":
     asked = DEFAULTS | (json.loads(sys.argv[1]) if len(sys.argv) > 1 else {})
-    sys.exit(launch(lambda ranks: main(asked, ranks), Timeouts(lost=asked["lost"], late=asked["late"], grace=2.0)))
+    sys.exit(
+        launch(
+            lambda ranks: main(asked, ranks), Timeouts(start=asked["start"], lost=asked["lost"], late=asked["late"], grace=2.0)
+        )
+    )

@@ -1,0 +1,82 @@
+"""The end of a job over MPI: all ranks leave with one exit code, and one message is printed.
+
+A rank that fails sends FAULT (code, text) to rank 0 and waits; rank 0 prints the text and tells all ranks to EXIT with the code;
+they say BYE and finalise MPI in order, so that `mpirun` returns the code. If a rank is dead or does not react in time, rank 0
+aborts the job with that code; if rank 0 does not react, the lowest living rank does.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from ..errors import LostPeer
+from .link import CONTROL, Patience, Tag
+from .mpi import CODE, Ranks, read_fault
+
+Say = Callable[[str], None]
+
+
+def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
+    """Brings all ranks to one end. `text` is None after a good end, and empty if it has been printed elsewhere."""
+    try:
+        code, orderly = (_end_server if ranks.is_server else _end_client)(ranks, code, text, say)
+    except Exception as error:  # the wire itself is broken
+        say(text or f"rank {ranks.rank}: {error}")
+        code, orderly = code or 1, False
+    if not (orderly and ranks.link.flush(ranks.timeouts.grace)):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ranks.link.comm.Abort(code)
+    return code
+
+
+def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[int, bool]:
+    link, failing, told = ranks.link, text is not None, False
+    if text:
+        say(text)
+    waiting, since = set(ranks.others()), time.monotonic()
+    while waiting or not told:
+        if not told and (failing or not waiting):
+            for rank in ranks.others():
+                link.send(rank, Tag.EXIT, CODE.pack(code))
+            told, since = True, time.monotonic()
+            continue
+        if time.monotonic() - since > (ranks.timeouts.grace if failing else ranks.timeouts.lost):
+            break
+        bye, fault = link.receive(0, Tag.BYE), link.receive(0, Tag.FAULT)
+        if bye:
+            waiting.discard(bye[0])
+        elif fault and not failing:
+            failing, (code, text) = True, read_fault(fault[2])
+            say(text)
+        elif not fault:
+            link.patience.pause()
+        waiting -= link.gone
+    ranks.dead |= waiting | link.gone
+    return code or (4 if ranks.dead else 0), not ranks.dead
+
+
+def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[int, bool]:
+    link = ranks.link
+    if ranks.exit is None:
+        if text is None:
+            link.send(0, Tag.BYE)
+        else:
+            ranks.tell("fault", Tag.FAULT, CODE.pack(code) + text.encode()[: CONTROL - CODE.size])
+        wait = Patience(link.patience.spin)
+        while ranks.exit is None and 0 not in link.gone | ranks.dead and wait.waited < ranks.timeouts.lost:
+            item = link.receive(0, Tag.EXIT)
+            if item:
+                ranks.exit = CODE.unpack(item[2])[0]
+            else:
+                wait.pause()
+    if ranks.exit is None:
+        # All ranks may have found rank 0 dead at once: one of them speaks, and ends the others.
+        time.sleep(0.2 * (ranks.rank - 1))
+        say(text or f"rank {ranks.rank}: rank 0 (the server) is gone")
+        return code or LostPeer.exit_code, False
+    if text is not None:
+        link.send(0, Tag.BYE)
+    return ranks.exit, True

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# One job over MPI on this machine:  mpi/run.sh -n RANKS JOB.toml [options of `fedkern run`]
+#
+# Takes the mpirun that is installed beside Python (the environment in use, then .venv of this folder's parent), adds what it needs to
+# start more ranks than there are cores and to tell the ranks of each other's death, hands TERM and INT on as a request for a
+# checkpoint, and returns fedkern's exit codes: 0 finished, 1 internal error, 2 bad job or data, 3 stopped or lost a peer
+# (--resume goes on), 4 finished without some clients, 5 a privacy budget ended the job.
+set -u
+
+usage() { sed -n '2s/^# //p' "$0" >&2; exit 2; }
+[ "${1:-}" = -n ] && [ "$#" -ge 3 ] || usage
+ranks=$2
+shift 2
+case $ranks in '' | *[!0-9]*) usage ;; esac
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+python=${PYTHON:-}
+for candidate in "${VIRTUAL_ENV:-}/bin/python" "$here/.venv/bin/python" "$(command -v python3)" "$(command -v python)"; do
+    [ -z "$python" ] && [ -x "$candidate" ] && python=$candidate
+done
+[ -n "$python" ] || { echo "mpi/run.sh: no Python found; activate an environment or set PYTHON" >&2; exit 2; }
+
+mpirun="$(dirname "$(command -v "$python")")/mpirun"
+[ -x "$mpirun" ] || mpirun=$(command -v mpirun) || {
+    echo "mpi/run.sh: no mpirun beside $python or on the PATH: pip install 'fedkern[mpi]'" >&2
+    exit 2
+}
+
+options=()
+if "$mpirun" --version 2>/dev/null | grep -q 'Open MPI'; then
+    if [ "$(id -u)" = 0 ] && [ -z "${OMPI_ALLOW_RUN_AS_ROOT:-}" ]; then
+        echo "mpi/run.sh: Open MPI does not start as root unless you allow it. In a container of your own:" >&2
+        echo "    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1" >&2
+        exit 2
+    fi
+    options+=(--with-ft ulfm --bind-to none)
+    [ "$ranks" -gt "$(nproc)" ] && options+=(--oversubscribe)
+fi
+
+"$mpirun" "${options[@]}" -n "$ranks" "$python" -P -m fedkern.cli run "$@" --mpi &
+job=$!
+trap 'kill -USR1 "$job" 2>/dev/null' TERM INT USR1
+while :; do
+    wait "$job"
+    code=$?
+    kill -0 "$job" 2>/dev/null || break # a signal for us also ends a wait
+done
+# The launcher's own words for a rank or a launcher that was killed.
+[ "$code" -gt 128 ] && code=3
+exit "$code"

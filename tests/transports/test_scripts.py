@@ -1,0 +1,69 @@
+"""mpi/run.sh with a job in the place of `fedkern run`."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mpi4py")
+import mpi_job
+from mpirun import environment, launcher_removed
+
+RUN = Path(__file__).parents[2] / "mpi" / "run.sh"
+ARGUMENTS = "-P -m fedkern.cli run {job} --mpi"
+
+
+@pytest.fixture
+def run_sh(tmp_path):
+    """Starts run.sh with a Python that runs the tests' job, and checks what it was asked to run."""
+    python = tmp_path / "python"
+    script = f'#!/bin/sh\n[ "$1 $2 $3 $4 $6" = "{ARGUMENTS.replace("{job} ", "")}" ] || exit 9\n'
+    python.write_text(script + f'exec "{sys.executable}" "{mpi_job.__file__}" "$5"\n')
+    python.chmod(0o755)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def start(*arguments, **env):
+        full = environment() | {"PATH": path, "PYTHON": str(python)} | env
+        full = {name: value for name, value in full.items() if value is not None}
+        return subprocess.Popen([RUN, *arguments], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return start
+
+
+def test_a_request_to_end_becomes_a_checkpoint(run_sh, tmp_path):
+    ask = {"rounds": 500, "nap": 0.02, "folder": str(tmp_path / "out")}
+    with run_sh("-n", "3", json.dumps(ask)) as job:
+        for _ in range(300):
+            time.sleep(0.1)
+            if list((tmp_path / "out").glob("checkpoint/second-*")):
+                break
+        job.send_signal(signal.SIGTERM)
+        out, err = job.communicate(timeout=60)
+    assert (job.returncode, out) == (3, "")
+    assert re.fullmatch(r"fedkern: stopped by SIGUSR1.*; --resume goes on from checkpoint \d+\n", launcher_removed(err))
+
+
+def test_a_killed_rank_is_a_lost_client(run_sh):
+    out, _ = (job := run_sh("-n", "3", json.dumps({"mishap": "kill"}))).communicate(timeout=60)
+    assert job.returncode == 4
+    assert json.loads(out)["lost"] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n",), ("-n", "two", "job.toml"), ("job.toml",)])
+def test_wrong_arguments_show_the_right_ones(run_sh, arguments):
+    _, err = (job := run_sh(*arguments)).communicate(timeout=60)
+    assert job.returncode == 2
+    assert "mpi/run.sh -n RANKS JOB.toml" in err
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="Open MPI only refuses to start as root")
+def test_root_is_told_how_to_allow_it(run_sh):
+    _, err = (job := run_sh("-n", "2", "job.toml", OMPI_ALLOW_RUN_AS_ROOT=None)).communicate(timeout=60)
+    assert job.returncode == 2
+    assert "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1" in err
