@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -16,6 +15,7 @@ from .config import Config
 from .files import RunFolder, write_atomically
 from .keeping import Keeper
 from .terms import Plan
+from .watch import Watch
 
 HOME = "FEDKERN_CLIENT_HOME"
 
@@ -32,7 +32,7 @@ class RunHooks(Keeper):
         super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
         self.config, self.names = config, names
         self.holders: dict[int, Holder] = {}
-        self.watch: Callable[[Any], None] | None = None
+        self.watch: Watch | None = None
         self._elsewhere: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> RunHooks:
@@ -74,6 +74,13 @@ class RunHooks(Keeper):
     def observe(self, state: Any, event: Any) -> None:
         if self.watch is not None:
             self.watch(state)
+
+    def _restart(self, *arguments: Any) -> Any:
+        """As in `Keeper`; what was measured before is not measured again."""
+        start = super()._restart(*arguments)
+        if self.watch is not None:
+            self.watch.round = start[0].round
+        return start
 
     def _account(self, party: int) -> Path:
         """The folder with the holder's policy and budget: its own where it has one, else the run's, else nowhere that lasts."""

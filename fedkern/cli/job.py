@@ -92,7 +92,9 @@ def too_few(result: Result, min_updates: int) -> str | None:
 def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
     """Runs `main` where the options say: in this process, or as one rank of an MPI job; the exit code."""
     if not options.mpi:
-        return main(InProcess())
+        place = InProcess()
+        with place.signals:
+            return main(place)
     try:
         from ..transports.launch import launch
     except ImportError as error:

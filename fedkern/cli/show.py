@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..privacy.certificate import text
+from ..results.posterior import comparable
 from ..results.result import Result
 
 SHOWN = 12  # coefficients; all of them are in summary.json
@@ -35,7 +36,7 @@ def lines(result: Result) -> Iterator[str]:
 
 def _coefficients(result: Result) -> Iterator[str]:
     """The coefficients that are furthest from zero, in posterior standard deviations."""
-    standard = {name: value for name, value in result.parameters.items() if "_std" in name} or result.parameters
+    standard = comparable(result.parameters)
     clearest = sorted(standard, key=lambda name: -abs(standard[name]["mean"]) / standard[name]["sd"])[:SHOWN]
     width = max(map(len, clearest), default=0)
     yield f"{'coefficient':<{width}}     mean       sd       5 %      95 %"
@@ -53,5 +54,6 @@ def _certificates(certificates: dict[str, dict[str, Any]]) -> Iterator[str]:
         distinct.setdefault(text("", content), []).append(client)
     yield "privacy certificate" + ("s" if len(distinct) > 1 else "")
     for certificate, clients in distinct.items():
-        name = clients[0] if len(clients) == 1 else f"each of {', '.join(clients)}"
+        all_of_many = len(clients) == len(certificates) > 5
+        name = f"each of the {len(clients)} clients" if all_of_many else " and ".join(clients)
         yield f"  {name}" + certificate.replace("\n", "\n  ")

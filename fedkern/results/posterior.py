@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,15 @@ class Posterior:
 def label(name: str, suffix: str = "") -> str:
     """The name of a coefficient in all results: "intercept", or "theta[age]"."""
     return name + suffix if name == INTERCEPT else f"theta{suffix}[{name}]"
+
+
+def comparable(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
+    """Those of `parameters` that can be compared with each other: on the standardised scale where there is one."""
+
+    def standardised(name: str) -> str:
+        return f"{INTERCEPT}_std" if name == INTERCEPT else name.replace("theta[", "theta_std[", 1)
+
+    return {name: value for name, value in parameters.items() if standardised(name) not in parameters or standardised(name) == name}
 
 
 def _summaries(names: tuple[str, ...], suffix: str, mean: Vector, sd: Vector) -> dict[str, dict[str, float]]:

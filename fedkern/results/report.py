@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from . import plots
+from .posterior import comparable
 
 STOPS = {
     "rounds": ("finished", "good"),
@@ -101,22 +102,13 @@ def _coefficients(run: Run) -> str:
     parameters = run.summary.get("parameters", {})
     if not parameters:
         return ""
-    n = sum("_std" not in name for name in parameters)
+    n = len(comparable(parameters))
     note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
     rows = [[name, *(_number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
     table = _table(["name", "mean", "sd", "5 %", "95 %"], rows)
-    figure = plots.forest({k: v for k, v in parameters.items() if k in _comparable(parameters)})
+    figure = plots.forest(comparable(parameters))
     text = f"{note}Grey intervals hold zero."
     return _figure("Coefficients", figure, text, f"<details><summary>All numbers</summary>{table}</details>")
-
-
-def _comparable(parameters: Mapping[str, Any]) -> set[str]:
-    """Standardised coefficients where they exist, the others as they are."""
-    return {name for name in parameters if "_std" in name or _standardised(name) not in parameters}
-
-
-def _standardised(name: str) -> str:
-    return name.replace("theta[", "theta_std[", 1) if name.startswith("theta[") else f"{name}_std"
 
 
 def _privacy(run: Run) -> str:

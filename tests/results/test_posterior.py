@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from fedkern.models.expfam import Gaussian
 from fedkern.results.inference_data import inference_data, write
-from fedkern.results.posterior import Posterior
+from fedkern.results.posterior import Posterior, comparable
 
 NAMES = ("intercept", "age", "sex=f")
 AFFINE = np.array([[1.0, -2.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 1.0]])  # age = 2 x standardised + 4
@@ -91,3 +91,9 @@ def test_without_an_affine_map_there_is_one_scale() -> None:
     found = inference_data(Posterior(NAMES[1:], Gaussian(np.zeros(2), np.ones(2))), seed=1, chains=1, draws=5)
     group = found["posterior"]
     assert set(group.data_vars) == {"theta"}
+
+
+def test_what_can_be_compared_is_on_one_scale() -> None:
+    parameters = Posterior(NAMES, DIAGONAL, AFFINE).parameters()
+    assert list(comparable(parameters)) == ["theta[sex=f]", "intercept_std", "theta_std[age]"]
+    assert list(comparable(Posterior(NAMES, DIAGONAL).parameters())) == ["intercept", "theta[age]", "theta[sex=f]"]
