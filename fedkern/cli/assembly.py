@@ -65,12 +65,11 @@ def perform(place: Place, config: Config, folder: Path, output: Output) -> Resul
     """
     found = parties(config, folder)
     mine = place.mine(found.n_clients)
-    if place.size > 1 + found.n_clients:
-        raise JobError(f"{place.size} ranks for a server and {found.n_clients} clients; start at most {1 + found.n_clients}")
-    identity = f"{config.digest} {' '.join(found.names)}".encode()
-    place.agree(identity)
+    identity = agreed_identity(place, config, found)
     files = None if output.folder is None else RunFolder(output.folder, found.names, identity)
     if files is not None:
+        if output.resume and place.is_server and not (files.path / "job.json").exists():
+            raise JobError(f"{files.path}: there is no run to resume; give the --out of the run, or leave out --resume")
         files.claim([*mine, *([SERVER] if place.is_server else [])], resume=output.resume)
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
     with RunHooks(config, found.names, files) as hooks, threadpool_limits(1, user_api="blas"):
@@ -85,6 +84,15 @@ def perform(place: Place, config: Config, folder: Path, output: Output) -> Resul
         if server is None:
             return None
         return _published(model, server, test, certified, hooks)
+
+
+def agreed_identity(place: Place, config: Config, found: Parties) -> bytes:
+    """What every rank of the job must have in common; JobError on a rank that has something else, or if there are too many."""
+    identity = f"{config.digest} {' '.join(found.names)}".encode()
+    place.agree(identity)
+    if place.size > 1 + found.n_clients:
+        raise JobError(f"{place.size} ranks for a server and {found.n_clients} clients; start at most {1 + found.n_clients}")
+    return identity
 
 
 def _agreed(place: Place, found: Parties, tables: Mapping[int, Any], hooks: RunHooks) -> Encoding:

@@ -17,6 +17,7 @@ from ..data.table import Table, Text
 from ..errors import JobError
 from ..models.encoding import Column, Encoding, Spec
 from ..transports.codec import Codec
+from .assembly import agreed_identity
 from .config import Config, load
 from .job import place_for
 from .model import Model
@@ -51,7 +52,7 @@ def checked(place: Place, config: Config, folder: Path) -> list[str] | None:
         Whatever would end the job before the first row is read.
     """
     found = parties(config, folder)
-    place.agree(f"{config.digest} {' '.join(found.names)}".encode())
+    agreed_identity(place, config, found)
     spec = _public(found.spec)
     clients = {}
     for k in place.mine(found.n_clients):
@@ -95,10 +96,10 @@ def _constants(spec: Spec, encoding: Encoding) -> None:
 
 
 def _lines(config: Config, found: Parties, model: Model) -> Iterator[str]:
-    a, d = config.algorithm, model.encoding.size
+    a, m, d = config.algorithm, config.model, model.encoding.size
     unknown = [c.name for c in model.encoding.columns if c.levels is None and c.name not in found.spec.columns]
     yield f"job      {config.job.method}, variant {a.variant}, {a.schedule}, rounds = {config.job.rounds}, seed {config.job.seed}"
-    yield f"model    {config.model.family}, {config.model.covariance} covariance, prior precision {config.model.prior_precision:g}"
+    yield f"model    {m.family}, {m.covariance} covariance, prior precision {m.prior_precision:g}"
     yield f"clients  {found.n_clients}: {', '.join(found.names)}"
     more = "; more if columns turn out to be categorical" if unknown and not found.spec.private else ""
     yield f"columns  {d} coefficients{more}; response {found.spec.response}"

@@ -6,7 +6,6 @@ The file is written by xarray, which both generations read: importing ArviZ woul
 from __future__ import annotations
 
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -69,18 +68,17 @@ def inference_data(posterior: Posterior, *, seed: int, chains: int = 4, draws: i
         ArviZ is not installed.
     """
     try:
-        generation = int(version("arviz").partition(".")[0])
-    except PackageNotFoundError as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 when it is imported
+            import arviz
+    except ImportError as error:
         raise JobError(f"draws for ArviZ need ArviZ ({error}): {REMEDY}") from None
     data = groups(posterior, seed=seed, chains=chains, draws=draws)
-    if generation >= 1:
-        from xarray import DataTree
+    if int(arviz.__version__.partition(".")[0]) < 1:
+        return arviz.InferenceData(**data)
+    from xarray import DataTree
 
-        return DataTree.from_dict(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 when it is imported
-        import arviz
-    return arviz.InferenceData(**data)
+    return DataTree.from_dict(data)
 
 
 def write(posterior: Posterior, path: Path, *, seed: int, chains: int, draws: int) -> None:

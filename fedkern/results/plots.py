@@ -67,7 +67,7 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     -------
     the figure; None without coefficients
     """
-    shown = {re.sub(r"^theta(_std)?\[(.*)\]$", r"\2", name).removesuffix("_std"): values for name, values in parameters.items()}
+    shown = {re.sub(r"^theta(_std)?\[(.*)\]$|^(intercept)_std$", r"\2\3", name): values for name, values in parameters.items()}
     if not shown:
         return None
     kept = sorted(shown, key=lambda name: -abs(shown[name]["mean"]))[:MOST_ROWS]
@@ -84,7 +84,8 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    scale = ", standardised scale" if any("_std" in name for name in parameters) else ""
+    standardised = any(name.startswith(("theta_std[", "intercept_std")) for name in parameters)
+    scale = ", standardised scale" if standardised else ""
     axes.set_xlabel(f"posterior mean and 90 % interval{scale}")
     _tidy(axes, "x")
     axes.tick_params(axis="y", length=0, labelsize=8)

@@ -76,7 +76,8 @@ def comparable(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, Mappi
     def standardised(name: str) -> str:
         return f"{INTERCEPT}_std" if name == INTERCEPT else name.replace("theta[", "theta_std[", 1)
 
-    return {name: value for name, value in parameters.items() if standardised(name) not in parameters or standardised(name) == name}
+    replaced = {name for name in parameters if standardised(name) != name and standardised(name) in parameters}
+    return {name: value for name, value in parameters.items() if name not in replaced}
 
 
 def _summaries(names: tuple[str, ...], suffix: str, mean: Vector, sd: Vector) -> dict[str, dict[str, float]]:

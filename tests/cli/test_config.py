@@ -122,11 +122,11 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"model.covariance": "full", "algorithm.variant": "global-vi"}, 'model.covariance = "full" does not exist with'),
     (OPEN, {"algorithm.variant": "global-vi", "algorithm.optimiser": "exact"}, 'optimiser = "exact" does not exist with variant'),
     (OPEN, {"algorithm.variant": "bcm-same", "job.rounds": 3}, "is one synchronous round without damping"),
-    (PRIVATE, {"privacy.unit": "client", "algorithm.variant": "global-vi"}, 'privacy.unit = "client" is for variant = "pvi"'),
+    (PRIVATE, {"privacy.unit": "client", "algorithm.variant": "global-vi"}, 'unit = "client" is for variant = "pvi"'),
     (PRIVATE, {"privacy.dataset_size": 100}, 'privacy.dataset_size has no meaning with sampling = "poisson"; leave it out'),
     (
         PRIVATE,
-        {"privacy.sampling": "poisson-truncated", "privacy.accountant": "rdp", "privacy.max_batch": 9, "privacy.dataset_size": 99},
+        {"privacy.sampling": "poisson-truncated", "privacy.accountant": "rdp", "privacy.max_batch": 9, "privacy.dataset_size": 9},
         'privacy.accountant = "rdp" does not know sampling = "poisson-truncated"; take "pld"',
     ),
     (PRIVATE, {"model.covariance": "full"}, 'model.covariance = "full" has no private form'),

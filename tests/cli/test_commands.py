@@ -1,0 +1,267 @@
+"""Every command and every exit code, on small jobs in one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import OPEN, PRIVATE
+
+import fedkern as package
+from fedkern.cli import job as job_module
+from fedkern.cli.__main__ import parser
+from fedkern.errors import BudgetSpent, JobError
+from fedkern.kernels import list as kernels
+
+KEYS = {
+    "method",
+    "claim",
+    "stop",
+    "rounds",
+    "clients",
+    "parameters",
+    "metrics",
+    "privacy",
+    "wire",
+    "encoding",
+    "versions",
+    "digest",
+    "notes",
+}
+
+
+def test_a_run_leaves_what_the_interface_promises(fedkern: Any, job: Any) -> None:
+    ended = fedkern("run", job(OPEN), "--out", "out")
+    assert (ended.code, ended.err) == (0, "")
+    folder = Path("out")
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary.keys() == KEYS
+    assert (summary["method"], summary["claim"], summary["stop"], summary["rounds"]) == ("pvi", "federated", "rounds", 3)
+    assert set(summary["parameters"]["theta[mean radius]"]) == {"mean", "sd", "q05", "q95"}
+    assert {"intercept", "intercept_std", "theta_std[mean radius]"} <= summary["parameters"].keys()
+    assert set(summary["metrics"]) == {"accuracy", "log_likelihood"}
+    assert summary["clients"] == {f"client-{k}": {"updates": 3, "status": "finished"} for k in (1, 2, 3)}
+    assert summary["versions"].keys() == {"fedkern", "python", "numpy", "scipy", "isa"}
+    assert summary["privacy"] == {}
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3]
+    assert lines[-1]["metrics"] == pytest.approx(summary["metrics"])
+    assert (folder / "posterior.nc").stat().st_size > 10_000
+    for name, ways in summary["wire"].items():
+        ledger = [json.loads(line) for line in (folder / "ledger" / f"{name}.jsonl").read_text().splitlines()]
+        assert ways["to_server"]["messages"] == len(ledger)
+        assert ways["to_server"]["bytes"] == sum(line["bytes"] for line in ledger)
+    assert "no privacy is claimed" in ended.out
+    assert f"digest {summary['digest']}" in ended.out
+
+
+def test_the_posterior_of_the_run_is_that_of_its_draws(fedkern: Any, job: Any) -> None:
+    import xarray
+
+    fedkern("run", job(OPEN), "--out", "out", "--quiet", "--set", "output.draws=5000")
+    summary = json.loads(Path("out/summary.json").read_text())
+    with xarray.open_dataset("out/posterior.nc", group="posterior", engine="h5netcdf") as draws:
+        column = draws["theta"].sel(column="worst radius").values
+    expected = summary["parameters"]["theta[worst radius]"]
+    assert abs(column.mean() - expected["mean"]) < 4.5 * expected["sd"] / np.sqrt(column.size)
+    assert column.std() == pytest.approx(expected["sd"], rel=0.05)
+
+
+def test_a_private_run_prints_and_keeps_its_certificates(fedkern: Any, job: Any) -> None:
+    ended = fedkern("run", job(PRIVATE), "--out", "out")
+    assert ended.code == 0
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["claim"] == "private"
+    for name, certificate in summary["privacy"].items():
+        assert 0 < certificate["epsilon"] <= 8.0
+        assert certificate["steps"] == 4 * 5
+        assert (certificate["noise_source"], certificate["neighbours"]) == ("secure", "add or remove one example")
+        assert "total_epsilon" not in certificate, "what was spent in other jobs is the holder's own affair"
+        own = json.loads((Path("out") / f"client-{name}" / "certificate.json").read_text())
+        assert own["total_epsilon"] == pytest.approx(certificate["epsilon"])
+        ledger = [json.loads(line) for line in (Path("out/ledger") / f"{name}.jsonl").read_text().splitlines()]
+        assert sum(line["charge"] for line in ledger) == certificate["steps"]
+    assert "privacy certificate" in ended.out
+    assert "add or remove one example" in ended.out
+    assert all("seconds" not in json.loads(line) for line in Path("out/metrics.jsonl").read_text().splitlines())
+
+
+def test_keyed_noise_is_never_called_private(fedkern: Any, job: Any) -> None:
+    digests = []
+    for out in ("one", "two"):
+        ended = fedkern("run", job(PRIVATE), "--out", out, "--set", "privacy.noise_source=keyed")
+        summary = json.loads((Path(out) / "summary.json").read_text())
+        assert (ended.code, summary["claim"]) == (0, "federated")
+        assert {certificate["epsilon"] for certificate in summary["privacy"].values()} == {"inf"}
+        digests.append(summary["digest"])
+    assert digests[0] == digests[1]
+
+
+def test_secure_noise_never_repeats(fedkern: Any, job: Any) -> None:
+    digests = set()
+    for out in ("one", "two"):
+        fedkern("run", job(PRIVATE), "--out", out, "--quiet")
+        digests.add(json.loads((Path(out) / "summary.json").read_text())["digest"])
+    assert len(digests) == 2
+
+
+def test_a_budget_is_a_normal_end_unless_it_comes_too_early(fedkern: Any, job: Any) -> None:
+    tight = ["--set", "job.rounds=budget", "--set", "privacy.epsilon=0.9"]
+    ended = fedkern("run", job(PRIVATE), "--out", "one", *tight)
+    summary = json.loads(Path("one/summary.json").read_text())
+    assert (ended.code, summary["stop"]) == (0, "budget")
+    assert {client["status"] for client in summary["clients"].values()} == {"budget spent"}
+    assert all(certificate["epsilon"] <= 0.9 for certificate in summary["privacy"].values())
+    ended = fedkern("run", job(PRIVATE), "--out", "two", *tight, "--set", "algorithm.min_updates=1000")
+    assert ended.code == 5
+    assert "the privacy budgets were spent after" in ended.err
+    assert "algorithm.min_updates = 1000" in ended.err
+    assert Path("two/summary.json").exists(), "what was finished is kept"
+
+
+def test_a_budget_outlives_the_job(fedkern: Any, job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(tmp_path / "homes"))
+    for k in (1, 2, 3):
+        home = tmp_path / "homes" / f"client-{k}"
+        home.mkdir(parents=True)
+        home.joinpath("policy.toml").write_text("[data.breast-cancer]\nepsilon = 0.5\ndelta = 1e-3\n")
+    steps = []
+    for out in ("one", "two"):
+        ended = fedkern("run", job(PRIVATE), "--out", out, "--quiet", "--set", "job.rounds=6")
+        assert ended.code == 0
+        steps.append({c["steps"] for c in json.loads((Path(out) / "summary.json").read_text())["privacy"].values()})
+    (first,), (second,) = steps
+    assert (first, second) == (30, 5), "the second job gets what the first has left"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["run", "nothing.toml"], "nothing.toml: cannot be read (No such file or directory)"),
+        (["run", "job.toml", "--set", "job.sede=1"], "job.toml: unknown key job.sede; did you mean job.seed?"),
+        (["run", "job.toml", "--device", "cuda"], 'no CUDA kernels for method "pvi"; use --device cpu'),
+        (["run", "job.toml", "--set", "data.split.clients=1000"], "[data] split"),
+        (
+            ["run", "job.toml", "--set", "algorithm.schedule=random", "--set", "algorithm.client_weights.x=1"],
+            "algorithm.client_weights.x",
+        ),
+        (["run", "job.toml", "--set", 'data.names=["a", "b"]'], "data.names: 2 names for 3 clients"),
+        (["run", "job.toml", "--resume", "--out", "nowhere"], "nowhere: there is no run to resume"),
+        (["report", "nowhere"], "nowhere: holds no run of fedkern"),
+        (["simulate", "weather", "--out", "x"], "simulate weather: no such kind"),
+        (["simulate", "logistic", "--out", "x", "--rows", "0"], "--rows: needs at least 1, got 0"),
+        (["reproduce", "cold-fusion"], "reproduce cold-fusion: no such reproduction; there are dp-pvi-adult"),
+    ],
+    ids=lambda value: " ".join(value[1:]) if isinstance(value, list) else "",
+)
+def test_a_bad_job_is_one_line_and_code_2(fedkern: Any, job: Any, arguments: list[str], text: str) -> None:
+    job(OPEN)
+    ended = fedkern(*arguments)
+    assert ended.code == 2
+    assert text in ended.err
+    assert ended.err.startswith("fedkern: ")
+    assert ended.err.count("\n") == 1
+    assert ended.out == ""
+
+
+def test_a_finished_run_is_not_overwritten(fedkern: Any, job: Any) -> None:
+    path = job(OPEN)
+    fedkern("run", path, "--out", "out", "--quiet")
+    before = Path("out/summary.json").read_bytes()
+    ended = fedkern("run", path, "--out", "out")
+    assert ended.code == 2
+    assert "choose another --out" in ended.err
+    assert Path("out/summary.json").read_bytes() == before
+
+
+def test_an_internal_error_is_code_1_with_its_traceback(fedkern: Any, job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_module, "perform", lambda *arguments: 1 / 0)
+    ended = fedkern("run", job(OPEN))
+    assert ended.code == 1
+    assert "ZeroDivisionError" in ended.err
+    assert "internal error" in ended.err
+
+
+def test_lost_clients_are_code_4_and_named(fedkern: Any, job: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    result = package.run(job(OPEN))
+    clients = {"a": {"updates": 1, "status": "lost"}, "b": {"updates": 3, "status": "finished"}}
+    lost = type(result)({**result.summary, "clients": clients}, result.posterior)
+    assert job_module.exit_code(lost, 0) == 4
+    assert "finished without a: lost" in capsys.readouterr().err
+
+
+def test_the_python_interface(job: Any) -> None:
+    path = job(OPEN)
+    result = package.run(path, job={"rounds": 1})
+    assert result.folder is None
+    assert result.summary["rounds"] == 1
+    assert result.parameters.keys() == package.run(path).parameters.keys()
+    assert result.to_arviz()["posterior"]["theta"].shape == (4, 1000, 30)
+    assert (
+        package.run({"data": {"builtin": "breast-cancer"}, "job": {"rounds": 1}}, data={"split": {"clients": 2}}).stop == "rounds"
+    )
+    with pytest.raises(JobError, match=r"unknown key job\.roundz; did you mean job\.rounds\?"):
+        package.run(path, job={"roundz": 1})
+    tight = {"epsilon": 0.9, "delta": 1e-3, "clip": 2.0, "noise_multiplier": 3.0, "sampling_rate": 0.1}
+    with pytest.raises(BudgetSpent, match="the privacy budgets were spent after"):
+        package.run(
+            path, job={"rounds": "budget"}, algorithm={"min_updates": 10_000}, privacy=tight, data={"standardise": "public"}
+        )
+
+
+def test_info_lists_every_kernel_and_what_is_missing(fedkern: Any) -> None:
+    text = fedkern("info").out
+    found = json.loads(fedkern("info", "--json").out)
+    assert found["kernels"] == kernels()
+    assert found["versions"]["fedkern"] == package.__version__
+    for name, exists in found["kernels"].items():
+        (line,) = [line for line in text.splitlines() if line.startswith(name + " ")]
+        assert line.split()[1:] == ["yes" if there else "missing" for there in exists.values()]
+
+
+def test_reproductions_are_listed(fedkern: Any) -> None:
+    ended = fedkern("reproduce")
+    assert ended.code == 0
+    assert "dp-pvi-adult" in ended.out
+
+
+@pytest.mark.parametrize("kind", ["logistic", "poisson", "regression"])
+def test_a_simulated_federation_runs_as_it_is(fedkern: Any, kind: str) -> None:
+    assert fedkern("simulate", kind, "--out", "sim", "--clients", "2", "--rows", "150", "--columns", "3").code == 0
+    assert fedkern("check", "sim/job.toml").code == 0
+    assert fedkern("run", "sim/job.toml", "--out", "out", "--quiet").code == 0
+    truth = json.loads(Path("sim/truth.json").read_text())["parameters"]
+    found = json.loads(Path("out/summary.json").read_text())["parameters"]
+    for name, value in truth.items():
+        assert abs(found[name]["mean"] - value) < 4.5 * found[name]["sd"], name
+
+
+def test_a_report_of_a_finished_and_of_an_interrupted_run(fedkern: Any, job: Any) -> None:
+    fedkern("run", job(PRIVATE), "--out", "out", "--quiet")
+    ended = fedkern("report", "out")
+    assert (ended.code, ended.out.strip()) == (0, "out/report.html")
+    page = Path("out/report.html").read_text()
+    for words in (
+        "SiteDelta",
+        "Certificate",
+        "add or remove one example",
+        "mean radius",
+        "does <b>not</b> contain the privacy noise",
+    ):
+        assert words in page
+    Path("out/summary.json").unlink()
+    with Path("out/metrics.jsonl").open("a") as file:
+        file.write('{"round": 5, "upd')  # a crash while a line was written
+    assert fedkern("report", "out").code == 0
+    assert "interrupted" in Path("out/report.html").read_text()
+    Path("out/metrics.jsonl").write_text('{"round"\n{"round": 1}\n')
+    assert fedkern("report", "out").code == 2
+
+
+def test_every_command_has_help() -> None:
+    for action in parser()._subparsers._group_actions:  # type: ignore[union-attr]
+        assert {c.dest for c in action._choices_actions} == {"run", "check", "info", "simulate", "report", "reproduce"}  # type: ignore[attr-defined]
+        assert all(c.help for c in action._choices_actions)  # type: ignore[attr-defined]

@@ -1,0 +1,73 @@
+"""Whole jobs under mpirun: the same bits as in one process, one clear end, and quiet logs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from command import OPEN, PRIVATE, mpirun
+
+import fedkern
+
+SYNCHRONOUS = OPEN + '[algorithm]\nschedule = "synchronous"\n'
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_do_not_change_a_bit(tmp_path: Path, ranks: int) -> None:
+    (tmp_path / "job.toml").write_text(SYNCHRONOUS)
+    ended = mpirun(ranks, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    alone = fedkern.run(tmp_path / "job.toml")
+    assert summary["digest"] == alone.digest
+    assert summary["wire"] == alone.summary["wire"]
+    assert summary["parameters"] == alone.parameters
+
+
+def test_eight_ranks_say_little(tmp_path: Path) -> None:
+    """U5: without a terminal at most one line in ten seconds from all ranks together, and no control character."""
+    (tmp_path / "job.toml").write_text(OPEN.replace("clients = 3", "clients = 7").replace("rounds = 3", "rounds = 40"))
+    began = monotonic()
+    ended = mpirun(8, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    progress = [line for line in ended.err.splitlines() if line.startswith("fedkern: ")]
+    assert len(progress) <= (monotonic() - began) / 10
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", ended.out + ended.err)
+    assert ended.out.count("digest") == 1
+
+
+def test_a_private_job_certifies_each_client(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(PRIVATE)
+    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert {c["steps"] for c in summary["privacy"].values()} == {20}
+    assert summary["privacy"].keys() == summary["clients"].keys() == {"client-1", "client-2", "client-3"}
+    for name, ways in summary["wire"].items():
+        ledger = [json.loads(line) for line in (tmp_path / "out" / "ledger" / f"{name}.jsonl").read_text().splitlines()]
+        assert sum(line["bytes"] for line in ledger) == ways["to_server"]["bytes"]
+    assert ended.out.count("privacy certificate") == 1
+
+
+def test_a_data_file_that_is_missing_on_one_rank(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
+    (tmp_path / "job.toml").write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n')
+    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 2
+    (line,) = [line for line in ended.err.splitlines() if line.startswith("fedkern: ")]
+    for words in ("rank 2", "client 'b'", "b.csv", "no such file"):
+        assert words in line
+
+
+def test_faults_that_all_ranks_see_are_said_once(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(OPEN.replace("rounds", "roundz"))
+    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 2
+    assert ended.err.count("did you mean job.rounds?") == 1
+    (tmp_path / "job.toml").write_text(OPEN)
+    ended = mpirun(5, "check", tmp_path / "job.toml")
+    assert ended.code == 2
+    assert ended.err.count("5 ranks for a server and 3 clients; start at most 4") == 1

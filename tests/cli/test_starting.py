@@ -1,0 +1,87 @@
+"""How quickly things start, and how little they say."""
+
+from __future__ import annotations
+
+import pytest
+from command import python
+
+HEAVY = (
+    "pydantic",
+    "rich",
+    "numba",
+    "scipy.stats",
+    "dp_accounting",
+    "cryptography",
+    "arviz",
+    "matplotlib",
+    "pandas",
+    "mpi4py",
+    "xarray",
+)
+
+
+def seconds(code: str) -> float:
+    """The least of three fresh processes, each of which prints one number."""
+    return min(float(python("-c", code).out) for _ in range(3))
+
+
+def test_importing_fedkern_costs_little_beside_numpy_and_scipy() -> None:
+    clock = "from time import perf_counter; import numpy, scipy; t = perf_counter(); import fedkern{}; print(perf_counter() - t)"
+    assert seconds(clock.format("")) <= 0.25
+
+
+def test_the_first_kernel_call_compiles_nothing() -> None:
+    code = """
+from time import perf_counter
+import numpy as np, fedkern
+t = perf_counter()
+from fedkern.kernels import glm
+X, y = np.ones((100, 3)), np.zeros(100)
+glm.loglik_grad(X, y, np.zeros(3), family="bernoulli")
+print(perf_counter() - t)
+"""
+    assert seconds(code) <= 1.0
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    code = f"import sys, fedkern; print([m for m in {HEAVY!r} if m in sys.modules])"
+    assert python("-c", code).out.strip() == "[]"
+    code = "import sys; from fedkern.cli.__main__ import parser; parser(); "
+    code += f"print([m for m in {(*HEAVY, 'numpy')!r} if m in sys.modules])"
+    assert python("-c", code).out.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["dp_accounting", "cryptography", "arviz", "matplotlib", "xarray", "mpi4py", "h5netcdf"])
+def test_an_optional_part_that_is_missing_is_named_with_its_remedy(module: str) -> None:
+    """Each is taken away; what does not need it works, and what needs it says what to install."""
+    private = '{"epsilon": 8.0, "delta": 1e-3, "clip": 2.5, "noise_multiplier": 3.0, "sampling_rate": 0.1}'
+    code = f"""
+import sys
+sys.modules["{module}"] = None
+import fedkern
+from fedkern.cli.__main__ import main
+from fedkern.errors import FedkernError
+job = {{"data": {{"builtin": "breast-cancer", "split": {{"clients": 2}}}}, "job": {{"rounds": 1}}}}
+fedkern.run(job)
+try:
+    if "{module}" in ("dp_accounting", "cryptography"):
+        fedkern.run(job, privacy={private}, data={{"standardise": "public"}})
+    elif "{module}" == "arviz":
+        fedkern.run(job).to_arviz()
+    elif "{module}" == "mpi4py":
+        open("j.toml", "w").write('[data]\\nbuiltin = "breast-cancer"')
+        sys.exit(main(["run", "j.toml", "--mpi"]))
+    elif "{module}" == "matplotlib":
+        from fedkern.results.plots import forest
+        forest({{"theta[a]": {{"mean": 0.0, "sd": 1.0, "q05": -1.0, "q95": 1.0}}}})
+    else:
+        print(fedkern.run(job, out="{{}}".format("out-{module}")).summary["notes"], file=sys.stderr)
+        sys.exit(2)
+except FedkernError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+    extra = {"dp_accounting": "dp", "cryptography": "dp", "mpi4py": "mpi"}.get(module, "results")
+    ended = python("-c", code)
+    assert ended.code == 2, ended.err
+    assert f"pip install 'fedkern[{extra}]'" in ended.err

@@ -1,0 +1,73 @@
+"""Small jobs, and what a command left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import fedkern
+
+OPEN = """
+[job]
+rounds = 3
+[data]
+builtin = "breast-cancer"
+split = {clients = 3}
+"""
+PRIVATE = """
+[job]
+rounds = 4
+[data]
+builtin = "breast-cancer"
+split = {clients = 3}
+[algorithm]
+local_steps = 5
+[privacy]
+epsilon = 8.0
+delta = 1e-3
+clip = 2.5
+noise_multiplier = 3.0
+sampling_rate = 0.1
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Exit code, standard output and standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+def python(*arguments: str | Path, timeout: float = 120, **environment: str) -> Ended:
+    """A fresh Python process with the fedkern under test."""
+    path = str(Path(fedkern.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def mpirun(ranks: int, *arguments: str | Path, timeout: float = 120) -> Ended:
+    """`fedkern ARGUMENTS --mpi` on this machine, with the mpirun beside this Python."""
+    path = str(Path(fedkern.__file__).parents[1])
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    command = [str(Path(sys.executable).with_name("mpirun")), "--oversubscribe", "-n", str(ranks)]
+    done = subprocess.run(
+        [*command, sys.executable, "-m", "fedkern.cli", *map(str, arguments), "--mpi"],
+        env={**os.environ, **allowed, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
