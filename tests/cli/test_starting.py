@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from command import python
 
@@ -52,7 +54,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
 
 
 @pytest.mark.parametrize("module", ["dp_accounting", "cryptography", "arviz", "matplotlib", "xarray", "mpi4py", "h5netcdf"])
-def test_an_optional_part_that_is_missing_is_named_with_its_remedy(module: str) -> None:
+def test_an_optional_part_that_is_missing_is_named_with_its_remedy(module: str, tmp_path: Path) -> None:
     """Each is taken away; what does not need it works, and what needs it says what to install."""
     private = '{"epsilon": 8.0, "delta": 1e-3, "clip": 2.5, "noise_multiplier": 3.0, "sampling_rate": 0.1}'
     code = f"""
@@ -69,19 +71,19 @@ try:
     elif "{module}" == "arviz":
         fedkern.run(job).to_arviz()
     elif "{module}" == "mpi4py":
-        open("j.toml", "w").write('[data]\\nbuiltin = "breast-cancer"')
-        sys.exit(main(["run", "j.toml", "--mpi"]))
+        open("job.toml", "w").write('[data]\\nbuiltin = "breast-cancer"')
+        sys.exit(main(["run", "job.toml", "--mpi"]))
     elif "{module}" == "matplotlib":
         from fedkern.results.plots import forest
         forest({{"theta[a]": {{"mean": 0.0, "sd": 1.0, "q05": -1.0, "q95": 1.0}}}})
     else:
-        print(fedkern.run(job, out="{{}}".format("out-{module}")).summary["notes"], file=sys.stderr)
+        print(fedkern.run(job, out="out").summary["notes"], file=sys.stderr)
         sys.exit(2)
 except FedkernError as error:
     print(error, file=sys.stderr)
     sys.exit(error.exit_code)
 """
     extra = {"dp_accounting": "dp", "cryptography": "dp", "mpi4py": "mpi"}.get(module, "results")
-    ended = python("-c", code)
+    ended = python("-c", code, folder=tmp_path)
     assert ended.code == 2, ended.err
     assert f"pip install 'fedkern[{extra}]'" in ended.err

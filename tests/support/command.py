@@ -43,12 +43,13 @@ class Ended:
     err: str
 
 
-def python(*arguments: str | Path, timeout: float = 120, **environment: str) -> Ended:
-    """A fresh Python process with the fedkern under test."""
+def python(*arguments: str | Path, timeout: float = 120, folder: Path | None = None) -> Ended:
+    """A fresh Python process with the fedkern under test, in `folder`."""
     path = str(Path(fedkern.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path, **environment},
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=timeout,
