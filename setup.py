@@ -1,9 +1,11 @@
 """Builds fedkern._core: the bindings once, the kernels once for each instruction-set level."""
 
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pybind11.setup_helpers import Pybind11Extension
+from pybind11.setup_helpers import ParallelCompile, Pybind11Extension
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
@@ -18,15 +20,20 @@ FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra"]
 
 class BuildKernels(build_ext):
     def build_extension(self, ext):
-        for level, flags in LEVELS.items():
-            ext.extra_objects += self.compiler.compile(
+        def compile_level(level):
+            return self.compiler.compile(
                 ["csrc/units/kernels.cpp"],
                 output_dir=str(Path(self.build_temp) / level),
                 include_dirs=ext.include_dirs,
                 macros=[("FEDKERN_ISA", level), ("FEDKERN_POOL", None)],
-                extra_postargs=["-std=c++20", "-fPIC", "-fvisibility=hidden", *FLAGS, *flags],
+                extra_postargs=["-std=c++20", "-fPIC", "-fvisibility=hidden", *FLAGS, *LEVELS[level]],
             )
-        super().build_extension(ext)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for objects in pool.map(compile_level, LEVELS):
+                ext.extra_objects += objects
+        with ParallelCompile():
+            super().build_extension(ext)
 
 
 class CopyHeaders(build_py):

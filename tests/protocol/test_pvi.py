@@ -187,7 +187,7 @@ def test_full_covariance_gradient_steps_come_near_the_optimum():
 
 def test_mini_batches_are_drawn_at_their_rate():
     rows = make_rows("bernoulli", n=2000)
-    s = settings(optimiser="adagrad", learning_rate=0.2, batch_rate=0.1, local_steps=50, rounds=30, damping=0.3, average="half")
+    s = settings(optimiser="adagrad", learning_rate=0.5, batch_rate=0.1, local_steps=50, rounds=60, damping=0.3, average="half")
     server, _ = run(deal(rows, 2), s)
     one, _ = run([rows], settings())
     assert kl(pvi.released(server), one.q) < 0.2
