@@ -28,8 +28,8 @@ void gamma(const py::array& shape, U64 key, U32 client, U32 step, U32 first_item
     kernels().rng_gamma(a, y, {first_item, 0, client, step}, key, n_threads);
 }
 
-void inverse_gaussian(const py::array& mean, const py::array& shape, U64 key, U32 client, U32 step, U32 first_item, const py::array& out,
-                      int n_threads) {
+void inverse_gaussian(const py::array& mean, const py::array& shape, U64 key, U32 client, U32 step, U32 first_item,
+                      const py::array& out, int n_threads) {
     const auto m = vector<const double>(mean, "mean", mean.size());
     const auto a = vector<const double>(shape, "shape", m.size);
     const auto y = vector<double>(out, "out", m.size);
@@ -48,21 +48,20 @@ py::typing::Dict<py::str, int> streams() {
 } // namespace binding
 
 void bind_rng(py::module_& m) {
+    using namespace py::literals;
     m.def("streams", &binding::streams, "Name -> id of every random stream.");
-    m.def("key", [](U64 seed, U32 stream, U64 chain) { return stream_key(seed, stream, chain); }, py::arg("seed"), py::arg("stream"),
-          py::arg("chain"));
+    m.def("key", [](U64 seed, U32 stream, U64 chain) { return stream_key(seed, stream, chain); }, "seed"_a, "stream"_a, "chain"_a);
     const auto pairs = [&](const char* name, auto function) {
-        m.def(name, function, py::arg("key"), py::arg("client"), py::arg("step"), py::arg("draw"), py::arg("first_item"),
-              py::arg("out").noconvert(), py::arg("n_threads"));
+        m.def(name, function, "key"_a, "client"_a, "step"_a, "draw"_a, "first_item"_a, "out"_a.noconvert(), "n_threads"_a);
     };
     pairs("words", &binding::words);
     pairs("uniform", &binding::fill_pairs<&Table::rng_uniform>);
     pairs("normal", &binding::fill_pairs<&Table::rng_normal>);
     pairs("exponential", &binding::fill_pairs<&Table::rng_exponential>);
-    m.def("gamma", &binding::gamma, py::arg("shape").noconvert(), py::arg("key"), py::arg("client"), py::arg("step"), py::arg("first_item"),
-          py::arg("out").noconvert(), py::arg("n_threads"));
-    m.def("inverse_gaussian", &binding::inverse_gaussian, py::arg("mean").noconvert(), py::arg("shape").noconvert(), py::arg("key"), py::arg("client"),
-          py::arg("step"), py::arg("first_item"), py::arg("out").noconvert(), py::arg("n_threads"));
+    m.def("gamma", &binding::gamma, "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a, "first_item"_a, "out"_a.noconvert(),
+          "n_threads"_a);
+    m.def("inverse_gaussian", &binding::inverse_gaussian, "mean"_a.noconvert(), "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a,
+          "first_item"_a, "out"_a.noconvert(), "n_threads"_a);
 }
 
 } // namespace fedkern

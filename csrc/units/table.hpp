@@ -13,7 +13,8 @@ struct Table {
     void (*rng_words)(Matrix<U32> out, Counter first, U64 key, int n_threads);
     FillPairs rng_uniform, rng_normal, rng_exponential;
     void (*rng_gamma)(Vector<const double> shape, Vector<double> out, Counter first, U64 key, int n_threads);
-    void (*rng_inverse_gaussian)(Vector<const double> mean, Vector<const double> shape, Vector<double> out, Counter first, U64 key, int n_threads);
+    void (*rng_inverse_gaussian)(Vector<const double> mean, Vector<const double> shape, Vector<double> out, Counter first, U64 key,
+                                 int n_threads);
 
     Index (*clip_sum_f32)(Matrix<const float>, double bound, Vector<double> total, int n_threads);
     Index (*clip_sum_f64)(Matrix<const double>, double bound, Vector<double> total, int n_threads);

@@ -2,7 +2,7 @@
 //
 // NaN gives NaN, +-inf the limit, results below the normal range have one more rounding and no more. Largest error over dense
 // grids of the whole domain, in units in the last place (tests/cpp/math.cpp): exp, log, log1p, sin, cos 2; sigmoid, softplus 3;
-// normal_pdf 4; normal_cdf 10. The coefficients are Chebyshev fits of the functions named beside them, rounded to the type.
+// normal_pdf 4; normal_cdf 5. The coefficients are Chebyshev fits of the functions named beside them, rounded to the type.
 #pragma once
 #include "view.hpp"
 
@@ -47,11 +47,12 @@ template <bool signed_argument = true, class T> FEDKERN_INLINE T exp_of_sum(T x,
     const T r = ((x - k * (2 * F::log2_high)) - k * (2 * F::log2_low)) + low;
     T q; // (exp(r) - 1 - r) / r^2
     if constexpr (sizeof(T) == 8)
-        q = polynomial(r, 0x1.fffffffffffffp-2, 0x1.5555555555555p-3, 0x1.5555555555b30p-5, 0x1.11111111112a0p-7, 0x1.6c16c16afa9eap-10,
-                       0x1.a01a019f82924p-13, 0x1.a01a04169b07fp-16, 0x1.71de3ba57935bp-19, 0x1.27e2833b35235p-22, 0x1.ae61b481bcce4p-26,
-                       0x1.213595824f56cp-29, 0x1.639310a240694p-33);
+        q = polynomial(r, 0x1.fffffffffffffp-2, 0x1.5555555555555p-3, 0x1.5555555555b30p-5, 0x1.11111111112a0p-7,
+                       0x1.6c16c16afa9eap-10, 0x1.a01a019f82924p-13, 0x1.a01a04169b07fp-16, 0x1.71de3ba57935bp-19,
+                       0x1.27e2833b35235p-22, 0x1.ae61b481bcce4p-26, 0x1.213595824f56cp-29, 0x1.639310a240694p-33);
     else
-        q = polynomial(r, 0x1p-1f, 0x1.55555ap-3f, 0x1.555558p-5f, 0x1.110c5cp-7f, 0x1.6c13p-10f, 0x1.a4fdp-13f, 0x1.a401e4p-16f);
+        q = polynomial(r, 0x1p-1f, 0x1.55555ap-3f, 0x1.555558p-5f, 0x1.110c5cp-7f, 0x1.6c13p-10f, 0x1.a4fdp-13f,
+                       0x1.a401e4p-16f);
     const T scale = from_bits<T>((to_bits(shifted) + F::bias) << F::fraction);
     const T value = (1 + (r + r * r * q)) * scale * scale;
     const T below = x < F::exp_least ? T(0) : value;
@@ -68,16 +69,16 @@ template <class T> FEDKERN_INLINE T exp_decay(T x) { return exp_of_sum<false>(-m
 template <class T> FEDKERN_INLINE T log_plus(T x, T low, T shifted) {
     using F = Format<T>;
     using Bits = typename F::Bits;
-    constexpr Bits one = Bits(F::bias) << F::fraction, below = one - to_bits(T(0.70710678118654752)); // x = 2^k m, sqrt(1/2) <= m < sqrt(2)
-    const Bits raised = to_bits(x) + below;
-    const Bits exponent = raised >> F::fraction;
-    const T k = (from_bits<T>(to_bits(T(F::round)) + exponent) - (F::round + F::bias)) + shifted;
-    const T f = from_bits<T>((raised & ((Bits(1) << F::fraction) - 1)) + to_bits(T(0.70710678118654752))) - 1;
+    // x = 2^k (1 + f), sqrt(1/2) <= 1 + f < sqrt(2)
+    constexpr Bits least = to_bits(T(0.70710678118654752)), one = Bits(F::bias) << F::fraction;
+    const Bits raised = to_bits(x) + (one - least);
+    const T k = (from_bits<T>(to_bits(T(F::round)) + (raised >> F::fraction)) - (F::round + F::bias)) + shifted;
+    const T f = from_bits<T>((raised & ((Bits(1) << F::fraction) - 1)) + least) - 1;
     const T s = f / (2 + f), z = s * s; // log(1 + f) = 2 atanh(s)
     T q;                                // 2 (atanh(s) / s - 1) / s^2
     if constexpr (sizeof(T) == 8)
-        q = polynomial(z, 0x1.5555555555558p-1, 0x1.99999999952d7p-2, 0x1.2492492df281ap-2, 0x1.c71c62e3f11e6p-3, 0x1.7462b51cb66b1p-3,
-                       0x1.39fe51a7c18f9p-3, 0x1.2b5900de53b32p-3);
+        q = polynomial(z, 0x1.5555555555558p-1, 0x1.99999999952d7p-2, 0x1.2492492df281ap-2, 0x1.c71c62e3f11e6p-3,
+                       0x1.7462b51cb66b1p-3, 0x1.39fe51a7c18f9p-3, 0x1.2b5900de53b32p-3);
     else
         q = polynomial(z, 0x1.55555cp-1f, 0x1.997c2ep-2f, 0x1.2ee656p-2f);
     const T h = f * f * T(0.5);
@@ -106,8 +107,9 @@ template <class T> FEDKERN_INLINE T log1p_unit(T t) {
     const T s = t / (2 + t), z = s * s;
     T q; // 2 (atanh(s) / s - 1) / s^2
     if constexpr (sizeof(T) == 8)
-        q = polynomial(z, 0x1.5555555555555p-1, 0x1.999999999a3ddp-2, 0x1.24924923d44c6p-2, 0x1.c71c727143318p-3, 0x1.745cf0b0e03bdp-3,
-                       0x1.3b18b294bebf9p-3, 0x1.10ac75dc602b1p-3, 0x1.eb905e8575054p-4, 0x1.687a6e7c95176p-4, 0x1.4b0a26c5f2aefp-3);
+        q = polynomial(z, 0x1.5555555555555p-1, 0x1.999999999a3ddp-2, 0x1.24924923d44c6p-2, 0x1.c71c727143318p-3,
+                       0x1.745cf0b0e03bdp-3, 0x1.3b18b294bebf9p-3, 0x1.10ac75dc602b1p-3, 0x1.eb905e8575054p-4,
+                       0x1.687a6e7c95176p-4, 0x1.4b0a26c5f2aefp-3);
     else
         q = polynomial(z, 0x1.55554cp-1f, 0x1.99ad6cp-2f, 0x1.21249ap-2f, 0x1.12f598p-2f);
     return 2 * s + s * z * q;
@@ -136,9 +138,10 @@ FEDKERN_INLINE SinCos<double> sincos_turns(double u) {
                                    -0x1.a6d1eef479be1p+4, 0x1.f9ce245cada0bp+2, -0x1.b2f3eb054afcdp+0); // (cos(2 pi r) - 1) / r^2
     const double s = r * 0x1.921fb54442d18p+2 + r * (0x1.1a62633145c07p-52 + z * odd);
     const double c = 1 + z * even;
-    // The two lowest bits count quarter turns. The exchange is done with bits, because baseline has no comparison of 64-bit integers.
+    // The two lowest bits count quarter turns. The exchange is done with bits: baseline cannot compare 64-bit integers.
     const auto quarter = to_bits(shifted), exchange = (to_bits(s) ^ to_bits(c)) & (0 - (quarter & 1));
-    return {from_bits<double>(to_bits(s) ^ exchange ^ (quarter & 2) << 62), from_bits<double>(to_bits(c) ^ exchange ^ ((quarter + 1) & 2) << 62)};
+    return {from_bits<double>(to_bits(s) ^ exchange ^ (quarter & 2) << 62),
+            from_bits<double>(to_bits(c) ^ exchange ^ ((quarter + 1) & 2) << 62)};
 }
 
 /// exp(-a^2 / 2) for a >= 0: the square is split, because its rounding error would be multiplied by itself.
@@ -154,15 +157,15 @@ FEDKERN_INLINE double normal_pdf(double x) { return 0x1.9884533d43651p-2 * exp_h
 /// The standard normal distribution function, with a small relative error in the lower tail.
 FEDKERN_INLINE double normal_cdf(double x) {
     const double whole = magnitude(x), a = whole > 40 ? 40 : whole;
-    const double v = 1 / (a + 5), q = 1 - 10 * v; // (a - 5) / (a + 5)
-    // (a + 5) exp(a^2 / 2) Phi(-a)
-    const double p = polynomial(q, 0x1.89d3abe1f95aep-1, -0x1.54ad03f27ca17p-1, 0x1.fb31653876f8ep-2, -0x1.410ed5f875a76p-2,
-                                   0x1.51f6329f018e2p-3, -0x1.1b1c254c9a46bp-4, 0x1.54b4d4f4b20c0p-6, -0x1.88590eaadc3bcp-9,
-                                   -0x1.a25037c274e43p-11, 0x1.1daf1d4c027a9p-11, -0x1.f2146a0e5da7dp-15, -0x1.a170d4e663e8dp-15,
-                                   0x1.17dd5697f16abp-16, 0x1.0b2785c36e8ecp-18, -0x1.73b09904ad901p-19, -0x1.697863f0cc2acp-22,
-                                   0x1.d122ac57bf07bp-22, 0x1.6b9d334aa63f9p-25, -0x1.1b59f1884b11dp-24, -0x1.41cdf457e329ep-27,
-                                   0x1.0748e0faaf2e3p-27, 0x1.e76539168e304p-30, -0x1.4e2c1dc63199ep-33);
-    const double tail = exp_half_square(a) * (v * p);
+    // (a + 5) exp(a^2 / 2) Phi(-a) = 1 / sqrt(2 pi) + (2.5 - 1 / sqrt(2 pi)) 5 v + a v^2 s: its limits and a correction.
+    const double v = 1 / (a + 5), q = 1 - 10 * v;
+    const double s = polynomial(q, -0x1.b360c328ad5dfp+3, 0x1.ecfcc21b7e4bep+2, -0x1.d9878f958c123p+1, 0x1.6ea8da93aefcfp+0,
+                                -0x1.989e8276484e3p-2, 0x1.98b57e760ea9ap-5, 0x1.14387bb2ab39dp-6, -0x1.46e74dd8de88cp-7,
+                                0x1.d8cb20fdf0c2fp-11, 0x1.e338a59f6218ap-11, -0x1.2b9d08d69ca3ep-12, -0x1.3486ac9bd4387p-14,
+                                0x1.91c78f205fcf9p-15, 0x1.917f191a2e1f9p-18, -0x1.f7e960d7c5743p-18, -0x1.45ab79a2c6b87p-21,
+                                0x1.4259608636292p-20, 0x1.3d08cffba519ap-24, -0x1.8fd08b43b5abbp-23, -0x1.27fb978843fcdp-28,
+                                0x1.6a2dcbdcfec6bp-26);
+    const double tail = exp_half_square(a) * (v * (0x1.9884533d43651p-2 + v * (0x1.502b52fe6d783p+3 + a * v * s)));
     return x < 0 ? tail : 1 - tail;
 }
 

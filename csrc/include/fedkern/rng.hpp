@@ -1,4 +1,5 @@
-// Random numbers as a function of (key, counter): Philox4x32-10, Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011).
+// Random numbers as a function of (key, counter): Philox4x32-10, Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
+// as 1, 2, 3" (2011).
 //
 // No generator has a state. The key says seed, stream and chain; the counter says item, draw, client and step. A block is four
 // 32-bit words; words 0 and 1 (low word first) make its first uniform, words 2 and 3 the second.
@@ -22,7 +23,8 @@ enum class Stream : U32 {
 #undef FEDKERN_STREAM
 };
 
-/// Names a block. `item`: row, coordinate; `draw`: several blocks of one item; `client`: server 2^32 - 1; `step`: the party's own count.
+/// Names a block. `item`: row, coordinate; `draw`: several blocks of one item; `client`: 2^32 - 1 is the server; `step`: the
+/// party's own count.
 struct Counter {
     U32 item = 0, draw = 0, client = 0, step = 0;
 };
@@ -44,7 +46,9 @@ FEDKERN_INLINE U64 mix(U64 z) {
     return z ^ (z >> 31);
 }
 
-FEDKERN_INLINE U64 stream_key(U64 seed, U32 stream, U64 chain = 0) { return mix(mix(seed + 0x9E3779B97F4A7C15 * (U64(stream) + 1)) + chain); }
+FEDKERN_INLINE U64 stream_key(U64 seed, U32 stream, U64 chain = 0) {
+    return mix(mix(seed + 0x9E3779B97F4A7C15 * (U64(stream) + 1)) + chain);
+}
 FEDKERN_INLINE U64 stream_key(U64 seed, Stream stream, U64 chain = 0) { return stream_key(seed, U32(stream), chain); }
 
 // ---- Philox: one text for one block (W = U64) and for eight (W = Octet). A word stands in the lower half of 64 bits; the upper
@@ -102,7 +106,9 @@ FEDKERN_INLINE Pair<U64> philox_bits(Counter counter, U64 key) {
 // ---- Distributions of one block.
 
 /// (k + 1/2) 2^-52 for the upper 52 bits k: uniform on (0, 1), never 0 or 1, exact.
-FEDKERN_INLINE double uniform(U64 bits) { return math::from_bits<double>(bits >> 12 | 0x3ff0000000000000) - 0x1.fffffffffffffp-1; }
+FEDKERN_INLINE double uniform(U64 bits) {
+    return math::from_bits<double>(bits >> 12 | 0x3ff0000000000000) - 0x1.fffffffffffffp-1;
+}
 
 /// log of such a uniform.
 FEDKERN_INLINE double log_uniform(double u) { return math::log_plus(u, -0.0, -0.0); }
@@ -129,9 +135,9 @@ inline constexpr U32 gamma_blocks = 2, inverse_gaussian_blocks = 2;
 
 FEDKERN_INLINE bool positive(double x) { return x > 0 && x < math::infinity<double>(); }
 
-/// Marsaglia and Tsang (2000), "A simple method for generating gamma variables", for any shape > 0 and scale 1; below 1 with their boost
-/// G(shape) = G(shape + 1) U^(1/shape). Block 0: the normal; block 1: the uniforms of the test and of the boost.
-/// -1 is a rejection. Their test log u < x^2/2 + d - d v + d log v, v = (1 + t)^3, is written without its cancelling terms.
+/// Marsaglia and Tsang (2000), "A simple method for generating gamma variables", for scale 1. Below shape 1 with their boost
+/// G(shape) = G(shape + 1) U^(1/shape). Block 0: the normal; block 1: the uniforms of the test and of the boost. -1 is a rejection.
+/// Their test log u < x^2/2 + d - d v + d log v, v = (1 + t)^3, is written without its cancelling terms.
 FEDKERN_INLINE double gamma_proposal(double shape, Pair<U64> block0, Pair<U64> block1) {
     const double d = (shape < 1 ? shape + 1 : shape) - 1. / 3;
     const double t = normal_pair(block0).first / (3 * __builtin_sqrt(d)), v = 1 + t;
@@ -255,7 +261,8 @@ inline void fill_gamma(Vector<const double> shape, Vector<double> out, Counter c
 }
 
 /// Element e belongs to item counter.item + e.
-inline void fill_inverse_gaussian(Vector<const double> mean, Vector<const double> shape, Vector<double> out, Counter counter, U64 key) {
+inline void fill_inverse_gaussian(Vector<const double> mean, Vector<const double> shape, Vector<double> out, Counter counter,
+                                  U64 key) {
     for (Index begin = 0; begin < out.size; begin += tile_size) {
         const Counter here = plus(counter, begin);
         const Tile block0({here.item, 0, here.client, here.step}, key), block1({here.item, 1, here.client, here.step}, key);
@@ -276,7 +283,8 @@ template <class Fill> void fill_in_parts(Index size, Index elements, int n_threa
                [&](Index, Index begin, Index end) { fill(begin * elements, std::min(end * elements, size)); });
 }
 
-template <void (*fill)(Vector<double>, Counter, U64)> void fill_pairs_in_parts(Vector<double> out, Counter counter, U64 key, int n_threads) {
+template <void (*fill)(Vector<double>, Counter, U64)>
+void fill_pairs_in_parts(Vector<double> out, Counter counter, U64 key, int n_threads) {
     fill_in_parts(out.size, 2 * tile_size, n_threads,
                   [&](Index begin, Index end) { fill(out.part(begin, end), plus(counter, begin / 2), key); });
 }
@@ -287,12 +295,13 @@ inline void fill_words_in_parts(Matrix<U32> out, Counter counter, U64 key, int n
 }
 
 inline void fill_gamma_in_parts(Vector<const double> shape, Vector<double> out, Counter counter, U64 key, int n_threads) {
-    fill_in_parts(out.size, tile_size, n_threads,
-                  [&](Index begin, Index end) { fill_gamma(shape.part(begin, end), out.part(begin, end), plus(counter, begin), key); });
+    fill_in_parts(out.size, tile_size, n_threads, [&](Index begin, Index end) {
+        fill_gamma(shape.part(begin, end), out.part(begin, end), plus(counter, begin), key);
+    });
 }
 
-inline void fill_inverse_gaussian_in_parts(Vector<const double> mean, Vector<const double> shape, Vector<double> out, Counter counter, U64 key,
-                                           int n_threads) {
+inline void fill_inverse_gaussian_in_parts(Vector<const double> mean, Vector<const double> shape, Vector<double> out,
+                                           Counter counter, U64 key, int n_threads) {
     fill_in_parts(out.size, tile_size, n_threads, [&](Index begin, Index end) {
         fill_inverse_gaussian(mean.part(begin, end), shape.part(begin, end), out.part(begin, end), plus(counter, begin), key);
     });

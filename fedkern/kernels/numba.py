@@ -1,0 +1,7 @@
+"""The @njit functions of the kernels, for other people's nopython code: `from fedkern.kernels.numba import rng`."""
+
+from __future__ import annotations
+
+from ._numba import privacy, rng
+
+__all__ = ["privacy", "rng"]

@@ -1,0 +1,91 @@
+"""The headers by themselves: without Python, without a library, at every instruction-set level."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import fedkern
+from fedkern import _core
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+INCLUDE = Path(fedkern.get_include())
+HEADERS = sorted(p.name for p in (INCLUDE / "fedkern").glob("*.hpp"))
+LEVELS = {"avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"], "avx2": ["-march=x86-64-v3"], "baseline": []}
+HERE_LEVELS = list(LEVELS)[list(LEVELS).index(_core.isa()) :]
+FLAGS = [
+    "-std=c++20",
+    "-O2",
+    "-ftree-vectorize",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    f"-I{INCLUDE}",
+]
+
+
+def compile_(*arguments, stdin=None):
+    run = subprocess.run(["g++", *map(str, arguments)], input=stdin, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stderr
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_header_compiles_alone(header):
+    text = f'#include "fedkern/{header}"\n#include "fedkern/{header}"\nint main() {{}}\n'
+    compile_(*FLAGS, "-fsyntax-only", "-x", "c++", "-", stdin=text)
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_header_knows_no_python_no_mpi_and_no_file(header):
+    included = re.findall(r"#\s*include\s*[<\"]([^>\"]+)", (INCLUDE / "fedkern" / header).read_text())
+    forbidden = r"Python|pybind|numpy|mpi|iostream|fstream|stdio|filesystem|omp\.h"
+    assert not [name for name in included if re.search(forbidden, name)]
+
+
+@pytest.mark.parametrize("level", HERE_LEVELS)
+def test_program_without_python(level, tmp_path):
+    compile_(*FLAGS, *LEVELS[level], HERE / "program.cpp", "-o", tmp_path / "program", "-pthread")
+    run = subprocess.run([tmp_path / "program"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
+
+
+# Units in the last place, as math.hpp says.
+BOUNDS = {"exp": 2, "log": 2, "log1p": 2, "sin": 2, "cos": 2, "sigmoid": 3, "softplus": 3, "normal_pdf": 4, "normal_cdf": 5}
+
+
+@pytest.mark.parametrize("level", sorted({HERE_LEVELS[0], "baseline"}))
+def test_errors_of_elementary_functions(level, tmp_path):
+    compile_(*FLAGS, "-std=gnu++20", *LEVELS[level], HERE / "math.cpp", "-o", tmp_path / "math", "-lquadmath")
+    lines = subprocess.run([tmp_path / "math"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {re.match(r"[a-z]+(1p)?(_pdf|_cdf)?", line)[0] for line in lines} == set(BOUNDS)
+    for line in lines:
+        name, error, where = line.split()
+        function = re.match(r"[a-z]+(1p)?(_pdf|_cdf)?", name)[0]
+        assert float(error) <= BOUNDS[function], f"{name} is off by {error} ulp at {where}"
+        assert float(error) > 0.4, f"{name}: an error this small means that nothing was compared"
+
+
+FUNCTIONS = ("exp", "log", "log1p", "sigmoid", "softplus", "normal_pdf", "normal_cdf", "sincos_turns")
+
+
+@pytest.mark.parametrize("level", HERE_LEVELS)
+def test_loops_over_elementary_functions_are_vectorised(level, tmp_path):
+    loop = "void {0}(const double* x, double* y) {{\n    for (int i = 0; i < 1024; ++i) y[i] = fedkern::math::{0}(x[i]){1};\n}}\n"
+    loops = [loop.format(f, ".sin" if f == "sincos_turns" else "") for f in FUNCTIONS]
+    source = '#include "fedkern/math.hpp"\n' + "".join(loops)
+    said = compile_(*FLAGS, *LEVELS[level], "-O3", "-fopt-info-vec", "-c", "-o", tmp_path / "o", "-x", "c++", "-", stdin=source)
+    lines = {int(n) for n in re.findall(r"<stdin>:(\d+):\d+: optimized: loop vectorized", said)}
+    assert lines == {3 + 3 * i for i in range(len(FUNCTIONS))}, said
+
+
+def test_no_fast_math_and_no_native_build():
+    """With -ffast-math isnan(NaN) is false, and a wheel made with -march=native runs nowhere else."""
+    build = (ROOT / "setup.py").read_text()
+    flags = re.findall(r'"(-[mf][^"]*)"', build)
+    assert "-fno-math-errno" in flags
+    assert not [f for f in flags if re.search(r"fast-math|march=native|finite-math|associative|reciprocal|signed-zeros", f)]
