@@ -16,22 +16,20 @@ Index clip_sum(const py::array& rows, double bound, const py::array& out, int n_
     return kernels().clip_sum_f64(x, bound, total, n_threads);
 }
 
-void add_noise(const py::array& total, double sigma, U64 key, U32 client, U32 step, const py::array& out) {
+void add_noise(const py::array& total, double sigma, U64 key, U32 client, U32 step, const py::array& out, int n_threads) {
     const auto x = vector<const double>(total, "total", total.size());
     const auto y = vector<double>(out, "out", x.size);
     const py::gil_scoped_release unlocked;
-    kernels().add_noise(x, sigma, key, client, step, y);
+    kernels().add_noise(x, sigma, key, client, step, y, n_threads);
 }
 
-py::tuple discrete_gaussian(const py::array& words, std::int64_t sigma, const py::array& out) {
+std::pair<Index, Index> discrete_gaussian(const py::array& words, std::int64_t sigma, const py::array& out) {
     const auto given = vector<const std::uint32_t>(words, "words", words.size());
     const auto draws = vector<std::int64_t>(out, "out", out.size());
-    Index done, used;
-    {
-        const py::gil_scoped_release unlocked;
-        done = kernels().discrete_gaussian(given, sigma, draws, &used);
-    }
-    return py::make_tuple(done, used);
+    const py::gil_scoped_release unlocked;
+    Index used;
+    const Index done = kernels().discrete_gaussian(given, sigma, draws, &used);
+    return {done, used};
 }
 
 } // namespace
@@ -39,7 +37,7 @@ py::tuple discrete_gaussian(const py::array& words, std::int64_t sigma, const py
 void bind_privacy(py::module_& m) {
     m.def("clip_sum", &clip_sum, py::arg("rows").noconvert(), py::arg("bound"), py::arg("out").noconvert(), py::arg("n_threads"));
     m.def("add_noise", &add_noise, py::arg("total").noconvert(), py::arg("sigma"), py::arg("key"), py::arg("client"), py::arg("step"),
-          py::arg("out").noconvert());
+          py::arg("out").noconvert(), py::arg("n_threads"));
     m.def("discrete_gaussian", &discrete_gaussian, py::arg("words").noconvert(), py::arg("sigma"), py::arg("out").noconvert());
 }
 

@@ -82,6 +82,7 @@ def add_noise(
     client: int = 0,
     step: int = 0,
     out: NDArray[np.float64] | None = None,
+    n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """A sum plus normal noise that a key repeats. For experiments: whoever knows the key can take the noise off again.
@@ -97,6 +98,8 @@ def add_noise(
         The counter's words, each in [0, 2^32): no pair may come twice under one key.
     out : (d,) float64 array, optional
         Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
 
     Returns
     -------
@@ -116,16 +119,17 @@ def add_noise(
         if not 0 <= value < 2**bits:
             raise ValueError(f"privacy.add_noise: {name} must be in [0, 2^{bits}), got {value}")
     total, noisy = ADD_NOISE.prepare({"total": total}, out)
-    ADD_NOISE.implementation(backend, (total, noisy))(total, float(sigma), key, client, step, noisy)
+    ADD_NOISE.implementation(backend, (total, noisy))(total, float(sigma), np.uint64(key), client, step, noisy, n_threads)
     return noisy  # type: ignore[no-any-return]
 
 
 def discrete_gaussian(
     words: NDArray[np.uint32],
     sigma: int,
-    size: int,
+    n: int,
     *,
     out: NDArray[np.int64] | None = None,
+    n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[np.int64], int]:
     """Exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers only.
@@ -136,15 +140,17 @@ def discrete_gaussian(
         Uniform words, about 11 a draw (19 for sigma = 1). The draws are as secret as the words are.
     sigma : int
         The parameter, 1 <= sigma < 2^31; the standard deviation is less by a part in exp(2 pi^2 sigma^2).
-    size : int
+    n : int
         How many draws are wanted.
-    out : (size,) int64 array, optional
+    out : (n,) int64 array, optional
         Filled and returned; never converted.
+    n_threads : int
+        Changes nothing: a draw begins at the word after the last one's.
 
     Returns
     -------
     draws : (m,) int64 array
-        The first m elements of `out`; m < size if the words ran out.
+        The first m elements of `out`; m < n if the words ran out.
     used : int
         How many words these draws took. Where more are wanted, words[used:] must come *first* in the next call: whoever
         throws them
@@ -159,6 +165,6 @@ def discrete_gaussian(
     """
     if not 1 <= sigma <= LARGEST_SIGMA:
         raise ValueError(f"privacy.discrete_gaussian: sigma must be an integer in [1, 2^31), got {sigma}")
-    words, out = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"n": size})
+    words, out = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"n": n})
     done, used = DISCRETE_GAUSSIAN.implementation(backend, (words, out))(words, int(sigma), out)
-    return out[:done], int(used)
+    return out if done == n else out[:done], int(used)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkern.kernels import privacy
+from fedkern.kernels import privacy, rng
 
 from . import Case, Source
 
@@ -17,3 +17,23 @@ def clip_sum(source: Source) -> Case:
     bound = source.choose([1e-3, 1.0, 5.0, 1e300])
     magnitude = privacy.clip_sum(np.abs(rows), bound, backend="reference")
     return Case({"rows": rows, "bound": bound}, magnitude=[magnitude])
+
+
+def add_noise(source: Source) -> Case:
+    d = source.size()
+    total = source.normal(d, extremes=(1.0, 0.0, 1e300, -np.inf, np.nan))
+    sigma = source.choose([0.0, 1e-3, 5.0, 1e150])
+    counter = {"client": source.choose([0, 2**32 - 1]), "step": source.choose([0, 77, 2**32 - 1])}
+    key = source.choose([0, rng.key(3, "noise")])
+    magnitude = np.abs(total) + sigma * np.abs(rng.normal(d, key=key, **counter, backend="reference"))
+    return Case({"total": total, "sigma": sigma, "key": key, **counter}, magnitude=[magnitude])
+
+
+def discrete_gaussian(source: Source) -> Case:
+    """Enough words for all draws: what happens without has a test of its own. Some of the words make ties and long runs."""
+    n = source.size()
+    words = source.random.integers(0, 2**32, 40 * n + 600, dtype=np.uint32)
+    if source.choose([True, False]):
+        words[:: source.choose([3, 50])] = source.choose([0, 2**31, 2**32 - 1])
+    sigma = source.choose([1, 2, 7, 1000, 5 << 20, 2**28 + 1, 2**31 - 1])
+    return Case({"words": source.array(words, np.uint32), "sigma": sigma, "n": n}, kind="exact")

@@ -269,7 +269,7 @@ def test_negative_control_throwing_words_away_is_a_bias_that_the_counts_see():
     ],
 )
 def test_discrete_gaussian_refuses_by_name(change, message):
-    call = {"words": words(10), "sigma": 3, "size": 5} | change
+    call = {"words": words(10), "sigma": 3, "n": 5} | change
     with pytest.raises((TypeError, ValueError), match="privacy.discrete_gaussian: .*" + message):
         privacy.discrete_gaussian(**call)
 

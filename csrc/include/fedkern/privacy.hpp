@@ -56,8 +56,8 @@ template <class T> Index clip_sum(Matrix<const T> x, double bound, Vector<double
 }
 
 /// out_j = total_j + sigma z_j, z the normals of rng.normal at draw 0. For experiments: whoever has the key can take it off again.
-inline void add_noise(Vector<const double> total, double sigma, U64 key, U32 client, U32 step, Vector<double> out) {
-    fill_normal(out, {0, 0, client, step}, key);
+inline void add_noise(Vector<const double> total, double sigma, U64 key, U32 client, U32 step, Vector<double> out, int n_threads) {
+    fill_pairs_in_parts<fill_normal>(out, {0, 0, client, step}, key, n_threads);
     for (Index j = 0; j < out.size; ++j) out[j] = total[j] + sigma * out[j];
 }
 
@@ -83,13 +83,17 @@ struct WordStream {
     }
 
     /// True with probability a / b exactly, 0 <= a <= b < 2^63: the digits of a uniform number in base 2^32 are compared with those of
-    /// a / b until they differ. With u = (w + u') / 2^32, u < a / b if and only if u' < (2^32 a - w b) / b.
+    /// a / b until they differ.
     bool coin(std::uint64_t a, std::uint64_t b) {
+        return b < (std::uint64_t{1} << 31) ? compare<std::int64_t>(std::int64_t(a), std::int64_t(b)) : compare<__int128>(a, b);
+    }
+
+    /// With u = (w + u') / 2^32, u < a / b if and only if u' < (2^32 a - w b) / b. Wide holds 2^32 b.
+    template <class Wide> bool compare(Wide a, Wide b) {
         for (;;) {
-            const __int128 rest = (__int128(a) << 32) - __int128(b) * next();
-            if (rest >= __int128(b)) return true;
-            if (rest <= 0) return false;
-            a = std::uint64_t(rest);
+            a = (a << 32) - b * next();
+            if (a >= b) return true;
+            if (a <= 0) return false;
         }
     }
 
