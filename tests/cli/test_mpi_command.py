@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from time import monotonic
@@ -11,11 +12,14 @@ import pytest
 from command import OPEN, PRIVATE, mpirun
 
 import fedkern
+from fedkern.cli.assembly import Output, perform
+from fedkern.cli.config import load
+from fedkern.transports.inprocess import InProcess
 
-SYNCHRONOUS = OPEN + '[algorithm]\nschedule = "synchronous"\n'
+SYNCHRONOUS = OPEN.replace("clients = 3", "clients = 10") + '[algorithm]\nschedule = "synchronous"\n'
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, 4, 11])
 def test_ranks_do_not_change_a_bit(tmp_path: Path, ranks: int) -> None:
     (tmp_path / "job.toml").write_text(SYNCHRONOUS)
     ended = mpirun(ranks, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
@@ -25,6 +29,17 @@ def test_ranks_do_not_change_a_bit(tmp_path: Path, ranks: int) -> None:
     assert summary["digest"] == alone.digest
     assert summary["wire"] == alone.summary["wire"]
     assert summary["parameters"] == alone.parameters
+
+
+@pytest.mark.parametrize("optimiser", ["exact", "adagrad"])
+def test_threads_and_orders_of_arrival_do_not_change_a_bit(tmp_path: Path, optimiser: str) -> None:
+    """R2, with what calls BLAS (the exact optimum) and with sums over more rows than one block holds (two clients)."""
+    job = SYNCHRONOUS.replace("clients = 10", "clients = 2") + f'optimiser = "{optimiser}"\n'
+    (tmp_path / "job.toml").write_text(job)
+    config, folder = load(tmp_path / "job.toml")
+    places = [InProcess(n_threads=n) for n in (1, 2, 8)] + [InProcess(order=random.Random(seed)) for seed in range(5)]
+    results = [perform(place, config, folder, Output(quiet=True)) for place in places]
+    assert len({result.digest for result in results if result is not None}) == 1
 
 
 def test_eight_ranks_say_little(tmp_path: Path) -> None:
