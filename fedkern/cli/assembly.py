@@ -137,7 +137,7 @@ def _trained(
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
             hooks.open_budget(k, found.data_name(k), plan)
         local = Local(_rows(design), settings, k, row_ids=design.row_ids, n_threads=place.n_threads or info.cores(), **noise)
-        clients[k] = algorithm.client(model.names[k], local, model.prior)
+        clients[k] = model.client(k, local)
     codec = Codec(settings.sizes(model.encoding.size), len(model.names))
     if not place.is_server:
         return hooks.run(place, algorithm.PROTOCOL, None, clients, codec, resume=output.resume)[0]
@@ -192,7 +192,7 @@ def _published(model: Model, server: Any, test: Rows | None, certified: Mapping[
         except JobError as error:
             notes.append(f"no posterior.nc: {error}")
     outcome = Outcome(
-        stop=server.stop,
+        stop="updates" if server.stop == "budget" and not server.refused else server.stop,
         rounds=server.round,
         clients={name: {"updates": int(server.updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         metrics={} if test is None else metrics(q, test, config.model.family, config.model.scale),

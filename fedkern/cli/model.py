@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..algorithms import client_level, global_vi, pvi
+from ..algorithms.local import Local
 from ..algorithms.settings import Settings
 from ..kernels import rng
 from ..models.encoding import Encoding
@@ -53,6 +54,11 @@ class Model:
     def algorithm(self) -> Any:
         """The module of the server's and the clients' machines."""
         return global_vi if self.config.algorithm.variant == "global-vi" else client_level if self.by_client else pvi
+
+    def client(self, index: int, local: Local) -> Any:
+        """A client's machine, before it has seen anything."""
+        machines = pvi if self.by_client else self.algorithm
+        return machines.client(self.names[index], local, self.prior)
 
     def plan(self, client: str) -> terms.Plan:
         """What one client may spend (with unit = "client": the federation, whatever the name)."""

@@ -10,7 +10,12 @@ from ..results.posterior import comparable
 from ..results.result import Result
 
 SHOWN = 12  # coefficients; all of them are in summary.json
-WHY = {"rounds": "all rounds are done", "budget": "the privacy budgets are spent", "lost": "all clients are lost"}
+WHY = {
+    "rounds": "all rounds are done",
+    "budget": "the privacy budgets are spent",
+    "updates": "all clients have made their updates",
+    "lost": "no client is left",
+}
 
 
 def lines(result: Result) -> Iterator[str]:
@@ -55,5 +60,5 @@ def _certificates(certificates: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield "privacy certificate" + ("s" if len(distinct) > 1 else "")
     for certificate, clients in distinct.items():
         all_of_many = len(clients) == len(certificates) > 5
-        name = f"each of the {len(clients)} clients" if all_of_many else " and ".join(clients)
+        name = f"each of the {len(clients)} clients" if all_of_many else ", ".join(clients)
         yield f"  {name}" + certificate.replace("\n", "\n  ")

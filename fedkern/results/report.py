@@ -14,6 +14,7 @@ from .posterior import comparable
 
 STOPS = {
     "rounds": ("finished", "good"),
+    "updates": ("finished", "good"),
     "budget": ("privacy budget spent", "good"),
     "lost": ("clients lost", "bad"),
     None: ("interrupted", "bad"),

@@ -51,7 +51,7 @@ class Result:
 
     @property
     def stop(self) -> str:
-        """Why the job ended: "rounds", "budget" or "lost"."""
+        """Why the job ended: "rounds", "budget", "updates" or "lost"."""
         return str(self.summary["stop"])
 
     def to_arviz(self) -> Any:

@@ -42,7 +42,7 @@ class Outcome:
 
     Attributes
     ----------
-    stop : "rounds", "budget" or "lost"
+    stop : "rounds", "budget" (spent by all clients), "updates" (all clients have made as many as the job allows) or "lost"
     rounds : that were finished
     clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}
     metrics : of the released posterior on the test rows
