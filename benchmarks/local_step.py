@@ -1,4 +1,4 @@
-"""Time of one private local step (79 of 3,907 rows, 108 columns, analytic estimator, noise and Adagrad included), and of its parts.
+"""Time of one private local step (79 of 3,907 rows, 108 columns, analytic, noise and Adagrad included), and of its parts.
 
     python benchmarks/local_step.py
 

@@ -48,10 +48,12 @@ class Trajectory:
         first = min(round(self.count / 2 / self.stride), len(self.kept) - 1)
         return (self.total - self.kept[first]) / (self.count - first * self.stride)
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> dict[str, Array | int | float | bytes]:
+        """For a checkpoint: named, so that a machine's state can hold it beside its own."""
         kept = np.stack(self.kept) if self.kept else np.zeros((0, len(self.total)))
-        return {"total": self.total, "count": self.count, "stride": self.stride, "kept": kept}
+        return {"path.total": self.total, "path.count": self.count, "path.stride": self.stride, "path.kept": kept}
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> Trajectory:
-        return cls(saved["total"], saved["count"], saved["stride"], tuple(saved["kept"]))
+        """The inverse of `save`; other names are passed over."""
+        return cls(saved["path.total"], saved["path.count"], saved["path.stride"], tuple(saved["path.kept"]))

@@ -70,7 +70,9 @@ def server_receive(state: Server, sender: int, event: Certificate | ClientLost) 
         content = json.loads(event.text)
     except (ValueError, RecursionError):
         raise RemoteFault(f"client {sender}: Certificate.text is not JSON") from None
-    if not isinstance(content, dict) or not all(value is None or isinstance(value, str | int | float) for value in content.values()):
+    if not isinstance(content, dict) or not all(
+        value is None or isinstance(value, str | int | float) for value in content.values()
+    ):
         raise RemoteFault(f"client {sender}: Certificate.text must be one JSON object of texts and numbers")
     return replace(state, replies={**state.replies, sender: content}), []
 

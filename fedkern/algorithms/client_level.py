@@ -168,8 +168,8 @@ def _release(state: Server) -> tuple[Server, ServerEffects]:
     updates = state.updates.copy()
     updates[list(weights)] += 1
     trajectory = state.trajectory.add(np.concatenate([q.mean, -0.5 * np.log(q.P)]))
-    counts = {"halvings": state.halvings + int(0 < alpha < 1), "rejected": state.rejected + int(alpha == 0)}
-    state = replace(state, q=q, pending={}, updates=updates, trajectory=trajectory, round=state.round + 1, **counts)
+    state = replace(state, q=q, pending={}, updates=updates, trajectory=trajectory, round=state.round + 1)
+    state = replace(state, halvings=state.halvings + int(0 < alpha < 1), rejected=state.rejected + int(alpha == 0))
     state, charge = _charge(state)
     return state, effects + charge
 
@@ -191,14 +191,13 @@ def save(state: Server | pvi.Client) -> Saved:
     saved: Saved = {name: getattr(state, name) for name in _COUNTS}
     saved |= {"h": state.q.h, "P": state.q.P, "updates": state.updates.astype(float), "spent": int(state.spent)}
     saved["flags"] = np.array([[k in s for k in range(state.n_clients)] for s in (state.lost, state.waiting)], float)
-    return saved | {f"trajectory.{name}": value for name, value in state.trajectory.save().items()}
+    return saved | state.trajectory.save()
 
 
 def load(state: Server | pvi.Client, saved: Mapping[str, Any]) -> Any:
     """As `pvi.load`."""
     if isinstance(state, pvi.Client):
         return pvi.load(state, saved)
-    trajectory = Trajectory.load({k.removeprefix("trajectory."): v for k, v in saved.items() if k.startswith("trajectory.")})
     lost, waiting = (frozenset(np.flatnonzero(row).tolist()) for row in saved["flags"])
     return replace(
         state,
@@ -207,7 +206,7 @@ def load(state: Server | pvi.Client, saved: Mapping[str, Any]) -> Any:
         updates=saved["updates"].astype(np.int64),
         spent=bool(saved["spent"]),
         lost=lost,
-        trajectory=trajectory,
+        trajectory=Trajectory.load(saved),
         waiting=waiting,
         pending={},
         charging=False,

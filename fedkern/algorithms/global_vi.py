@@ -216,13 +216,9 @@ def save(state: Server | Client) -> Saved:
     flags = np.array(
         [[k in s for k in range(state.n_clients)] for s in (state.refused, state.capped, state.lost, state.waiting)], float
     )
-    return {
-        "round": state.round,
-        "lam": state.lam,
-        "optimiser": state.optimiser,
-        "updates": state.updates.astype(float),
-        "out": flags,
-    } | {f"trajectory.{name}": value for name, value in state.trajectory.save().items()}
+    saved: Saved = {"round": state.round, "lam": state.lam, "optimiser": state.optimiser}
+    saved |= {"updates": state.updates.astype(float), "out": flags}
+    return saved | state.trajectory.save()
 
 
 def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
@@ -230,7 +226,6 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     if isinstance(state, Client):
         return replace(state, step=saved["step"], refused=bool(saved["refused"]))
     refused, capped, lost, waiting = (frozenset(np.flatnonzero(row).tolist()) for row in saved["out"])
-    trajectory = Trajectory.load({k.removeprefix("trajectory."): v for k, v in saved.items() if k.startswith("trajectory.")})
     return replace(
         state,
         round=saved["round"],
@@ -240,7 +235,7 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
         refused=refused,
         capped=capped,
         lost=lost,
-        trajectory=trajectory,
+        trajectory=Trajectory.load(saved),
         waiting=waiting,
         gradients={},
     )

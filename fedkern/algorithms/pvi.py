@@ -454,7 +454,7 @@ def save(state: Server | Client) -> Saved:
         "updates": state.updates.astype(float),
         "flags": np.array(flags, float),
     }
-    return saved | {f"trajectory.{name}": value for name, value in state.trajectory.save().items()}
+    return saved | state.trajectory.save()
 
 
 def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
@@ -462,7 +462,6 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     if isinstance(state, Client):
         return _load_client(state, saved)
     refused, capped, lost, queue = (np.flatnonzero(row).tolist() for row in saved["flags"])
-    trajectory = Trajectory.load({k.removeprefix("trajectory."): v for k, v in saved.items() if k.startswith("trajectory.")})
     site_h, site_P = saved["site_h"], saved["site_P"]
     return replace(
         state,
@@ -475,7 +474,7 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
         capped=frozenset(capped),
         lost=frozenset(lost),
         queue=tuple(queue),
-        trajectory=trajectory,
+        trajectory=Trajectory.load(saved),
         waiting={k: int(v) for k, v in enumerate(saved["waiting"]) if v >= 0},
         pending={},
     )

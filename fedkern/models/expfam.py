@@ -100,7 +100,7 @@ class Gaussian:
     @property
     def scale_tril(self) -> Vector:
         """Lower Cholesky factor of the covariance (d, d)."""
-        return np.linalg.cholesky(self.covariance)
+        return np.asarray(np.linalg.cholesky(self.covariance), np.float64)
 
     @property
     def log_det_precision(self) -> float:
@@ -113,7 +113,7 @@ class Gaussian:
         if self.diagonal:
             return (X * X) @ (1 / self.P)
         half = X @ self.scale_tril
-        return np.einsum("ij,ij->i", half, half)
+        return np.asarray((half * half).sum(axis=1))
 
 
 def kl(p: Gaussian, q: Gaussian) -> float:

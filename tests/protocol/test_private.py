@@ -5,8 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from federations import deal, make_rows, play, settings
-from fedkern.privacy.accountant import Mechanism
-from fedkern.privacy.noise import KeyedSource, SecureSource
 
 from fedkern.algorithms import client_level, global_vi, pvi, shards
 from fedkern.algorithms.local import Local
@@ -14,6 +12,8 @@ from fedkern.algorithms.messages import SERVER, Charge, Charged, ChargeFailed
 from fedkern.kernels import rng
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import Rows, prior
+from fedkern.privacy.accountant import Mechanism
+from fedkern.privacy.noise import KeyedSource, SecureSource
 
 D = 4
 DP = {"optimiser": "adagrad", "learning_rate": 0.5, "damping": 0.1, "damping_form": "moment", "average": "half", "rounds": 150}

@@ -114,17 +114,15 @@ def mechanism(n_rows: int, cell: Cell, clip: float) -> tuple[Mechanism, float]:
     if cell.method == "DP-PVI, poster's settings":
         clip = max(clip, 75 * rate)  # the authors' code clips N / L times the gradient at 75
     accountant = METHODS[cell.method][2]
-    return (
-        Mechanism(
-            sampling="poisson",
-            sampling_rate=rate,
-            noise_multiplier=SIGMA,
-            clip=clip,
-            dimension=216,
-            accountant="rdp" if accountant == "rdp" else "pld",
-        ),
-        10.0 ** math.floor(math.log10(1 / n_rows)),
+    found = Mechanism(
+        sampling="poisson",
+        sampling_rate=rate,
+        noise_multiplier=SIGMA,
+        clip=clip,
+        dimension=216,
+        accountant="rdp" if accountant == "rdp" else "pld",
     )
+    return found, 10.0 ** math.floor(math.log10(1 / n_rows))
 
 
 class Watch(Hooks):
@@ -165,8 +163,8 @@ def run_cell(cell: Cell) -> Outcome:
     clients = {}
     for k, rows in enumerate(data.clients):
         own = settings if clip or settings.optimiser == "exact" else replace(settings, batch_rate=rates[k])
-        private = {"mechanism": plans[k][0], "source": SecureSource()} if clip else {}
-        clients[k] = algorithm.client(f"client-{k}", Local(rows, own, k, **private), p)
+        local = Local(rows, own, k, plans[k][0], SecureSource()) if clip else Local(rows, own, k)
+        clients[k] = algorithm.client(f"client-{k}", local, p)
     length = sum(allowed) // settings.local_steps if allowed else (settings.rounds or 1) * CLIENTS
     watch = Watch(allowed or None, max(1, length // POINTS), data.test)
     codec = Codec(settings.sizes(p.d), CLIENTS)
@@ -229,7 +227,8 @@ def run(out: Path, fast: bool = False) -> Path:
             file.write(json.dumps(asdict(outcome)) + "\n")
             file.flush()
             c = outcome.cell
-            print(f"{c.split}, {c.method}, cap {c.cap}, seed {c.seed}: {outcome.accuracy:.4f} / {outcome.log_likelihood:.4f}", flush=True)
+            scores = f"{outcome.accuracy:.4f} / {outcome.log_likelihood:.4f}"
+            print(f"{c.split}, {c.method}, cap {c.cap}, seed {c.seed}: {scores}", flush=True)
     outcomes = [done[cell] for cell in cells(fast)]
     rows = list(_summary(outcomes))
     (out / "summary.json").write_text(json.dumps(rows, indent=1) + "\n")
@@ -265,17 +264,25 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     def pair(row: dict[str, Any], name: str) -> str:
         return cell(row[name], 4) + (f" ± {row[f'{name}_sd']:.4f}" if row[f"{name}_sd"] is not None else "")
 
-    heads = "split | method | cap | accuracy | mean log-likelihood | epsilon (tight) | epsilon (paper's) | client updates | coverage | KL"
+    heads = (
+        "split | method | cap | accuracy | mean log-likelihood | epsilon (tight) | epsilon (paper's) | updates | coverage | KL"
+    )
     lines = [f"| {heads} |", "|" + " --- |" * 10]
     for r in rows:
         parts = [r["split"], r["method"], cell(r["cap"], 2), pair(r, "accuracy"), pair(r, "log_likelihood")]
-        parts += [cell(r["epsilon"], 3), cell(r["epsilon_paper"], 3), cell(r["updates"], 0), cell(r["coverage"], 2), cell(r["kl"], 2)]
+        parts += [
+            cell(r["epsilon"], 3),
+            cell(r["epsilon_paper"], 3),
+            cell(r["updates"], 0),
+            cell(r["coverage"], 2),
+            cell(r["kl"], 2),
+        ]
         lines.append("| " + " | ".join(parts) + " |")
     note = (
-        "\nMeans over seeds ± their standard deviation. Epsilon is the largest of the ten clients', by the PLD accountant for the Poisson\n"
-        "sampler that ran, and as the moments accountant of the original experiment would have said. Coverage: share of coordinates\n"
-        "whose central 95 % interval holds the non-private optimum's mean. KL: KL(non-private optimum || released) per coordinate, in\n"
-        "nats. The released q is not inflated for the privacy noise: its width is that of the model's posterior.\n"
+        "\nMeans over seeds ± their standard deviation. Epsilon is the largest of the ten clients', by the PLD accountant for the\n"
+        "Poisson sampler that ran, and as the moments accountant of the original experiment would have said. Updates:\n"
+        "of all clients. Coverage: share of coordinates whose central 95 % interval holds the non-private optimum's mean. KL:\n"
+        "KL(non-private optimum || released) per coordinate, in nats. The released q does not contain the privacy noise.\n"
     )
     return "\n".join(lines) + "\n" + note
 
@@ -298,9 +305,10 @@ def _figure(outcomes: Sequence[Outcome], path: Path) -> None:
     figure, axes = plt.subplots(2, 3, figsize=(11, 5.6), sharex="col", sharey="row", constrained_layout=True)
     for column, name in enumerate(SPLITS):
         for (method, cap), (colour, line, label) in styles.items():
-            curves = [np.array(o.curve) for o in outcomes if (o.cell.split, o.cell.method, o.cell.cap) == (name, method, cap) and o.curve]
-            if not curves:
+            of_line = [o for o in outcomes if (o.cell.split, o.cell.method, o.cell.cap) == (name, method, cap)]
+            if not of_line:
                 continue
+            curves = [np.array(o.curve) for o in of_line]
             shortest = min(map(len, curves))
             mean = np.mean([c[:shortest] for c in curves], axis=0)
             for row in (0, 1):
