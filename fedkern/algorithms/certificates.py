@@ -1,7 +1,7 @@
 """After the last round: every client tells what it has spent in this job. All numbers are functions of public ones.
 
-The server could count too, but only the client's own budget knows what it charged (a charge may be spent by a crash, an update may have
-been shortened). What the holder has spent in other jobs stays at home.
+The server could count too, but only the client's own budget knows what it charged: a crash may have cost a charge, an update may
+have been shortened. What the holder has spent in other jobs stays at home.
 """
 
 from __future__ import annotations
@@ -70,9 +70,7 @@ def server_receive(state: Server, sender: int, event: Certificate | ClientLost) 
         content = json.loads(event.text)
     except (ValueError, RecursionError):
         raise RemoteFault(f"client {sender}: Certificate.text is not JSON") from None
-    if not isinstance(content, dict) or not all(
-        value is None or isinstance(value, str | int | float) for value in content.values()
-    ):
+    if not isinstance(content, dict) or not all(isinstance(value, str | int | float) for value in content.values()):
         raise RemoteFault(f"client {sender}: Certificate.text must be one JSON object of texts and numbers")
     return replace(state, replies={**state.replies, sender: content}), []
 

@@ -34,7 +34,7 @@ PRIVATE: dict[str, dict[str, Any]] = {
         "privacy": SHARDS | {"sampling": "without-replacement", "batch_size": 20, "dataset_size": 120, "noise_multiplier": 4.0}
     },
     "full": {"privacy": SHARDS | {"sampling": "full"}},
-    "calibrated": {"privacy": {k: v for k, v in TERMS.items() if k != "noise_multiplier"} | {"calibrate": True, "accountant": "rdp"}},
+    "calibrated": {"privacy": SHARDS | {"sampling": "full", "calibrate": True, "accountant": "rdp", "noise_multiplier": None}},
     "paper": {"privacy": {"epsilon": 8.0, "delta": 1e-3, "sampling_rate": 0.1}, "model": {"preset": "paper"}},
     "weight-mc": {"privacy": TERMS, "algorithm": {"estimator": "weight-mc", "draws": 2}},
     "activation-mc": {"privacy": TERMS, "algorithm": {"estimator": "activation-mc", "draws": 2}},
