@@ -109,8 +109,12 @@ def _encoded(model: Model, client: int, table: Table, hooks: RunHooks) -> Design
     """A client's arrays. What is wrong with its rows, or remarkable, is written in its own folder and nowhere else."""
     name = model.names[client]
     design = encode(table, model.encoding, private=model.privacy is not None, client=name)
-    if design.notes or design.faults.rows:
-        hooks.write_own(client, "rows.json", {"notes": design.notes, "faults": asdict(design.faults)})
+    notes = [*design.notes]
+    delta = model.privacy.of(name).delta if model.privacy is not None and not model.by_client else None
+    if delta is not None and delta * table.n_rows >= 1:
+        notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")
+    if notes or design.faults.rows:
+        hooks.write_own(client, "rows.json", {"notes": notes, "faults": asdict(design.faults)})
     return design
 
 
@@ -135,7 +139,7 @@ def _trained(
         if model.privacy is not None and not model.by_client:
             plan = model.plan(model.names[k])
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
-            hooks.open_budget(k, found.data_name(k), plan)
+            hooks.open_budget(k, found.data_name(k), plan, found.fingerprint)
         local = Local(_rows(design), settings, k, row_ids=design.row_ids, n_threads=place.n_threads or info.cores(), **noise)
         clients[k] = model.client(k, local)
     codec = Codec(settings.sizes(model.encoding.size), len(model.names))

@@ -21,7 +21,7 @@ from .assembly import agreed_identity
 from .config import Config, load
 from .job import place_for
 from .model import Model
-from .parties import Parties, parties
+from .parties import Parties, fingerprint, parties
 
 if TYPE_CHECKING:
     from .assembly import Place
@@ -177,6 +177,8 @@ def _local(config: Config, folder: Path, path: Path) -> int:
     design = encode(own, spec.encoding(columns), private=True)
     faults = design.faults
     print(f"{path}: {own.n_rows} rows, {faults.rows} with faults")
+    if mark := fingerprint(path):
+        print(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
     for reason, count in faults.counts:
         print(f"  {count:>6}  {reason}")
     for fault in faults.first:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from ..algorithms.messages import SERVER, Charge, Charged, ChargeFailed
-from ..privacy.budget import Holder
+from ..privacy.budget import POLICY, Holder
 from .config import Config
 from .files import RunFolder, write_atomically
 from .keeping import Keeper
@@ -43,24 +44,31 @@ class RunHooks(Keeper):
         if self._elsewhere is not None:
             self._elsewhere.cleanup()
 
-    def open_budget(self, party: int, data: str, plan: Plan) -> None:
-        """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""
+    def open_budget(self, party: int, data: str, plan: Plan, fingerprint: Callable[[int], str | None] | None = None) -> None:
+        """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job.
+
+        `fingerprint` of a client's file is computed only where a policy may ask for it.
+        """
         assert self.config.privacy is not None
+        home = self._account(party)
         self.holders[party] = Holder(
             "the federation" if party == SERVER else self.names[party],
-            self._account(party),
+            home,
             job=self._job_name(party),
             data=data,
             mechanism=plan.mechanism,
             epsilon=plan.epsilon,
             delta=plan.delta,
             last_update=self.config.privacy.last_update,
+            fingerprint=fingerprint(party) if fingerprint is not None and (home / POLICY).exists() else None,
         )
 
     def certificate(self, party: int, *, total: bool) -> dict[str, Any]:
         """What a holder has spent in this job and, for its own eyes, in total."""
         assert self.config.privacy is not None
-        return self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person, total=total)
+        holder = self.holders[party]
+        content = holder.certificate(rows_per_person=self.config.privacy.rows_per_person, total=total)
+        return content | ({"warnings": "; ".join(holder.warnings)} if total and holder.warnings else {})
 
     def write_own(self, client: int, name: str, content: Any) -> None:
         """A file that only the client may see, in its own folder."""

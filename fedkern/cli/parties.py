@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b, file_digest
 from pathlib import Path
 
 from ..data import table
@@ -25,6 +26,7 @@ class Parties:
     header : client number -> (its source, its column names), without reading a row
     test : the server's test rows, or None
     data_name : client number -> what its holder's policy calls the data: the file's stem, or the built-in set's name
+    fingerprint : client number -> of its file, see `fingerprint`; None for built-in data
     """
 
     names: tuple[str, ...]
@@ -33,6 +35,7 @@ class Parties:
     header: Callable[[int], tuple[str, tuple[str, ...]]]
     test: Callable[[], Table | None]
     data_name: Callable[[int], str]
+    fingerprint: Callable[[int], str | None] = lambda client: None
 
     @property
     def n_clients(self) -> int:
@@ -146,7 +149,15 @@ def _files(config: Config, folder: Path) -> Parties:
     def test() -> Table | None:
         return table.load(folder / data.test, text=spec.texts, response=spec.response) if data.test else None
 
-    return Parties(names, spec, rows, header, test, lambda k: _stem(paths[k]))
+    return Parties(names, spec, rows, header, test, lambda k: _stem(paths[k]), lambda k: fingerprint(paths[k]))
+
+
+def fingerprint(path: Path) -> str | None:
+    """BLAKE2b-128 of a file's bytes, for `fingerprint` in a policy; None for a folder."""
+    if path.is_dir():
+        return None
+    with path.open("rb") as file:
+        return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
 
 
 def _stem(path: Path) -> str:

@@ -178,6 +178,28 @@ def test_a_column_that_one_client_lacks(fedkern: Any, tmp_path: Path) -> None:
     assert (ended.code, "column 'sex' is missing" in ended.err) == (2, True)
 
 
+def test_what_only_the_holder_is_told(fedkern: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = federation(tmp_path, JOB.replace("delta = 1e-4", "delta = 0.02"), rows(50))
+    said = fedkern("check", path, "--local", tmp_path / "clients" / "a.csv").out
+    (mark,) = re.findall(r"fingerprint (\w{32})", said)
+    monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(tmp_path / "homes"))
+    for name, known in (("a", mark), ("b", "0" * 32)):
+        (tmp_path / "homes" / name).mkdir(parents=True)
+        terms = f'[data.{name}]\nepsilon = 4.0\ndelta = 0.02\nfingerprint = "{known}"\n'
+        (tmp_path / "homes" / name / "policy.toml").write_text(terms)
+    ended = fedkern("run", path, "--out", "out")
+    assert (ended.code, ended.err) == (0, "")
+    own = {name: json.loads((tmp_path / "out" / f"client-{name}" / "certificate.json").read_text()) for name in "ab"}
+    assert "warnings" not in own["a"]
+    assert "not those for which" in own["b"]["warnings"]
+    notes = json.loads((tmp_path / "out" / "client-a" / "rows.json").read_text())["notes"]
+    assert any("delta = 0.02 is not below 1 / rows" in note for note in notes)
+    for published in ("summary.json", "metrics.jsonl", "ledger/b.jsonl"):
+        text = (tmp_path / "out" / published).read_text()
+        assert "not those for which" not in text
+        assert "1 / rows" not in text
+
+
 def test_terms_for_a_client_that_does_not_exist(fedkern: Any, tmp_path: Path) -> None:
     path = federation(tmp_path, JOB + "[privacy.clients.c]\nclip = 1.0\n", rows(50))
     ended = fedkern("check", path)
