@@ -46,5 +46,5 @@ while :; do
     kill -0 "$job" 2>/dev/null || break # a signal for us also ends a wait
 done
 # The launcher's own words for a rank or a launcher that was killed.
-[ "$code" -gt 128 ] && code=3
+case $code in 9 | 15 | 1[3-9][0-9]) code=3 ;; esac
 exit "$code"

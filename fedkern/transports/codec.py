@@ -31,11 +31,12 @@ Frame = bytes | bytearray | memoryview
 class _Layout:
     """Where the fields of a message lie behind the header: numbers and lengths by one `struct`, arrays as slices of all words."""
 
+    names: tuple[str, ...]
     scalars: struct.Struct
     scalar_names: tuple[str, ...]  # ints, floats, and the lengths of bytes fields
-    floats: tuple[str, ...]
-    arrays: tuple[tuple[str, tuple[int, ...], int, int], ...]  # name, shape, first word, last + 1
-    texts: tuple[tuple[str, int, int, int], ...]  # name, longest, first byte in the frame, last + 1 (padding included)
+    floats: tuple[int, ...]  # which fields are floats
+    arrays: tuple[tuple[int, tuple[int, ...], int, int], ...]  # which field, shape, first word, last + 1
+    texts: tuple[tuple[int, int, int, int], ...]  # which field, longest, first byte in the frame, last + 1 (padding included)
     total: int  # bytes of a frame
 
 
@@ -51,28 +52,29 @@ class Codec:
         if kind in self._layouts:
             return self._layouts[kind]
         form, scalars, floats, arrays, texts, word = "<", [], [], [], [], 0
-        for name, field in schema(kind).items():
+        names = tuple(schema(kind))
+        for i, (name, field) in enumerate(schema(kind).items()):
             missing = [symbol for symbol in field.shape if symbol not in self.dims]
             if missing:
                 raise ValueError(f"{kind.__name__}.{name}: no dimension {missing[0]!r} among {sorted(self.dims)}")
             shape = tuple(self.dims[symbol] for symbol in field.shape)
             if field.type is np.ndarray:
                 words = math.prod(shape)
-                arrays.append((name, shape, word, word + words))
+                arrays.append((i, shape, word, word + words))
                 form += f"{8 * words}x"
             elif field.type is bytes:
                 words = 1 + -(-shape[0] // 8)
-                texts.append((name, shape[0], HEADER.size + 8 * (word + 1), HEADER.size + 8 * (word + words)))
+                texts.append((i, shape[0], HEADER.size + 8 * (word + 1), HEADER.size + 8 * (word + words)))
                 scalars.append(name)
                 form += f"q{8 * (words - 1)}x"
             else:
                 words = 1
                 scalars.append(name)
-                floats += [name] if field.type is float else []
+                floats += [i] if field.type is float else []
                 form += "d" if field.type is float else "q"
             word += words
         total = HEADER.size + 8 * word
-        layout = _Layout(struct.Struct(form), tuple(scalars), tuple(floats), tuple(arrays), tuple(texts), total)
+        layout = _Layout(names, struct.Struct(form), tuple(scalars), tuple(floats), tuple(arrays), tuple(texts), total)
         self._layouts[kind] = layout
         return layout
 
@@ -82,25 +84,25 @@ class Codec:
 
     def encode(self, client: int, message: Message, last: bool = True) -> bytearray:
         """The frame of a message to or from `client`; a ValueError if the message does not fit its own schema."""
-        kind, flags = type(message), LAST if last else 0
+        kind, flags, values = type(message), LAST if last else 0, message.__dict__
         layout = self._layouts.get(kind) or self.layout(kind)
         frame = bytearray(layout.total)
-        values = message.__dict__
+        words = np.frombuffer(frame, WORD, -1, HEADER.size) if layout.names else _EMPTY
         if layout.texts:
-            values = {**values, **{name: len(values[name]) for name, *_ in layout.texts}}
+            values = {**values, **{layout.names[i]: len(values[layout.names[i]]) for i, *_ in layout.texts}}
         layout.scalars.pack_into(frame, HEADER.size, *[values[name] for name in layout.scalar_names])
-        for name, longest, start, _ in layout.texts:
-            if values[name] > longest:
-                raise ValueError(f"{kind.__name__}.{name}: {values[name]} bytes, at most {longest}")
-            frame[start : start + values[name]] = message.__dict__[name]
-        words = np.frombuffer(frame, WORD, -1, HEADER.size) if layout.total > HEADER.size else _EMPTY
-        for name, shape, start, stop in layout.arrays:
-            array = values[name]
+        for i, longest, start, _ in layout.texts:
+            text = getattr(message, layout.names[i])
+            if len(text) > longest:
+                raise ValueError(f"{kind.__name__}.{layout.names[i]}: {len(text)} bytes, at most {longest}")
+            frame[start : start + len(text)] = text
+        for i, shape, start, stop in layout.arrays:
+            array = values[layout.names[i]]
             if array.shape != shape:
-                raise ValueError(f"{kind.__name__}.{name}: shape {array.shape}, needs {shape}")
+                raise ValueError(f"{kind.__name__}.{layout.names[i]}: shape {array.shape}, needs {shape}")
             words[start:stop] = array if len(shape) == 1 else array.reshape(-1)
-        checksum = _checksum(words) ^ _mix(message.kind, client, flags)
-        HEADER.pack_into(frame, 0, MAGIC, VERSION, message.kind, client, flags, layout.total - HEADER.size, checksum)
+        checksum = _checksum(words) ^ _mix(kind.kind, client, flags)
+        HEADER.pack_into(frame, 0, MAGIC, VERSION, kind.kind, client, flags, layout.total - HEADER.size, checksum)
         return frame
 
     def readdress(self, frame: Frame, client: int) -> bytearray:
@@ -113,40 +115,40 @@ class Codec:
 
     def decode(self, frame: Frame, expected: Kinds) -> tuple[int, Message]:
         """The client's number and the message, its arrays read-only views of the frame; or RemoteFault naming what is wrong."""
-        size = len(frame)
-        if size < HEADER.size:
-            raise RemoteFault(f"a frame of {size} bytes is shorter than its header of {HEADER.size}")
+        if len(frame) < HEADER.size:
+            raise RemoteFault(f"a frame of {len(frame)} bytes is shorter than its header of {HEADER.size}")
         magic, version, number, client, flags, length, checksum = HEADER.unpack_from(frame)
-        if magic != MAGIC or version != VERSION:
-            raise RemoteFault(f"not a version {VERSION} fedkern frame")
-        if client >= self.n_clients:
-            raise RemoteFault(f"client {client}: the job has {self.n_clients} clients")
         kind = KINDS.get(number)
-        if kind is None or kind not in expected:
-            name = kind.__name__ if kind else f"kind {number}"
-            raise RemoteFault(f"client {client}: {name}, expected {' or '.join(k.__name__ for k in expected)}")
+        if magic != MAGIC or version != VERSION or client >= self.n_clients or kind is None or kind not in expected:
+            raise self._refused(magic, version, number, client, expected)
         layout = self._layouts.get(kind) or self.layout(kind)
-        if size != layout.total or size != length + HEADER.size:
-            raise RemoteFault(
-                f"client {client}: {kind.__name__} of {size} bytes, said {length + HEADER.size}, needs {layout.total}"
-            )
+        if length + HEADER.size != layout.total or len(frame) != layout.total:
+            said = length + HEADER.size
+            raise RemoteFault(f"client {client}: {kind.__name__} of {len(frame)} bytes, said {said}, needs {layout.total}")
         words = np.frombuffer(frame, WORD, -1, HEADER.size) if length else _EMPTY
-        if flags > LAST or checksum != _checksum(words) ^ _mix(number, client, flags):
+        if checksum != _checksum(words) ^ _mix(number, client, flags) or flags > LAST:
             raise RemoteFault(f"client {client}: {kind.__name__} was altered on its way")
         words.setflags(write=False)
-        values = dict(zip(layout.scalar_names, layout.scalars.unpack_from(frame, HEADER.size)))
-        proven = _finite(words)  # ints and bytes may look infinite: then field by field
-        for name, shape, start, stop in layout.arrays:
-            array = words[start:stop]
-            if not (proven or _finite(array)):
-                raise _not_finite(client, kind, name, values)
-            values[name] = array if len(shape) == 1 else array.reshape(shape)
-        for name in () if proven else layout.floats:
-            if not math.isfinite(values[name]):
-                raise _not_finite(client, kind, name, values)
-        for name, longest, start, stop in layout.texts:
-            values[name] = _text(frame, f"client {client}: {kind.__name__}.{name}", values[name], longest, start, stop)
-        return client, kind(**values)
+        finite = b"\0" not in np.isfinite(words).tobytes()  # of a short array, half the time of .all()
+        values: list[Any] = list(layout.scalars.unpack_from(frame, HEADER.size))
+        for i, shape, start, stop in layout.arrays:
+            values.insert(i, words[start:stop] if len(shape) == 1 else words[start:stop].reshape(shape))
+        if not finite:  # ints and bytes may look like it
+            for i in (*layout.floats, *(i for i, *_ in layout.arrays)):
+                if not np.isfinite(values[i]).all():
+                    when = f" in round {values[0]}" if layout.names[0] == "round" else ""
+                    raise RemoteFault(f"client {client}: {kind.__name__}.{layout.names[i]} is not finite{when}")
+        for i, longest, start, stop in layout.texts:
+            values[i] = _text(frame, f"client {client}: {kind.__name__}.{layout.names[i]}", values[i], longest, start, stop)
+        return client, kind(*values)
+
+    def _refused(self, magic: bytes, version: int, number: int, client: int, expected: Kinds) -> RemoteFault:
+        if (magic, version) != (MAGIC, VERSION):
+            return RemoteFault(f"not a version {VERSION} fedkern frame")
+        if client >= self.n_clients:
+            return RemoteFault(f"client {client}: the job has {self.n_clients} clients")
+        name = KINDS[number].__name__ if number in KINDS else f"kind {number}"
+        return RemoteFault(f"client {client}: {name}, expected {' or '.join(kind.__name__ for kind in expected)}")
 
 
 def is_last(frame: Frame) -> bool:
@@ -175,15 +177,6 @@ def _checksum(words: NDArray[np.float64]) -> int:
 def _mix(kind: int, client: int, flags: int) -> int:
     """The header's part of the checksum: odd multipliers, so that a change of one field changes it."""
     return (kind * 0x9E3779B1 + client * 0x85EBCA6B + flags * 0xC2B2AE35) & 0xFFFFFFFF
-
-
-def _finite(array: NDArray[np.float64]) -> bool:
-    return b"\0" not in np.isfinite(array).tobytes()  # half the time of .all() for a short array
-
-
-def _not_finite(client: int, kind: type[Message], name: str, values: Mapping[str, Any]) -> RemoteFault:
-    when = f" in round {values['round']}" if name != "round" and "round" in values else ""
-    return RemoteFault(f"client {client}: {kind.__name__}.{name} is not finite{when}")
 
 
 def _text(frame: Frame, who: str, length: int, longest: int, start: int, stop: int) -> bytes:

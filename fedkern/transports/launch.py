@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -35,19 +36,25 @@ def launch(
     timeouts, say = timeouts or Timeouts(), say or _say
     # While MPI starts no code of ours runs, and a launcher that tolerates deaths lets the others wait for ever.
     faulthandler.dump_traceback_later(timeouts.start, exit=True)
-    from .ending import end
-    from .link import MPI
-    from .mpi import Ranks, duplicate
-
-    comm = comm or MPI.COMM_WORLD
-    problem, speaks = launcher_problem(os.environ, comm.size, MPI.Get_library_version())
-    if not problem and comm.size < 2:
-        problem = "an MPI job needs a server and at least one client rank: start it with mpirun -n 2 or more"
+    MPI, problem = _library()
+    if not problem:
+        starts = not MPI.Is_initialized()
+        if starts:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of a foreign launcher, which we describe ourselves
+                MPI.Init_thread(MPI.THREAD_FUNNELED)
+        comm = comm or MPI.COMM_WORLD
+        problem = foreign_launcher(os.environ, comm.size, MPI.Get_library_version())
+        if not problem and comm.size < 2:
+            problem = "an MPI job needs a server and at least one client rank: start it with mpirun -n 2 or more"
     if problem:
         faulthandler.cancel_dump_traceback_later()
-        if speaks:
+        if not any(os.environ.get(rank, "0") != "0" for _, _, rank in LAUNCHERS):
             say(problem)
         return JobError.exit_code
+    from .ending import end
+    from .mpi import Ranks, duplicate
+
     with Signals() as signals:
         try:
             ranks = Ranks(duplicate(comm), timeouts, signals)
@@ -62,29 +69,51 @@ def launch(
         except BaseException as error:
             code, text = exit_code(error), (ranks.hooks or Hooks()).public(error)
             text = text if ranks.is_server else f"rank {ranks.rank}: {text}"
-        return end(ranks, code, text, say)
+        code = end(ranks, code, text, say)
+        if starts:
+            faulthandler.dump_traceback_later(timeouts.lost, exit=True)
+            MPI.Finalize()
+            faulthandler.cancel_dump_traceback_later()
+        return code
 
 
-def launcher_problem(env: Mapping[str, str], size: int, library: str) -> tuple[str | None, bool]:
-    """Whether the launcher that started us belongs to another MPI library: what to say, and whether this process is to say it.
+def _library() -> tuple[Any, str | None]:
+    """mpi4py's MPI, not started yet unless somebody else has; or why it can't be started."""
+    try:
+        import mpi4py
+
+        if "mpi4py.MPI" not in sys.modules:
+            mpi4py.rc.initialize = False
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        return None, f"a job over MPI needs mpi4py and an MPI library (pip install 'fedkern[mpi]'): {error}"
+    claimed = os.environ.get("OMPI_COMM_WORLD_SIZE", "")
+    if claimed and MPI.get_vendor()[0] in ("MPICH", "MVAPICH", "Intel MPI"):  # these abort when they start
+        return MPI, foreign_launcher(os.environ, 1, MPI.Get_library_version())
+    return MPI, None
+
+
+LAUNCHERS = (
+    ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("an mpiexec of MPICH's family (PMI)", "PMI_SIZE", "PMI_RANK"),
+    ("Slurm's srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+)
+
+
+def foreign_launcher(env: Mapping[str, str], size: int, library: str) -> str | None:
+    """What to say if the launcher that started us belongs to another MPI library than `library`.
 
     A launcher tells its processes their number in the environment; with a foreign library each of them finds itself alone.
     """
-    launchers = {
-        "Open MPI's mpirun": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-        "an mpiexec of MPICH's family (PMI)": ("PMI_SIZE", "PMI_RANK"),
-        "Slurm's srun": ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
-    }
-    for launcher, (count, rank) in launchers.items():
+    for launcher, count, _ in LAUNCHERS:
         claimed = env.get(count, "")
         if size == 1 and claimed.isdigit() and int(claimed) > 1:
             name = " ".join(library.split(",")[0].splitlines()[0].replace("Version:", "").split())
-            text = (
+            return (
                 f"{launcher} started {claimed} processes, but mpi4py uses {name}, which does not know of them: "
-                f"start the job with the mpirun of that library (mpi/run.sh takes the one installed beside this Python)"
+                "start the job with the mpirun of that library (mpi/run.sh takes the one installed beside this Python)"
             )
-            return text, env.get(rank, "0") == "0"
-    return None, True
+    return None
 
 
 def _say(text: str) -> None:

@@ -10,14 +10,10 @@ import time
 from enum import IntEnum
 from typing import Any
 
-from ..algorithms.messages import RemoteFault
-from ..errors import JobError
-from .codec import Frame
+from mpi4py import MPI
 
-try:
-    from mpi4py import MPI as MPI
-except (ImportError, RuntimeError) as error:
-    raise JobError(f"a job over MPI needs mpi4py and an MPI library (pip install 'fedkern[mpi]'): {error}") from None
+from ..algorithms.messages import RemoteFault
+from .codec import Frame
 
 
 class Tag(IntEnum):
@@ -34,6 +30,7 @@ class Tag(IntEnum):
     EXIT = 9  # server to ranks: all end now, with this code
 
 
+TAGS = {int(tag): tag for tag in Tag}
 RUN = 16
 CONTROL = 1 << 20  # longest control message, bytes
 
@@ -49,8 +46,10 @@ class Patience:
     def __init__(self, spin: float) -> None:
         self.spin, self.since, self.looks = spin, time.monotonic(), 0
 
-    def reset(self) -> None:
+    def reset(self) -> float:
+        """Waiting begins now."""
         self.since = time.monotonic()
+        return self.since
 
     @property
     def waited(self) -> float:
@@ -99,12 +98,13 @@ class Link:
         try:
             if not self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG if only is None else only, status):
                 return None
-            source, tag, size = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
-            allowed = longest if tag % RUN == Tag.FRAME else CONTROL
+            source, number, size = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
+            run, tag = divmod(number, RUN)
+            allowed = longest if tag == Tag.FRAME else CONTROL
             if size > allowed:
                 raise RemoteFault(f"rank {source}: a message of {size} bytes, at most {allowed} expected")
             data = bytearray(size)
-            request = self.comm.Irecv([data, MPI.BYTE], source, tag)
+            request = self.comm.Irecv([data, MPI.BYTE], source, number)
             if not request.Test():
                 wait = Patience(self.patience.spin)
                 while not request.Test():
@@ -112,10 +112,9 @@ class Link:
         except MPI.Exception as error:
             self._notice(error)
             return None
-        self.patience.reset()
-        if tag % RUN == Tag.FRAME and tag // RUN != self.run:
-            return self.receive(longest)  # late, for a protocol that has ended
-        return source, Tag(tag % RUN), data
+        if run != self.run and tag == Tag.FRAME:
+            return self.receive(longest, only)  # late, for a protocol that has ended
+        return source, TAGS[tag], data
 
     def flush(self, seconds: float) -> bool:
         """Waits until everything has left; False if it has not within this time."""

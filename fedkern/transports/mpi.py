@@ -15,11 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mpi4py import MPI
+
 from ..algorithms.messages import Protocol, RemoteFault
 from ..errors import JobError, LostPeer
 from .codec import Codec, Frame
 from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts
-from .link import MPI, Link, Patience, Tag
+from .link import Link, Patience, Tag
 
 LEVELS = ("baseline", "avx2", "avx512")  # instruction sets, from the lowest
 HELLO = struct.Struct("<B16s16sI32s")  # level, host, the cores it may use, how many, digest of the configuration
@@ -153,7 +155,7 @@ class Ranks:
             if self.link.patience.pause():
                 return None
         source, tag, data = item
-        self._clock[source] = self._heard = time.monotonic()
+        self._clock[source] = self._heard = self.link.patience.reset()
         if tag in wanted:
             return item
         if tag == Tag.EXIT:
