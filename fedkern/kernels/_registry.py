@@ -90,6 +90,11 @@ def _formula(dimension: str) -> Any:
     return compile(dimension.replace("/", "//"), dimension, "eval")
 
 
+def with_unsigned_keys(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba takes a Python int for an int64: a key beyond that must say that it is unsigned."""
+    return lambda *arguments: function(*(np.uint64(a) if type(a) is int and a >= 2**63 else a for a in arguments))
+
+
 def size(dimension: str, sizes: Mapping[str, int]) -> int:
     """The length of a dimension: "d", "2*d", "d*(d+3)/2" or "4"."""
     return sizes[dimension] if dimension in sizes else int(eval(_formula(dimension), {}, dict(sizes)))
@@ -141,7 +146,8 @@ class Kernel:
                     load_blas()
                 self._loaded[backend] = getattr(getattr(import_module("fedkern._core"), family), function)
             else:
-                self._loaded[backend] = getattr(import_module(f"fedkern.kernels._{backend}.{family}"), function)
+                loaded = getattr(import_module(f"fedkern.kernels._{backend}.{family}"), function)
+                self._loaded[backend] = with_unsigned_keys(loaded) if backend == "numba" else loaded
         return self._loaded[backend]
 
     def _home(self, arrays: Sequence[Any]) -> str:

@@ -397,7 +397,7 @@ def _counter(
             f"{kernel.name}: the counter is exhausted: client = {client}, step = {step}, draw = {draw} and the {blocks} items "
             f"from first_item = {first_item} on must be in [0, 2^32); take another key (another seed, stream or chain)"
         )
-    return np.uint64(key), client, step, draw, first_item
+    return key, client, step, draw, first_item
 
 
 def _parameters(kernel: Kernel, n: int | None, **values: Any) -> list[NDArray[np.float64]]:

@@ -48,11 +48,10 @@ def test_a_million_counters_give_the_same_words_on_every_backend():
 
 
 LEVEL = """
-import sys, numpy as np
-sys.path[:0] = {path}
+import runpy, sys, numpy as np
 from fedkern import _core
 from fedkern.kernels import rng
-from tests.kernels.test_rng import a_million_counters
+a_million_counters = runpy.run_path(sys.argv[2])["a_million_counters"]
 numbers = [f(1001, key=5) for f in (rng.normal, rng.exponential)] + [rng.gamma(a, n=1001, key=5) for a in (0.3, 4.0)]
 np.save(sys.argv[1], np.stack([*numbers, rng.inverse_gaussian(2.0, 0.7, n=1001, key=5)]))
 print(_core.isa(), a_million_counters("cpp"))
@@ -63,8 +62,8 @@ def test_every_instruction_set_level_gives_the_same_words(tmp_path):
     levels = ("avx512", "avx2", "baseline")[("avx512", "avx2", "baseline").index(_core.isa()) :]
     expected, numbers = a_million_counters("cpp"), []
     for level in levels:
-        script, file = LEVEL.format(path=[os.getcwd(), *sys.path]), tmp_path / f"{level}.npy"
-        command = [sys.executable, "-c", script, str(file)]
+        file = tmp_path / f"{level}.npy"
+        command = [sys.executable, "-P", "-c", LEVEL, str(file), __file__]
         run = subprocess.run(command, env=os.environ | {"FEDKERN_ISA": level}, capture_output=True, text=True, check=True)
         assert run.stdout.split() == [level, expected]
         numbers.append(np.load(file))
