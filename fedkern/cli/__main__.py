@@ -13,8 +13,8 @@ from pathlib import Path
 from .. import __version__
 from ..errors import FedkernError, JobError
 
-EXIT_CODES = """exit codes: 0 finished; 1 internal error; 2 bad job or data; 3 stopped by a signal or lost peer, with a checkpoint
-(--resume goes on); 4 finished without some lost clients; 5 a privacy budget ended the job before min_updates"""
+EXIT_CODES = """exit codes: 0 finished; 1 internal error; 2 bad job or data; 3 stopped by a signal or a lost peer, with a
+checkpoint (--resume goes on); 4 finished without some lost clients; 5 a privacy budget ended the job before min_updates"""
 
 
 def parser() -> argparse.ArgumentParser:

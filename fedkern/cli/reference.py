@@ -1,0 +1,73 @@
+"""Every key of a job file with its type, default and meaning, as a commented TOML file: `python -m fedkern.cli.reference`."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from . import config
+from .config import Config, Section
+from .defaults import filled, table
+
+HEAD = """\
+# Every key of a job file, with its default (... where there is none) and what it may be. Copy those that you need.
+# Variants and presets have defaults of their own: `fedkern check` tells what a job will do.
+"""
+TABLES = {"data.split": config.SplitSection, "data.columns.NAME": config.ColumnSection, "privacy.clients.NAME": config.Terms}
+WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+
+
+def text() -> str:
+    """The whole file."""
+    parts = [HEAD]
+    for name, field in Config.model_fields.items():
+        (section,) = [
+            t for t in (field.annotation, *get_args(field.annotation)) if isinstance(t, type) and issubclass(t, Section)
+        ]
+        parts.append("\n".join([f"[{name}]", *_keys(section, name)]) + "\n")
+        parts += [
+            "\n".join([f"[{path}]", *_keys(inner, path)]) + "\n" for path, inner in TABLES.items() if path.startswith(f"{name}.")
+        ]
+    return "\n".join(parts)
+
+
+def _keys(section: type[Section], path: str) -> Iterator[str]:
+    inner = {name.removeprefix(f"{path}.").partition(".")[0] for name in TABLES if name.startswith(f"{path}.")}
+    for key, field in section.model_fields.items():
+        if key not in inner:
+            default, private = _default(field, path, key, {}), _default(field, path, key, {"privacy": {}})
+            differs = f"; {private} in a private job" if private != default and path != "privacy" else ""
+            yield (
+                f"# {key} = {private if path == 'privacy' else default}".ljust(32)
+                + f"# {_kind(field.annotation)}: {field.description}{differs}"
+            )
+
+
+def _default(field: FieldInfo, path: str, key: str, job: dict[str, Any]) -> str:
+    """The default of a key in a job of this kind, as TOML; dots where there is none."""
+    value = table(filled(job), path).get(key, field.default)
+    return "..." if value in (PydanticUndefined, None) else json.dumps(value)
+
+
+def _kind(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(arguments[0])
+    if origin is Literal:
+        return " | ".join(json.dumps(value) for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_kind(a) for a in arguments if a is not type(None)))
+    if origin is list:
+        return f"list of {_kind(arguments[0])}s"
+    if origin is dict:
+        return f"table of {_kind(arguments[1])}s"
+    return WORDS.get(annotation, "table")
+
+
+if __name__ == "__main__":
+    print(text(), end="")
