@@ -49,7 +49,7 @@ def clip_sum(
     Parameters
     ----------
     rows : (n, p) array, float32 or float64
-        One vector for each example. A row with a number that is not finite counts as nothing.
+        One vector for each example. A row whose squared norm is not finite counts as nothing.
     bound : float
         The clipping norm, > 0, in the units of `rows`.
     out : (p,) float64 array, optional
@@ -58,7 +58,8 @@ def clip_sum(
     Returns
     -------
     (p,) float64 array
-        sum_i min(1, bound / ||rows_i||) rows_i: replacing one row moves it by at most 2 bound, adding one by at most bound.
+        sum_i min(1, bound (1 - 1e-9) / ||rows_i||) rows_i: replacing one row moves it by at most 2 bound, adding one by at most
+        bound, whatever the rounding.
 
     Raises
     ------

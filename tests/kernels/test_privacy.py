@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.kernels import privacy, rng
+from fedkern.kernels import glm, privacy, rng
 from fedkern.kernels._numba import privacy as compiled
 from fedkern.kernels._reference import privacy as reference
 
@@ -88,6 +88,52 @@ def test_add_noise_adds_the_normals_of_its_counters(d):
         got = privacy.add_noise(total, sigma=2.5, key=key, client=4, step=9, backend=backend)
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-13)
     np.testing.assert_array_equal(privacy.add_noise(total, sigma=0.0, key=key), total)
+
+
+# --- clipping
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rounding_carries_no_row_over_the_bound(backend):
+    generator = np.random.default_rng(0)
+    for p in (1, 3, 108):
+        for row in generator.standard_normal((200, 1, p)) * 10 ** generator.uniform(-3, 30, (200, 1, 1)):
+            clipped = privacy.clip_sum(row, 1.7, backend=backend)
+            assert math.fsum(clipped**2) <= 1.7**2
+            assert np.linalg.norm(clipped) >= min(1.7, np.linalg.norm(row)) * (1 - 1.1e-9)
+
+
+@pytest.mark.parametrize(
+    ("row", "want"),
+    [
+        ([0.0, 0.0], 0.0),
+        ([0.3, 0.4], 0.5),
+        ([3e100, 4e100], 1.0),
+        ([3e200, 4e200], 0.0),
+        ([np.nan, 1.0], 0.0),
+        ([np.inf, 1.0], 0.0),
+    ],
+    ids=["norm 0", "within", "large", "squared norm overflows", "nan", "inf"],
+)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_edges_of_the_clip_rule(backend, row, want):
+    found = privacy.clip_sum(np.array([row, [0.0, 0.0]]), 1.0, backend=backend)
+    assert np.linalg.norm(found) == pytest.approx(want, rel=2e-9)
+    assert np.isfinite(found).all()
+
+
+def test_fused_clipping_is_plain_clipping_of_the_rows_vectors():
+    generator = np.random.default_rng(2)
+    X, y = 2 * generator.standard_normal((60, 6)), (generator.random(60) < 0.5).astype(float)
+    X[7] = np.nan
+    mu, omega = generator.standard_normal(6), 0.3 * generator.standard_normal(6)
+    for estimator in ("analytic", "weight-mc", "activation-mc"):
+        given = {"family": "bernoulli", "estimator": estimator, "draws": 2, "key": rng.key(1, "draws")}
+        vectors = np.array([glm.clipped_grad_sum(X, y, mu, omega, clip=1e9, rows=np.array([i]), **given)[0] for i in range(60)])
+        fused, skipped = glm.clipped_grad_sum(X, y, mu, omega, clip=0.8, **given)
+        np.testing.assert_allclose(fused, privacy.clip_sum(vectors, 0.8), atol=1e-12)
+        assert skipped == 1
+        assert not np.allclose(fused, vectors.sum(axis=0), atol=0.1)  # there was something to clip
 
 
 # --- the exact distribution

@@ -21,11 +21,12 @@ template <class T> double squared_norm(const T* x, Index size) {
     return ((partial[0] + partial[4]) + (partial[2] + partial[6])) + ((partial[1] + partial[5]) + (partial[3] + partial[7]));
 }
 
-/// w = min(1, bound / norm); 0 for a row that is not finite, which the caller skips (0 x inf would be NaN).
+/// w = min(1, bound (1 - 1e-9) / norm): rounding can't carry a row over the bound. 0 for a row whose norm is not finite, which the
+/// caller skips (0 x inf would be NaN).
 inline double clip_weight(double squared_norm, double bound) {
     if (!std::isfinite(squared_norm)) return 0;
-    const double norm = std::sqrt(squared_norm);
-    return norm > bound ? bound / norm : 1;
+    const double norm = std::sqrt(squared_norm), most = bound * (1 - 1e-9);
+    return norm > most ? most / norm : 1;
 }
 
 /// total_j = sum_i w_i x_ij, w_i = clip_weight(||x_i||^2, bound). Each row is read from memory once; extra memory is
