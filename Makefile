@@ -26,7 +26,7 @@ lint: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -P -m mypy.stubtest fedkern._core
+	$(BIN)/python -P -m mypy.stubtest --mypy-config-file pyproject.toml fedkern._core
 	cd benchmarks && $(BIN)/asv check -E existing:$(BIN)/python
 
 $(VENV)/demo: $(SOURCES) | $(VENV)/bin/python

@@ -11,24 +11,33 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from . import config
-from .config import Config, Section
+from .config import Section
 from .defaults import filled, table
 
 HEAD = """\
 # Every key of a job file, with its default (... where there is none) and what it may be. Copy those that you need.
 # Variants and presets have defaults of their own: `fedkern check` tells what a job will do.
 """
-TABLES = {"data.split": config.SplitSection, "data.columns.NAME": config.ColumnSection, "privacy.clients.NAME": config.Terms}
+SECTIONS: dict[str, type[Section]] = {
+    "job": config.JobSection,
+    "data": config.DataSection,
+    "model": config.ModelSection,
+    "algorithm": config.AlgorithmSection,
+    "privacy": config.PrivacySection,
+    "output": config.OutputSection,
+}
+TABLES: dict[str, type[Section]] = {
+    "data.split": config.SplitSection,
+    "data.columns.NAME": config.ColumnSection,
+    "privacy.clients.NAME": config.Terms,
+}
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 
 
 def text() -> str:
     """The whole file."""
     parts = [HEAD]
-    for name, field in Config.model_fields.items():
-        (section,) = [
-            t for t in (field.annotation, *get_args(field.annotation)) if isinstance(t, type) and issubclass(t, Section)
-        ]
+    for name, section in SECTIONS.items():
         parts.append("\n".join([f"[{name}]", *_keys(section, name)]) + "\n")
         parts += [
             "\n".join([f"[{path}]", *_keys(inner, path)]) + "\n" for path, inner in TABLES.items() if path.startswith(f"{name}.")
