@@ -89,3 +89,11 @@ def test_no_fast_math_and_no_native_build():
     flags = re.findall(r'"(-[mf][^"]*)"', build)
     assert "-fno-math-errno" in flags
     assert not [f for f in flags if re.search(r"fast-math|march=native|finite-math|associative|reciprocal|signed-zeros", f)]
+
+
+@pytest.mark.parametrize("header", ["view.hpp", "math.hpp", "rng.hpp"])
+def test_scalar_headers_need_no_standard_library_on_a_device(header):
+    """As a CUDA compiler sees them: nothing of the host, and no header but fedkern's own."""
+    device = ["-D__CUDACC__", "-D__host__=", "-D__device__=", "-D__forceinline__=inline", "-nostdinc", "-nostdinc++"]
+    text = f'extern "C" double sqrt(double);\n#include "fedkern/{header}"\nint main() {{}}\n'
+    compile_(*FLAGS, *device, "-Wno-unknown-pragmas", "-fsyntax-only", "-x", "c++", "-", stdin=text)

@@ -31,9 +31,17 @@ template <> struct Format<float> {
 template <class T> FEDKERN_INLINE constexpr auto to_bits(T x) { return __builtin_bit_cast(typename Format<T>::Bits, x); }
 template <class T> FEDKERN_INLINE constexpr T from_bits(typename Format<T>::Bits b) { return __builtin_bit_cast(T, b); }
 
-template <class T> FEDKERN_INLINE T infinity() { return T(__builtin_inf()); }
-FEDKERN_INLINE double magnitude(double x) { return __builtin_fabs(x); }
-FEDKERN_INLINE float magnitude(float x) { return __builtin_fabsf(x); }
+template <class T> FEDKERN_INLINE constexpr T infinity() { return T(from_bits<double>(0x7ff0000000000000)); }
+template <class T> FEDKERN_INLINE constexpr T not_a_number() { return T(from_bits<double>(0x7ff8000000000000)); }
+template <class T> FEDKERN_INLINE T magnitude(T x) {
+    return from_bits<T>(to_bits(x) & ~(typename Format<T>::Bits(1) << (8 * sizeof(T) - 1)));
+}
+
+#ifdef __CUDACC__
+FEDKERN_INLINE double sqrt(double x) { return ::sqrt(x); }
+#else
+FEDKERN_INLINE double sqrt(double x) { return __builtin_sqrt(x); }
+#endif
 
 /// c0 + c1 x + c2 x^2 + ...
 template <class T> FEDKERN_INLINE T polynomial(T, T c) { return c; }
@@ -90,7 +98,7 @@ template <class T> FEDKERN_INLINE T log(T x) {
     constexpr T least = sizeof(T) == 8 ? T(0x1p-1022) : T(0x1p-126);
     const bool subnormal = x < least;
     const T value = log_plus(subnormal ? x * T(0x1p54) : x, T(-0.0), subnormal ? T(-54) : T(0));
-    const T special = x == 0 ? -infinity<T>() : x > 0 ? x : T(__builtin_nan(""));
+    const T special = x == 0 ? -infinity<T>() : x > 0 ? x : not_a_number<T>();
     return x > 0 && x < infinity<T>() ? value : special;
 }
 
@@ -98,7 +106,7 @@ template <class T> FEDKERN_INLINE T log(T x) {
 template <class T> FEDKERN_INLINE T log1p(T x) {
     const T u = 1 + x, v = u - 1, low = (1 - (u - v)) + (x - v); // u + low = 1 + x exactly
     const T value = log_plus(u, low / u, T(-0.0));
-    const T special = x == -1 ? -infinity<T>() : x > 0 ? x : T(__builtin_nan(""));
+    const T special = x == -1 ? -infinity<T>() : x > 0 ? x : not_a_number<T>();
     return x > -1 && x < infinity<T>() ? value : special;
 }
 

@@ -4,11 +4,13 @@
 // No generator has a state. The key says seed, stream and chain; the counter says item, draw, client and step. A block is four
 // 32-bit words; words 0 and 1 (low word first) make its first uniform, words 2 and 3 the second.
 #pragma once
-#include "blocks.hpp"
 #include "math.hpp"
 
-#if defined(__x86_64__) && !defined(__CUDACC__)
+#ifndef __CUDACC__
+#include "blocks.hpp"
+#ifdef __x86_64__
 #include <immintrin.h>
+#endif
 #endif
 
 namespace fedkern {
@@ -77,7 +79,11 @@ FEDKERN_INLINE void multiply(const Octet& a, U32 b, Octet& product) {
 /// Ten rounds on the counter words a, b, c, d.
 template <class W> FEDKERN_INLINE void philox_rounds(W& a, W& b, W& c, W& d, U64 key) {
     U32 k0 = U32(key), k1 = U32(key >> 32);
+#ifdef __CUDACC__
+#pragma unroll
+#else
 #pragma GCC unroll 10
+#endif
     for (int round = 0; round < 10; ++round) {
         W p0, p1;
         multiply(a, 0xD2511F53, p0);
@@ -117,7 +123,7 @@ FEDKERN_INLINE Pair<double> uniform_pair(Pair<U64> bits) { return {uniform(bits.
 
 /// Box and Muller (1958): two independent standard normals.
 FEDKERN_INLINE Pair<double> normal_pair(Pair<U64> bits) {
-    const double radius = __builtin_sqrt(-2 * log_uniform(uniform(bits.first)));
+    const double radius = math::sqrt(-2 * log_uniform(uniform(bits.first)));
     const auto angle = math::sincos_turns(uniform(bits.second));
     return {radius * angle.cos, radius * angle.sin};
 }
@@ -140,7 +146,7 @@ FEDKERN_INLINE bool positive(double x) { return x > 0 && x < math::infinity<doub
 /// Their test log u < x^2/2 + d - d v + d log v, v = (1 + t)^3, is written without its cancelling terms.
 FEDKERN_INLINE double gamma_proposal(double shape, Pair<U64> block0, Pair<U64> block1) {
     const double d = (shape < 1 ? shape + 1 : shape) - 1. / 3;
-    const double t = normal_pair(block0).first / (3 * __builtin_sqrt(d)), v = 1 + t;
+    const double t = normal_pair(block0).first / (3 * math::sqrt(d)), v = 1 + t;
     const double bound = 3 * d * (math::log1p(t) - t * (1 - t * (0.5 - t * (1. / 3))));
     return metropolis_accept(bound, uniform(block1.first)) && positive(shape) ? d * v * v * v : -1;
 }
@@ -150,7 +156,7 @@ FEDKERN_INLINE double gamma_boost(double shape, Pair<U64> block1) {
 }
 
 /// Gamma(shape, 1) from attempt `attempt` on; NaN for a shape that is not positive and finite.
-inline double gamma(double shape, Counter counter, U64 key, U32 attempt = 0) {
+FEDKERN_INLINE double gamma(double shape, Counter counter, U64 key, U32 attempt = 0) {
     for (; positive(shape); ++attempt) {
         counter.draw = attempt * gamma_blocks;
         const auto block0 = philox_bits(counter, key);
@@ -159,19 +165,19 @@ inline double gamma(double shape, Counter counter, U64 key, U32 attempt = 0) {
         const double proposal = gamma_proposal(shape, block0, block1);
         if (proposal >= 0) return proposal * gamma_boost(shape, block1);
     }
-    return __builtin_nan("");
+    return math::not_a_number<double>();
 }
 
 /// Inverse Gaussian by Michael, Schucany, Haas (1976): the roots of their quadratic are mean r and mean / r,
 /// with r = 1 / (1 + w + sqrt(w (w + 2))), w = mean chi^2 / (2 shape): nothing cancels. Block 0: the normal; block 1: the choice.
 FEDKERN_INLINE double inverse_gaussian(double mean, double shape, Pair<U64> block0, Pair<U64> block1) {
     const double x = normal_pair(block0).first, w = x * x * (0.5 * mean / shape);
-    const double larger = 1 + w + __builtin_sqrt(w) * __builtin_sqrt(w + 2);
+    const double larger = 1 + w + math::sqrt(w) * math::sqrt(w + 2);
     const double value = uniform(block1.first) * (larger + 1) <= larger ? mean / larger : mean * larger;
-    return positive(mean) && positive(shape) ? value : __builtin_nan("");
+    return positive(mean) && positive(shape) ? value : math::not_a_number<double>();
 }
 
-inline double inverse_gaussian(double mean, double shape, Counter counter, U64 key) {
+FEDKERN_INLINE double inverse_gaussian(double mean, double shape, Counter counter, U64 key) {
     counter.draw = 0;
     const auto block0 = philox_bits(counter, key);
     counter.draw = 1;
