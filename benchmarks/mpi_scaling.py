@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -43,26 +43,26 @@ class Echo(Message, kind=952):
     x: Vector
 
 
-@dataclass(frozen=True)
 class Server:
-    """Counts the answers of a round."""
+    """Counts the answers of a round, and asks again."""
 
-    n_clients: int
-    rounds: int
-    x: Vector
-    round: int = 0
-    answers: int = 0
+    def __init__(self, n_clients: int, rounds: int, x: Vector) -> None:
+        self.n_clients, self.rounds, self.x, self.round, self.answers = n_clients, rounds, x, 0, 0
 
 
 def call(state: Server) -> tuple[Server, list[tuple[int, Message]]]:
+    if state.round == state.rounds:
+        return state, []
     message = Call(state.round, state.x)
-    return state, [(k, message) for k in range(state.n_clients)] if state.round < state.rounds else []
+    return state, [(k, message) for k in range(state.n_clients)]
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, list[tuple[int, Message]]]:
-    if state.answers + 1 < state.n_clients:
-        return replace(state, answers=state.answers + 1), []
-    return call(replace(state, round=state.round + 1, answers=0))
+    state.answers += 1
+    if state.answers < state.n_clients:
+        return state, []
+    state.round, state.answers = state.round + 1, 0
+    return call(state)
 
 
 def client_receive(state: None, event: Call) -> tuple[None, list[Message]]:

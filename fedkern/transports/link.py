@@ -41,7 +41,7 @@ class Patience:
     So a wait is at most an eighth too long, and an idle rank uses some thousandths of a core.
     """
 
-    LOOKS = 16  # between two offers of the core to others (Open MPI makes its own where ranks outnumber cores)
+    LOOKS = 16
 
     def __init__(self, spin: float) -> None:
         self.spin, self.since, self.looks = spin, time.monotonic(), 0

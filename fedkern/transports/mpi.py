@@ -81,7 +81,7 @@ class Ranks:
         hello = HELLO.pack(LEVELS.index(_core.isa()), _short(socket.gethostname()), _short(repr(cores)), len(cores), digest)
         level, self.n_threads, crowded = WELCOME.unpack(self._exchange("hello", hello, _welcome))
         _core.limit_isa(LEVELS[level])
-        self.link.patience.spin = 2e-4 if crowded else 2e-2
+        self.link.patience.spin = 1e-3 if crowded else 2e-2
 
     def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
         """What the server's `rule` makes of the numbers that all parties offer; each rank gives those of the parties on it."""
