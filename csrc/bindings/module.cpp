@@ -9,6 +9,7 @@ void bind_glm(py::module_&);
 void bind_privacy(py::module_&);
 void bind_rng(py::module_&);
 void bind_blas(py::module_&);
+void bind_wire(py::module_&);
 }
 
 PYBIND11_MODULE(_core, m) {
@@ -23,4 +24,5 @@ PYBIND11_MODULE(_core, m) {
     family("privacy", fedkern::bind_privacy);
     family("rng", fedkern::bind_rng);
     family("blas", fedkern::bind_blas);
+    family("wire", fedkern::bind_wire);
 }

@@ -4,6 +4,7 @@ from . import blas as blas
 from . import glm as glm
 from . import privacy as privacy
 from . import rng as rng
+from . import wire as wire
 
 def isa() -> str: ...
 def limit_isa(name: str) -> None: ...

@@ -3,13 +3,15 @@
 A frame is 32 bytes of header, then the fields of the message in their declared order, each 8 bytes or a multiple of them: an int
 or a float; an array's values in C order; the length of a bytes field and its content, filled with zeros to the longest that the
 job allows. So the length of a frame is a function of the job's public configuration alone, never of the data.
+
+The compiled half (`fedkern._core.wire`) makes and opens frames where all is well. Where it is not, it answers None, and what is
+wrong is found and named here.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,27 +19,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core import wire
 from ..algorithms.messages import KINDS, Message, RemoteFault, Saved, schema
 
 HEADER = struct.Struct("<4sHHIIQQ")  # magic, version, kind, client, flags, bytes that follow, checksum
 MAGIC, VERSION, LAST = b"fedk", 1, 1  # LAST: the client has nothing more to say to the question it was asked
-WORD = np.dtype("<f8")
+CODES = {int: "i", float: "f", np.ndarray: "a", bytes: "b"}
 
 Kinds = tuple[type[Message], ...]
-Frame = bytes | bytearray | memoryview
+Frame = bytes | bytearray
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the fields of a message lie behind the header: numbers and lengths by one `struct`, arrays as slices of all words."""
+    """Where the fields of a message lie: (name, type, sizes, first byte, last + 1)."""
 
-    names: tuple[str, ...]
-    scalars: struct.Struct
-    scalar_names: tuple[str, ...]  # ints, floats, and the lengths of bytes fields
-    floats: tuple[int, ...]  # which fields are floats
-    arrays: tuple[tuple[int, tuple[int, ...], int, int], ...]  # which field, shape, first word, last + 1
-    texts: tuple[tuple[int, int, int, int], ...]  # which field, longest, first byte in the frame, last + 1 (padding included)
+    fields: tuple[tuple[str, type, tuple[int, ...], int, int], ...]
     total: int  # bytes of a frame
+    compiled: Any
 
 
 class Codec:
@@ -51,104 +50,75 @@ class Codec:
         """Where the fields of a kind of message lie."""
         if kind in self._layouts:
             return self._layouts[kind]
-        form, scalars, floats, arrays, texts, word = "<", [], [], [], [], 0
-        names = tuple(schema(kind))
-        for i, (name, field) in enumerate(schema(kind).items()):
+        fields, at = [], HEADER.size
+        for name, field in schema(kind).items():
             missing = [symbol for symbol in field.shape if symbol not in self.dims]
             if missing:
                 raise ValueError(f"{kind.__name__}.{name}: no dimension {missing[0]!r} among {sorted(self.dims)}")
-            shape = tuple(self.dims[symbol] for symbol in field.shape)
-            if field.type is np.ndarray:
-                words = math.prod(shape)
-                arrays.append((i, shape, word, word + words))
-                form += f"{8 * words}x"
-            elif field.type is bytes:
-                words = 1 + -(-shape[0] // 8)
-                texts.append((i, shape[0], HEADER.size + 8 * (word + 1), HEADER.size + 8 * (word + words)))
-                scalars.append(name)
-                form += f"q{8 * (words - 1)}x"
-            else:
-                words = 1
-                scalars.append(name)
-                floats += [i] if field.type is float else []
-                form += "d" if field.type is float else "q"
-            word += words
-        total = HEADER.size + 8 * word
-        layout = _Layout(names, struct.Struct(form), tuple(scalars), tuple(floats), tuple(arrays), tuple(texts), total)
-        self._layouts[kind] = layout
-        return layout
+            sizes = tuple(self.dims[symbol] for symbol in field.shape)
+            stop = at + (8 + -(-sizes[0] // 8) * 8 if field.type is bytes else 8 * math.prod(sizes))
+            fields.append((name, field.type, sizes, at, stop))
+            at = stop
+        compiled = wire.layout(kind.kind, [(name, CODES[form], sizes) for name, form, sizes, *_ in fields])
+        self._layouts[kind] = _Layout(tuple(fields), at, compiled)
+        return self._layouts[kind]
 
     def longest(self, kinds: Kinds) -> int:
         """The longest frame of these kinds, in bytes."""
         return max((self.layout(kind).total for kind in kinds), default=HEADER.size)
 
-    def encode(self, client: int, message: Message, last: bool = True) -> bytearray:
+    def encode(self, client: int, message: Message, last: bool = True) -> Frame:
         """The frame of a message to or from `client`; a ValueError if the message does not fit its own schema."""
-        kind, flags, values = type(message), LAST if last else 0, message.__dict__
+        kind = type(message)
         layout = self._layouts.get(kind) or self.layout(kind)
-        frame = bytearray(layout.total)
-        words = np.frombuffer(frame, WORD, -1, HEADER.size) if layout.names else _EMPTY
-        if layout.texts:
-            values = {**values, **{layout.names[i]: len(values[layout.names[i]]) for i, *_ in layout.texts}}
-        layout.scalars.pack_into(frame, HEADER.size, *[values[name] for name in layout.scalar_names])
-        for i, longest, start, _ in layout.texts:
-            text = getattr(message, layout.names[i])
-            if len(text) > longest:
-                raise ValueError(f"{kind.__name__}.{layout.names[i]}: {len(text)} bytes, at most {longest}")
-            frame[start : start + len(text)] = text
-        for i, shape, start, stop in layout.arrays:
-            array = values[layout.names[i]]
-            if array.shape != shape:
-                raise ValueError(f"{kind.__name__}.{layout.names[i]}: shape {array.shape}, needs {shape}")
-            words[start:stop] = array if len(shape) == 1 else array.reshape(-1)
-        checksum = _checksum(words) ^ _mix(kind.kind, client, flags)
-        HEADER.pack_into(frame, 0, MAGIC, VERSION, kind.kind, client, flags, layout.total - HEADER.size, checksum)
-        return frame
+        frame: Frame | None = wire.encode(layout.compiled, client, LAST if last else 0, message.__dict__)
+        return wire.encode(layout.compiled, client, LAST if last else 0, _fitted(message, layout)) if frame is None else frame
 
-    def readdress(self, frame: Frame, client: int) -> bytearray:
+    def readdress(self, frame: Frame, client: int) -> Frame:
         """A copy of a frame of this codec for another client."""
-        copy = bytearray(frame)
-        _, _, kind, before, flags, length, checksum = HEADER.unpack_from(frame)
-        checksum ^= _mix(kind, before, flags) ^ _mix(kind, client, flags)
-        HEADER.pack_into(copy, 0, MAGIC, VERSION, kind, client, flags, length, checksum)
+        copy: Frame = wire.readdress(frame, client)
         return copy
 
     def decode(self, frame: Frame, expected: Kinds) -> tuple[int, Message]:
         """The client's number and the message, its arrays read-only views of the frame; or RemoteFault naming what is wrong."""
-        if len(frame) < HEADER.size:
-            raise RemoteFault(f"a frame of {len(frame)} bytes is shorter than its header of {HEADER.size}")
-        magic, version, number, client, flags, length, checksum = HEADER.unpack_from(frame)
-        kind = KINDS.get(number)
-        if magic != MAGIC or version != VERSION or client >= self.n_clients or kind is None or kind not in expected:
-            raise self._refused(magic, version, number, client, expected)
+        kind = KINDS.get(frame[6] | frame[7] << 8) if len(frame) >= HEADER.size else None
+        if kind is None or kind not in expected:
+            raise RemoteFault(self._fault(frame, expected))
         layout = self._layouts.get(kind) or self.layout(kind)
-        if length + HEADER.size != layout.total or len(frame) != layout.total:
-            said = length + HEADER.size
-            raise RemoteFault(f"client {client}: {kind.__name__} of {len(frame)} bytes, said {said}, needs {layout.total}")
-        words = np.frombuffer(frame, WORD, -1, HEADER.size) if length else _EMPTY
-        if checksum != _checksum(words) ^ _mix(number, client, flags) or flags > LAST:
-            raise RemoteFault(f"client {client}: {kind.__name__} was altered on its way")
-        words.setflags(write=False)
-        finite = b"\0" not in np.isfinite(words).tobytes()  # of a short array, half the time of .all()
-        values: list[Any] = list(layout.scalars.unpack_from(frame, HEADER.size))
-        for i, shape, start, stop in layout.arrays:
-            values.insert(i, words[start:stop] if len(shape) == 1 else words[start:stop].reshape(shape))
-        if not finite:  # ints and bytes may look like it
-            for i in (*layout.floats, *(i for i, *_ in layout.arrays)):
-                if not np.isfinite(values[i]).all():
-                    when = f" in round {values[0]}" if layout.names[0] == "round" else ""
-                    raise RemoteFault(f"client {client}: {kind.__name__}.{layout.names[i]} is not finite{when}")
-        for i, longest, start, stop in layout.texts:
-            values[i] = _text(frame, f"client {client}: {kind.__name__}.{layout.names[i]}", values[i], longest, start, stop)
-        return client, kind(*values)
+        opened = wire.decode(layout.compiled, frame, self.n_clients)
+        if opened is None:
+            raise RemoteFault(self._fault(frame, expected))
+        return opened[0], kind(*opened[1])
 
-    def _refused(self, magic: bytes, version: int, number: int, client: int, expected: Kinds) -> RemoteFault:
-        if (magic, version) != (MAGIC, VERSION):
-            return RemoteFault(f"not a version {VERSION} fedkern frame")
+    def _fault(self, frame: Frame, expected: Kinds) -> str:
+        """What is wrong with a frame."""
+        if len(frame) < HEADER.size:
+            return f"a frame of {len(frame)} bytes is shorter than its header of {HEADER.size}"
+        magic, version, number, client, flags, length, checksum = HEADER.unpack_from(frame)
+        if magic != MAGIC or version != VERSION:
+            return f"not a version {VERSION} fedkern frame"
         if client >= self.n_clients:
-            return RemoteFault(f"client {client}: the job has {self.n_clients} clients")
-        name = KINDS[number].__name__ if number in KINDS else f"kind {number}"
-        return RemoteFault(f"client {client}: {name}, expected {' or '.join(kind.__name__ for kind in expected)}")
+            return f"client {client}: the job has {self.n_clients} clients"
+        kind = KINDS.get(number)
+        if kind is None or kind not in expected:
+            name = kind.__name__ if kind else f"kind {number}"
+            return f"client {client}: {name}, expected {' or '.join(k.__name__ for k in expected)}"
+        layout, who = self.layout(kind), f"client {client}: {kind.__name__}"
+        if len(frame) != layout.total or length != layout.total - HEADER.size:
+            return f"{who} of {len(frame)} bytes, said {length + HEADER.size}, needs {layout.total}"
+        if flags > LAST or checksum != wire.checksum(frame):
+            return f"{who} was altered on its way"
+        when = ""
+        for name, form, sizes, start, stop in layout.fields:
+            if form in (float, np.ndarray) and not np.isfinite(np.frombuffer(frame[start:stop], "<f8")).all():
+                return f"{who}.{name} is not finite{when}"
+            (number,) = struct.unpack_from("<q", frame, start) if stop > start else (0,)
+            if form is bytes and not 0 <= number <= sizes[0]:
+                return f"{who}.{name} of {number} bytes, at most {sizes[0]}"
+            if form is bytes and any(frame[start + 8 + number : stop]):
+                return f"{who}.{name}: something follows its {number} bytes"
+            when = f" in round {number}" if name == "round" else when
+        return f"{who} was refused"
 
 
 def is_last(frame: Frame) -> bool:
@@ -156,35 +126,25 @@ def is_last(frame: Frame) -> bool:
     return bool(frame[12] & LAST)
 
 
-_EMPTY = np.empty(0, WORD)
-_ROW = 512  # words
-_LONG = 8 * _ROW  # words from which on the sums below are quicker than what they replace
-
-
-def _checksum(words: NDArray[np.float64]) -> int:
-    """CRC-32; of a long message, of the sums modulo 2^64 of its rows and of its columns (of 512 words a row).
-
-    A change of one word, or of words in one row or one column, changes a sum; so does any exchange of two words, rows or columns.
-    """
-    if len(words) < _LONG:
-        return zlib.crc32(words.data)
-    whole = len(words) // _ROW * _ROW
-    table = words[:whole].view("<u8").reshape(-1, _ROW)
-    rows = zlib.crc32(np.add.reduce(table, axis=1).data)
-    return zlib.crc32(words[whole:].data, zlib.crc32(np.add.reduce(table, axis=0).data)) << 32 | rows
-
-
-def _mix(kind: int, client: int, flags: int) -> int:
-    """The header's part of the checksum: odd multipliers, so that a change of one field changes it."""
-    return (kind * 0x9E3779B1 + client * 0x85EBCA6B + flags * 0xC2B2AE35) & 0xFFFFFFFF
-
-
-def _text(frame: Frame, who: str, length: int, longest: int, start: int, stop: int) -> bytes:
-    if not 0 <= length <= longest:
-        raise RemoteFault(f"{who} of {length} bytes, at most {longest}")
-    if bytes(frame[start + length : stop]).strip(b"\0"):
-        raise RemoteFault(f"{who}: something follows its {length} bytes")
-    return bytes(frame[start : start + length])
+def _fitted(message: Message, layout: _Layout) -> dict[str, Any]:
+    """The values of a message in the types of the wire."""
+    values: dict[str, Any] = {}
+    for name, form, sizes, *_ in layout.fields:
+        value, what = getattr(message, name), f"{type(message).__name__}.{name}"
+        if form is np.ndarray:
+            value = np.asarray(value, np.float64, order="C")
+            if value.shape != sizes:
+                raise ValueError(f"{what}: shape {value.shape}, needs {sizes}")
+        elif form is bytes:
+            value = bytes(value)
+            if len(value) > sizes[0]:
+                raise ValueError(f"{what}: {len(value)} bytes, at most {sizes[0]}")
+        else:
+            value = form(value)
+            if form is int and not -(2**63) <= value < 2**63:
+                raise ValueError(f"{what}: {value} does not fit into 64 bits")
+        values[name] = value
+    return values
 
 
 # What a checkpoint holds: name -> array, int, float or bytes.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections import deque
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -194,15 +193,16 @@ class ClientSide:
 
     def _ask(self, client: int, question: Message) -> tuple[list[Message], int]:
         """The machine's messages; its charges are answered on the spot."""
+        messages: list[Message] = []
         state, effects = self.protocol.client_receive(self.clients[client], question)
-        todo, messages, charged = deque[Effect](effects), list[Message](), 0
+        todo, charged = list(reversed(effects)), 0
         while todo:
-            effect = todo.popleft()
+            effect = todo.pop()
             if isinstance(effect, Charge):
                 reply = self.hooks.charge(client, effect)
                 charged += reply.steps if isinstance(reply, Charged) else 0
                 state, effects = self.protocol.client_receive(state, reply)
-                todo.extendleft(reversed(effects))
+                todo += reversed(effects)
             else:
                 messages.append(effect)
         self.clients[client] = state
@@ -279,12 +279,12 @@ class ServerSide:
         if is_last(frame):
             self.open[client] -= 1
             self.n_open -= 1
-        if isinstance(message, Kept):
+        if not isinstance(message, (Kept, Received)):
+            self.feed(client, message)
+        elif isinstance(message, Kept):
             if self.keeping is None or client not in self.keeping or message.number != self.hooks.checkpoint_number:
                 raise RemoteFault(f"client {client}: Kept.number is {message.number}, asked for {self.hooks.checkpoint_number}")
             self.keeping.discard(client)
-        elif not isinstance(message, Received):
-            self.feed(client, message)
 
     def feed(self, sender: int, event: Any) -> None:
         """An event of the server's machine."""

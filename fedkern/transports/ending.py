@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 
 from ..errors import LostPeer
-from .link import CONTROL, Patience, Tag
+from . import tags
+from .link import CONTROL, Patience
 from .mpi import CODE, Ranks, read_fault
 
 Say = Callable[[str], None]
@@ -40,12 +41,12 @@ def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
     while waiting or not told:
         if not told and (failing or not waiting):
             for rank in ranks.others():
-                link.send(rank, Tag.EXIT, CODE.pack(code))
+                link.send(rank, tags.EXIT, CODE.pack(code))
             told, since = True, time.monotonic()
             continue
         if time.monotonic() - since > (ranks.timeouts.grace if failing else ranks.timeouts.lost):
             break
-        bye, fault = link.receive(0, Tag.BYE), link.receive(0, Tag.FAULT)
+        bye, fault = link.receive(0, tags.BYE), link.receive(0, tags.FAULT)
         if bye:
             waiting.discard(bye[0])
         elif fault and not failing:
@@ -62,12 +63,12 @@ def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
     link = ranks.link
     if ranks.exit is None:
         if text is None:
-            link.send(0, Tag.BYE)
+            link.send(0, tags.BYE)
         else:
-            ranks.tell("fault", Tag.FAULT, CODE.pack(code) + text.encode()[: CONTROL - CODE.size])
+            ranks.tell("fault", tags.FAULT, CODE.pack(code) + text.encode()[: CONTROL - CODE.size])
         wait = Patience(link.patience.spin)
         while ranks.exit is None and 0 not in link.gone | ranks.dead and wait.waited < ranks.timeouts.lost:
-            item = link.receive(0, Tag.EXIT)
+            item = link.receive(0, tags.EXIT)
             if item:
                 ranks.exit = CODE.unpack(item[2])[0]
             else:
@@ -78,5 +79,5 @@ def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
         say(text or f"rank {ranks.rank}: rank 0 (the server) is gone")
         return code or LostPeer.exit_code, False
     if text is not None:
-        link.send(0, Tag.BYE)
+        link.send(0, tags.BYE)
     return ranks.exit, True

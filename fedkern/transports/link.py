@@ -1,37 +1,20 @@
 """Frames between the ranks of a communicator: nothing here ever blocks, so that silence can be noticed.
 
-Every message travels by an upper-case buffer call on a duplicated communicator, with one of the tags below.
+Every message travels by an upper-case buffer call on a duplicated communicator, with a tag of `tags`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from enum import IntEnum
 from typing import Any
 
 from mpi4py import MPI
 
 from ..algorithms.messages import RemoteFault
+from . import tags
 from .codec import Frame
 
-
-class Tag(IntEnum):
-    """What a message is. A FRAME's tag also carries the number of the protocol, so that nothing stale is taken for news."""
-
-    FRAME = 1  # a frame of the codec, between the server and a client
-    END = 2  # server to ranks: this protocol has finished
-    PING = 3  # server to ranks: still here
-    STOP = 4  # rank to server: a signal asks us to stop
-    GATHER = 5  # rank to server: a few fixed bytes
-    SPREAD = 6  # the server's reply to them
-    FAULT = 7  # rank to server: exit code and text
-    BYE = 8  # rank to server: exit code; nothing more will come
-    EXIT = 9  # server to ranks: all end now, with this code
-
-
-TAGS = {int(tag): tag for tag in Tag}
-RUN = 16
 CONTROL = 1 << 20  # longest control message, bytes
 
 
@@ -41,7 +24,7 @@ class Patience:
     So a wait is at most an eighth too long, and an idle rank uses some thousandths of a core.
     """
 
-    LOOKS = 16
+    LOOKS = 16  # between two offers of the core to others (Open MPI makes its own where ranks outnumber cores)
 
     def __init__(self, spin: float) -> None:
         self.spin, self.since, self.looks = spin, time.monotonic(), 0
@@ -80,27 +63,28 @@ class Link:
         self._sending: list[tuple[int, Any, Any]] = []  # rank, request, content: kept until it has left
         self._status = MPI.Status()
 
-    def send(self, rank: int, tag: Tag, data: Frame = b"") -> None:
+    def send(self, rank: int, tag: int, data: Frame = b"") -> None:
         """Starts a message; it leaves while this rank goes on."""
-        if self._sending:
-            self._progress()
         if rank in self.gone:
             return
-        number = tag + RUN * self.run if tag == Tag.FRAME else tag
+        number = tag + tags.RUN * self.run if tag == tags.FRAME else tag
         try:
-            self._sending.append((rank, self.comm.Isend([data, MPI.BYTE], rank, number), data))
+            request = self.comm.Isend([data, MPI.BYTE], rank, number)
+            if self._sending or not request.Test():
+                self._sending.append((rank, request, data))
+                self._progress()
         except MPI.Exception as error:
             self._notice(error)
 
-    def receive(self, longest: int, only: Tag | None = None) -> tuple[int, Tag, bytearray] | None:
+    def receive(self, longest: int, only: int | None = None) -> tuple[int, int, bytearray] | None:
         """The next message (rank, tag, content), or None if there is none. Frames longer than `longest` are refused unread."""
         status = self._status
         try:
             if not self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG if only is None else only, status):
                 return None
             source, number, size = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
-            run, tag = divmod(number, RUN)
-            allowed = longest if tag == Tag.FRAME else CONTROL
+            tag = number % tags.RUN
+            allowed = longest if tag == tags.FRAME else CONTROL
             if size > allowed:
                 raise RemoteFault(f"rank {source}: a message of {size} bytes, at most {allowed} expected")
             data = bytearray(size)
@@ -112,9 +96,9 @@ class Link:
         except MPI.Exception as error:
             self._notice(error)
             return None
-        if run != self.run and tag == Tag.FRAME:
+        if tag == tags.FRAME and number // tags.RUN != self.run:
             return self.receive(longest, only)  # late, for a protocol that has ended
-        return source, TAGS[tag], data
+        return source, tag, data
 
     def flush(self, seconds: float) -> bool:
         """Waits until everything has left; False if it has not within this time."""

@@ -19,9 +19,10 @@ from mpi4py import MPI
 
 from ..algorithms.messages import Protocol, RemoteFault
 from ..errors import JobError, LostPeer
+from . import tags
 from .codec import Codec, Frame
 from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts
-from .link import Link, Patience, Tag
+from .link import Link, Patience
 
 LEVELS = ("baseline", "avx2", "avx512")  # instruction sets, from the lowest
 HELLO = struct.Struct("<B16s16sI32s")  # level, host, the cores it may use, how many, digest of the configuration
@@ -111,16 +112,19 @@ class Ranks:
 
     def _serve(self, server: ServerSide) -> Any:
         link, longest = self.link, server.codec.longest(server.expected)
+        n_homes = self.size - 1
         here = {rank: range(rank - 1, server.codec.n_clients, self.size - 1) for rank in range(1, self.size)}
         self._drop(server)
-        while not server.done:
-            server.stopping = server.stopping or self._stop or self.signals.pending
-            for client, frame in server.outgoing():
-                rank = home(client, self.size)
-                self._clock[rank] = time.monotonic()
-                link.send(rank, Tag.FRAME, frame)
-                link.patience.reset()
-            item = self._next(longest, Tag.FRAME)
+        while True:
+            if server.held or not server.n_open:
+                if server.done:
+                    break
+                server.stopping = server.stopping or self._stop or self.signals.pending
+                for client, frame in server.outgoing():
+                    rank = 1 + client % n_homes
+                    link.send(rank, tags.FRAME, frame)
+                    self._clock[rank] = link.patience.reset()
+            item = self._next(longest, tags.FRAME)
             if item is None:
                 self._silence(server)
             elif item[0] not in self.dead:
@@ -129,27 +133,27 @@ class Ranks:
                 except RemoteFault as fault:
                     raise RemoteFault(f"rank {item[0]}: {fault}") from None
         for rank in self.others():
-            link.send(rank, Tag.END)
+            link.send(rank, tags.END)
         return server.state
 
     def _answer(self, side: ClientSide, hooks: Hooks) -> dict[int, Any]:
         link, longest, told = self.link, side.codec.longest(side.expected), False
         while True:
-            item = self._next(longest, Tag.FRAME, Tag.END)
+            item = self._next(longest, tags.FRAME, tags.END)
             if item is None:
                 asked = self.signals.pending or hooks.should_stop()
                 if asked and not told:
-                    self.tell("stop", Tag.STOP, f"{asked} at rank {self.rank}".encode())
+                    self.tell("stop", tags.STOP, f"{asked} at rank {self.rank}".encode())
                     told = True
                 self._is_there(0)
-            elif item[1] == Tag.END:
+            elif item[1] == tags.END:
                 return side.clients
             else:
                 for frame in side.receive(item[2])[1]:
-                    link.send(0, Tag.FRAME, frame)
+                    link.send(0, tags.FRAME, frame)
                 link.patience.reset()
 
-    def _next(self, longest: int, *wanted: Tag) -> tuple[int, Tag, bytearray] | None:
+    def _next(self, longest: int, *wanted: int) -> tuple[int, int, bytearray] | None:
         """The next message of this stage of the job, or None after a pause; whatever ends the job raises."""
         while (item := self.link.receive(longest)) is None:
             if self.link.patience.pause():
@@ -158,29 +162,29 @@ class Ranks:
         self._clock[source] = self._heard = self.link.patience.reset()
         if tag in wanted:
             return item
-        if tag == Tag.EXIT:
+        if tag == tags.EXIT:
             self.exit = CODE.unpack(data)[0]
             raise Ended(self.exit)
-        if tag == Tag.FAULT:
+        if tag == tags.FAULT:
             raise Ended(*read_fault(data))
-        if tag == Tag.BYE:
+        if tag == tags.BYE:
             raise Ended(1, f"rank {source} has ended while the job was still going on")
-        if tag == Tag.STOP:
+        if tag == tags.STOP:
             self._stop = bytes(data).decode(errors="replace")
-        elif tag != Tag.PING:
-            raise RemoteFault(f"rank {source}: {tag.name}, expected {' or '.join(t.name for t in wanted)}")
+        elif tag != tags.PING:
+            raise RemoteFault(f"rank {source}: {tags.NAMES.get(tag, tag)}, expected {' or '.join(tags.NAMES[t] for t in wanted)}")
         return None
 
     def _exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes:
         """Rank 0 gets a few bytes from every living rank and sends a few back to each."""
         if not self.is_server:
-            self.tell(what, Tag.GATHER, mine)
-            while (item := self._next(0, Tag.SPREAD)) is None:
+            self.tell(what, tags.GATHER, mine)
+            while (item := self._next(0, tags.SPREAD)) is None:
                 self._is_there(0)
             return bytes(item[2])
         gathered, missing = {0: mine}, set(self.others())
         while missing:
-            item = self._next(0, Tag.GATHER)
+            item = self._next(0, tags.GATHER)
             if item is not None:
                 gathered[item[0]] = bytes(item[2])
                 missing.discard(item[0])
@@ -188,10 +192,10 @@ class Ranks:
                 self._is_there(rank)
         replies = dict(zip(sorted(gathered), answer([gathered[rank] for rank in sorted(gathered)])))
         for rank in self.others():
-            self.link.send(rank, Tag.SPREAD, replies[rank])
+            self.link.send(rank, tags.SPREAD, replies[rank])
         return replies[0]
 
-    def tell(self, what: str, tag: Tag, data: bytes) -> None:
+    def tell(self, what: str, tag: int, data: bytes) -> None:
         """A control message to the server, entered in this rank's ledger (as soon as there is one)."""
         self._unlogged.append((what, len(data)))
         self._log()
@@ -218,7 +222,7 @@ class Ranks:
             return
         self._looked = now
         for rank in self.others():
-            self.link.send(rank, Tag.PING)
+            self.link.send(rank, tags.PING)
         owing = {home(client, self.size) for client in server.waiting}
         self.dead |= {rank for rank in owing if now - self._clock[rank] > self.timeouts.lost}
         self._drop(server)

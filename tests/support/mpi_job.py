@@ -18,6 +18,7 @@ from fedkern.cli.files import RunFolder
 from fedkern.cli.keeping import Keeper
 from fedkern.errors import JobError, LostPeer
 from fedkern.results.digest import digest
+from fedkern.transports import tags
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from fedkern.transports.launch import launch
@@ -62,8 +63,6 @@ def mishap(ask, ranks, frame_round):
     """Whatever is asked for, on the rank that is asked for, in the round that is asked for."""
     if ranks.rank != ask["rank"] or frame_round != ask["round"]:
         return
-    from fedkern.transports.link import Tag  # MPI begins when this is imported
-
     match ask["mishap"]:
         case "raise":
             raise ZeroDivisionError("one over nothing")
@@ -72,12 +71,12 @@ def mishap(ask, ranks, frame_round):
         case "kill" | "stop" | "term" | "usr1":
             os.kill(os.getpid(), getattr(signal, "SIG" + ask["mishap"].upper()))
         case "garbage":
-            ranks.link.send(0, Tag.FRAME, b"nonsense" * 10)
+            ranks.link.send(0, tags.FRAME, b"nonsense" * 10)
         case "long":
-            ranks.link.send(0, Tag.FRAME, bytes(1 << 22))
+            ranks.link.send(0, tags.FRAME, bytes(1 << 22))
         case "foreign":  # well formed, but from a rank where that client does not live
             client = next(k for k in range(N_CLIENTS) if k not in ranks.mine(N_CLIENTS))
-            ranks.link.send(0, Tag.FRAME, toy.codec(N_CLIENTS).encode(client, toy.Answer(2, b"", np.ones(6), np.ones(6))))
+            ranks.link.send(0, tags.FRAME, toy.codec(N_CLIENTS).encode(client, toy.Answer(2, b"", np.ones(6), np.ones(6))))
 
 
 def protocols(place, ask, keeper):

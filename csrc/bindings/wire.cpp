@@ -1,0 +1,214 @@
+// The quick half of fedkern.transports.codec: it makes and opens frames where everything is as it should be, and answers None where it
+// is not. The codec then finds out what is wrong and says so.
+#include "fedkern/wire.hpp"
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
+
+namespace fedkern {
+namespace py = pybind11;
+using py::detail::npy_api;
+
+namespace {
+
+using wire::Header;
+
+struct Field {
+    py::str name;
+    char type;                         // i int, f float, a array of doubles, b bytes
+    std::vector<Py_intptr_t> shape;    // of an array
+    std::size_t start, words, longest; // from the beginning of the frame; of bytes their greatest number
+};
+
+constexpr std::size_t longest_message = std::size_t{1} << 40; // words
+
+struct Layout {
+    std::uint16_t kind;
+    std::size_t total;
+    std::vector<Field> fields;
+};
+
+py::object layout(std::uint16_t kind, const py::object& fields) {
+    auto* made = new Layout{kind, sizeof(Header), {}};
+    py::capsule owner(made, "fedkern.wire.layout", [](void* p) { delete static_cast<Layout*>(p); });
+    for (const py::handle& item : fields) {
+        const auto parts = item.cast<py::tuple>(); // name, type, sizes
+        const auto type = parts[1].cast<std::string>();
+        if (parts.size() != 3 || type.size() != 1 || std::string("ifab").find(type) == std::string::npos)
+            throw py::value_error("layout: a field is (name, one of i f a b, sizes)");
+        std::size_t words = 1;
+        std::vector<Py_intptr_t> shape;
+        for (const py::handle& size : parts[2]) {
+            shape.push_back(size.cast<Py_intptr_t>());
+            const auto n = static_cast<std::size_t>(shape.back());
+            if (shape.back() < 0 || (n > 0 && words > longest_message / n)) throw py::value_error("layout: a size is out of bounds");
+            words *= n;
+        }
+        const std::size_t longest = words;
+        if (type == "b") words = 1 + (longest + 7) / 8;
+        made->fields.push_back({parts[0].cast<py::str>(), type[0], shape, made->total, words, longest});
+        made->total += 8 * words;
+    }
+    return owner;
+}
+
+const Layout& known(const py::object& layout) {
+    const auto* found = static_cast<const Layout*>(PyCapsule_GetPointer(layout.ptr(), "fedkern.wire.layout"));
+    if (!found) throw py::error_already_set();
+    return *found;
+}
+
+bool put(const Field& field, PyObject* value, unsigned char* frame) {
+    unsigned char* to = frame + field.start;
+    switch (field.type) {
+    case 'i': {
+        if (!PyLong_CheckExact(value)) return false;
+        int overflow = 0;
+        const std::int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        std::memcpy(to, &number, 8);
+        return !overflow;
+    }
+    case 'f': {
+        if (!PyFloat_CheckExact(value)) return false;
+        const double number = PyFloat_AS_DOUBLE(value);
+        std::memcpy(to, &number, 8);
+        return true;
+    }
+    case 'b': {
+        if (!PyBytes_CheckExact(value)) return false;
+        const std::int64_t length = PyBytes_GET_SIZE(value);
+        if (static_cast<std::size_t>(length) > field.longest) return false;
+        std::memcpy(to, &length, 8);
+        std::memcpy(to + 8, PyBytes_AS_STRING(value), static_cast<std::size_t>(length));
+        return true;
+    }
+    default: {
+        if (!py::isinstance<py::array_t<double, 0>>(value)) return false;
+        const auto* array = py::detail::array_proxy(value);
+        if (!(array->flags & npy_api::NPY_ARRAY_C_CONTIGUOUS_) || array->nd != static_cast<int>(field.shape.size())) return false;
+        for (int d = 0; d < array->nd; ++d)
+            if (array->dimensions[d] != field.shape[static_cast<std::size_t>(d)]) return false;
+        std::memcpy(to, array->data, 8 * field.words);
+        return true;
+    }
+    }
+}
+
+py::object encode(const py::object& layout, std::uint32_t client, std::uint32_t flags, const py::object& values) {
+    const Layout& l = known(layout);
+    if (!PyDict_Check(values.ptr())) throw py::type_error("values: needs a dict");
+    const auto made = py::reinterpret_steal<py::object>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(l.total)));
+    if (!made) throw py::error_already_set();
+    auto* frame = reinterpret_cast<unsigned char*>(PyByteArray_AS_STRING(made.ptr()));
+    for (const Field& field : l.fields) {
+        if (field.type == 'b') std::memset(frame + field.start, 0, 8 * field.words);
+        PyObject* value = PyDict_GetItemWithError(values.ptr(), field.name.ptr());
+        if (!value || !put(field, value, frame)) return py::none();
+    }
+    Header header{{}, wire::version, l.kind, client, flags, l.total - sizeof(Header), 0};
+    std::memcpy(header.magic, wire::magic, 4);
+    std::memcpy(frame, &header, sizeof header);
+    header.checksum = wire::checksum(frame, l.total);
+    std::memcpy(frame, &header, sizeof header);
+    return made;
+}
+
+// The buffer of a frame, for as long as this lives.
+struct Bytes {
+    Py_buffer view{};
+    explicit Bytes(const py::object& frame) {
+        if (PyObject_GetBuffer(frame.ptr(), &view, PyBUF_SIMPLE)) throw py::error_already_set();
+    }
+    ~Bytes() { PyBuffer_Release(&view); }
+    Bytes(const Bytes&) = delete;
+    Bytes& operator=(const Bytes&) = delete;
+    [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(view.len); }
+    [[nodiscard]] unsigned char* data() const { return static_cast<unsigned char*>(view.buf); }
+};
+
+// The value of a field; nothing if it is not what it should be. Arrays are read-only views, kept alive by `owner`.
+py::object get(const Field& field, unsigned char* frame, bool finite, const py::object& owner) {
+    unsigned char* from = frame + field.start;
+    if (field.type == 'a') {
+        if (!finite && !wire::finite(from, field.words)) return {};
+        auto& api = npy_api::get();
+        PyObject* doubles = api.PyArray_DescrFromType_(npy_api::NPY_DOUBLE_);
+        auto array = py::reinterpret_steal<py::object>(api.PyArray_NewFromDescr_(
+            api.PyArray_Type_, doubles, static_cast<int>(field.shape.size()), field.shape.data(), nullptr, from, 0, nullptr));
+        if (!array || api.PyArray_SetBaseObject_(array.ptr(), py::object(owner).release().ptr())) throw py::error_already_set();
+        return array;
+    }
+    std::int64_t number;
+    std::memcpy(&number, from, 8);
+    if (field.type == 'i') return py::reinterpret_steal<py::object>(PyLong_FromLongLong(number));
+    if (field.type == 'f') {
+        if (!finite && !wire::finite(from, 1)) return {};
+        double value;
+        std::memcpy(&value, from, 8);
+        return py::reinterpret_steal<py::object>(PyFloat_FromDouble(value));
+    }
+    if (number < 0 || static_cast<std::size_t>(number) > field.longest) return {};
+    for (std::size_t i = 8 + static_cast<std::size_t>(number); i < 8 * field.words; ++i)
+        if (from[i]) return {};
+    return py::reinterpret_steal<py::object>(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(from + 8), number));
+}
+
+py::object decode(const py::object& layout, const py::object& frame, std::uint32_t n_clients) {
+    const Layout& l = known(layout);
+    const Bytes bytes(frame);
+    if (bytes.size() != l.total || reinterpret_cast<std::uintptr_t>(bytes.data()) % 8) return py::none();
+    Header header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    if (std::memcmp(header.magic, wire::magic, 4) != 0 || header.version != wire::version || header.kind != l.kind ||
+        header.client >= n_clients || header.flags > wire::last || header.length != l.total - sizeof(Header) ||
+        header.checksum != wire::checksum(bytes.data(), l.total))
+        return py::none();
+    const bool finite = wire::finite(bytes.data() + sizeof(Header), (l.total - sizeof(Header)) / 8); // ints and bytes may not look it
+    const auto owner = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(frame.ptr()));
+    if (!owner) throw py::error_already_set();
+    py::tuple values(l.fields.size());
+    for (std::size_t i = 0; i < l.fields.size(); ++i) {
+        py::object value = get(l.fields[i], bytes.data(), finite, owner);
+        if (!value) return py::none();
+        PyTuple_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), value.release().ptr());
+    }
+    return py::make_tuple(header.client, values);
+}
+
+py::object readdress(const py::object& frame, std::uint32_t client) {
+    const Bytes bytes(frame);
+    if (bytes.size() < sizeof(Header)) throw py::value_error("frame: shorter than a header");
+    auto copy = py::reinterpret_steal<py::object>(
+        PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()), static_cast<Py_ssize_t>(bytes.size())));
+    if (!copy) throw py::error_already_set();
+    auto* data = PyByteArray_AS_STRING(copy.ptr());
+    Header header;
+    std::memcpy(&header, data, sizeof header);
+    header.checksum -= wire::sum(data, 3, 0);
+    header.client = client;
+    header.checksum += wire::sum(&header, 3, 0);
+    std::memcpy(data, &header, sizeof header);
+    return copy;
+}
+
+std::uint64_t checksum(const py::object& frame) {
+    const Bytes bytes(frame);
+    if (bytes.size() < sizeof(Header)) throw py::value_error("frame: shorter than a header");
+    return wire::checksum(bytes.data(), bytes.size());
+}
+
+} // namespace
+
+void bind_wire(py::module_& m) {
+    m.doc() = "The quick half of fedkern.transports.codec.";
+    m.def("layout", &layout, py::arg("kind"), py::arg("fields"));
+    m.def("encode", &encode, py::arg("layout"), py::arg("client"), py::arg("flags"), py::arg("values"));
+    m.def("decode", &decode, py::arg("layout"), py::arg("frame"), py::arg("n_clients"));
+    m.def("readdress", &readdress, py::arg("frame"), py::arg("client"));
+    m.def("checksum", &checksum, py::arg("frame"));
+}
+
+} // namespace fedkern
