@@ -40,8 +40,8 @@ template <class T> struct Parameters {
 /// One thread's sums over blocks of rows: loglik[s] and grad[s][0..d).
 template <class T> struct LogLikelihoods {
     const Parameters<T>& parameters;
-    double *loglik, *grad;
-    std::vector<T> gradient = std::vector<T>(parameters.d);
+    double *loglik, *grad; // a gradient has room for parameters.padded() numbers
+    std::vector<T> gradient = std::vector<T>(parameters.padded());
 
     void add(RowBlock<T>& block, const Family& family) {
         alignas(64) double bases[block_rows], base = 0;
@@ -53,29 +53,25 @@ template <class T> struct LogLikelihoods {
     }
 
     void add_single(RowBlock<T>& block, const Family& family, Index s) {
+        const Index d = parameters.d, at = parameters.panels * panel + s;
+        const T* theta = parameters.single.data() + s * parameters.padded();
+        double* sums = grad + at * parameters.padded();
         alignas(64) T a[block_rows], y[block_rows], w[block_rows], slope[block_rows], value[block_rows];
-        row_dots(block.x, block.size, parameters.single.data() + s * parameters.padded(), parameters.d, a);
+        for (Index i = 0; i < block.padded; ++i) y[i] = T(block.y[i]), w[i] = T(block.weight[i]);
         for (Index i = block.size; i < block.padded; ++i) a[i] = 0, block.x[i] = block.x[0];
-        for (Index i = 0; i < block.padded; ++i) {
-            y[i] = T(block.y[i]), w[i] = T(block.weight[i]);
-            a[i] += T(block.offset[i]);
-        }
+        const Ahead ahead = s == 0 && parameters.panels == 0 ? block.ahead(3) : Ahead{};
+        row_dots(block.x, ahead, block.size, theta, d, a);
+        for (Index i = 0; i < block.padded; ++i) a[i] += T(block.offset[i]);
         family.weigh(block.padded, a, y, w, value, slope);
+        if constexpr (sizeof(T) == 8)
+            add_rows(block.x, ahead.of(block.size), block.padded, slope, d, sums);
+        else
+            add_rows(block.x, ahead.of(block.size), block.padded, slope, d, gradient.data());
         auto total = Pack<double>::all(0);
         for (Index i = 0; i < block.padded; i += 8) total = total + Pack<double>::load(value + i);
-        loglik[parameters.panels * panel + s] += total.sum();
-        double* sums = grad + (parameters.panels * panel + s) * parameters.d;
-        const auto prefetch = [&](Index i) {
-            if (s == 0)
-                for (Index k = i; k < i + 8; ++k) block.prefetch(k);
-        };
-        if constexpr (sizeof(T) == 8) {
-            add_rows(block.x, block.padded, slope, parameters.d, sums, prefetch);
-        } else {
-            std::fill(gradient.begin(), gradient.end(), T(0));
-            add_rows(block.x, block.padded, slope, parameters.d, gradient.data(), prefetch);
-            for (Index j = 0; j < parameters.d; ++j) sums[j] += double(gradient[j]);
-        }
+        loglik[at] += total.sum();
+        if constexpr (sizeof(T) == 4)
+            for (Index j = 0; j < d; ++j) sums[j] += double(gradient[j]), gradient[j] = 0;
     }
 
     void add_panels(RowBlock<T>& block, const Family& family) {
@@ -89,13 +85,13 @@ template <class T> struct LogLikelihoods {
                 offset[i * panel + s] = T(block.offset[i]);
             }
         for (Index p = 0; p < parameters.panels; ++p) {
-            row_panel(block.x, block.size, parameters.packed.data() + p * parameters.d * panel, 0, parameters.d, a);
+            row_panel(block.x, p == 0 ? block.ahead() : Ahead{}, block.size, parameters.packed.data() + p * parameters.d * panel, 0, parameters.d, a);
             for (Index i = 0; i < n; ++i) a[i] += offset[i];
             family.weigh(n, a, y, w, value, slope);
             auto total = Pack<double>::load(loglik + p * panel);
             for (Index i = 0; i < n; i += panel) total = total + Pack<double>::load(value + i);
             total.store(loglik + p * panel);
-            add_panel(block.x, block.size, slope, parameters.d, grad + p * panel * parameters.d, parameters.d);
+            add_panel(block.x, block.size, slope, parameters.d, grad + p * panel * parameters.padded(), parameters.padded());
         }
     }
 };
@@ -104,16 +100,17 @@ template <class T> void add_logliks(const Regression& data, const Family& family
                                     double* partial, int n_threads) {
     const Index count = parameters.count();
     for_blocks(data.n, chunks, n_threads, [&](Index chunk, Index begin, Index end) {
-        double* sums = partial + chunk * count * (data.d + 1);
+        double* sums = partial + chunk * count * (parameters.padded() + 1);
         LogLikelihoods<T> likelihoods{parameters, sums, sums + count};
-        for (RowBlock<T> block(data, family, begin, end); block.next();) likelihoods.add(block, family);
+        const Index bytes = (parameters.panels ? 256 : 16) * 1024; // panels compute more than they read: second-level cache
+        for (RowBlock<T> block(data, family, begin, end, bytes); block.next();) likelihoods.add(block, family);
     });
 }
 
 /// loglik_s = sum_i w_i log p(y_i | x_i'theta_s + offset_i) and its gradient, s < S.
 inline void glm_logliks(const Regression& data, Matrix<const double> thetas, Likelihood likelihood, double* loglik, Matrix<double> grads,
                         int n_threads) {
-    const Index d = data.d, chunks = block_count(data.n), padded = Parameters<double>(thetas).count(), size = padded * (d + 1);
+    const Index d = data.d, chunks = block_count(data.n), count = Parameters<double>(thetas).count(), padded = round_up(d, 16), size = count * (padded + 1);
     const auto family = make_family(likelihood);
     std::vector<double> partial(chunks * size);
     if (data.single)
@@ -125,7 +122,7 @@ inline void glm_logliks(const Regression& data, Matrix<const double> thetas, Lik
         for (Index c = 0; c < chunks; ++c) loglik[s] += partial[c * size + s];
         for (Index j = 0; j < d; ++j) {
             double sum = 0;
-            for (Index c = 0; c < chunks; ++c) sum += partial[c * size + padded + s * d + j];
+            for (Index c = 0; c < chunks; ++c) sum += partial[c * size + count + s * padded + j];
             grads.row(s)[j] = sum;
         }
     }
@@ -135,10 +132,10 @@ inline void glm_logliks(const Regression& data, Matrix<const double> thetas, Lik
 
 /// What the mean-field kernels need of a row x: x'mu, sum x^2 sigma^2 and, for norms, sum x^2 and sum x^4 sigma^4.
 template <bool norms>
-FEDKERN_INLINE void row_sums(const double* x, const double* mu, const double* variance, Index d, double* m, double* v, double* n2, double* n4) {
+FEDKERN_INLINE void row_sums(const double* x, const char* at, Index pace, const double* mu, const double* variance, Index d, double* m, double* v, double* n2, double* n4) {
     using V = Pack<double>;
     V sum_m = V::all(0), sum_v = V::all(0), sum_2 = V::all(0), sum_4 = V::all(0);
-    for_packs<V>(x, d, [&](const V& xj, Index j) {
+    for_packs<V>(x, d, at, pace, [&](const V& xj, Index j) {
         const V square = xj * xj, scaled = square * V::load(variance + j);
         sum_m = sum_m + xj * V::load(mu + j);
         sum_v = sum_v + scaled;
@@ -172,7 +169,7 @@ class Activations {
 
     /// Columns [8 p, 8 p + 8) of u_i = L'x_i for the rows of a block.
     void rotate(const RowBlock<double>& block, Index p, double* u) const {
-        row_panel(block.x, block.size, factor_.data() + p * d_ * panel, p * panel, d_, u);
+        row_panel(block.x, p == 0 ? block.ahead() : Ahead{}, block.size, factor_.data() + p * d_ * panel, p * panel, d_, u);
     }
     Index panels() const { return (d_ + panel - 1) / panel; }
 
@@ -180,7 +177,7 @@ class Activations {
     void of(const RowBlock<double>& block, double* m, double* s) const {
         if (full_) {
             alignas(64) double u[block_rows * panel];
-            row_dots(block.x, block.size, mu(), d_, m);
+            row_dots(block.x, Ahead{}, block.size, mu(), d_, m);
             std::fill_n(s, block.size, 0.0);
             for (Index p = 0; p < panels(); ++p) {
                 rotate(block, p, u);
@@ -188,7 +185,9 @@ class Activations {
                     for (Index j = 0; j < panel; ++j) s[i] += u[i * panel + j] * u[i * panel + j];
             }
         } else {
-            for (Index i = 0; i < block.size; ++i) row_sums<false>(block.x[i], mu(), variance(), d_, m + i, s + i, nullptr, nullptr);
+            const Ahead ahead = block.ahead();
+            for (Index i = 0; i < block.size; ++i)
+                row_sums<false>(block.x[i], ahead.of(i), ahead.pace, mu(), variance(), d_, m + i, s + i, nullptr, nullptr);
         }
         finish(block, m, s);
     }

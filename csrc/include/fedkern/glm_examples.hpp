@@ -94,8 +94,9 @@ struct Analytic {
 
     void find(const RowBlock<double>& block, const Family& family, bool value, Coefficients& c, Scratch&) const {
         alignas(64) double m[block_rows], s[block_rows], n2[block_rows], n4[block_rows];
+        const Ahead ahead = block.ahead();
         for (Index i = 0; i < block.size; ++i)
-            row_sums<true>(block.x[i], q.mu(), q.variance(), q.d(), m + i, s + i, n2 + i, n4 + i);
+            row_sums<true>(block.x[i], ahead.of(i), ahead.pace, q.mu(), q.variance(), q.d(), m + i, s + i, n2 + i, n4 + i);
         Activations::finish(block, m, s);
         family.expect(block.padded, m, s, block.y, value ? c.value : nullptr, c.alpha, c.beta);
         for (Index i = 0; i < block.size; ++i) {
@@ -124,8 +125,9 @@ struct Activation {
 
     void find(const RowBlock<double>& block, const Family& family, bool, Coefficients& c, Scratch&) const {
         alignas(64) double m[block_rows], s[block_rows], n2[block_rows], n4[block_rows];
+        const Ahead ahead = block.ahead();
         for (Index i = 0; i < block.size; ++i)
-            row_sums<true>(block.x[i], q.mu(), q.variance(), q.d(), m + i, s + i, n2 + i, n4 + i);
+            row_sums<true>(block.x[i], ahead.of(i), ahead.pace, q.mu(), q.variance(), q.d(), m + i, s + i, n2 + i, n4 + i);
         Activations::finish(block, m, s);
         alignas(64) double a[block_rows], slope[block_rows];
         std::fill_n(c.alpha, block_rows, 0.0);
@@ -165,9 +167,10 @@ struct OneWeight {
     void find(const RowBlock<double>& block, const Family& family, bool, Coefficients& c, Scratch&) const {
         using V = Pack<double>;
         alignas(64) double a[block_rows];
+        const Ahead ahead = block.ahead();
         for (Index i = 0; i < block.size; ++i) {
             V sum_a = V::all(0), sum_2 = sum_a;
-            for_packs<V>(block.x[i], d, [&](const V& x, Index j) {
+            for_packs<V>(block.x[i], d, ahead.of(i), ahead.pace, [&](const V& x, Index j) {
                 sum_a = sum_a + x * V::load(theta.data() + j);
                 sum_2 = sum_2 + x * x * V::load(length.data() + j);
             });
@@ -217,7 +220,7 @@ struct SeveralWeights {
         std::fill_n(c.alpha, block.padded, 0.0);
         alignas(64) double a[block_rows], slope[block_rows];
         for (Index s = 0; s < draws; ++s) {
-            row_dots(block.x, block.size, theta.data() + s * padded, d, a);
+            row_dots(block.x, s == 0 ? block.ahead() : Ahead{}, block.size, theta.data() + s * padded, d, a);
             for (Index i = block.size; i < block.padded; ++i) a[i] = 0;
             for (Index i = 0; i < block.padded; ++i) a[i] += block.offset[i];
             family.slopes(block.padded, a, block.y, slope);
@@ -232,7 +235,7 @@ struct SeveralWeights {
         for (Index i = 0; i < block.size; ++i) {
             V sum_x = V::all(0), sum_z = sum_x;
             double* zi = scratch.z.data() + i * padded;
-            for_packs<V>(block.x[i], d, [&](const V& x, Index j) {
+            for_packs<V>(block.x[i], d, Ahead::nowhere, 0, [&](const V& x, Index j) {
                 const V zj = x * V::load(zi + j);
                 zj.store(zi + j);
                 sum_x = sum_x + x * x;
@@ -276,7 +279,6 @@ Index sum_examples(const Regression& data, const Family& family, const Estimator
                     kept.add(block.x[i], scratch.stored(i), w * c.alpha[i], w * c.beta[i]);
                 else
                     ++skipped[chunk];
-                block.prefetch(i);
             }
             kept.pad();
             add_examples<shape, grid>(kept, estimator.factor(), d, sums.data(), sums.data() + padded);

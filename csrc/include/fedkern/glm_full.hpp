@@ -23,7 +23,7 @@ Index sum_full_examples(const Regression& data, const Activations& q, const Fami
         alignas(64) double m[block_rows], s[block_rows], r[block_rows], k[block_rows], e[block_rows], part[block_rows * panel];
         std::vector<double> u(block_rows * padded), row(grid ? padded : 0);
         for (RowBlock<double> block(data, family, begin, end); block.next();) {
-            row_dots(block.x, block.size, q.mu(), d, m);
+            row_dots(block.x, Ahead{}, block.size, q.mu(), d, m);
             std::fill_n(s, block.size, 0.0);
             for (Index p = 0; p < q.panels(); ++p) {
                 q.rotate(block, p, part);

@@ -36,6 +36,16 @@ template <class Row> void read_column(const Column& c, Index n, const Row& row, 
     }
 }
 
+/// Where the memory is asked for the rows of the next block while this one is worked on: in the order in which they lie, because
+/// memory that is read in another order is half as fast, and evenly, because only a few requests can be under way.
+struct Ahead {
+    static constexpr char nowhere[64] = {};
+    const char* first = nowhere;
+    Index row = 0, pace = 0; // bytes to go on for each row, and for each pack of a row
+    const char* of(Index i) const { return first + i * row; }
+};
+FEDKERN_INLINE void ask(const char* address) { __builtin_prefetch(address, 0, 1); } // into the second-level cache
+
 /// Walks over the rows [begin, end) in blocks, with numbers of type T: double, or float if X is in float32. Columns are padded with
 /// harmless numbers to a multiple of eight.
 template <class T> class RowBlock {
@@ -44,11 +54,10 @@ template <class T> class RowBlock {
     const T* x[block_rows];
     alignas(64) double y[block_rows], offset[block_rows], weight[block_rows];
 
-    RowBlock(const Regression& data, const Family& family, Index first, Index end)
+    /// A block has as many rows as fit into `bytes`: the first-level cache.
+    RowBlock(const Regression& data, const Family& family, Index first, Index end, Index bytes = 16 * 1024)
         : begin(first), data_(data), family_(family), end_(end), copied_(data.col_stride != 1 || data.single != (sizeof(T) == 4)) {
-        // As many rows as stay in a core's first-level cache.
-        const Index bytes = std::max<Index>(data.d, 1) * Index(sizeof(T));
-        length_ = std::clamp(24 * 1024 / bytes / 8 * 8, Index{8}, block_rows);
+        length_ = std::clamp(bytes / (std::max<Index>(data.d, 1) * Index(sizeof(T))) / 8 * 8, Index{8}, block_rows);
         if (copied_) copy_.resize(length_ * data.d);
     }
 
@@ -71,13 +80,13 @@ template <class T> class RowBlock {
         return true;
     }
 
-    /// Asks the memory for row i of the next block.
-    FEDKERN_INLINE void prefetch(Index i) const {
-        const Index ahead = length_ + i;
-        if (begin + ahead >= end_ || data_.col_stride != 1) return;
+    /// Asking for so many quarters of the next block while each pack of this one is read once.
+    Ahead ahead(Index quarters = 4) const {
         const Index bytes = data_.single ? 4 : 8;
-        const char* from = static_cast<const char*>(data_.x) + row(ahead) * data_.row_stride * bytes;
-        for (Index b = 0; b < data_.d * bytes; b += 64) __builtin_prefetch(from + b);
+        const bool neighbours = data_.col_stride == 1 && data_.row_stride >= data_.d && data_.row_stride <= 2 * data_.d;
+        if (data_.picked || !neighbours || begin + length_ >= end_) return {reinterpret_cast<const char*>(x[0]), 0, 0};
+        return {static_cast<const char*>(data_.x) + (begin + length_) * data_.row_stride * bytes, data_.row_stride * bytes * quarters / 4,
+                64 / Index(sizeof(T)) * bytes * quarters / 4};
     }
 
   private:
@@ -111,109 +120,123 @@ template <class T> std::vector<T> padded_copy(Vector<const double> x) {
 }
 
 /// Calls work(pack of x_j .., j) over a row, the last pack filled with zeros.
-template <class V, class T, class Work> FEDKERN_INLINE void for_packs(const T* x, Index d, const Work& work) {
+template <class V, class T, class Work> FEDKERN_INLINE void for_packs(const T* x, Index d, const char* at, Index pace, const Work& work) {
     Index j = 0;
-    for (; j + V::size <= d; j += V::size) work(V::load(x + j), j);
-    if (j < d) work(V::load(x + j, int(d - j)), j);
+    for (; j + 4 * V::size <= d; j += 4 * V::size) // few instructions for many bytes: the processor looks further ahead
+        for (int k = 0; k < 4; ++k) {
+            ask(at), at += pace;
+            work(V::load(x + j + k * V::size), j + k * V::size);
+        }
+    for (; j < d; j += V::size) {
+        ask(at), at += pace;
+        if (j + V::size <= d)
+            work(V::load(x + j), j);
+        else
+            work(V::load(x + j, int(d - j)), j);
+    }
 }
 
 // ---- Products of a block of rows with one vector.
 
 /// In float32 a sum is closed after this many columns, so that errors do not grow with d.
-template <class A> inline constexpr Index stretch = sizeof(A) == 4 ? 256 : Index{1} << 40;
+template <class A> inline constexpr Index closed = sizeof(A) == 4 ? 256 : Index{1} << 40;
 
-template <int R, class A> FEDKERN_INLINE void dot_tile(const A* const* x, const A* t, Index begin, Index size, A* a) {
+/// a_i = x_i't for n rows; t is padded. Row by row, in the order of memory.
+template <class A> void row_dots(const A* const* x, const Ahead& ahead, Index n, const A* t, Index d, A* a) {
     using V = Pack<A>;
-    V sum[R];
-    const A* row[R];
-    for (int r = 0; r < R; ++r) sum[r] = V::all(0), row[r] = x[r] + begin;
-    Index j = 0;
-    for (; j + V::size <= size; j += V::size) {
-        const V tj = V::load(t + begin + j);
-        for (int r = 0; r < R; ++r) sum[r] = sum[r] + V::load(row[r] + j) * tj;
-    }
-    if (j < size) {
-        const V tj = V::load(t + begin + j);
-        for (int r = 0; r < R; ++r) sum[r] = sum[r] + V::load(row[r] + j, int(size - j)) * tj;
-    }
-    for (int r = 0; r < R; ++r) a[r] += sum[r].sum();
-}
-
-/// a_i = x_i't for n rows in sums of type A; t is padded.
-template <class A> void row_dots(const A* const* x, Index n, const A* t, Index d, A* a) {
-    std::fill_n(a, n, A(0));
-    for (Index begin = 0; begin < d; begin += stretch<A>) {
-        const Index size = std::min(stretch<A>, d - begin);
-        Index i = 0;
-        for (; i + 4 <= n; i += 4) dot_tile<4>(x + i, t, begin, size, a + i);
-        for (; i < n; ++i) dot_tile<1>(x + i, t, begin, size, a + i);
-    }
-}
-
-/// g_j += sum_i r_i x_ij over n rows, n a multiple of eight; before(i) is called before rows [i, i + 8).
-template <class T, class Before> void add_rows(const T* const* x, Index n, const T* r, Index d, T* __restrict g, const Before& before) {
-    for (Index i = 0; i < n; i += 8) {
-        before(i);
-        const T *x0 = x[i], *x1 = x[i + 1], *x2 = x[i + 2], *x3 = x[i + 3], *x4 = x[i + 4], *x5 = x[i + 5], *x6 = x[i + 6], *x7 = x[i + 7];
-        const T r0 = r[i], r1 = r[i + 1], r2 = r[i + 2], r3 = r[i + 3], r4 = r[i + 4], r5 = r[i + 5], r6 = r[i + 6], r7 = r[i + 7];
-        for (Index j = 0; j < d; ++j) {
-            const T even = (g[j] + r0 * x0[j]) + r2 * x2[j] + r4 * x4[j] + r6 * x6[j];
-            g[j] = even + (r1 * x1[j] + r3 * x3[j] + r5 * x5[j] + r7 * x7[j]);
+    for (Index i = 0; i < n; ++i) {
+        a[i] = 0;
+        for (Index begin = 0; begin < d; begin += closed<A>) {
+            V sum = V::all(0);
+            for_packs<V>(x[i] + begin, std::min(closed<A>, d - begin), ahead.of(i) + begin / V::size * ahead.pace, ahead.pace,
+                         [&](const V& xj, Index j) { sum = sum + xj * V::load(t + begin + j); });
+            a[i] += sum.sum();
         }
+    }
+}
+
+/// g_j += sum_i r_i x_ij over n rows, n a multiple of eight; g is padded. Asks for a quarter of as many bytes as it reads.
+template <class T> void add_rows(const T* const* x, const char* at, Index n, const T* r, Index d, T* g) {
+    using V = Pack<T>;
+    for (Index i = 0; i < n; i += 8) {
+        V ri[8];
+        for (int k = 0; k < 8; ++k) ri[k] = V::all(r[i + k]);
+        const auto add = [&](Index j, const auto& load) {
+            V sum = V::load(g + j);
+            ask(at), ask(at + 64), at += 128;
+            for (int k = 0; k < 8; ++k) sum = sum + ri[k] * load(x[i + k] + j);
+            sum.store(g + j);
+        };
+        Index j = 0;
+        for (; j + V::size <= d; j += V::size) add(j, [](const T* p) { return V::load(p); });
+        if (j < d) add(j, [&](const T* p) { return V::load(p, int(d - j)); });
     }
 }
 
 // ---- Products with a panel: eight vectors at once.
 
 /// out[i][0..8) += sum_j x_ij p[j][0..8), rows i of a tile.
-template <int R, class A> FEDKERN_INLINE void panel_tile(const A* const* x, const A* p, Index begin, Index size, A* out) {
+template <int R, class A> FEDKERN_INLINE void panel_tile(const A* const* x, const char* at, Index pace, const A* p, Index size, A* out) {
     using V = Pack<A, panel>;
     V sum[R];
-    const A* row[R];
-    for (int r = 0; r < R; ++r) sum[r] = V::all(0), row[r] = x[r] + begin;
+    for (int r = 0; r < R; ++r) sum[r] = V::all(0);
     for (Index j = 0; j < size; ++j) {
-        const V pj = V::load(p + (begin + j) * panel);
-        for (int r = 0; r < R; ++r) sum[r] = sum[r] + V::all(row[r][j]) * pj;
+        ask(at), at += pace;
+        const V pj = V::load(p + j * panel);
+        for (int r = 0; r < R; ++r) sum[r] = sum[r] + V::all(x[r][j]) * pj;
     }
     for (int r = 0; r < R; ++r) (V::load(out + r * panel) + sum[r]).store(out + r * panel);
 }
 
 /// out[i][0..8) = sum_j x_ij p[j][0..8) for n rows and the columns from `first` on.
-template <class A> void row_panel(const A* const* x, Index n, const A* p, Index first, Index d, A* out) {
+template <class A> void row_panel(const A* const* x, const Ahead& ahead, Index n, const A* p, Index first, Index d, A* out) {
     constexpr int tile = 8 / Pack<A, panel>::parts; // eight sums in registers
     std::fill_n(out, n * panel, A(0));
-    for (Index begin = first; begin < d; begin += stretch<A>) {
-        const Index size = std::min(stretch<A>, d - begin);
-        Index i = 0;
-        for (; i + tile <= n; i += tile) panel_tile<tile>(x + i, p, begin, size, out + i * panel);
-        for (; i < n; ++i) panel_tile<1>(x + i, p, begin, size, out + i * panel);
+    for (Index begin = first; begin < d; begin += closed<A>) {
+        const Index size = std::min(closed<A>, d - begin);
+        for (Index i = 0; i < n; i += tile) {
+            const int rows = int(std::min<Index>(tile, n - i));
+            const Index pace = ahead.row * rows / d;
+            const char* at = ahead.of(i) + begin * pace;
+            const A* row[tile];
+            for (int r = 0; r < tile; ++r) row[r] = x[i + std::min(r, rows - 1)] + begin;
+            if (rows == tile) {
+                panel_tile<tile>(row, at, pace, p + begin * panel, size, out + i * panel);
+            } else {
+                for (int r = 0; r < rows; ++r) panel_tile<1>(row + r, at, 0, p + begin * panel, size, out + (i + r) * panel);
+            }
+        }
+    }
+}
+
+/// The columns [j, j + R V::size) of add_panel: `load` reads a pack.
+template <class V, int R, class A, class Load>
+FEDKERN_INLINE void add_panel_columns(const A* const* x, Index n, const A* c, Index j, Index valid, double* g, Index row_stride, const Load& load) {
+    V sum[panel][R];
+    for (int s = 0; s < panel; ++s)
+        for (int r = 0; r < R; ++r) sum[s][r] = V::all(0);
+    for (Index i = 0; i < n; ++i) {
+        V xi[R];
+        for (int r = 0; r < R; ++r) xi[r] = load(x[i] + j + r * V::size);
+        for (int s = 0; s < panel; ++s)
+            for (int r = 0; r < R; ++r) sum[s][r] = sum[s][r] + V::all(c[i * panel + s]) * xi[r];
+    }
+    for (int s = 0; s < panel; ++s) {
+        A values[V::size * R];
+        for (int r = 0; r < R; ++r) sum[s][r].store(values + r * V::size);
+        for (Index l = 0; l < valid; ++l) g[s * row_stride + j + l] += double(values[l]);
     }
 }
 
 /// g[s][j] += sum_i c[i][s] x_ij, s < 8, over n rows and the first d columns. Sums over the block are of type A.
 template <class A> void add_panel(const A* const* x, Index n, const A* c, Index d, double* g, Index row_stride) {
-    constexpr int width = register_bytes / sizeof(A), both = register_bytes == 64 ? 2 : 1;
-    using V = Pack<A, width>;
-    const auto add = [&](Index j, const auto& load) {
-        V sum[panel][both];
-        for (int s = 0; s < panel; ++s)
-            for (int b = 0; b < both; ++b) sum[s][b] = V::all(0);
-        for (Index i = 0; i < n; ++i) {
-            V xi[both];
-            for (int b = 0; b < both; ++b) xi[b] = load(x[i] + j + b * width, b);
-            for (int s = 0; s < panel; ++s)
-                for (int b = 0; b < both; ++b) sum[s][b] = sum[s][b] + V::all(c[i * panel + s]) * xi[b];
-        }
-        const Index valid = std::min<Index>(width * both, d - j);
-        for (int s = 0; s < panel; ++s) {
-            A values[width * both];
-            for (int b = 0; b < both; ++b) sum[s][b].store(values + b * width);
-            for (Index l = 0; l < valid; ++l) g[s * row_stride + j + l] += double(values[l]);
-        }
-    };
+    using V = Pack<A, register_bytes / sizeof(A)>;
+    constexpr int R = register_bytes == 64 ? 2 : 1;
+    const auto whole = [](const A* p) { return V::load(p); };
     Index j = 0;
-    for (; j + width * both <= d; j += width * both) add(j, [](const A* xj, int) { return V::load(xj); });
-    if (j < d) add(j, [&](const A* xj, int b) { return V::load(xj, int(std::clamp<Index>(d - j - b * width, 0, width))); });
+    for (; j + R * V::size <= d; j += R * V::size) add_panel_columns<V, R>(x, n, c, j, R * V::size, g, row_stride, whole);
+    for (; j + V::size <= d; j += V::size) add_panel_columns<V, 1>(x, n, c, j, V::size, g, row_stride, whole);
+    if (j < d) add_panel_columns<V, 1>(x, n, c, j, d - j, g, row_stride, [&](const A* p) { return V::load(p, int(d - j)); });
 }
 
 } // namespace FEDKERN_ISA

@@ -5,6 +5,8 @@
 #include <immintrin.h>
 #endif
 
+#include <utility>
+
 #include "view.hpp"
 
 namespace fedkern {
@@ -103,11 +105,24 @@ template <class T, int N = 64 / sizeof(T)> struct Pack {
 
     /// Halves are added to each other until one number is left.
     FEDKERN_INLINE T sum() const {
-        T x[N];
-        store(x);
-        for (int half = N / 2; half; half /= 2)
-            for (int i = 0; i < half; ++i) x[i] += x[i + half];
-        return x[0];
+        if constexpr (parts == 4)
+            return fold((part[0] + part[2]) + (part[1] + part[3]));
+        else if constexpr (parts == 2)
+            return fold(part[0] + part[1]);
+        else
+            return fold(part[0]);
+    }
+
+  private:
+    template <class P> FEDKERN_INLINE static T fold(const P& v) {
+        constexpr int half = sizeof(P) / sizeof(T) / 2;
+        if constexpr (half == 1)
+            return v[0] + v[1];
+        else
+            return fold(halves_added(v, std::make_integer_sequence<int, half>()));
+    }
+    template <class P, int... I> FEDKERN_INLINE static auto halves_added(const P& v, std::integer_sequence<int, I...>) {
+        return __builtin_shufflevector(v, v, I...) + __builtin_shufflevector(v, v, (I + int(sizeof...(I)))...);
     }
 };
 

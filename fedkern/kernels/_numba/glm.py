@@ -205,7 +205,7 @@ def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, 
 def example_rows(
     X, y, offset, weights, rows, all_rows, mu, variance, factor, full, e, family, scale, estimator, clip, grid, total, whole
 ):  # fmt: skip
-    """Adds up the clipped vectors of the rows, in total or, with a grid, in whole; returns the sum of E log p and the rows skipped."""
+    """Adds clipped vectors to total or, with a grid, to whole; returns the sum of E log p and the number of rows skipped."""
     d, skipped, values = X.shape[1], 0, 0.0
     x, u, v = np.empty(d), np.empty(d), np.empty(total.size)
     bound = clip * (1.0 - 1e-9)
