@@ -130,22 +130,36 @@ inline void glm_logliks(const Regression& data, Matrix<const double> thetas, Lik
 
 // ---- Under a posterior.
 
-/// What the mean-field kernels need of a row x: x'mu, sum x^2 sigma^2 and, for norms, sum x^2 and sum x^4 sigma^4.
-template <bool norms>
-FEDKERN_INLINE void row_sums(const double* x, const char* at, Index pace, const double* mu, const double* variance, Index d, double* m, double* v, double* n2, double* n4) {
+/// What the mean-field kernels need of rows x: x'mu, sum x^2 sigma^2 and, for norms, sum x^2 and sum x^4 sigma^4.
+template <bool norms, int R>
+FEDKERN_INLINE void tile_sums(const double* const* x, Index d, const char* at, Index pace, const double* mu, const double* variance,
+                              double* m, double* v, double* n2, double* n4) {
     using V = Pack<double>;
-    V sum_m = V::all(0), sum_v = V::all(0), sum_2 = V::all(0), sum_4 = V::all(0);
-    for_packs<V>(x, d, at, pace, [&](const V& xj, Index j) {
+    V sum_m[R], sum_v[R], sum_2[R], sum_4[R];
+    for (int r = 0; r < R; ++r) sum_m[r] = sum_v[r] = sum_2[r] = sum_4[r] = V::all(0);
+    for_packs<V, R>(x, d, at, pace, [&](int r, const V& xj, Index j) {
         const V square = xj * xj, scaled = square * V::load(variance + j);
-        sum_m = sum_m + xj * V::load(mu + j);
-        sum_v = sum_v + scaled;
+        sum_m[r] = sum_m[r] + xj * V::load(mu + j);
+        sum_v[r] = sum_v[r] + scaled;
         if constexpr (norms) {
-            sum_2 = sum_2 + square;
-            sum_4 = sum_4 + scaled * scaled;
+            sum_2[r] = sum_2[r] + square;
+            sum_4[r] = sum_4[r] + scaled * scaled;
         }
     });
-    *m = sum_m.sum(), *v = sum_v.sum();
-    if constexpr (norms) *n2 = sum_2.sum(), *n4 = sum_4.sum();
+    for (int r = 0; r < R; ++r) {
+        m[r] = sum_m[r].sum(), v[r] = sum_v[r].sum();
+        if constexpr (norms) n2[r] = sum_2[r].sum(), n4[r] = sum_4[r].sum();
+    }
+}
+
+template <bool norms>
+void row_sums(const RowBlock<double>& block, Index d, const double* mu, const double* variance, double* m, double* v, double* n2, double* n4) {
+    const Ahead ahead = block.ahead();
+    Index i = 0;
+    for (; i + tile_rows <= block.size; i += tile_rows)
+        tile_sums<norms, tile_rows>(block.x + i, d, ahead.of(i), ahead.pace, mu, variance, m + i, v + i, n2 + i, n4 + i);
+    for (; i < block.size; ++i)
+        tile_sums<norms, 1>(block.x + i, d, ahead.of(i), ahead.pace, mu, variance, m + i, v + i, n2 + i, n4 + i);
 }
 
 /// The mean and the standard deviation of a_i = x_i'theta + offset_i.
@@ -185,9 +199,7 @@ class Activations {
                     for (Index j = 0; j < panel; ++j) s[i] += u[i * panel + j] * u[i * panel + j];
             }
         } else {
-            const Ahead ahead = block.ahead();
-            for (Index i = 0; i < block.size; ++i)
-                row_sums<false>(block.x[i], ahead.of(i), ahead.pace, mu(), variance(), d_, m + i, s + i, nullptr, nullptr);
+            row_sums<false>(block, d_, mu(), variance(), m, s, m, m);
         }
         finish(block, m, s);
     }

@@ -9,23 +9,26 @@ inline namespace FEDKERN_ISA {
 /// A row's norm is right to 1e-15, so this keeps what is summed below the bound.
 inline constexpr double clip_margin = 1 - 1e-9;
 
-/// The weight of a row in units of the grid, or NaN for a row that is skipped: NaN x 0 is not 0, so it must never be multiplied.
-FEDKERN_INLINE double clip_weight(double squared_norm, double bound, double grid) {
-    if (!(squared_norm <= std::numeric_limits<double>::max())) return nan;
-    const double norm = std::sqrt(squared_norm), most = bound * clip_margin;
-    return (norm > most ? most / norm : 1) / (grid > 0 ? grid : 1);
+/// The weights of rows in units of the grid; NaN for a row that is skipped: NaN x 0 is not 0, so it must never be multiplied.
+inline void clip_weights(Index n, const double* squared_norm, const Clipping& clip, double* w) {
+    const double most = clip.bound * clip_margin, unit = clip.grid > 0 ? clip.grid : 1;
+    for (Index i = 0; i < n; ++i) {
+        const double norm = std::sqrt(squared_norm[i]);
+        w[i] = squared_norm[i] <= std::numeric_limits<double>::max() ? (norm > most ? most / norm : 1.0) / unit : nan;
+    }
 }
 
 /// The second half of v_i, up to its coefficient beta_i: x^2 sigma^2; x sigma e (one draw of the weights); or written down.
 enum class Shape { square, linear, stored };
 
 /// The rows of a block that are summed: alpha x and beta z.
-struct Kept {
+template <class T> struct Kept {
     Index size = 0;
-    const double *x[block_rows], *z[block_rows];
+    const T* x[block_rows];
+    const double* z[block_rows];
     double alpha[block_rows], beta[block_rows];
 
-    void add(const double* row, const double* stored, double a, double b) {
+    void add(const T* row, const double* stored, double a, double b) {
         x[size] = row, z[size] = stored, alpha[size] = a, beta[size] = b;
         ++size;
     }
@@ -43,7 +46,7 @@ template <bool grid> FEDKERN_INLINE Pack<double> rounded(const Pack<double>& x) 
 }
 
 /// g_j += sum_i alpha_i x_ij, h_j += sum_i beta_i z_ij. Without a grid, factors of z that all rows share (v) are left to the caller.
-template <Shape shape, bool grid> void add_examples(const Kept& kept, const double* v, Index d, double* g, double* h) {
+template <Shape shape, bool grid, class T> void add_examples(const Kept<T>& kept, const double* v, Index d, double* g, double* h) {
     constexpr int R = 4;
     constexpr bool second = grid || shape != Shape::linear;
     using V = Pack<double>;
@@ -87,6 +90,7 @@ struct NoScratch {
 /// The expectation under q, exactly: section 3.1.
 struct Analytic {
     static constexpr Shape shape = Shape::square;
+    using Number = double;
     using Scratch = NoScratch;
     const Activations& q;
 
@@ -94,9 +98,7 @@ struct Analytic {
 
     void find(const RowBlock<double>& block, const Family& family, bool value, Coefficients& c, Scratch&) const {
         alignas(64) double m[block_rows], s[block_rows], n2[block_rows], n4[block_rows];
-        const Ahead ahead = block.ahead();
-        for (Index i = 0; i < block.size; ++i)
-            row_sums<true>(block.x[i], ahead.of(i), ahead.pace, q.mu(), q.variance(), q.d(), m + i, s + i, n2 + i, n4 + i);
+        row_sums<true>(block, q.d(), q.mu(), q.variance(), m, s, n2, n4);
         Activations::finish(block, m, s);
         family.expect(block.padded, m, s, block.y, value ? c.value : nullptr, c.alpha, c.beta);
         for (Index i = 0; i < block.size; ++i) {
@@ -114,6 +116,7 @@ struct Analytic {
 /// Draws of the activations, the same for all rows: section 3.3. z_s is element s of rng's draw 0.
 struct Activation {
     static constexpr Shape shape = Shape::square;
+    using Number = double;
     using Scratch = NoScratch;
     const Activations& q;
     std::vector<double> z;
@@ -125,9 +128,7 @@ struct Activation {
 
     void find(const RowBlock<double>& block, const Family& family, bool, Coefficients& c, Scratch&) const {
         alignas(64) double m[block_rows], s[block_rows], n2[block_rows], n4[block_rows];
-        const Ahead ahead = block.ahead();
-        for (Index i = 0; i < block.size; ++i)
-            row_sums<true>(block.x[i], ahead.of(i), ahead.pace, q.mu(), q.variance(), q.d(), m + i, s + i, n2 + i, n4 + i);
+        row_sums<true>(block, q.d(), q.mu(), q.variance(), m, s, n2, n4);
         Activations::finish(block, m, s);
         alignas(64) double a[block_rows], slope[block_rows];
         std::fill_n(c.alpha, block_rows, 0.0);
@@ -146,9 +147,10 @@ struct Activation {
     }
 };
 
-/// One draw theta = mu + sigma e of the weights: section 3.2, S = 1. v = R (x, x sigma e).
-struct OneWeight {
+/// One draw theta = mu + sigma e of the weights: section 3.2, S = 1. v = R (x, x sigma e). Reads X as it is.
+template <class T> struct OneWeight {
     static constexpr Shape shape = Shape::linear;
+    using Number = T;
     using Scratch = NoScratch;
     Index d;
     std::vector<double> theta, deviation, length; // deviation = sigma e, length = 1 + deviation^2
@@ -164,18 +166,24 @@ struct OneWeight {
     }
     const double* factor() const { return deviation.data(); }
 
-    void find(const RowBlock<double>& block, const Family& family, bool, Coefficients& c, Scratch&) const {
+    /// x'theta and sum x^2 (1 + sigma^2 e^2) of rows x.
+    template <int R> FEDKERN_INLINE void sums(const T* const* x, const char* at, Index pace, double* a, double* squared) const {
         using V = Pack<double>;
+        V sum_a[R], sum_2[R];
+        for (int r = 0; r < R; ++r) sum_a[r] = sum_2[r] = V::all(0);
+        for_packs<V, R>(x, d, at, pace, [&](int r, const V& xj, Index j) {
+            sum_a[r] = sum_a[r] + xj * V::load(theta.data() + j);
+            sum_2[r] = sum_2[r] + xj * (xj * V::load(length.data() + j));
+        });
+        for (int r = 0; r < R; ++r) a[r] = sum_a[r].sum(), squared[r] = sum_2[r].sum();
+    }
+
+    void find(const RowBlock<T>& block, const Family& family, bool, Coefficients& c, Scratch&) const {
         alignas(64) double a[block_rows];
         const Ahead ahead = block.ahead();
-        for (Index i = 0; i < block.size; ++i) {
-            V sum_a = V::all(0), sum_2 = sum_a;
-            for_packs<V>(block.x[i], d, ahead.of(i), ahead.pace, [&](const V& x, Index j) {
-                sum_a = sum_a + x * V::load(theta.data() + j);
-                sum_2 = sum_2 + x * x * V::load(length.data() + j);
-            });
-            a[i] = sum_a.sum(), c.squared[i] = sum_2.sum();
-        }
+        Index i = 0;
+        for (; i + tile_rows <= block.size; i += tile_rows) sums<tile_rows>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
+        for (; i < block.size; ++i) sums<1>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
         for (Index i = block.size; i < block.padded; ++i) a[i] = c.squared[i] = 0;
         for (Index i = 0; i < block.padded; ++i) a[i] += block.offset[i];
         family.slopes(block.padded, a, block.y, c.alpha);
@@ -189,6 +197,7 @@ struct OneWeight {
 /// Several draws of the weights: section 3.2, first form. v = (mean_s R_s x, z), z = x * sum_s R_s sigma e_s / S, which is stored.
 struct SeveralWeights {
     static constexpr Shape shape = Shape::stored;
+    using Number = double;
     Index d, draws, padded;
     std::vector<double> theta, deviation; // rows of length `padded`; deviation = sigma e / S
     std::vector<const double*> deviations;
@@ -235,7 +244,7 @@ struct SeveralWeights {
         for (Index i = 0; i < block.size; ++i) {
             V sum_x = V::all(0), sum_z = sum_x;
             double* zi = scratch.z.data() + i * padded;
-            for_packs<V>(block.x[i], d, Ahead::nowhere, 0, [&](const V& x, Index j) {
+            for_packs<V, 1>(block.x + i, d, Ahead::nowhere, 0, [&](int, const V& x, Index j) {
                 const V zj = x * V::load(zi + j);
                 zj.store(zi + j);
                 sum_x = sum_x + x * x;
@@ -269,17 +278,18 @@ Index sum_examples(const Regression& data, const Family& family, const Estimator
         };
         Coefficients c;
         Index rows = 0;
-        for (RowBlock<double> block(data, family, begin, end); block.next();) {
+        alignas(64) double w[block_rows];
+        std::fill_n(w, block_rows, 1.0);
+        for (RowBlock<typename Estimator::Number> block(data, family, begin, end); block.next();) {
             estimator.find(block, family, value, c, scratch);
-            Kept kept;
-            for (Index i = 0; i < block.size; ++i) {
-                if (value) values[chunk] += c.value[i];
-                const double w = clip ? clip_weight(c.squared[i], clip->bound, clip->grid) : 1;
-                if (w == w)
-                    kept.add(block.x[i], scratch.stored(i), w * c.alpha[i], w * c.beta[i]);
+            for (Index i = 0; value && i < block.size; ++i) values[chunk] += c.value[i];
+            if (clip) clip_weights(block.size, c.squared, *clip, w);
+            Kept<typename Estimator::Number> kept;
+            for (Index i = 0; i < block.size; ++i)
+                if (w[i] == w[i])
+                    kept.add(block.x[i], scratch.stored(i), w[i] * c.alpha[i], w[i] * c.beta[i]);
                 else
                     ++skipped[chunk];
-            }
             kept.pad();
             add_examples<shape, grid>(kept, estimator.factor(), d, sums.data(), sums.data() + padded);
             if (grid && (rows += block.size) >= most) flush(), rows = 0;
@@ -317,7 +327,7 @@ Index glm_clipped_sum(const Regression& data, const Posterior& q, Likelihood lik
     const auto sum = [&](const auto& by) { return sum_examples(data, *family, by, &clip, nullptr, total, n_threads); };
     Index skipped;
     if (draws.kind == Draws::Kind::weights) {
-        skipped = draws.count == 1 ? sum(OneWeight(q, draws)) : sum(SeveralWeights(q, draws));
+        skipped = draws.count > 1 ? sum(SeveralWeights(q, draws)) : data.single ? sum(OneWeight<float>(q, draws)) : sum(OneWeight<double>(q, draws));
     } else {
         const Activations activations(q);
         skipped = draws.kind == Draws::Kind::activations ? sum(Activation(activations, draws)) : sum(Analytic{activations});

@@ -52,7 +52,9 @@ Index sum_full_examples(const Regression& data, const Activations& q, const Fami
                         sum_2 += xj * xj;
                         sum_4 += xj * xj * below;
                     }
-                    const double w = clip_weight(a * a * sum_2 + b * b * sum_4 + 0 * m[i], clip->bound, clip->grid);
+                    const double squared = a * a * sum_2 + b * b * sum_4 + 0 * m[i];
+                    double w;
+                    clip_weights(1, &squared, *clip, &w);
                     if (!(w == w)) {
                         ++skipped[chunk];
                         continue;

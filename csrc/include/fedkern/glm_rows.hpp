@@ -119,21 +119,24 @@ template <class T> std::vector<T> padded_copy(Vector<const double> x) {
     return copy;
 }
 
-/// Calls work(pack of x_j .., j) over a row, the last pack filled with zeros.
-template <class V, class T, class Work> FEDKERN_INLINE void for_packs(const T* x, Index d, const char* at, Index pace, const Work& work) {
+/// Rows that are worked on together where they are in cache and share what they are multiplied with.
+inline constexpr int tile_rows = register_bytes == 64 ? 4 : 1;
+
+/// Calls work(r, pack of x_rj .., j) over R rows, the last packs filled with zeros.
+template <class V, int R, class T, class Work>
+FEDKERN_INLINE void for_packs(const T* const* x, Index d, const char* at, Index pace, const Work& work) {
+    const auto step = [&](Index j, const auto& load) {
+        for (int r = 0; r < R; ++r) {
+            ask(at), at += pace;
+            work(r, load(x[r] + j), j);
+        }
+    };
+    const auto whole = [](const T* p) { return V::load(p); };
     Index j = 0;
     for (; j + 4 * V::size <= d; j += 4 * V::size) // few instructions for many bytes: the processor looks further ahead
-        for (int k = 0; k < 4; ++k) {
-            ask(at), at += pace;
-            work(V::load(x + j + k * V::size), j + k * V::size);
-        }
-    for (; j < d; j += V::size) {
-        ask(at), at += pace;
-        if (j + V::size <= d)
-            work(V::load(x + j), j);
-        else
-            work(V::load(x + j, int(d - j)), j);
-    }
+        for (int k = 0; k < 4; ++k) step(j + k * V::size, whole);
+    for (; j + V::size <= d; j += V::size) step(j, whole);
+    if (j < d) step(j, [&](const T* p) { return V::load(p, int(d - j)); });
 }
 
 // ---- Products of a block of rows with one vector.
@@ -148,8 +151,9 @@ template <class A> void row_dots(const A* const* x, const Ahead& ahead, Index n,
         a[i] = 0;
         for (Index begin = 0; begin < d; begin += closed<A>) {
             V sum = V::all(0);
-            for_packs<V>(x[i] + begin, std::min(closed<A>, d - begin), ahead.of(i) + begin / V::size * ahead.pace, ahead.pace,
-                         [&](const V& xj, Index j) { sum = sum + xj * V::load(t + begin + j); });
+            const A* row = x[i] + begin;
+            for_packs<V, 1>(&row, std::min(closed<A>, d - begin), ahead.of(i) + begin / V::size * ahead.pace, ahead.pace,
+                            [&](int, const V& xj, Index j) { sum = sum + xj * V::load(t + begin + j); });
             a[i] += sum.sum();
         }
     }
@@ -180,11 +184,16 @@ template <int R, class A> FEDKERN_INLINE void panel_tile(const A* const* x, cons
     using V = Pack<A, panel>;
     V sum[R];
     for (int r = 0; r < R; ++r) sum[r] = V::all(0);
-    for (Index j = 0; j < size; ++j) {
-        ask(at), at += pace;
+    const auto step = [&](Index j) {
         const V pj = V::load(p + j * panel);
         for (int r = 0; r < R; ++r) sum[r] = sum[r] + V::all(x[r][j]) * pj;
+    };
+    Index j = 0;
+    for (; j + 4 <= size; j += 4) {
+        for (int k = 0; k < 4; ++k) step(j + k);
+        for (int k = 0; k < int(sizeof(A)) / 2; ++k) ask(at), at += pace * 8 / int(sizeof(A)); // once for 64 bytes
     }
+    for (; j < size; ++j) step(j);
     for (int r = 0; r < R; ++r) (V::load(out + r * panel) + sum[r]).store(out + r * panel);
 }
 
@@ -211,7 +220,7 @@ template <class A> void row_panel(const A* const* x, const Ahead& ahead, Index n
 
 /// The columns [j, j + R V::size) of add_panel: `load` reads a pack.
 template <class V, int R, class A, class Load>
-FEDKERN_INLINE void add_panel_columns(const A* const* x, Index n, const A* c, Index j, Index valid, double* g, Index row_stride, const Load& load) {
+FEDKERN_INLINE void add_panel_columns(const A* const* x, Index n, const A* c, Index j, double* g, Index row_stride, const Load& load) {
     V sum[panel][R];
     for (int s = 0; s < panel; ++s)
         for (int r = 0; r < R; ++r) sum[s][r] = V::all(0);
@@ -221,22 +230,24 @@ FEDKERN_INLINE void add_panel_columns(const A* const* x, Index n, const A* c, In
         for (int s = 0; s < panel; ++s)
             for (int r = 0; r < R; ++r) sum[s][r] = sum[s][r] + V::all(c[i * panel + s]) * xi[r];
     }
+    A values[panel][V::size * R];
+    for (int s = 0; s < panel; ++s)
+        for (int r = 0; r < R; ++r) sum[s][r].store(values[s] + r * V::size);
     for (int s = 0; s < panel; ++s) {
-        A values[V::size * R];
-        for (int r = 0; r < R; ++r) sum[s][r].store(values + r * V::size);
-        for (Index l = 0; l < valid; ++l) g[s * row_stride + j + l] += double(values[l]);
+        double* to = g + s * row_stride + j;
+        for (Index l = 0; l < V::size * R; ++l) to[l] += double(values[s][l]);
     }
 }
 
-/// g[s][j] += sum_i c[i][s] x_ij, s < 8, over n rows and the first d columns. Sums over the block are of type A.
+/// g[s][j] += sum_i c[i][s] x_ij, s < 8, over n rows and the first d columns; rows of g are padded. Sums over the block are of type A.
 template <class A> void add_panel(const A* const* x, Index n, const A* c, Index d, double* g, Index row_stride) {
     using V = Pack<A, register_bytes / sizeof(A)>;
     constexpr int R = register_bytes == 64 ? 2 : 1;
     const auto whole = [](const A* p) { return V::load(p); };
     Index j = 0;
-    for (; j + R * V::size <= d; j += R * V::size) add_panel_columns<V, R>(x, n, c, j, R * V::size, g, row_stride, whole);
-    for (; j + V::size <= d; j += V::size) add_panel_columns<V, 1>(x, n, c, j, V::size, g, row_stride, whole);
-    if (j < d) add_panel_columns<V, 1>(x, n, c, j, d - j, g, row_stride, [&](const A* p) { return V::load(p, int(d - j)); });
+    for (; j + R * V::size <= d; j += R * V::size) add_panel_columns<V, R>(x, n, c, j, g, row_stride, whole);
+    for (; j + V::size <= d; j += V::size) add_panel_columns<V, 1>(x, n, c, j, g, row_stride, whole);
+    if (j < d) add_panel_columns<V, 1>(x, n, c, j, g, row_stride, [&](const A* p) { return V::load(p, int(d - j)); });
 }
 
 } // namespace FEDKERN_ISA

@@ -58,6 +58,19 @@ template <class T, int N = 64 / sizeof(T)> struct Pack {
                 v.part[0] = (Part)_mm512_maskz_loadu_pd(__mmask8(mask), x);
             return v;
         }
+#elif defined(__AVX__)
+        if constexpr (bytes == 32) {
+            Pack v;
+            for (int i = 0; i < parts; ++i) {
+                if constexpr (sizeof(T) == 4)
+                    v.part[i] = (Part)_mm256_maskload_ps(x + i * per, *(const __m256i_u*)(first<int>.mask + N - n + i * per));
+                else if constexpr (sizeof(U) == 4)
+                    v.part[i] = (Part)_mm256_cvtps_pd(_mm_maskload_ps(x + i * per, *(const __m128i_u*)(first<int>.mask + N - n + i * per)));
+                else
+                    v.part[i] = (Part)_mm256_maskload_pd(x + i * per, *(const __m256i_u*)(first<long>.mask + N - n + i * per));
+            }
+            return v;
+        }
 #endif
         T copy[N] = {};
         for (int i = 0; i < n; ++i) copy[i] = T(x[i]);
@@ -71,6 +84,11 @@ template <class T, int N = 64 / sizeof(T)> struct Pack {
     FEDKERN_INLINE Pack operator+(const Pack& b) const {
         Pack v;
         for (int i = 0; i < parts; ++i) v.part[i] = part[i] + b.part[i];
+        return v;
+    }
+    FEDKERN_INLINE Pack operator-(const Pack& b) const {
+        Pack v;
+        for (int i = 0; i < parts; ++i) v.part[i] = part[i] - b.part[i];
         return v;
     }
     FEDKERN_INLINE Pack operator*(const Pack& b) const {
@@ -114,6 +132,14 @@ template <class T, int N = 64 / sizeof(T)> struct Pack {
     }
 
   private:
+    template <class I> struct First { // N times -1, N times 0
+        I mask[2 * N] = {};
+        constexpr First() {
+            for (int i = 0; i < N; ++i) mask[i] = -1;
+        }
+    };
+    template <class I> static constexpr First<I> first{};
+
     template <class P> FEDKERN_INLINE static T fold(const P& v) {
         constexpr int half = sizeof(P) / sizeof(T) / 2;
         if constexpr (half == 1)
