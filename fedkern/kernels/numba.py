@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ._numba import privacy, rng
+from ._numba import glm, privacy, rng
 
-__all__ = ["privacy", "rng"]
+__all__ = ["glm", "privacy", "rng"]
