@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ...algorithms import global_vi, pvi
 from ...algorithms.local import Local, exact
@@ -44,7 +45,7 @@ DP = Settings(
 )
 # name -> settings, clipping norm (None: not private), accounting of the caps
 METHODS: dict[str, tuple[Settings, float | None, str]] = {
-    "PVI": (Settings(optimiser="exact", rounds=50), None, ""),
+    "PVI": (Settings(optimiser="exact", rounds=25), None, ""),
     "PVI, Adagrad": (replace(DP, learning_rate=2.0, local_steps=20, rounds=100), None, ""),
     "global VI": (Settings(variant="global-vi", learning_rate=0.05, local_steps=1, rounds=1000), None, ""),
     "DP-PVI": (DP, 2.5, "pld"),
@@ -168,7 +169,8 @@ def run_cell(cell: Cell) -> Outcome:
     length = sum(allowed) // settings.local_steps if allowed else (settings.rounds or 1) * CLIENTS
     watch = Watch(allowed or None, max(1, length // POINTS), data.test)
     codec = Codec(settings.sizes(p.d), CLIENTS)
-    server, _ = inprocess.run(algorithm.PROTOCOL, algorithm.start(settings, p, CLIENTS), clients, codec, watch)
+    with threadpool_limits(1, user_api="blas"):  # cells run side by side
+        server, _ = inprocess.run(algorithm.PROTOCOL, algorithm.start(settings, p, CLIENTS), clients, codec, watch)
 
     q = algorithm.released(server)
     found = metrics(q, data.test, "bernoulli")
