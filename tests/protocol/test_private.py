@@ -9,7 +9,7 @@ from federations import deal, make_rows, play, settings
 from fedkern.algorithms import client_level, global_vi, pvi, shards
 from fedkern.algorithms.local import Local
 from fedkern.algorithms.messages import SERVER, Charge, Charged, ChargeFailed
-from fedkern.kernels import rng
+from fedkern.kernels import glm, privacy, rng
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy.accountant import Mechanism
@@ -106,6 +106,33 @@ def test_global_vi_charges_one_step_a_round():
     s = settings(variant="global-vi", optimiser="adagrad", learning_rate=0.1, rounds=5)
     private_run(s, mechanism(), n=300, algorithm=global_vi, charge=charge)
     assert charges == [1] * 15
+
+
+def test_no_counter_is_used_twice_by_a_client_that_is_drawn_often_in_one_round(monkeypatch):
+    """Keyed noise, batches and draws have the counters (client, step), and a step is the client's own count, never reset."""
+    used = []
+
+    def recording(module, name):
+        original = getattr(module, name)
+
+        def record(*arguments, **words):
+            used.append((name, words["key"], words["client"], words["step"]))
+            return original(*arguments, **words)
+
+        monkeypatch.setattr(module, name, record)
+
+    recording(rng, "words")  # coins
+    recording(rng, "uniform")  # batches, and the schedule
+    recording(privacy, "add_noise")
+    recording(glm, "clipped_grad_sum")
+    drawn = []
+    s = settings(
+        **(DP | {"rounds": 2, "schedule": "random", "local_steps": 5, "estimator": "weight-mc"}), client_weights=(8.0, 1.0, 1.0)
+    )
+    private_run(s, mechanism(), n=300, charge=lambda client, asked: drawn.append((asked.round, client)) or Charged(asked.steps))
+    assert max(drawn.count(one) for one in set(drawn)) == 3
+    assert len(used) == len(set(used))
+    assert {name for name, *_ in used} >= {"uniform", "add_noise", "clipped_grad_sum"}
 
 
 # Local averaging and virtual clients

@@ -281,9 +281,9 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
         ]
         lines.append("| " + " | ".join(parts) + " |")
     note = (
-        "\nMeans over seeds ± their standard deviation. Epsilon is the largest of the ten clients', by the PLD accountant for the\n"
-        "Poisson sampler that ran, and as the moments accountant of the original experiment would have said. Updates:\n"
-        "of all clients. Coverage: share of coordinates whose central 95 % interval holds the non-private optimum's mean. KL:\n"
+        "\nMeans over seeds ± their standard deviation. Epsilon is the largest of the ten clients', by the PLD accountant for\n"
+        "the Poisson sampler that ran, and as the moments accountant of the original experiment would have said. Updates: of\n"
+        "all clients. Coverage: share of coordinates whose central 95 % interval holds the non-private optimum's mean. KL:\n"
         "KL(non-private optimum || released) per coordinate, in nats. The released q does not contain the privacy noise.\n"
     )
     return "\n".join(lines) + "\n" + note
