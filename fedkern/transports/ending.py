@@ -23,6 +23,7 @@ def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
     """Brings all ranks to one end. `text` is None after a good end, and empty if it has been printed elsewhere."""
     try:
         code, orderly = (_end_server if ranks.is_server else _end_client)(ranks, code, text, say)
+        ranks.link.drain()
     except Exception as error:  # the wire itself is broken
         say(text or f"rank {ranks.rank}: {error}")
         code, orderly = code or 1, False

@@ -16,6 +16,7 @@ from . import tags
 from .codec import Frame
 
 CONTROL = 1 << 20  # longest control message, bytes
+DRAINED = 1 << 26  # longest frame that is still taken when a job ends
 
 
 class Patience:
@@ -99,6 +100,11 @@ class Link:
         if tag == tags.FRAME and number // tags.RUN != self.run:
             return self.receive(longest, only)  # late, for a protocol that has ended
         return source, tag, data
+
+    def drain(self) -> None:
+        """Takes and drops what others sent before they ended: a long message leaves its sender only when it is taken."""
+        while self.receive(DRAINED) is not None:
+            pass
 
     def flush(self, seconds: float) -> bool:
         """Waits until everything has left; False if it has not within this time."""
