@@ -32,6 +32,7 @@ GRID_BITS = 20
 GRID = 2.0**-GRID_BITS  # the integer sums of a private step are multiples of GRID x clip
 COIN_VALUES = 1 << 32  # a coin compares one 32-bit word with rate x 2^32
 LARGEST_EPSILON = 100.0  # beyond it there is no protection to speak of, and "pld" says infinite
+UNLIMITED = 2**53  # steps, where epsilon may be infinite
 LEAST_NOISE, MOST_NOISE = 2.0**-10, 2047.0  # the range of the exact sampler, on the grid
 
 # What each scheme must be told. Poisson sampling knows no number of rows: under add-or-remove it is private.
@@ -350,6 +351,8 @@ def max_steps(mechanism: Mechanism, epsilon: float, delta: float, earlier: Parts
     """The largest number of steps that keeps (nominal) epsilon, with everything `earlier`, within `epsilon` at `delta`."""
     if not epsilon > 0:
         raise ValueError(f"privacy: epsilon must be > 0, got {epsilon}")
+    if epsilon == math.inf:
+        return UNLIMITED
     if earlier and nominal_epsilon(earlier, delta) > epsilon:
         return 0
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,12 +21,11 @@ from typing import Any, Literal, Protocol
 
 from fedkern.errors import JobError
 
-from .accountant import Mechanism, Parts, epsilon, max_steps
+from .accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps
 from .certificate import Total, certificate
 from .policy import read_policy
 
 POLICY, LEDGER = "policy.toml", "budget.jsonl"
-UNLIMITED = 2**53
 
 
 class Asked(Protocol):
@@ -224,8 +222,6 @@ class Holder:
                 raise JobError(f"client {self.client!r}: {self.ledger.path}: {fault}") from None
 
     def _allowed_by_job(self) -> int:
-        if self.epsilon == math.inf:
-            return UNLIMITED
         before = self.ledger.parts(self.data, of_job=self.job, but=(self.job, self.mechanism))
         return max_steps(self.mechanism, self.epsilon, self.delta, before)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from dataclasses import fields, replace
 
 import dp_accounting as dp
@@ -12,6 +15,7 @@ from dp_accounting import pld, rdp
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import optimize, special, stats
 
+from fedkern.errors import JobError
 from fedkern.kernels import rng
 from fedkern.privacy import accountant
 from fedkern.privacy.accountant import GRID, Mechanism, calibrate, epsilon, max_steps
@@ -281,6 +285,10 @@ def test_a_cap_below_one_step_allows_none():
     assert poisson(1.0, 0.5).max_steps(0.1, 1e-5) == 0
 
 
+def test_an_infinite_cap_is_no_cap():
+    assert poisson().max_steps(math.inf, 1e-5) == accountant.UNLIMITED
+
+
 def test_earlier_jobs_count():
     m, other = poisson(0.02), poisson(0.05, 4.0)
     alone = m.max_steps(1.0, 1e-5)
@@ -480,6 +488,21 @@ def test_accountants_that_do_not_know_a_sampler_are_refused():
             poisson().epsilon(1, delta)
     with pytest.raises(ValueError, match="epsilon must be > 0"):
         poisson().max_steps(0.0, 1e-5)
+
+
+def test_without_dp_accounting_there_is_no_epsilon(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(JobError, match=r"epsilon needs dp-accounting .* pip install 'fedkern\[dp\]'"):
+        poisson(0.0345).epsilon(17, 1e-5)
+
+
+def test_the_optional_packages_are_loaded_when_they_are_needed():
+    code = (
+        "import sys, fedkern.privacy.budget, fedkern.privacy.noise\n"
+        "print({'dp_accounting', 'cryptography', 'scipy.stats'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=os.environ)
+    assert done.stdout.strip() == "set()"
 
 
 def test_hopeless_epsilons_cost_no_memory():
