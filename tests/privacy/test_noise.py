@@ -202,11 +202,18 @@ def test_a_subset_is_drawn_again_if_a_tie_leaves_it_open(monkeypatch):
 
 def test_the_parameter_is_rounded_up(monkeypatch):
     asked = []
-    real = privacy.discrete_gaussian
-    monkeypatch.setattr(privacy, "discrete_gaussian", lambda w, sigma, n, out: asked.append(sigma) or real(w, sigma, n, out=out))
+    kernel = privacy.DISCRETE_GAUSSIAN
+    real = kernel.implementation("cpp")
+    monkeypatch.setitem(kernel._loaded, "cpp", lambda words, sigma, out: asked.append(sigma) or real(words, sigma, out))
     for sigma in (5.0, 5.0 + 2.0**-30, 2.0**-10, math.pi):
         SecureSource().add_noise(ZERO[:3], sigma)
     assert list(dict.fromkeys(asked)) == [5 << 20, (5 << 20) + 1, 1 << 10, math.ceil(math.pi * 2**20)]
+
+
+@pytest.mark.parametrize("sigma", [2048.0, math.inf, 0.0, -1.0])
+def test_noise_that_the_sampler_cannot_draw_is_refused(sigma):
+    with pytest.raises((ValueError, OverflowError)):
+        SecureSource().add_noise(ZERO, sigma)
 
 
 def test_totals_are_kept_to_the_last_unit():
