@@ -22,7 +22,7 @@ from ..models.glm import Rows
 from ..privacy.accountant import Mechanism
 from ..privacy.noise import Source
 from .optim import OPTIMISERS
-from .settings import Settings
+from .settings import SHARDED, Settings
 
 Vector = NDArray[np.float64]
 OMEGA_BOUND = 20.0
@@ -48,6 +48,17 @@ class Local:
     source: Source | None = None
     row_ids: NDArray[np.uint64] | None = None
     n_threads: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuses what would read rows without the clip and the noise that are being paid for."""
+        if (self.mechanism is None) != (self.source is None):
+            raise ValueError(f"client {self.index}: a mechanism and a noise source go together; give both, or neither")
+        s = self.settings
+        if self.mechanism is None or s.variant in SHARDED:  # shards clip and noise their answers themselves
+            return
+        if s.optimiser == "exact" or s.estimator not in ("analytic", "weight-mc", "activation-mc") or s.covariance != "diagonal":
+            what = f"optimiser {s.optimiser!r}, estimator {s.estimator!r}, {s.covariance} covariance"
+            raise ValueError(f"client {self.index}: {what}: has no private form; see `fedkern check`")
 
 
 def optimise(
@@ -117,8 +128,7 @@ def gradient_of(local: Local, cavity: Gaussian | None) -> Gradient:
 def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
     """Secret batch, clip, exact integer sum, noise: dp-pvi.md, section 4, steps 1 to 5."""
     rows, source = local.rows, local.source
-    if source is None:
-        raise ValueError("a mechanism without a noise source")
+    assert source is not None
     clip, grid, inverse_rate = mechanism.clip, mechanism.grid, mechanism.inverse_rate
 
     def gradient(mu: Vector, omega: Vector, step: int) -> Vector:

@@ -40,7 +40,7 @@ from .messages import (
     Saved,
     ServerEffects,
 )
-from .settings import Settings
+from .settings import SHARDED, Settings
 
 Vector = NDArray[np.float64]
 Shift = Annotated[NDArray[np.float64], "d"]
@@ -353,7 +353,7 @@ def client(name: str, context: local.Local, prior: Gaussian) -> Client:
     """A client that has seen nothing yet: its site is 1."""
     P = prior.P if prior.diagonal else np.diag(prior.P).copy()
     p = packed_size(prior.d, context.settings.covariance)
-    own = shards.start(context, prior.d) if context.settings.variant in ("local-averaging", "virtual-clients") else None
+    own = shards.start(context, prior.d) if context.settings.variant in SHARDED else None
     return Client(name, context, P, np.zeros(prior.d), np.zeros(p), shards=own)
 
 

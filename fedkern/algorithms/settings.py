@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 VARIANTS = ("pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split")
+SHARDED = ("local-averaging", "virtual-clients")
 SCHEDULES = ("sequential", "synchronous", "random", "asynchronous")
 
 

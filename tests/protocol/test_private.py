@@ -73,6 +73,20 @@ def test_keyed_runs_repeat_and_secure_runs_do_not():
     assert (a.q.h != b.q.h).any()
 
 
+@pytest.mark.parametrize(
+    "changes", [{"optimiser": "exact"}, {"estimator": "stl"}, {"estimator": "total"}, {"covariance": "full"}]
+)
+def test_what_has_no_private_form_is_refused(changes):
+    """Each of these would read rows without clip and noise while steps are charged."""
+    with pytest.raises(ValueError, match="no private form"):
+        Local(make_rows("bernoulli"), settings(**(DP | changes)), 0, mechanism(), keyed())
+
+
+def test_a_mechanism_without_a_source_never_runs_in_the_open():
+    with pytest.raises(ValueError, match="go together"):
+        Local(make_rows("bernoulli"), settings(**DP), 0, mechanism())
+
+
 def test_a_run_ends_when_every_budget_is_spent_and_not_one_step_later():
     spent = [0, 0, 0]
 

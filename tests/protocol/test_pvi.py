@@ -14,6 +14,7 @@ from fedkern.algorithms.messages import Charge, Charged, ChargeFailed, ClientLos
 from fedkern.algorithms.pvi import QUpdate, Refused, SiteApplied, SiteDelta
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import prior
+from fedkern.privacy.noise import KeyedSource
 
 # Conjugate models: closed forms --------------------
 
@@ -321,7 +322,7 @@ MECHANISM = object()  # never reached
 
 def private_client(mechanism=MECHANISM):
     s = settings(optimiser="adagrad", local_steps=25)
-    return pvi.client("c", Local(Recorder(), s, 0, mechanism=mechanism), prior(3))
+    return pvi.client("c", Local(Recorder(), s, 0, mechanism=mechanism, source=KeyedSource(0, 0)), prior(3))
 
 
 def question(round=0):
