@@ -65,23 +65,19 @@ def sync_folder(path: Path) -> None:
 
 
 class Lines:
-    """A log of JSON lines. A line is with the operating system when `append` returns, and on the disk too if `sync`."""
+    """A log of JSON lines. A line is with the operating system when `append` returns: a crash of the process can't lose it."""
 
-    def __init__(self, path: Path, *, sync: bool = False) -> None:
-        self.path, self.sync = path, sync
+    def __init__(self, path: Path) -> None:
+        self.path = path
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             if self.size and os.pread(self._file, 1, self.size - 1) != b"\n":  # a crash cut the last line
                 self._write(b"\n")
-            if sync:
-                sync_folder(path.parent)
 
     def append(self, record: Mapping[str, Any]) -> None:
         with writing(self.path):
             self._write(json.dumps(plain(record), allow_nan=False).encode() + b"\n")
-            if self.sync:
-                os.fsync(self._file)
 
     @property
     def size(self) -> int:

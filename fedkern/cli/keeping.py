@@ -118,12 +118,12 @@ class Keeper(Hooks):
                 "kind": kind.__name__,
                 "fields": fields,
             }
-            log = self._log(self.folder.ledger(client), sync=self.private)
+            log = self._log(self.folder.ledger(client))
             log.append({**record, "shapes": shapes, "bytes": n_bytes, "charge": charged})
 
     def control(self, rank: int, what: str, n_bytes: int) -> None:
         if self.folder:
-            log = self._log(self.folder.path / "ledger" / f"rank-{rank}.jsonl", sync=self.private)
+            log = self._log(self.folder.path / "ledger" / f"rank-{rank}.jsonl")
             log.append({"protocol": None, "round": None, "kind": what, "fields": {}, "shapes": {}, "bytes": n_bytes, "charge": 0})
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
@@ -164,9 +164,9 @@ class Keeper(Hooks):
             return f"a fault, which only the data holder may read: {path}"
         return "a fault, which is not described here because it may tell something of the rows"
 
-    def _log(self, path: Path, *, sync: bool = False, at: int | None = None) -> Lines:
+    def _log(self, path: Path, *, at: int | None = None) -> Lines:
         if path not in self._logs:
-            self._logs[path] = Lines(path, sync=sync)
+            self._logs[path] = Lines(path)
             if at is not None:
                 self._logs[path].cut(at)
         return self._logs[path]
