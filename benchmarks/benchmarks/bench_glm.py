@@ -1,0 +1,347 @@
+"""Generalised linear models: fedkern beside NumPy, Numba, JAX and Opacus, and beside one read of the rows.
+
+Every peer computes the same numbers (checked before it is timed). `python -m benchmarks.bench_glm` from the folder above prints the
+rows of a table; asv runs the same cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from fedkern import _core
+from fedkern.kernels import glm, rng
+
+from . import common, floors
+
+KEY = rng.key(1, "draws")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem: rows, columns, draws, type, family."""
+
+    n: int
+    d: int
+    draws: int = 1
+    dtype: str = "f8"
+    family: str = "bernoulli"
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """X, y, mu and log_sigma; touched, so that they are in memory."""
+        generator = np.random.default_rng(0)
+        X = generator.standard_normal((self.n, self.d), dtype=np.dtype(self.dtype)) / np.sqrt(self.d).astype(self.dtype)
+        mu, log_sigma = generator.standard_normal(self.d) * 0.1, np.full(self.d, -2.0)
+        y = generator.integers(0, 2, self.n).astype(self.dtype)
+        return X, y, mu, log_sigma
+
+
+# The reparameterised ELBO gradient --------------------
+
+
+def elbo_by_fedkern(case: Case, n_threads: int = 1) -> Callable[[], Any]:
+    X, y, mu, log_sigma = case.arrays()
+    return lambda: glm.elbo_grad(
+        X, y, mu, log_sigma, key=KEY, family=case.family, draws=case.draws, estimator="total", n_threads=n_threads
+    )
+
+
+def noise(case: Case) -> np.ndarray:
+    """(S, d) the same number of draws for the peers, made beforehand: their generators are not what is timed."""
+    return np.random.default_rng(1).standard_normal((case.draws, case.d))
+
+
+def elbo_by_numpy(case: Case) -> Callable[[], Any]:
+    X, y, mu, log_sigma = case.arrays()
+    e = noise(case)
+    rows = 4096 if case.draws > 1 else 1024  # blocks that stay in the second-level cache
+
+    def call() -> Any:
+        sigma = np.exp(log_sigma)
+        theta = (mu + sigma * e).T.astype(X.dtype)
+        value, gradient = 0.0, np.zeros((case.d, case.draws))
+        for i in range(0, case.n, rows):
+            block, target = X[i : i + rows], y[i : i + rows, None]
+            a = block @ theta
+            if case.family == "poisson":
+                mean = np.exp(a)
+                value += float((target * a - mean).sum())
+            else:
+                mean = 1 / (1 + np.exp(-a))
+                value += float((target * a - np.logaddexp(0, a)).sum())
+            gradient += block.T @ (target - mean)
+        g = gradient.T
+        return value / case.draws, g.mean(axis=0) - mu, (g * e * sigma).mean(axis=0) + 1 - sigma**2
+
+    return call
+
+
+@njit(cache=False)
+def _numba_bernoulli(X: Any, y: Any, theta: Any, gradient: Any) -> float:
+    value = 0.0
+    for i in range(X.shape[0]):
+        a = 0.0
+        for j in range(X.shape[1]):
+            a += X[i, j] * theta[j]
+        t = np.exp(-abs(a))
+        value += y[i] * a - max(a, 0.0) - np.log1p(t)
+        r = y[i] - (1 / (1 + t) if a >= 0 else t / (1 + t))
+        for j in range(X.shape[1]):
+            gradient[j] += r * X[i, j]
+    return value
+
+
+@njit(cache=False)
+def _numba_poisson(X: Any, y: Any, theta: Any, gradient: Any) -> float:
+    value = 0.0
+    for i in range(X.shape[0]):
+        a = 0.0
+        for j in range(X.shape[1]):
+            a += X[i, j] * theta[j]
+        mean = np.exp(a)
+        value += y[i] * a - mean
+        r = y[i] - mean
+        for j in range(X.shape[1]):
+            gradient[j] += r * X[i, j]
+    return value
+
+
+def elbo_by_numba(case: Case) -> Callable[[], Any]:
+    """One pass over the rows for each draw."""
+    X, y, mu, log_sigma = case.arrays()
+    e = noise(case)
+    loop = _numba_poisson if case.family == "poisson" else _numba_bernoulli
+
+    def call() -> Any:
+        sigma = np.exp(log_sigma)
+        value, g = 0.0, np.zeros((case.draws, case.d))
+        for s in range(case.draws):
+            value += loop(X, y, mu + sigma * e[s], g[s])
+        return value / case.draws, g.mean(axis=0) - mu, (g * e * sigma).mean(axis=0) + 1 - sigma**2
+
+    return call
+
+
+def elbo_by_jax(case: Case) -> Callable[[], Any]:
+    jax = common.jax()
+    numpy = jax.numpy
+    X, y, mu, log_sigma = map(numpy.asarray, case.arrays())
+    e = numpy.asarray(noise(case))
+
+    def elbo(mu: Any, log_sigma: Any) -> Any:
+        theta = (mu + numpy.exp(log_sigma) * e).astype(X.dtype)
+        a = X @ theta.T
+        part = y[:, None] * a - (numpy.exp(a) if case.family == "poisson" else jax.nn.softplus(a))
+        return part.sum() / case.draws - 0.5 * (mu**2 + numpy.exp(2 * log_sigma)).sum() + log_sigma.sum()
+
+    both = jax.jit(jax.value_and_grad(elbo, argnums=(0, 1)))
+    return lambda: jax.block_until_ready(both(mu, log_sigma))
+
+
+# The clipped sum of a private step --------------------
+
+
+def clipped_by_fedkern(case: Case, n_threads: int = 1) -> Callable[[], Any]:
+    X, y, mu, log_sigma = case.arrays()
+    options: dict[str, Any] = {"clip": 0.5, "family": "bernoulli", "estimator": "weight-mc", "key": KEY, "noise_multiplier": 1.0}
+    return lambda: glm.clipped_grad_sum(X, y, mu, log_sigma, n_threads=n_threads, **options)
+
+
+def clipped_by_numpy(case: Case) -> Callable[[], Any]:
+    X, y, mu, log_sigma = case.arrays()
+    generator = np.random.default_rng(1)
+
+    def call() -> Any:
+        sigma, e = np.exp(log_sigma), generator.standard_normal(case.d)
+        r = y - 1 / (1 + np.exp(-(X @ (mu + sigma * e).astype(X.dtype))))
+        norms = np.abs(r) * np.sqrt((X * X) @ (1 + (sigma * e) ** 2).astype(X.dtype))
+        g = (r * np.minimum(1, 0.5 / norms)) @ X
+        return np.concatenate([g, g * sigma * e]) + 0.5 * generator.standard_normal(2 * case.d)
+
+    return call
+
+
+@njit(cache=False)
+def _numba_clipped(X: Any, y: Any, theta: Any, scale: Any, clip: float, gradient: Any) -> None:
+    for i in range(X.shape[0]):
+        a, squared = 0.0, 0.0
+        for j in range(X.shape[1]):
+            x = np.float64(X[i, j])
+            a += x * theta[j]
+            squared += x * x * scale[j]
+        r = y[i] - 1 / (1 + np.exp(-a))
+        norm = abs(r) * np.sqrt(squared)
+        w = r * (clip / norm if norm > clip else 1.0)
+        for j in range(X.shape[1]):
+            gradient[j] += w * X[i, j]
+
+
+def clipped_by_numba(case: Case) -> Callable[[], Any]:
+    X, y, mu, log_sigma = case.arrays()
+    generator = np.random.default_rng(1)
+
+    def call() -> Any:
+        sigma, e = np.exp(log_sigma), generator.standard_normal(case.d)
+        g = np.zeros(case.d)
+        _numba_clipped(X, y, mu + sigma * e, 1 + (sigma * e) ** 2, 0.5, g)
+        return np.concatenate([g, g * sigma * e]) + 0.5 * generator.standard_normal(2 * case.d)
+
+    return call
+
+
+def clipped_by_jax(case: Case) -> Callable[[], Any]:
+    """Gradients of single examples under vmap, clipped and added: what its users write."""
+    jax = common.jax()
+    numpy = jax.numpy
+    X, y, mu, log_sigma = map(numpy.asarray, case.arrays())
+
+    def loss(parameters: Any, x: Any, target: Any, e: Any) -> Any:
+        mu, log_sigma = parameters
+        a = x @ (mu + numpy.exp(log_sigma) * e).astype(x.dtype)
+        return target * a - jax.nn.softplus(a)
+
+    @jax.jit
+    def step(key: Any) -> Any:
+        first, second = jax.random.split(key)
+        e = jax.random.normal(first, (case.d,))
+        g = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0, None))((mu, log_sigma), X, y, e)
+        v = numpy.concatenate(g, axis=1)
+        w = numpy.minimum(1, 0.5 / numpy.linalg.norm(v, axis=1))
+        return w @ v + 0.5 * jax.random.normal(second, (2 * case.d,))
+
+    key = jax.random.key(0)
+    return lambda: jax.block_until_ready(step(key))
+
+
+def clipped_by_opacus(case: Case) -> Callable[[], Any]:
+    """Opacus' per-sample gradients of a linear layer with variational weights, its clipping and its noise."""
+    torch, opacus = common.need("torch"), common.need("opacus")
+    torch.set_num_threads(1)
+    X, y, mu, log_sigma = (torch.as_tensor(a, dtype=torch.float32) for a in case.arrays())
+
+    class Variational(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = torch.nn.Linear(case.d, 1, bias=False)
+            self.spread = torch.nn.Linear(case.d, 1, bias=False)
+            self.mean.weight.data, self.spread.weight.data = mu[None].clone(), log_sigma[None].clone()
+
+        def forward(self, x: Any) -> Any:
+            # The spread enters through x * (sigma e), so that its per-example gradient is the reparameterised one.
+            e = torch.randn(case.d)
+            scaled = x * (torch.exp(self.spread.weight.detach()[0]) * e)
+            return (self.mean(x) + self.spread(scaled) - self.spread(scaled).detach() + scaled.sum(1, keepdim=True))[:, 0]
+
+    module = opacus.GradSampleModule(Variational())
+    optimiser = opacus.optimizers.DPOptimizer(
+        torch.optim.SGD(module.parameters(), lr=0.0), noise_multiplier=1.0, max_grad_norm=0.5, expected_batch_size=case.n
+    )
+
+    def call() -> None:
+        optimiser.zero_grad()
+        torch.nn.functional.binary_cross_entropy_with_logits(module(X), y, reduction="sum").backward()
+        optimiser.step()
+
+    return call
+
+
+ELBO = {"fedkern": elbo_by_fedkern, "numpy": elbo_by_numpy, "numba": elbo_by_numba, "jax": elbo_by_jax}
+CLIPPED = {
+    "fedkern": clipped_by_fedkern,
+    "numpy": clipped_by_numpy,
+    "numba": clipped_by_numba,
+    "jax": clipped_by_jax,
+    "opacus": clipped_by_opacus,
+}
+ELBO_CASES = {
+    "logistic 1e6 x 100, S=1, f64": Case(1_000_000, 100),
+    "logistic 1e6 x 100, S=1, f32": Case(1_000_000, 100, dtype="f4"),
+    "logistic 2e5 x 100, S=8, f64": Case(200_000, 100, 8),
+    "logistic 2e5 x 100, S=8, f32": Case(200_000, 100, 8, "f4"),
+    "poisson 2e5 x 100, S=1, f64": Case(200_000, 100, family="poisson"),
+}
+CLIPPED_CASES = {
+    "256 x 108 f32": Case(256, 108, dtype="f4"),
+    "32768 x 108 f32": Case(32768, 108, dtype="f4"),
+    "4096 x 2000 f32": Case(4096, 2000, dtype="f4"),
+}
+
+
+class Elbo:
+    """Time of the ELBO and its gradient."""
+
+    params = (list(ELBO_CASES), list(ELBO))
+    param_names = ("case", "peer")
+    timeout = 300
+
+    def setup(self, case: str, peer: str) -> None:
+        self.call = ELBO[peer](ELBO_CASES[case])
+        self.call()
+
+    def time_elbo_grad(self, case: str, peer: str) -> None:
+        self.call()
+
+
+class Clipped:
+    """Time of the clipped and noised sum of a private step."""
+
+    params = (list(CLIPPED_CASES), list(CLIPPED))
+    param_names = ("case", "peer")
+    timeout = 300
+
+    def setup(self, case: str, peer: str) -> None:
+        self.call = CLIPPED[peer](CLIPPED_CASES[case])
+        self.call()
+
+    def time_clipped_grad_sum(self, case: str, peer: str) -> None:
+        self.call()
+
+
+def agree(case: Case) -> None:
+    """Peers that see the same draws agree before they are timed."""
+    small = Case(2_000, case.d, case.draws, case.dtype, case.family)
+    want = elbo_by_numpy(small)()
+    tolerance = 1e-9 if case.dtype == "f8" else 2e-4
+    for peer in ("numba", "jax"):
+        try:
+            got = ELBO[peer](small)()
+        except NotImplementedError:
+            continue
+        grads = got[1] if peer == "jax" else got[1:]
+        for a, b in zip(grads, want[1:]):
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+
+def rows(cases: dict[str, Case], peers: dict[str, Callable[..., Any]]) -> None:
+    """A line for each case: every time as a multiple of one read of X, and the best peer as a multiple of ours."""
+    for name, case in cases.items():
+        calls = {}
+        for peer, make in peers.items():
+            try:
+                calls[peer] = make(case)
+                calls[peer]()
+            except NotImplementedError:
+                continue
+        calls["2 threads"] = peers["fedkern"](case, n_threads=2)
+        read = floors.read(case.arrays()[0])
+        floor, *times = common.medians(read, *calls.values(), seconds=1.5)
+        found = dict(zip(calls, times))
+        ours = found["fedkern"]
+        best = min((p for p in found if p not in ("fedkern", "2 threads")), key=lambda p: found[p])
+        cells = "  ".join(f"{p} {t * 1e3:.3f} ms" for p, t in found.items())
+        print(
+            f"{name}: read {floor * 1e3:.3f} ms  {cells}\n    ours / read {ours / floor:.2f}; {best} / ours {found[best] / ours:.2f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    print("level", _core.isa())
+    for case in ELBO_CASES.values():
+        agree(case)
+    rows(ELBO_CASES, ELBO)
+    rows(CLIPPED_CASES, CLIPPED)
