@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from ..errors import LostPeer
 from . import tags
-from .link import CONTROL, Patience
+from .link import CONTROL
 from .mpi import CODE, Ranks, read_fault
+from .patience import Patience
 
 Say = Callable[[str], None]
 

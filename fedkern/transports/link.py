@@ -5,8 +5,9 @@ Every message travels by an upper-case buffer call on a duplicated communicator,
 
 from __future__ import annotations
 
-import os
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from mpi4py import MPI
@@ -14,55 +15,30 @@ from mpi4py import MPI
 from ..algorithms.messages import RemoteFault
 from . import tags
 from .codec import Frame
+from .patience import Bell, Patience
 
 CONTROL = 1 << 20  # longest control message, bytes
 DRAINED = 1 << 26  # longest frame that is still taken when a job ends
 
 
-class Patience:
-    """How to wait: look again and again for `spin` seconds, then sleep for an eighth of the time already waited, at most 10 ms.
-
-    So a wait is at most an eighth too long, and an idle rank uses some thousandths of a core.
-    """
-
-    LOOKS = 16  # between two offers of the core to others (Open MPI makes its own where ranks outnumber cores)
-
-    def __init__(self, spin: float) -> None:
-        self.spin, self.since, self.looks = spin, time.monotonic(), 0
-
-    def reset(self) -> float:
-        """Waiting begins now."""
-        self.since = time.monotonic()
-        return self.since
-
-    @property
-    def waited(self) -> float:
-        return time.monotonic() - self.since
-
-    def pause(self) -> bool:
-        """Between two looks; True when time has passed."""
-        self.looks += 1
-        if self.looks % self.LOOKS:
-            return False
-        waited = self.waited
-        if waited < self.spin:
-            os.sched_yield()
-        else:
-            self.looks = -1  # the next look is followed by a longer sleep
-            time.sleep(min(waited / 8, 0.01))
-        return True
-
-
 class Link:
     """The wire of one rank. `gone` are ranks whose death was noticed; nothing is sent to them, nothing expected from them."""
 
-    def __init__(self, comm: Any, spin: float = 2e-4) -> None:
+    def __init__(self, comm: Any, spin: float = 1e-3) -> None:
         self.comm, self.patience = comm, Patience(spin)
         self.rank, self.size = comm.rank, comm.size
         self.run = 0
         self.gone: set[int] = set()
-        self._sending: list[tuple[int, Any, Any]] = []  # rank, request, content: kept until it has left
+        self.near: frozenset[int] = frozenset()  # ranks that can be woken
+        self.clock = [time.monotonic()] * self.size  # when each rank was last spoken to or heard
+        self._sending: list[tuple[int, Any, Frame]] = []  # rank, request, content: kept until it has left
         self._status = MPI.Status()
+
+    def wake(self, job: str, near: Iterable[int]) -> bool:
+        """From now on this rank can be woken, and wakes the ranks `near` that may be asleep. False where that is not possible."""
+        with suppress(OSError):
+            self.patience.bell, self.near = Bell(job, self.rank), frozenset(near)
+        return self.patience.bell is not None
 
     def send(self, rank: int, tag: int, data: Frame = b"") -> None:
         """Starts a message; it leaves while this rank goes on."""
@@ -76,6 +52,11 @@ class Link:
                 self._progress()
         except MPI.Exception as error:
             self._notice(error)
+        if tag == tags.PING:
+            return
+        before, self.clock[rank] = self.clock[rank], self.patience.reset()
+        if rank in self.near and self.patience.bell and self.patience.since - before > self.patience.spin / 2:
+            self.patience.bell.ring(rank)
 
     def receive(self, longest: int, only: int | None = None) -> tuple[int, int, bytearray] | None:
         """The next message (rank, tag, content), or None if there is none. Frames longer than `longest` are refused unread."""
@@ -97,6 +78,7 @@ class Link:
         except MPI.Exception as error:
             self._notice(error)
             return None
+        self.clock[source] = self.patience.reset()
         if tag == tags.FRAME and number // tags.RUN != self.run:
             return self.receive(longest, only)  # late, for a protocol that has ended
         return source, tag, data

@@ -22,11 +22,12 @@ from ..errors import JobError, LostPeer
 from . import tags
 from .codec import Codec, Frame
 from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts
-from .link import Link, Patience
+from .link import Link
+from .patience import Patience
 
 LEVELS = ("baseline", "avx2", "avx512")  # instruction sets, from the lowest
 HELLO = struct.Struct("<B16s16sI32s")  # level, host, the cores it may use, how many, digest of the configuration
-WELCOME = struct.Struct("<BI?")  # level for all, threads per rank, whether ranks outnumber cores
+WELCOME = struct.Struct("<BI??32s")  # level for all, threads per rank, whether ranks outnumber cores, the server's host; a name
 CODE = struct.Struct("<i")
 
 
@@ -62,7 +63,6 @@ class Ranks:
         self.dead: set[int] = set()  # ranks whose death was noticed, or that were silent for too long
         self.exit: int | None = None  # the code with which the server has told us to exit
         self._heard = self._looked = time.monotonic()
-        self._clock = [self._heard] * self.size  # when each rank was last spoken to or heard
         self._stop: str | None = None
         self._unlogged: list[tuple[str, int]] = []
 
@@ -80,9 +80,19 @@ class Ranks:
         cores = sorted(os.sched_getaffinity(0))
         digest = hashlib.blake2b(configuration, digest_size=32).digest()
         hello = HELLO.pack(LEVELS.index(_core.isa()), _short(socket.gethostname()), _short(repr(cores)), len(cores), digest)
-        level, self.n_threads, crowded = WELCOME.unpack(self._exchange("hello", hello, _welcome))
+        near = [0]
+
+        def answer(hellos: list[bytes]) -> list[bytes]:
+            replies = _welcome(hellos)
+            near[:] = [rank for rank, reply in enumerate(replies) if rank and WELCOME.unpack(reply)[3]]
+            return replies
+
+        level, self.n_threads, crowded, same, name = WELCOME.unpack(self._exchange("hello", hello, answer))
         _core.limit_isa(LEVELS[level])
-        self.link.patience.spin = 1e-3 if crowded else 2e-2
+        patience = self.link.patience
+        patience.spin, patience.longest = (1e-3, 2e-3) if crowded else (2e-2, 5e-4)
+        if same and self.link.wake(name.decode(), near) and len(near) == (self.size - 1 if self.is_server else 1):
+            patience.longest = 2e-2  # all who may have something to say wake this rank
 
     def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
         """What the server's `rule` makes of the numbers that all parties offer; each rank gives those of the parties on it."""
@@ -123,7 +133,6 @@ class Ranks:
                 for client, frame in server.outgoing():
                     rank = 1 + client % n_homes
                     link.send(rank, tags.FRAME, frame)
-                    self._clock[rank] = link.patience.reset()
             item = self._next(longest, tags.FRAME)
             if item is None:
                 self._silence(server)
@@ -140,18 +149,19 @@ class Ranks:
         link, longest, told = self.link, side.codec.longest(side.expected), False
         while True:
             item = self._next(longest, tags.FRAME, tags.END)
+            frames: list[Frame] = []
             if item is None:
-                asked = self.signals.pending or hooks.should_stop()
-                if asked and not told:
-                    self.tell("stop", tags.STOP, f"{asked} at rank {self.rank}".encode())
-                    told = True
                 self._is_there(0)
             elif item[1] == tags.END:
                 return side.clients
             else:
-                for frame in side.receive(item[2])[1]:
-                    link.send(0, tags.FRAME, frame)
-                link.patience.reset()
+                frames = side.receive(item[2])[1]
+            asked = self.signals.pending or hooks.should_stop()
+            if asked and not told:  # before the answer, which might be the last
+                self.tell("stop", tags.STOP, f"{asked} at rank {self.rank}".encode())
+                told = True
+            for frame in frames:
+                link.send(0, tags.FRAME, frame)
 
     def _next(self, longest: int, *wanted: int) -> tuple[int, int, bytearray] | None:
         """The next message of this stage of the job, or None after a pause; whatever ends the job raises."""
@@ -159,7 +169,7 @@ class Ranks:
             if self.link.patience.pause():
                 return None
         source, tag, data = item
-        self._clock[source] = self._heard = self.link.patience.reset()
+        self._heard = self.link.patience.since
         if tag in wanted:
             return item
         if tag == tags.EXIT:
@@ -208,7 +218,7 @@ class Ranks:
             self._unlogged.clear()
 
     def _is_there(self, rank: int) -> None:
-        silent = time.monotonic() - self._clock[rank]
+        silent = time.monotonic() - self.link.clock[rank]
         if rank in self.link.gone or silent > self.timeouts.lost:
             self.dead.add(rank)
             who = "rank 0 (the server)" if rank == 0 else f"rank {rank}"
@@ -224,7 +234,7 @@ class Ranks:
         for rank in self.others():
             self.link.send(rank, tags.PING)
         owing = {home(client, self.size) for client in server.waiting}
-        self.dead |= {rank for rank in owing if now - self._clock[rank] > self.timeouts.lost}
+        self.dead |= {rank for rank in owing if now - self.link.clock[rank] > self.timeouts.lost}
         self._drop(server)
         if owing and now - self._heard > self.timeouts.late:
             server.deadline()
@@ -268,7 +278,8 @@ def _welcome(hellos: list[bytes]) -> list[bytes]:
             )
     level = min(level for level, *_ in said)
     sharing = Counter((host, cores) for _, host, cores, _, _ in said)  # ranks that may use the same cores
-    replies = []
+    replies, name = [], os.urandom(16).hex().encode()
     for _, host, cores, n_cores, _ in said:
-        replies.append(WELCOME.pack(level, max(1, n_cores // sharing[host, cores]), sharing[host, cores] > n_cores))
+        n_sharing = sharing[host, cores]
+        replies.append(WELCOME.pack(level, max(1, n_cores // n_sharing), n_sharing > n_cores, host == said[0][1], name))
     return replies

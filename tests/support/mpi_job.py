@@ -34,6 +34,7 @@ DEFAULTS = {
     "late": float("inf"),
     "rounds": ROUNDS,
     "nap": 0.0,
+    "nappers": list(range(N_CLIENTS)),
     "stubborn": False,
     "folder": None,
     "resume": False,
@@ -98,7 +99,7 @@ def protocols(place, ask, keeper):
     for name, rounds in (("first", 1), ("second", ask["rounds"])):
         protocol = replace(toy.PROTOCOL, name=name, client_receive=client_receive, server_receive=server_receive)
         start = toy.start(N_CLIENTS, rounds) if place.is_server else None
-        clients = {k: toy.client(k, nap=ask["nap"]) for k in place.mine(N_CLIENTS)}
+        clients = {k: toy.client(k, nap=ask["nap"] * (k in ask["nappers"])) for k in place.mine(N_CLIENTS)}
         server, _ = keeper.run(place, protocol, start, clients, toy.codec(N_CLIENTS), resume=ask["resume"])
         servers.append(server)
     return servers

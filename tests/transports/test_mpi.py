@@ -144,20 +144,20 @@ def test_a_killed_job_goes_on_to_the_same_bits(seed, tmp_path, want):
 
 
 def idle_cpu(n_ranks, seconds, folder):
-    """CPU seconds of the ranks but the one that works, for each second of waiting."""
-    _, out, *_ = mpirun(n_ranks, nap=seconds / 5 / 2, rounds=1, folder=str(folder))
+    """Cores that all ranks use together while they wait for one client, which naps."""
+    _, out, *_ = mpirun(n_ranks, nap=seconds / 2, nappers=[0], rounds=1, folder=str(folder))
     used = [json.loads((folder / f"rank-{rank}.json").read_text())["cpu"] for rank in range(n_ranks)]
     return sum(used) / json.loads(out)["seconds"]
 
 
 def test_waiting_ranks_sleep(tmp_path):
-    """All 5 ranks wait or nap; keeping files costs some of what is measured."""
-    assert idle_cpu(5, 4.0, tmp_path) < 5 * 0.02
+    """Twice the share of the next test: here starting and keeping files weigh more."""
+    assert idle_cpu(5, 3.0, tmp_path) < 5 * 0.02
 
 
 @pytest.mark.nightly
 def test_ten_waiting_ranks_use_less_than_a_tenth_of_a_core(tmp_path):
-    assert idle_cpu(11, 60.0, tmp_path) < 0.1
+    assert idle_cpu(11, 10.0, tmp_path) < 0.1
 
 
 def alone(**env):
