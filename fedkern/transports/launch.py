@@ -87,10 +87,8 @@ def _library() -> tuple[Any, str | None]:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         return None, f"a job over MPI needs mpi4py and an MPI library (pip install 'fedkern[mpi]'): {error}"
-    claimed = os.environ.get("OMPI_COMM_WORLD_SIZE", "")
-    if claimed and MPI.get_vendor()[0] in ("MPICH", "MVAPICH", "Intel MPI"):  # these abort when they start
-        return MPI, foreign_launcher(os.environ, 1, MPI.Get_library_version())
-    return MPI, None
+    surely = cannot_join(os.environ, *MPI.get_vendor())
+    return MPI, foreign_launcher(os.environ, 1, MPI.Get_library_version()) if surely else None
 
 
 LAUNCHERS = (
@@ -98,6 +96,13 @@ LAUNCHERS = (
     ("an mpiexec of MPICH's family (PMI)", "PMI_SIZE", "PMI_RANK"),
     ("Slurm's srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
+
+
+def cannot_join(env: Mapping[str, str], vendor: str, version: tuple[int, ...]) -> bool:
+    """Whether a library is known, before it starts, not to understand the launcher (MPICH would abort, Open MPI complain)."""
+    if "OMPI_COMM_WORLD_SIZE" in env:
+        return vendor in ("MPICH", "MVAPICH", "Intel MPI")
+    return "PMI_SIZE" in env and "PMIX_RANK" not in env and vendor == "Open MPI" and version >= (5,)
 
 
 def foreign_launcher(env: Mapping[str, str], size: int, library: str) -> str | None:

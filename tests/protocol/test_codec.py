@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
 import fedkern
+from fedkern._core import wire
 from fedkern.algorithms.messages import Message, RemoteFault
 from fedkern.transports.codec import HEADER, LAST, Codec, is_last, pack, unpack
 from fedkern.transports.driver import Received
@@ -444,3 +445,22 @@ def test_last_is_the_only_flag():
     assert LAST == 1
     assert is_last(CODEC.encode(0, Received()))
     assert not is_last(CODEC.encode(0, Received(), last=False))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ([("x", "z", ())], "one of i f a b"),
+        ([("x", "a")], "one of i f a b"),
+        ([("x", "a", (-1,))], "a size is out of bounds"),
+        ([("x", "a", (2**40, 2**40))], "a size is out of bounds"),
+    ],
+)
+def test_a_layout_that_could_corrupt_memory_is_refused(fields, says):
+    with pytest.raises(ValueError, match=says):
+        wire.layout(1, fields)
+
+
+def test_something_else_in_the_place_of_a_layout_is_refused():
+    with pytest.raises(ValueError, match="invalid PyCapsule"):
+        wire.decode(1, b"", 1)

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ pytest.importorskip("mpi4py")
 import mpi_job
 from mpirun import JOB, ULFM, environment, mpirun
 
-from fedkern.transports.launch import foreign_launcher
+from fedkern.transports.launch import cannot_join, foreign_launcher
 
 # The launcher of Open MPI 5.0.11 now and then dies of its own fault while it kills a stopped rank; run.sh makes 3 of that.
 CRASHES = {-signal.SIGSEGV, -signal.SIGABRT}
@@ -171,7 +172,11 @@ def test_one_rank_is_too_few():
 
 
 def test_a_foreign_launcher_is_noticed_and_both_libraries_are_named():
+    before = time.monotonic()
+    alone()  # what starting Python and MPI takes on this machine
+    usual, before = time.monotonic() - before, time.monotonic()
     done = alone(PMI_SIZE="4", PMI_RANK="0")
+    assert time.monotonic() - before < usual + 1
     assert done.returncode == 2
     assert re.match(
         r"fedkern: an mpiexec of MPICH's family \(PMI\) started 4 processes, but mpi4py uses Open MPI v\d", done.stderr
@@ -189,6 +194,22 @@ def test_a_foreign_launcher_is_noticed_and_both_libraries_are_named():
         ({}, 1, "Open MPI v5.0.11", None),
     ],
 )
-def test_launchers_and_libraries(env, size, library, says):
+def test_what_is_said_of_launchers_and_libraries(env, size, library, says):
     problem = foreign_launcher(env, size, library)
     assert (problem is None) if says is None else says in problem
+
+
+@pytest.mark.parametrize(
+    ("env", "vendor", "version", "surely"),
+    [
+        ({"OMPI_COMM_WORLD_SIZE": "3", "PMIX_RANK": "0"}, "MPICH", (5, 0, 2), True),
+        ({"OMPI_COMM_WORLD_SIZE": "3", "PMIX_RANK": "0"}, "Open MPI", (5, 0, 11), False),
+        ({"PMI_SIZE": "3"}, "Open MPI", (5, 0, 11), True),
+        ({"PMI_SIZE": "3"}, "Open MPI", (4, 1, 6), False),
+        ({"PMI_SIZE": "3", "PMIX_RANK": "0"}, "Open MPI", (5, 0, 11), False),
+        ({"PMI_SIZE": "3"}, "MPICH", (5, 0, 2), False),
+        ({}, "MPICH", (5, 0, 2), False),
+    ],
+)
+def test_what_is_known_before_the_library_starts(env, vendor, version, surely):
+    assert cannot_join(env, vendor, version) is surely
