@@ -48,10 +48,10 @@ METHODS: dict[str, tuple[Settings, float | None, str]] = {
     "PVI": (Settings(optimiser="exact", rounds=25), None, ""),
     "PVI, Adagrad": (replace(DP, learning_rate=2.0, local_steps=20, rounds=100), None, ""),
     "global VI": (Settings(variant="global-vi", learning_rate=0.05, local_steps=1, rounds=1000), None, ""),
-    "DP-PVI": (DP, 2.5, "pld"),
-    "DP-PVI, paper's accounting": (DP, 2.5, "moments"),
+    "DP-PVI": (DP, 2.0, "pld"),
+    "DP-PVI, paper's accounting": (DP, 2.0, "moments"),
     "DP-PVI, poster's settings": (replace(DP, schedule="random", average="none"), 1.5, "rdp"),
-    "DP global VI": (Settings(variant="global-vi", learning_rate=0.05, local_steps=1, rounds=5000), 2.5, "pld"),
+    "DP global VI": (Settings(variant="global-vi", learning_rate=0.05, local_steps=1, rounds=5000), 2.0, "pld"),
 }
 
 
