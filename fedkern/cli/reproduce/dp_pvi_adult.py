@@ -167,7 +167,8 @@ def run_cell(cell: Cell) -> Outcome:
         local = Local(rows, own, k, plans[k][0], SecureSource()) if clip else Local(rows, own, k)
         clients[k] = algorithm.client(f"client-{k}", local, p)
     length = sum(allowed) // settings.local_steps if allowed else (settings.rounds or 1) * CLIENTS
-    watch = Watch(allowed or None, max(1, length // POINTS), data.test)
+    rounds = max(1, length // (POINTS * CLIENTS))  # whole rounds: within one, q swings towards the client that came last
+    watch = Watch(allowed or None, rounds * CLIENTS, data.test)
     codec = Codec(settings.sizes(p.d), CLIENTS)
     with threadpool_limits(1, user_api="blas"):  # cells run side by side
         server, _ = inprocess.run(algorithm.PROTOCOL, algorithm.start(settings, p, CLIENTS), clients, codec, watch)
