@@ -39,7 +39,7 @@ class Keeper(Hooks):
     folder
         Where the run's files go.
     private
-        Ledgers are on the disk before a message leaves, answers are stored, and others learn of a fault only that there was one.
+        Answers are stored before they leave, and others learn of a fault only that there was one.
     every
         Seconds between checkpoints.
     """
