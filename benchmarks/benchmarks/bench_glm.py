@@ -237,7 +237,7 @@ def clipped_by_opacus(case: Case) -> Callable[[], Any]:
             self.mean.weight.data, self.spread.weight.data = mu[None].clone(), log_sigma[None].clone()
 
         def forward(self, x: Any) -> Any:
-            # The layer of the spread sees x * (sigma e): its per-example gradient is then the reparameterised one, its value is not.
+            # The layer of the spread sees x * (sigma e): the gradient of an example is then the reparameterised one.
             log_sigma = self.spread.weight.detach()[0]
             scaled = x * (torch.exp(log_sigma) * torch.randn(case.d))
             return (self.mean(x) + self.spread(scaled))[:, 0] + scaled @ (1 - log_sigma)
