@@ -73,6 +73,7 @@ def perform(place: Place, config: Config, folder: Path, output: Output) -> Resul
         files.claim([*mine, *([SERVER] if place.is_server else [])], resume=output.resume)
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
     with RunHooks(config, found.names, files) as hooks, threadpool_limits(1, user_api="blas"):
+        place.hooks, hooks.clients = hooks, tuple(mine)  # from here on they decide what others read of a fault
         if files is not None and place.is_server:
             files.write_json("job.json", config.model_dump())
         tables = {k: found.rows(k) for k in mine}

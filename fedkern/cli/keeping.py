@@ -55,7 +55,7 @@ class Keeper(Hooks):
         self._since = time.monotonic()
         self._metrics_size = 0  # of a resumed run, at its checkpoint
         self._logs: dict[Path, Lines] = {}
-        self._clients: tuple[int, ...] = ()
+        self.clients: tuple[int, ...] = ()  # that live here
         self._outboxes: dict[int, Outbox] = {}
         self._shapes: dict[type[Message], dict[str, Any]] = {}
 
@@ -72,7 +72,7 @@ class Keeper(Hooks):
         """`place.run` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so)."""
         self.protocol, self.checkpoint_number, self._since = protocol.name, 0, time.monotonic()
         clients = dict(clients)
-        self._clients = tuple(clients)
+        self.clients = tuple(clients)
         if self.folder:
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
@@ -156,8 +156,8 @@ class Keeper(Hooks):
     def public(self, error: BaseException) -> str:
         if not self.private or isinstance(error, OPEN):
             return super().public(error)
-        if self.folder and self._clients:
-            for client in self._clients:
+        if self.folder and self.clients:
+            for client in self.clients:
                 path = self.folder.home(client) / "fault.txt"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text("".join(traceback.format_exception(error)))

@@ -21,6 +21,7 @@ class InProcess:
     size: int = 1
     is_server: bool = True
     n_threads: int | None = None  # whatever the machine has
+    hooks: Hooks | None = None
     signals: Signals = field(default_factory=Signals)  # remembered only inside `with place.signals`
 
     def mine(self, n_clients: int) -> list[int]:

@@ -295,6 +295,13 @@ def test_the_ledger_says_what_left(tmp_path):
     }
 
 
+def test_before_the_first_protocol_too_a_fault_stays_with_the_client(tmp_path):
+    keeper = Run(tmp_path, private=True)
+    keeper.clients = (2,)
+    assert "47" not in keeper.public(ValueError("could not convert 'age 47'"))
+    assert "age 47" in (tmp_path / "client-c" / "fault.txt").read_text()
+
+
 def test_the_fault_of_a_private_client_stays_with_it(tmp_path):
     secret = "age 47"
 
