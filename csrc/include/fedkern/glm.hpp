@@ -59,7 +59,7 @@ template <class T> struct LogLikelihoods {
         alignas(64) T a[block_rows], y[block_rows], w[block_rows], slope[block_rows], value[block_rows];
         for (Index i = 0; i < block.padded; ++i) y[i] = T(block.y[i]), w[i] = T(block.weight[i]);
         for (Index i = block.size; i < block.padded; ++i) a[i] = 0, block.x[i] = block.x[0];
-        const Ahead ahead = s == 0 && parameters.panels == 0 ? block.ahead(3) : Ahead{};
+        const Ahead ahead = s == 0 && parameters.panels == 0 ? block.ahead(5) : Ahead{};
         row_dots(block.x, ahead, block.size, theta, d, a);
         for (Index i = 0; i < block.padded; ++i) a[i] += T(block.offset[i]);
         family.weigh(block.padded, a, y, w, value, slope);
@@ -102,7 +102,7 @@ template <class T> void add_logliks(const Regression& data, const Family& family
     for_blocks(data.n, chunks, n_threads, [&](Index chunk, Index begin, Index end) {
         double* sums = partial + chunk * count * (parameters.padded() + 1);
         LogLikelihoods<T> likelihoods{parameters, sums, sums + count};
-        const Index bytes = (parameters.panels ? 256 : 16) * 1024; // panels compute more than they read: second-level cache
+        const Index bytes = (parameters.panels ? 256 : 26) * 1024; // panels compute more than they read: second-level cache
         for (RowBlock<T> block(data, family, begin, end, bytes); block.next();) likelihoods.add(block, family);
     });
 }

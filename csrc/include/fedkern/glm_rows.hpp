@@ -80,13 +80,13 @@ template <class T> class RowBlock {
         return true;
     }
 
-    /// Asking for so many quarters of the next block while each pack of this one is read once.
-    Ahead ahead(Index quarters = 4) const {
+    /// Asking for so many eighths of the next block while each pack of this one is read once.
+    Ahead ahead(Index eighths = 8) const {
         const Index bytes = data_.single ? 4 : 8;
         const bool neighbours = data_.col_stride == 1 && data_.row_stride >= data_.d && data_.row_stride <= 2 * data_.d;
         if (data_.picked || !neighbours || begin + length_ >= end_) return {reinterpret_cast<const char*>(x[0]), 0, 0};
-        return {static_cast<const char*>(data_.x) + (begin + length_) * data_.row_stride * bytes, data_.row_stride * bytes * quarters / 4,
-                64 / Index(sizeof(T)) * bytes * quarters / 4};
+        return {static_cast<const char*>(data_.x) + (begin + length_) * data_.row_stride * bytes, data_.row_stride * bytes * eighths / 8,
+                64 / Index(sizeof(T)) * bytes * eighths / 8};
     }
 
   private:
@@ -141,12 +141,16 @@ FEDKERN_INLINE void for_packs(const T* const* x, Index d, const char* at, Index 
 
 // ---- Products of a block of rows with one vector.
 
+/// For data that come from memory and are used once. Arrays seldom begin at a cache line (NumPy's lie 16 bytes beyond), and loads of
+/// whole lines then always touch two.
+template <class T> using Streamed = Pack<T, 64 / sizeof(T), std::min(register_bytes, 32)>;
+
 /// In float32 a sum is closed after this many columns, so that errors do not grow with d.
 template <class A> inline constexpr Index closed = sizeof(A) == 4 ? 256 : Index{1} << 40;
 
 /// a_i = x_i't for n rows; t is padded. Row by row, in the order of memory.
 template <class A> void row_dots(const A* const* x, const Ahead& ahead, Index n, const A* t, Index d, A* a) {
-    using V = Pack<A>;
+    using V = Streamed<A>;
     for (Index i = 0; i < n; ++i) {
         a[i] = 0;
         for (Index begin = 0; begin < d; begin += closed<A>) {
@@ -159,15 +163,15 @@ template <class A> void row_dots(const A* const* x, const Ahead& ahead, Index n,
     }
 }
 
-/// g_j += sum_i r_i x_ij over n rows, n a multiple of eight; g is padded. Asks for a quarter of as many bytes as it reads.
+/// g_j += sum_i r_i x_ij over n rows, n a multiple of eight; g is padded. Asks for three bytes ahead for every eight that it reads.
 template <class T> void add_rows(const T* const* x, const char* at, Index n, const T* r, Index d, T* g) {
-    using V = Pack<T>;
+    using V = Streamed<T>;
     for (Index i = 0; i < n; i += 8) {
         V ri[8];
         for (int k = 0; k < 8; ++k) ri[k] = V::all(r[i + k]);
         const auto add = [&](Index j, const auto& load) {
             V sum = V::load(g + j);
-            ask(at), ask(at + 64), at += 128;
+            ask(at), ask(at + 64), ask(at + 128), at += 192;
             for (int k = 0; k < 8; ++k) sum = sum + ri[k] * load(x[i + k] + j);
             sum.store(g + j);
         };

@@ -1,5 +1,5 @@
 // A few numbers worked on together, by default 64 bytes: one register at AVX-512, two at AVX2, four at the baseline. Element j of
-// a sum always goes to lane j mod N, and lanes are always added in the same order, whatever the registers hold.
+// a sum always goes to lane j mod N, and lanes are always added in the same order, whatever the registers hold (`widest` bytes at most).
 #pragma once
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -20,8 +20,8 @@ inline constexpr int register_bytes = 32;
 inline constexpr int register_bytes = 16;
 #endif
 
-template <class T, int N = 64 / sizeof(T)> struct Pack {
-    static constexpr int size = N, bytes = N * sizeof(T) < register_bytes ? N * sizeof(T) : register_bytes;
+template <class T, int N = 64 / sizeof(T), int widest = register_bytes> struct Pack {
+    static constexpr int size = N, bytes = N * sizeof(T) < widest ? N * sizeof(T) : widest;
     static constexpr int per = bytes / sizeof(T), parts = N / per;
     typedef T Part __attribute__((vector_size(bytes)));
     Part part[parts];
@@ -58,7 +58,8 @@ template <class T, int N = 64 / sizeof(T)> struct Pack {
                 v.part[0] = (Part)_mm512_maskz_loadu_pd(__mmask8(mask), x);
             return v;
         }
-#elif defined(__AVX__)
+#endif
+#if defined(__AVX__)
         if constexpr (bytes == 32) {
             Pack v;
             for (int i = 0; i < parts; ++i) {
