@@ -331,8 +331,8 @@ def expectations(
     value, slope, curvature : (n,) float64 arrays
         weights_i E l_i, weights_i E l_i', weights_i E l_i'' with l_i(a) = log p(y_i | a), a ~ N(x_i'mu + offset_i, x_i' Cov x_i).
         Exact for poisson and gaussian; for bernoulli a trapezoid rule with 64 nodes up to a standard deviation of 5 (errors at
-        most 2e-9, 6e-9, 4e-8), beyond it a mixture over 96 steps (slope 2e-9, curvature 2e-10). NaN in a row, or a y that the
-        family does not have, gives NaN in that row.
+        most 2e-9, 6e-9, 4e-8), beyond it a mixture over 96 steps (1e-9, 2e-10, 5e-11). NaN in a row, or a y that the family
+        does not have, gives NaN in that row.
 
     Raises
     ------

@@ -132,8 +132,8 @@ inline void glm_logliks(const Regression& data, Matrix<const double> thetas, Lik
 
 /// What the mean-field kernels need of rows x: x'mu, sum x^2 sigma^2 and, for norms, sum x^2 and sum x^4 sigma^4.
 template <bool norms, int R>
-FEDKERN_INLINE void tile_sums(const double* const* x, Index d, const char* at, Index pace, const double* mu, const double* variance,
-                              double* m, double* v, double* n2, double* n4) {
+FEDKERN_INLINE void tile_sums(const double* const* x, Index d, const char* at, Index pace, const double* mu, const double* variance, double* m, double* v,
+                              double* n2, double* n4) {
     using V = Pack<double>;
     V sum_m[R], sum_v[R], sum_2[R], sum_4[R];
     for (int r = 0; r < R; ++r) sum_m[r] = sum_v[r] = sum_2[r] = sum_4[r] = V::all(0);
@@ -156,10 +156,10 @@ template <bool norms>
 void row_sums(const RowBlock<double>& block, Index d, const double* mu, const double* variance, double* m, double* v, double* n2, double* n4) {
     const Ahead ahead = block.ahead();
     Index i = 0;
-    for (; i + tile_rows <= block.size; i += tile_rows)
+    for (; i + tile_rows <= block.size; i += tile_rows) {
         tile_sums<norms, tile_rows>(block.x + i, d, ahead.of(i), ahead.pace, mu, variance, m + i, v + i, n2 + i, n4 + i);
-    for (; i < block.size; ++i)
-        tile_sums<norms, 1>(block.x + i, d, ahead.of(i), ahead.pace, mu, variance, m + i, v + i, n2 + i, n4 + i);
+    }
+    for (; i < block.size; ++i) tile_sums<norms, 1>(block.x + i, d, ahead.of(i), ahead.pace, mu, variance, m + i, v + i, n2 + i, n4 + i);
 }
 
 /// The mean and the standard deviation of a_i = x_i'theta + offset_i.

@@ -38,7 +38,7 @@ template <class T> struct Kept {
     }
 };
 
-template <bool grid> FEDKERN_INLINE Pack<double> rounded(const Pack<double>& x) {
+template <bool grid, class V> FEDKERN_INLINE V rounded(const V& x) {
     if constexpr (grid)
         return x.truncated();
     else
@@ -49,7 +49,7 @@ template <bool grid> FEDKERN_INLINE Pack<double> rounded(const Pack<double>& x) 
 template <Shape shape, bool grid, class T> void add_examples(const Kept<T>& kept, const double* v, Index d, double* g, double* h) {
     constexpr int R = 4;
     constexpr bool second = grid || shape != Shape::linear;
-    using V = Pack<double>;
+    using V = Streamed<double>;
     for (Index i = 0; i < kept.size; i += R) {
         V a[R], b[R];
         for (int r = 0; r < R; ++r) a[r] = V::all(kept.alpha[i + r]), b[r] = V::all(kept.beta[i + r]);
@@ -182,7 +182,9 @@ template <class T> struct OneWeight {
         alignas(64) double a[block_rows];
         const Ahead ahead = block.ahead();
         Index i = 0;
-        for (; i + tile_rows <= block.size; i += tile_rows) sums<tile_rows>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
+        for (; i + tile_rows <= block.size; i += tile_rows) {
+            sums<tile_rows>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
+        }
         for (; i < block.size; ++i) sums<1>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
         for (Index i = block.size; i < block.padded; ++i) a[i] = c.squared[i] = 0;
         for (Index i = 0; i < block.padded; ++i) a[i] += block.offset[i];
@@ -225,7 +227,7 @@ struct SeveralWeights {
     const double* factor() const { return nullptr; }
 
     void find(const RowBlock<double>& block, const Family& family, bool, Coefficients& c, Scratch& scratch) const {
-        using V = Pack<double>;
+        using V = Streamed<double>;
         std::fill_n(c.alpha, block.padded, 0.0);
         alignas(64) double a[block_rows], slope[block_rows];
         for (Index s = 0; s < draws; ++s) {

@@ -38,13 +38,13 @@ template <class Row> void read_column(const Column& c, Index n, const Row& row, 
 
 /// Where the memory is asked for the rows of the next block while this one is worked on: in the order in which they lie, because
 /// memory that is read in another order is half as fast, and evenly, because only a few requests can be under way.
+FEDKERN_INLINE void ask(const char* address) { __builtin_prefetch(address, 0, 1); } // into the second-level cache
 struct Ahead {
     static constexpr char nowhere[64] = {};
     const char* first = nowhere;
     Index row = 0, pace = 0; // bytes to go on for each row, and for each pack of a row
     const char* of(Index i) const { return first + i * row; }
 };
-FEDKERN_INLINE void ask(const char* address) { __builtin_prefetch(address, 0, 1); } // into the second-level cache
 
 /// Walks over the rows [begin, end) in blocks, with numbers of type T: double, or float if X is in float32. Columns are padded with
 /// harmless numbers to a multiple of eight.
@@ -122,28 +122,32 @@ template <class T> std::vector<T> padded_copy(Vector<const double> x) {
 /// Rows that are worked on together where they are in cache and share what they are multiplied with.
 inline constexpr int tile_rows = register_bytes == 64 ? 4 : 1;
 
+/// For rows of X. Arrays seldom begin at a cache line (NumPy's lie 16 bytes beyond), and loads of whole lines then always touch two.
+template <class T> using Streamed = Pack<T, 64 / sizeof(T), std::min(register_bytes, 32)>;
+
 /// Calls work(r, pack of x_rj .., j) over R rows, the last packs filled with zeros.
+template <class V, int R, class T, class Work> FEDKERN_INLINE void for_packs(const T* const* x, Index d, const Work& work) {
+    Index j = 0;
+    for (; j + V::size <= d; j += V::size)
+        for (int r = 0; r < R; ++r) work(r, V::load(x[r] + j), j);
+    if (j < d)
+        for (int r = 0; r < R; ++r) work(r, V::load(x[r] + j, int(d - j)), j);
+}
+
+/// Calls work(r, pack of x_rj .., j) over R rows, the last packs filled with zeros, and asks the memory for what is at `at`.
 template <class V, int R, class T, class Work>
 FEDKERN_INLINE void for_packs(const T* const* x, Index d, const char* at, Index pace, const Work& work) {
-    const auto step = [&](Index j, const auto& load) {
+    Index j = 0;
+    for (; j + V::size <= d; j += V::size)
         for (int r = 0; r < R; ++r) {
             ask(at), at += pace;
-            work(r, load(x[r] + j), j);
+            work(r, V::load(x[r] + j), j);
         }
-    };
-    const auto whole = [](const T* p) { return V::load(p); };
-    Index j = 0;
-    for (; j + 4 * V::size <= d; j += 4 * V::size) // few instructions for many bytes: the processor looks further ahead
-        for (int k = 0; k < 4; ++k) step(j + k * V::size, whole);
-    for (; j + V::size <= d; j += V::size) step(j, whole);
-    if (j < d) step(j, [&](const T* p) { return V::load(p, int(d - j)); });
+    if (j < d)
+        for (int r = 0; r < R; ++r) work(r, V::load(x[r] + j, int(d - j)), j);
 }
 
 // ---- Products of a block of rows with one vector.
-
-/// For data that come from memory and are used once. Arrays seldom begin at a cache line (NumPy's lie 16 bytes beyond), and loads of
-/// whole lines then always touch two.
-template <class T> using Streamed = Pack<T, 64 / sizeof(T), std::min(register_bytes, 32)>;
 
 /// In float32 a sum is closed after this many columns, so that errors do not grow with d.
 template <class A> inline constexpr Index closed = sizeof(A) == 4 ? 256 : Index{1} << 40;
@@ -154,10 +158,21 @@ template <class A> void row_dots(const A* const* x, const Ahead& ahead, Index n,
     for (Index i = 0; i < n; ++i) {
         a[i] = 0;
         for (Index begin = 0; begin < d; begin += closed<A>) {
+            const Index size = std::min(closed<A>, d - begin);
+            const A *row = x[i] + begin, *tj = t + begin;
+            const char* at = ahead.of(i) + begin / V::size * ahead.pace;
             V sum = V::all(0);
-            const A* row = x[i] + begin;
-            for_packs<V, 1>(&row, std::min(closed<A>, d - begin), ahead.of(i) + begin / V::size * ahead.pace, ahead.pace,
-                            [&](int, const V& xj, Index j) { sum = sum + xj * V::load(t + begin + j); });
+            Index j = 0;
+            for (; j + 4 * V::size <= size; j += 4 * V::size) // few instructions for many bytes: the processor looks further ahead
+                for (int k = 0; k < 4; ++k) {
+                    ask(at), at += ahead.pace;
+                    sum = sum + V::load(row + j + k * V::size) * V::load(tj + j + k * V::size);
+                }
+            for (; j + V::size <= size; j += V::size) {
+                ask(at), at += ahead.pace;
+                sum = sum + V::load(row + j) * V::load(tj + j);
+            }
+            if (j < size) sum = sum + V::load(row + j, int(size - j)) * V::load(tj + j);
             a[i] += sum.sum();
         }
     }

@@ -111,7 +111,8 @@ template <class T, int N = 64 / sizeof(T), int widest = register_bytes> struct P
             v.part[0] = (Part)_mm512_maskz_roundscale_pd(0xff, (__m512d)part[0], _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
             return v;
         }
-#elif defined(__AVX__)
+#endif
+#if defined(__AVX__)
         if constexpr (bytes == 32 && sizeof(T) == 8) {
             for (int i = 0; i < parts; ++i) v.part[i] = (Part)_mm256_round_pd((__m256d)part[i], _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
             return v;
