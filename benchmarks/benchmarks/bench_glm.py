@@ -86,7 +86,7 @@ def elbo_by_numpy(case: Case) -> Callable[[], Any]:
     return call
 
 
-@njit(cache=False)
+@njit(cache=False, fastmath=True)
 def _numba_bernoulli(X: Any, y: Any, theta: Any, gradient: Any) -> float:
     value = 0.0
     for i in range(X.shape[0]):
@@ -101,7 +101,7 @@ def _numba_bernoulli(X: Any, y: Any, theta: Any, gradient: Any) -> float:
     return value
 
 
-@njit(cache=False)
+@njit(cache=False, fastmath=True)
 def _numba_poisson(X: Any, y: Any, theta: Any, gradient: Any) -> float:
     value = 0.0
     for i in range(X.shape[0]):
@@ -171,7 +171,7 @@ def clipped_by_numpy(case: Case) -> Callable[[], Any]:
     return call
 
 
-@njit(cache=False)
+@njit(cache=False, fastmath=True)
 def _numba_clipped(X: Any, y: Any, theta: Any, scale: Any, clip: float, gradient: Any) -> None:
     for i in range(X.shape[0]):
         a, squared = 0.0, 0.0

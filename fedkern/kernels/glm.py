@@ -442,12 +442,10 @@ def clipped_grad_sum(
         )
     if grid is not None and not (grid > 0 and clip / grid <= 2**40):
         raise ValueError(f"{name}: grid must be > 0 and at least clip / 2^40, got {grid} with clip = {clip}")
-    d = len(mu)
-    size = d * (d + 3) // 2 if full else 2 * d
-    if out is None:
-        out = np.empty(size, np.float64 if grid is None else np.int64)
     inputs = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma, "rows": rows, "offset": offset, "weights": weights}
     *arrays, total = record.prepare(inputs, out)
+    if grid is not None and out is None:
+        total = np.empty(total.shape, np.int64)
     if (total.dtype == np.float64) is not (grid is None):
         raise TypeError(f"{name}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {total.dtype}")
     if full and kind:

@@ -47,7 +47,7 @@ template <bool grid, class V> FEDKERN_INLINE V rounded(const V& x) {
 
 /// g_j += sum_i alpha_i x_ij, h_j += sum_i beta_i z_ij. Without a grid, factors of z that all rows share (v) are left to the caller.
 template <Shape shape, bool grid, class T> void add_examples(const Kept<T>& kept, const double* v, Index d, double* g, double* h) {
-    constexpr int R = 4;
+    constexpr int R = shape == Shape::linear && !grid ? 8 : 4;
     constexpr bool second = grid || shape != Shape::linear;
     using V = Streamed<double>;
     for (Index i = 0; i < kept.size; i += R) {
@@ -147,13 +147,13 @@ struct Activation {
     }
 };
 
-/// One draw theta = mu + sigma e of the weights: section 3.2, S = 1. v = R (x, x sigma e). Reads X as it is.
+/// One draw theta = mu + sigma e of the weights: section 3.2, S = 1. v = R (x, x sigma e). Reads X as it is; sums are in float64.
 template <class T> struct OneWeight {
     static constexpr Shape shape = Shape::linear;
     using Number = T;
     using Scratch = NoScratch;
     Index d;
-    std::vector<double> theta, deviation, length; // deviation = sigma e, length = 1 + deviation^2
+    std::vector<double> theta, deviation, length; // mu + deviation, sigma e, sqrt(1 + deviation^2)
 
     OneWeight(const Posterior& q, const Draws& draws)
         : d(q.mu.size), theta(padded_copy<double>(q.mu)), deviation(padded_copy<double>(q.log_sigma)), length(theta.size(), 1.0) {
@@ -161,19 +161,20 @@ template <class T> struct OneWeight {
         for (Index j = 0; j < d; ++j) {
             deviation[j] = math::exp(deviation[j]) * e[j];
             theta[j] += deviation[j];
-            length[j] += deviation[j] * deviation[j];
+            length[j] = std::sqrt(1 + deviation[j] * deviation[j]);
         }
     }
     const double* factor() const { return deviation.data(); }
 
-    /// x'theta and sum x^2 (1 + sigma^2 e^2) of rows x.
+    /// x'theta and sum x^2 (1 + sigma^2 e^2) of R rows.
     template <int R> FEDKERN_INLINE void sums(const T* const* x, const char* at, Index pace, double* a, double* squared) const {
         using V = Pack<double>;
         V sum_a[R], sum_2[R];
         for (int r = 0; r < R; ++r) sum_a[r] = sum_2[r] = V::all(0);
         for_packs<V, R>(x, d, at, pace, [&](int r, const V& xj, Index j) {
+            const V z = xj * V::load(length.data() + j);
             sum_a[r] = sum_a[r] + xj * V::load(theta.data() + j);
-            sum_2[r] = sum_2[r] + xj * (xj * V::load(length.data() + j));
+            sum_2[r] = sum_2[r] + z * z;
         });
         for (int r = 0; r < R; ++r) a[r] = sum_a[r].sum(), squared[r] = sum_2[r].sum();
     }
@@ -182,14 +183,13 @@ template <class T> struct OneWeight {
         alignas(64) double a[block_rows];
         const Ahead ahead = block.ahead();
         Index i = 0;
-        for (; i + tile_rows <= block.size; i += tile_rows) {
+        for (; i + tile_rows <= block.size; i += tile_rows)
             sums<tile_rows>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
-        }
         for (; i < block.size; ++i) sums<1>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
-        for (Index i = block.size; i < block.padded; ++i) a[i] = c.squared[i] = 0;
-        for (Index i = 0; i < block.padded; ++i) a[i] += block.offset[i];
+        for (i = block.size; i < block.padded; ++i) a[i] = c.squared[i] = 0;
+        for (i = 0; i < block.padded; ++i) a[i] += block.offset[i];
         family.slopes(block.padded, a, block.y, c.alpha);
-        for (Index i = 0; i < block.padded; ++i) {
+        for (i = 0; i < block.padded; ++i) {
             c.beta[i] = c.alpha[i] *= block.weight[i];
             c.squared[i] = c.alpha[i] * c.alpha[i] * c.squared[i] + 0 * a[i];
         }

@@ -55,7 +55,7 @@ template <class T> class RowBlock {
     alignas(64) double y[block_rows], offset[block_rows], weight[block_rows];
 
     /// A block has as many rows as fit into `bytes`: the first-level cache.
-    RowBlock(const Regression& data, const Family& family, Index first, Index end, Index bytes = 16 * 1024)
+    RowBlock(const Regression& data, const Family& family, Index first, Index end, Index bytes = 28 * 1024)
         : begin(first), data_(data), family_(family), end_(end), copied_(data.col_stride != 1 || data.single != (sizeof(T) == 4)) {
         length_ = std::clamp(bytes / (std::max<Index>(data.d, 1) * Index(sizeof(T))) / 8 * 8, Index{8}, block_rows);
         if (copied_) copy_.resize(length_ * data.d);
@@ -95,8 +95,15 @@ template <class T> class RowBlock {
     template <class Source> void copy(const Source* from) {
         const Index d = data_.d, down = data_.row_stride, right = data_.col_stride;
         for (Index i = 0; i < size; ++i) x[i] = copy_.data() + i * d;
+        using V = Pack<T>;
         if (right == 1)
-            for (Index i = 0; i < size; ++i) std::copy_n(from + row(i) * down, d, copy_.data() + i * d);
+            for (Index i = 0; i < size; ++i) {
+                const Source* source = from + row(i) * down;
+                T* to = copy_.data() + i * d;
+                Index j = 0;
+                for (; j + V::size <= d; j += V::size) V::load(source + j).store(to + j);
+                for (; j < d; ++j) to[j] = T(source[j]);
+            }
         else if (std::abs(down) < std::abs(right)) // the neighbours in memory are rows
             for (Index j = 0; j < d; ++j)
                 for (Index i = 0; i < size; ++i) copy_[i * d + j] = T(from[row(i) * down + j * right]);
@@ -150,7 +157,7 @@ FEDKERN_INLINE void for_packs(const T* const* x, Index d, const char* at, Index 
 // ---- Products of a block of rows with one vector.
 
 /// In float32 a sum is closed after this many columns, so that errors do not grow with d.
-template <class A> inline constexpr Index closed = sizeof(A) == 4 ? 256 : Index{1} << 40;
+template <class A> inline constexpr Index closed = sizeof(A) == 4 ? 128 : Index{1} << 40;
 
 /// a_i = x_i't for n rows; t is padded. Row by row, in the order of memory.
 template <class A> void row_dots(const A* const* x, const Ahead& ahead, Index n, const A* t, Index d, A* a) {
