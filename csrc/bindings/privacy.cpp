@@ -9,18 +9,18 @@ Index clip_sum(const py::array& rows, double bound, const py::array& out, int n_
     if (py::isinstance<py::array_t<float>>(rows)) {
         const auto x = matrix<const float>(rows, "rows");
         const py::gil_scoped_release unlocked;
-        return kernels().clip_sum_f32(x, bound, total, n_threads);
+        return kernels().privacy.clip_sum_f32(x, bound, total, n_threads);
     }
     const auto x = matrix<const double>(rows, "rows");
     const py::gil_scoped_release unlocked;
-    return kernels().clip_sum_f64(x, bound, total, n_threads);
+    return kernels().privacy.clip_sum_f64(x, bound, total, n_threads);
 }
 
 void add_noise(const py::array& total, double sigma, U64 key, U32 client, U32 step, const py::array& out, int n_threads) {
     const auto x = vector<const double>(total, "total", total.size());
     const auto y = vector<double>(out, "out", x.size);
     const py::gil_scoped_release unlocked;
-    kernels().add_noise(x, sigma, key, client, step, y, n_threads);
+    kernels().privacy.add_noise(x, sigma, key, client, step, y, n_threads);
 }
 
 std::pair<Index, Index> discrete_gaussian(const py::array& words, std::int64_t sigma, const py::array& out) {
@@ -28,7 +28,7 @@ std::pair<Index, Index> discrete_gaussian(const py::array& words, std::int64_t s
     const auto draws = vector<std::int64_t>(out, "out", out.size());
     const py::gil_scoped_release unlocked;
     Index used;
-    const Index done = kernels().discrete_gaussian(given, sigma, draws, &used);
+    const Index done = kernels().privacy.discrete_gaussian(given, sigma, draws, &used);
     return {done, used};
 }
 

@@ -7,25 +7,25 @@
 namespace fedkern {
 namespace binding {
 
-template <Table::FillPairs Table::*fill>
+template <RngTable::FillPairs RngTable::*fill>
 void fill_pairs(U64 key, U32 client, U32 step, U32 draw, U32 first_item, const py::array& out, int n_threads) {
     const auto y = vector<double>(out, "out", out.size());
     const py::gil_scoped_release unlocked;
-    (kernels().*fill)(y, {first_item, draw, client, step}, key, n_threads);
+    (kernels().rng.*fill)(y, {first_item, draw, client, step}, key, n_threads);
 }
 
 void words(U64 key, U32 client, U32 step, U32 draw, U32 first_item, const py::array& out, int n_threads) {
     const auto y = matrix<U32>(out, "out");
     if (y.cols != 4) throw py::value_error("out: needs 4 columns");
     const py::gil_scoped_release unlocked;
-    kernels().rng_words(y, {first_item, draw, client, step}, key, n_threads);
+    kernels().rng.words(y, {first_item, draw, client, step}, key, n_threads);
 }
 
 void gamma(const py::array& shape, U64 key, U32 client, U32 step, U32 first_item, const py::array& out, int n_threads) {
     const auto a = vector<const double>(shape, "shape", shape.size());
     const auto y = vector<double>(out, "out", a.size);
     const py::gil_scoped_release unlocked;
-    kernels().rng_gamma(a, y, {first_item, 0, client, step}, key, n_threads);
+    kernels().rng.gamma(a, y, {first_item, 0, client, step}, key, n_threads);
 }
 
 void inverse_gaussian(const py::array& mean, const py::array& shape, U64 key, U32 client, U32 step, U32 first_item,
@@ -34,7 +34,7 @@ void inverse_gaussian(const py::array& mean, const py::array& shape, U64 key, U3
     const auto a = vector<const double>(shape, "shape", m.size);
     const auto y = vector<double>(out, "out", m.size);
     const py::gil_scoped_release unlocked;
-    kernels().rng_inverse_gaussian(m, a, y, {first_item, 0, client, step}, key, n_threads);
+    kernels().rng.inverse_gaussian(m, a, y, {first_item, 0, client, step}, key, n_threads);
 }
 
 py::typing::Dict<py::str, int> streams() {
@@ -55,9 +55,9 @@ void bind_rng(py::module_& m) {
         m.def(name, function, "key"_a, "client"_a, "step"_a, "draw"_a, "first_item"_a, "out"_a.noconvert(), "n_threads"_a);
     };
     pairs("words", &binding::words);
-    pairs("uniform", &binding::fill_pairs<&Table::rng_uniform>);
-    pairs("normal", &binding::fill_pairs<&Table::rng_normal>);
-    pairs("exponential", &binding::fill_pairs<&Table::rng_exponential>);
+    pairs("uniform", &binding::fill_pairs<&RngTable::uniform>);
+    pairs("normal", &binding::fill_pairs<&RngTable::normal>);
+    pairs("exponential", &binding::fill_pairs<&RngTable::exponential>);
     m.def("gamma", &binding::gamma, "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a, "first_item"_a, "out"_a.noconvert(),
           "n_threads"_a);
     m.def("inverse_gaussian", &binding::inverse_gaussian, "mean"_a.noconvert(), "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a,

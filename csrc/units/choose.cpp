@@ -9,14 +9,35 @@ namespace {
 
 struct Level {
     const char* name;
-    const Table* table;
+    Table table;
     bool here;
 };
 
+#define FEDKERN_FAMILY(table, name) name,
+namespace of {
+using namespace tables;
+const Table avx512 = [] { using namespace tables::avx512; return Table{FEDKERN_FAMILIES}; }();
+}
+
+#define FEDKERN_FAMILY(table, name) name,
+Table avx512() {
+    using namespace tables::avx512;
+    return {FEDKERN_FAMILIES};
+}
+Table avx2() {
+    using namespace tables::avx2;
+    return {FEDKERN_FAMILIES};
+}
+Table baseline() {
+    using namespace tables::baseline;
+    return {FEDKERN_FAMILIES};
+}
+#undef FEDKERN_FAMILY
+
 // From the highest to the lowest.
-const Level levels[] = {{"avx512", &tables::avx512, bool(__builtin_cpu_supports("x86-64-v4"))},
-                        {"avx2", &tables::avx2, bool(__builtin_cpu_supports("x86-64-v3"))},
-                        {"baseline", &tables::baseline, true}};
+const Level levels[] = {{"avx512", avx512(), bool(__builtin_cpu_supports("x86-64-v4"))},
+                        {"avx2", avx2(), bool(__builtin_cpu_supports("x86-64-v3"))},
+                        {"baseline", baseline(), true}};
 
 const Level* find(const std::string& wanted, const char* who) {
     for (const Level& l : levels)
@@ -34,7 +55,7 @@ const Level*& chosen() {
 
 } // namespace
 
-const Table& kernels() { return *chosen()->table; }
+const Table& kernels() { return chosen()->table; }
 const char* isa() { return chosen()->name; }
 
 void limit_isa(const char* name) {

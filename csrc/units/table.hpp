@@ -1,4 +1,4 @@
-// The compiled kernels as function pointers, one table for each instruction-set level.
+// The compiled kernels as function pointers: a table for each family, and each of them once for each instruction-set level.
 #pragma once
 #include <cstdint>
 
@@ -8,24 +8,45 @@
 
 namespace fedkern {
 
-struct Table {
+struct RngTable {
     using FillPairs = void (*)(Vector<double> out, Counter first, U64 key, int n_threads);
-    void (*rng_words)(Matrix<U32> out, Counter first, U64 key, int n_threads);
-    FillPairs rng_uniform, rng_normal, rng_exponential;
-    void (*rng_gamma)(Vector<const double> shape, Vector<double> out, Counter first, U64 key, int n_threads);
-    void (*rng_inverse_gaussian)(Vector<const double> mean, Vector<const double> shape, Vector<double> out, Counter first, U64 key,
-                                 int n_threads);
+    void (*words)(Matrix<U32> out, Counter first, U64 key, int n_threads);
+    FillPairs uniform, normal, exponential;
+    void (*gamma)(Vector<const double> shape, Vector<double> out, Counter first, U64 key, int n_threads);
+    void (*inverse_gaussian)(Vector<const double> mean, Vector<const double> shape, Vector<double> out, Counter first, U64 key,
+                             int n_threads);
+};
 
+struct PrivacyTable {
     Index (*clip_sum_f32)(Matrix<const float>, double bound, Vector<double> total, int n_threads);
     Index (*clip_sum_f64)(Matrix<const double>, double bound, Vector<double> total, int n_threads);
     void (*add_noise)(Vector<const double> total, double sigma, U64 key, U32 client, U32 step, Vector<double> out, int n_threads);
     Index (*discrete_gaussian)(Vector<const std::uint32_t> words, std::int64_t sigma, Vector<std::int64_t> out, Index* used);
-    GlmTable glm;
 };
 
-namespace tables {
-extern const Table baseline, avx2, avx512;
+/// FEDKERN_FAMILY(table, name) for each family of kernels: csrc/units/<name>.cpp fills its table.
+#define FEDKERN_FAMILIES                   \
+    FEDKERN_FAMILY(RngTable, rng)          \
+    FEDKERN_FAMILY(PrivacyTable, privacy)  \
+    FEDKERN_FAMILY(GlmTable, glm)
+
+#define FEDKERN_FAMILY(table, name) extern const table name;
+namespace tables::baseline {
+FEDKERN_FAMILIES
 }
+namespace tables::avx2 {
+FEDKERN_FAMILIES
+}
+namespace tables::avx512 {
+FEDKERN_FAMILIES
+}
+#undef FEDKERN_FAMILY
+
+#define FEDKERN_FAMILY(table, name) const table& name;
+struct Table {
+    FEDKERN_FAMILIES
+};
+#undef FEDKERN_FAMILY
 
 /// The table in use: the highest level that this CPU has and FEDKERN_ISA (or limit_isa) allows.
 const Table& kernels();

@@ -1,0 +1,14 @@
+#include "fedkern/privacy.hpp"
+
+#include "table.hpp"
+
+namespace fedkern::tables::FEDKERN_ISA {
+
+const PrivacyTable privacy = {
+    .clip_sum_f32 = clip_sum<float>,
+    .clip_sum_f64 = clip_sum<double>,
+    .add_noise = add_noise,
+    .discrete_gaussian = discrete_gaussian,
+};
+
+} // namespace fedkern::tables::FEDKERN_ISA

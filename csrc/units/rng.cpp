@@ -1,0 +1,16 @@
+#include "fedkern/rng.hpp"
+
+#include "table.hpp"
+
+namespace fedkern::tables::FEDKERN_ISA {
+
+const RngTable rng = {
+    .words = fill_words_in_parts,
+    .uniform = fill_pairs_in_parts<fill_uniform>,
+    .normal = fill_pairs_in_parts<fill_normal>,
+    .exponential = fill_pairs_in_parts<fill_exponential>,
+    .gamma = fill_gamma_in_parts,
+    .inverse_gaussian = fill_inverse_gaussian_in_parts,
+};
+
+} // namespace fedkern::tables::FEDKERN_ISA
