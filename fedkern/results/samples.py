@@ -1,0 +1,130 @@
+"""What a sampler kept: draws of the hierarchical sparse models, and their summary by name (sparse-models.md, section 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import diagnostics
+
+Array = NDArray[np.float64]
+Row = dict[str, float]
+
+LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Kept draws of c chains: t of each, on the model's standardised scale.
+
+    Attributes
+    ----------
+    names : of the P coefficients: "age", or the edges "to,from" in the order of the flattened active (g, p) array
+    theta, tau_sq, inclusion, average : (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest), (1/M) sum_k theta_k
+    eta, rho : (c, t, E) and (c, t, g)
+    scale : (P,) positive factor to the data's scale: theta_original = theta * scale
+    sites : client -> theta_k (c, t, P); empty unless the job shares them
+    kind : "regression", "mrf" or "sem"
+    nodes : names of the variables of a graph
+    c0 : ratio of the variances of spike and slab
+    negligible : where the job fixes the spike, two of its standard deviations; c0 is not used then
+    """
+
+    names: tuple[str, ...]
+    theta: Array
+    tau_sq: Array
+    inclusion: Array
+    average: Array
+    eta: Array
+    rho: Array
+    scale: Array
+    sites: Mapping[str, Array] = field(default_factory=dict)
+    kind: str = "regression"
+    nodes: tuple[str, ...] = ()
+    c0: float = 0.01
+    negligible: float | None = None
+
+    @property
+    def pip(self) -> Array:
+        """(P,) posterior inclusion probabilities, Rao-Blackwellised: the means of q."""
+        return _mean(self.inclusion)
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All kept draws by name, as the digest and posterior.nc have them."""
+        own = {name: getattr(self, name) for name in ("theta", "tau_sq", "inclusion", "average", "eta", "rho")}
+        return own | {f"theta@{client}": draws for client, draws in self.sites.items()}
+
+    def parameters(self) -> dict[str, Row]:
+        """The `parameters` of summary.json.
+
+        Returns
+        -------
+        name -> mean, sd, q05, q50, q95, and rhat, ess where ArviZ is installed; and further
+
+            theta[age], theta_std[age] : the data's and the model's scale, the latter where they differ (so for all that follow).
+                On the standardised one `pip`, with `pip_rhat` and `pip_ess` of q
+            average[age] : (1/M) sum_k theta_k, with `p_positive`, and `p_large` = P(|average| > 0.2 standardised)
+            tau[age], eta, rho : standardised scale; "eta[HER2]" where there are several
+            negligible : 2 sqrt(c0 eta), below which effects count as zero, standardised scale
+            theta[age]@clinic-b : a client's own, with `p_deviates` = P(|theta_k - theta| > 0.2 standardised)
+        """
+        with_pip = [{"pip": float(pip)} for pip in self.pip]
+        for row, extra in zip(_rows(self.inclusion), with_pip):
+            extra |= {f"pip_{name}": row[name] for name in ("rhat", "ess") if np.isfinite(row.get(name, np.nan))}
+        out = self._scaled("theta", "", self.theta, with_pip)
+        positive, large = _mean(self.average > 0), _mean(np.abs(self.average) > LARGE)
+        told = [{"p_positive": float(a), "p_large": float(b)} for a, b in zip(positive, large)]
+        out |= self._scaled("average", "", self.average, told)
+        out |= _named("tau", self.names, _rows(np.sqrt(self.tau_sq)))
+        for name, draws in (("eta", self.eta), ("rho", self.rho), ("negligible", self._negligible())):
+            labels = [""] if draws.shape[-1] == 1 else self._labels(draws.shape[-1])
+            out |= _named(name, labels, _rows(draws))
+        for client, draws in self.sites.items():
+            deviates = _mean(np.abs(draws - self.theta) > LARGE)
+            out |= self._scaled("theta", f"@{client}", draws, [{"p_deviates": float(p)} for p in deviates])
+        return out
+
+    def _scaled(self, name: str, after: str, draws: Array, extra: Sequence[Row]) -> dict[str, Row]:
+        """Summaries on both scales; `extra` stands on the standardised one. R-hat and ESS use ranks, so that they are equal."""
+        standard = _rows(draws)
+        differs = self.scale != 1
+        data = [
+            {key: value if key in ("rhat", "ess") else value * factor for key, value in row.items()}
+            for row, factor in zip(standard, self.scale.tolist())
+        ]
+        both = [row | told for row, told in zip(standard, extra)]
+        first = [row if two else one for row, one, two in zip(data, both, differs)]
+        second = {label: row for (label, row), two in zip(_named(f"{name}_std", self.names, both, after).items(), differs) if two}
+        return _named(name, self.names, first, after) | second
+
+    def _labels(self, n: int) -> Sequence[str]:
+        return self.nodes if n == len(self.nodes) else self.names
+
+    def _negligible(self) -> Array:
+        if self.negligible is not None:
+            return np.full((*self.eta.shape[:2], 1), self.negligible)
+        return 2 * np.sqrt(self.c0 * self.eta)
+
+
+def _named(name: str, labels: Sequence[str], rows: Sequence[Row], after: str = "") -> dict[str, Row]:
+    return {(f"{name}[{label}]" if label else name) + after: row for label, row in zip(labels, rows)}
+
+
+def _mean(draws: NDArray[np.bool_] | Array) -> Array:
+    mean: Array = draws.mean(axis=(0, 1), dtype=np.float64)
+    return mean
+
+
+def _rows(draws: Array) -> list[Row]:
+    """Summary of each of the P columns of (c, t, P)."""
+    flat = draws.reshape(-1, draws.shape[-1])
+    found = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0, ddof=1) if len(flat) > 1 else np.full(flat.shape[1], np.nan)}
+    found |= dict(zip(("q05", "q50", "q95"), np.quantile(flat, (0.05, 0.5, 0.95), axis=0)))
+    if diagnostics.available():
+        found |= dict(zip(("rhat", "ess"), diagnostics.rhat_ess(draws)))
+    columns = [values.tolist() for values in found.values()]
+    return [dict(zip(found, values)) for values in zip(*columns)]
