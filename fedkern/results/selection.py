@@ -1,0 +1,186 @@
+"""From inclusion probabilities to sets, graphs and tables (sparse-models.md, sections 8 and 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .samples import LARGE, Array, Samples
+
+Rule = Literal["or", "and"]
+
+
+def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
+    """The Bayesian FDR set of Mueller, Parmigiani and Rice: by falling PIP the longest prefix whose mean of 1 - PIP is <= alpha.
+
+    Parameters
+    ----------
+    pip : any shape; NaN (for what is always included) is in no set. Of equal PIPs the one that comes first goes in first
+    alpha : in (0, 1), the bound on the posterior expected share of false discoveries
+
+    Returns
+    -------
+    members, of the shape of `pip`
+    """
+    if not 0 < alpha < 1:
+        raise ValueError(f"selection.fdr_set: alpha must be in (0, 1), got {alpha}")
+    given = np.asarray(pip, dtype=np.float64)
+    flat = given.ravel()
+    order = np.argsort(-np.where(np.isnan(flat), -1.0, flat), kind="stable")[: np.count_nonzero(~np.isnan(flat))]
+    false = np.cumsum(1 - flat[order]) / np.arange(1, len(order) + 1)  # never falls, so that all below alpha is a prefix
+    chosen = np.zeros(flat.shape, dtype=bool)
+    chosen[order[false <= alpha]] = True
+    return chosen.reshape(given.shape)
+
+
+def explained(names: Sequence[str], pip: ArrayLike, average_large: ArrayLike, alpha: float = 0.1) -> str:
+    """One sentence about the FDR set, and, where it is empty, why that does not mean that there is nothing.
+
+    Parameters
+    ----------
+    names, pip : (P,)
+    average_large : (P,) P(|site average| > 0.2)
+    """
+    pips, large = np.asarray(pip, dtype=np.float64), np.asarray(average_large, dtype=np.float64)
+    chosen = np.flatnonzero(fdr_set(pips, alpha))
+    if len(chosen):
+        expected = float(np.mean(1 - pips[chosen]))
+        return f"{len(chosen)} of {len(pips)} at a false discovery rate of {alpha:g} (expected: {expected:.3f})"
+    if not len(pips) or np.isnan(pips).all():
+        return "there is no coefficient to select"
+    best: int = int(np.nanargmax(pips))
+    text = (
+        f"empty at a false discovery rate of {alpha:g}: the largest PIP is {pips[best]:.2f} ({names[best]}), and even it alone "
+        f"would be false with probability {1 - pips[best]:.2f}. PIPs of this prior are conservative: they ask whether the global "
+        "value is clearly larger than the spike, and few sites leave that uncertain even where their own values are sure"
+    )
+    sure = [name for name, probability in zip(names, large) if probability > 0.95]
+    return text + (f". The site average is larger than {LARGE} with probability > 0.95 for {', '.join(sure)}" if sure else "")
+
+
+def edge_names(nodes: Sequence[str]) -> tuple[str, ...]:
+    """ "to,from" for all ordered pairs, row by row: the order of the flattened (p, p) array without its diagonal."""
+    return tuple(f"{to},{source}" for to in nodes for source in nodes if to != source)
+
+
+def matrix(values: ArrayLike, p: int) -> NDArray[np.float64]:
+    """(..., p, p) with [to, from], zero diagonal, from (..., p (p - 1)) values in the order of `edge_names`."""
+    given = np.asarray(values, dtype=np.float64)
+    if given.shape[-1] != p * (p - 1):
+        raise ValueError(f"selection.matrix: {p} nodes have {p * (p - 1)} edges, got {given.shape[-1]}")
+    out = np.zeros((*given.shape[:-1], p, p))
+    out[..., ~np.eye(p, dtype=bool)] = given
+    return out
+
+
+def symmetrised(values: ArrayLike, rule: Rule = "or") -> NDArray[np.float64]:
+    """(..., p, p) the larger ("or": union) or the smaller ("and": intersection) of each pair of directions."""
+    given = np.asarray(values, dtype=np.float64)
+    return (np.maximum if rule == "or" else np.minimum)(given, np.swapaxes(given, -1, -2))
+
+
+def partial_correlations(theta: ArrayLike) -> tuple[NDArray[np.float64], int]:
+    """sign(theta_jh) sqrt(theta_jh theta_hj) where the two signs agree, else 0 (sparse-models.md, section 8).
+
+    Parameters
+    ----------
+    theta : (..., p, p) regression coefficients [response, covariate], of each draw
+
+    Returns
+    -------
+    symmetric correlations (..., p, p) in [-1, 1] with zero diagonal, and how many pairs had to be clipped: separate regressions
+    can exceed 1
+    """
+    given = np.asarray(theta, dtype=np.float64)
+    product = given * np.swapaxes(given, -1, -2)
+    out = np.sign(given) * np.sqrt(np.maximum(product, 0.0))
+    out[..., np.eye(given.shape[-1], dtype=bool)] = 0.0
+    clipped = int(np.count_nonzero(np.abs(out) > 1)) // 2
+    return np.clip(out, -1.0, 1.0), clipped
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A chosen edge: its posterior mean (standardised) and PIP."""
+
+    to: str
+    source: str
+    mean: float
+    pip: float
+
+
+def graph(samples: Samples, alpha: float = 0.1) -> list[Edge]:
+    """Directed edges of the Bayesian FDR set, by falling PIP."""
+    pip, mean = samples.pip, samples.theta.mean(axis=(0, 1))
+    chosen = sorted(np.flatnonzero(fdr_set(pip, alpha)), key=lambda e: -pip[e])
+    return [Edge(*_ends(samples.names[e], samples.nodes), float(mean[e]), float(pip[e])) for e in chosen]
+
+
+def _ends(name: str, nodes: Sequence[str]) -> tuple[str, str]:
+    """The two nodes of "to,from", where nodes themselves may hold commas."""
+    return next((to, name[len(to) + 1 :]) for to in nodes if name.startswith(f"{to},") and name[len(to) + 1 :] in nodes)
+
+
+def deviating(parameters: Mapping[str, Mapping[str, float]], least: float = 0.5) -> list[dict[str, str | float]]:
+    """Which client's own value differs from the global one, the surest first.
+
+    Parameters
+    ----------
+    parameters : of summary.json, with the clients' own: a job with `share_local`
+    least : smallest P(|theta_k - theta| > 0.2) that is listed
+
+    Returns
+    -------
+    rows with `coefficient`, `client`, `p_deviates`, the client's `mean`, `q05`, `q95` and the `global` mean, standardised
+    """
+    rows: list[dict[str, str | float]] = []
+    for name, value in parameters.items():
+        if value.get("p_deviates", 0.0) >= least:
+            label, _, client = name.partition("]@")
+            row: dict[str, str | float] = {"coefficient": label.partition("[")[2], "client": client}
+            row |= {key: value[key] for key in ("p_deviates", "mean", "q05", "q95")}
+            rows.append(row | {"global": parameters[f"{label}]"]["mean"]})
+    return sorted(rows, key=lambda row: -float(row["p_deviates"]))
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Draws in which the strong coefficients have one pattern of signs: its share of all draws, and of each chain's."""
+
+    signs: dict[str, int]
+    share: float
+    of_chains: tuple[float, ...]
+
+
+def modes(samples: Samples, strong: float = 0.1) -> list[Mode]:
+    """Modes of a multimodal posterior, the largest first (sparse-models.md, section 10).
+
+    A coefficient is strong if |site average| exceeds `strong` in more than half of the draws of any chain. A draw counts to the
+    sign pattern of its chain's majority over a tenth of the chain, so that noise about zero makes no modes of its own.
+    """
+    large = np.abs(samples.average) > strong
+    kept = np.flatnonzero((large.mean(axis=1) > 0.5).any(axis=0))
+    c, t = samples.average.shape[:2]
+    pieces = np.array_split(np.arange(t), min(10, t))
+    labels = np.empty((c, t), dtype=np.int64)
+    patterns: dict[tuple[int, ...], int] = {}
+    for chain in range(c):
+        for piece in pieces:
+            part = samples.average[chain, piece][:, kept]
+            sign = np.where(np.mean(np.abs(part) > strong, axis=0) > 0.5, np.sign(np.median(part, axis=0)), 0).astype(int)
+            labels[chain, piece] = patterns.setdefault(tuple(sign.tolist()), len(patterns))
+    found = []
+    for pattern, label in patterns.items():
+        inside = labels == label
+        signs = {samples.names[j]: s for j, s in zip(kept, pattern)}
+        found.append(Mode(signs, float(inside.mean()), tuple(inside.mean(axis=1).tolist())))
+    return sorted(found, key=lambda mode: -mode.share)
+
+
+def gamma_table(samples: Samples) -> Array:
+    """(p, p) PIPs [to, from] of a graph, as the paper's heat map shows them."""
+    return matrix(samples.pip, len(samples.nodes))
