@@ -1,6 +1,7 @@
-"""Data that need no file of the user's: `[data] builtin = "breast-cancer"` or `"adult"`, dealt to clients inside the job.
+"""Data that need no file of the user's: `[data] builtin = "adult"` and others, dealt to clients inside the job.
 
-The split depends on the job file alone. Each rank builds the parts of its own clients, the server the test rows; no row is sent.
+The split depends on the job file alone: some sets are dealt, others have clients of their own (hospitals, conditions). Each rank
+builds the parts of its own clients, the server the test rows; no row is sent.
 """
 
 from __future__ import annotations
@@ -14,24 +15,32 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..models.encoding import Column
-from . import adult, breast_cancer, split
+from . import adult, breast_cancer, heart_disease, published, rppa, sachs, split
 from .table import Table
 
-NAMES = ("breast-cancer", "adult")
+# Sets whose clients are their own: their columns, hospital by hospital, and the response (none in a graph).
+NATURAL: dict[str, tuple[Callable[[], Mapping[str, Mapping[str, published.Array]]], str]] = {
+    "heart-disease": (heart_disease.read, heart_disease.RESPONSE),
+    "rppa": (rppa.read, ""),
+    "rppa-217": (partial(rppa.read, whole=True), ""),
+    "sachs": (sachs.read, ""),
+}
+NAMES = ("breast-cancer", "adult", *NATURAL)
 
 
 @dataclass(frozen=True)
 class Federation:
     """Built-in data, dealt.
 
-    `columns`: public constants, levels and labels, for `Spec.columns`. `spans_constant`: whether the one-hot columns already span
-    the constant, so that an intercept adds nothing.
+    `response` is empty where all columns are one another's. `positive`: its label that counts as 1, None for a number. `columns`:
+    public constants, levels and labels, for `Spec.columns`. `spans_constant`: whether the one-hot columns already span the
+    constant, so that an intercept adds nothing.
     """
 
     name: str
     clients: tuple[str, ...]
     response: str
-    positive: str
+    positive: str | None
     columns: Mapping[str, Column]
     spans_constant: bool
     parts: tuple[NDArray[np.int64], ...] = field(repr=False)
@@ -48,7 +57,8 @@ class Federation:
 
     def names(self) -> tuple[str, ...]:
         """Columns of every part, as a file's header would name them."""
-        return (*(name for name in self.columns if name != self.response), self.response)
+        covariates = tuple(name for name in self.columns if name != self.response)
+        return (*covariates, self.response) if self.response else covariates
 
 
 def load(
@@ -65,9 +75,9 @@ def load(
 
     Parameters
     ----------
-    name : "breast-cancer" (needs scikit-learn's files) or "adult" (needs `$FEDKERN_DATA/uci-adult`)
-    n_clients, rho, kappa, seed : see `split.imbalanced`
-    test : share of the rows that the server keeps
+    name : "breast-cancer" (needs scikit-learn's files), "adult" (needs `$FEDKERN_DATA/uci-adult`), or one of `NATURAL`
+    n_clients, rho, kappa, seed : see `split.imbalanced`; not used for data that have clients of their own
+    test : share of the rows that the server keeps; of data that have clients of their own it keeps none
     preprocess : for adult, "public" for round constants, "paper" for those of the published experiments (computed from all rows)
 
     Raises
@@ -75,6 +85,10 @@ def load(
     JobError
         An unknown name, missing files, or a split that the rows do not allow.
     """
+    if preprocess != "public" and name != "adult":
+        raise JobError(f'[data] preprocess = "{preprocess}": only builtin = "adult" has it; remove the key')
+    if name in NATURAL:
+        return _natural(name)
     if name == "adult":
         rows = adult.read()
         federation = partial(
@@ -87,8 +101,6 @@ def load(
         )
         labels = rows.positive()
     elif name == "breast-cancer":
-        if preprocess != "public":
-            raise JobError(f'[data] preprocess = "{preprocess}": only builtin = "adult" has it; remove the key')
         federation = partial(
             Federation,
             response=breast_cancer.RESPONSE,
@@ -106,3 +118,12 @@ def load(
     width = len(str(n_clients))
     clients = tuple(f"client-{k + 1:0{width}}" for k in range(n_clients))
     return federation(name, clients, parts=tuple(train[part] for part in dealt), test_rows=test_rows)
+
+
+def _natural(name: str) -> Federation:
+    read, response = NATURAL[name]
+    sites = read()
+    table, parts = published.joined(sites, name)
+    columns = {column: Column(column) for column in table.names}
+    nothing = np.empty(0, dtype=np.int64)
+    return Federation(name, tuple(sites), response, None, columns, False, parts, nothing, table.select)

@@ -15,6 +15,10 @@ PUBLIC = {
     "fedkern.data.builtin": ["Federation", "load"],
     "fedkern.data.adult": ["Rows", "columns", "read"],
     "fedkern.data.breast_cancer": ["columns", "positive", "table"],
+    "fedkern.data.heart_disease": ["read"],
+    "fedkern.data.rppa": ["read"],
+    "fedkern.data.sachs": ["adjacency", "read"],
+    "fedkern.data.published": ["cells_of", "folder_of", "joined", "numbers", "text_of"],
     "fedkern.data.synthetic": ["Settings", "Simulated", "simulate", "logistic", "poisson", "regression"],
     "fedkern.algorithms.agreement": ["PROTOCOL", "AskSchema", "SchemaReply", "Agreed", "Client", "Server", "Summary", "start"],
 }

@@ -75,7 +75,7 @@ def test_without_scikit_learn(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("iris", {}, "builtin = 'iris': no such data; there are breast-cancer, adult"),
+        ("iris", {}, "builtin = 'iris': no such data; there are breast-cancer, adult, heart-disease, rppa, rppa-217, sachs"),
         ("breast-cancer", {"preprocess": "paper"}, 'preprocess = "paper": only builtin = "adult" has it'),
         ("breast-cancer", {"n_clients": 600}, "456 rows can't be dealt to 600 clients"),
     ],
