@@ -44,8 +44,8 @@ class Simulated:
     """A federation in memory. `truth` has the names of `summary.json`; `job` is the text of job.toml."""
 
     names: tuple[str, ...]
-    clients: tuple[Array, ...]  # (rows, columns + 1) each
-    test: Array
+    clients: tuple[Array, ...]  # (rows, number of names) each
+    test: Array | None
     truth: Mapping[str, float]
     job: str
 
@@ -99,11 +99,78 @@ def regression(settings: Settings) -> Simulated:
     return _glm(settings, "gaussian", lambda a, draws: a + draws.normal(len(a)), intercept=1.0, effect=1.0)
 
 
-KINDS: dict[str, Callable[[Settings], Simulated]] = {"logistic": logistic, "poisson": poisson, "regression": regression}
+def sparse(settings: Settings) -> Simulated:
+    """Regression with few effects, the same at all clients but for two at the first: for the sparse model.
+
+    On standardised covariates the effects are 1, -0.7, 0.5, 0.3 and 0; client 1 has 0.5 less of the first, 0.6 more of the last.
+    """
+    p = settings.columns
+    theta = np.concatenate([[1.0, -0.7, 0.5, 0.3], np.zeros(p)])[:p]
+    center, scale = _center(p), _scale(p)
+
+    def own(k: int) -> Array:
+        change = np.zeros(p)
+        change[0], change[-1] = -0.5, 0.6
+        return theta + change * (k == 0 and p > 1)
+
+    def rows_of(k: int) -> Array:
+        draws = Draws(settings.seed, k)
+        x = np.round(center + scale * (draws.normal(settings.rows, p) + 0.3 * draws.normal(p)), 4)
+        y = 1.0 + 0.5 * draws.normal(1) + ((x - center) / scale) @ own(k) + draws.normal(settings.rows)
+        return np.column_stack([x, np.round(y, 4)])
+
+    names = tuple(f"x{j + 1}" for j in range(p))
+    truth = {f"theta[{name}]": float(t) for name, t in zip(names, theta / scale)}
+    if p > 1:
+        first = client_names(settings.clients)[0]
+        truth |= {f"theta[{name}]@{first}": float(t) for name, t in zip(names, own(0) / scale)}
+    clients = tuple(rows_of(k) for k in range(settings.clients))
+    return Simulated((*names, "y"), clients, None, truth, _sparse_job(settings, "regression", 'response = "y"'))
+
+
+def mrf(settings: Settings) -> Simulated:
+    """A Gaussian Markov random field: a ring, partial correlations 0.35 and -0.35 in turn, the same at all clients."""
+    p = _nodes(settings, "mrf")
+    omega = np.eye(p)
+    for j in range(p if p > 2 else 1):
+        h = (j + 1) % p
+        omega[j, h] = omega[h, j] = -0.35 * (-1) ** j
+    upper = np.linalg.cholesky(omega).T  # omega = U'U, and U^-1 z has precision omega
+
+    def rows_of(draws: Draws, n: int) -> Array:
+        return np.asarray(np.linalg.solve(upper, draws.normal(n, p).T).T)
+
+    return _graph(settings, "mrf", rows_of, -omega / np.diag(omega)[:, None])
+
+
+def sem(settings: Settings) -> Simulated:
+    """y = Theta y + e with Laplace errors of scale 1: a chain of effects 0.5 and -0.5 in turn, its first two nodes a cycle."""
+    p = _nodes(settings, "sem")
+    effects = np.zeros((p, p))
+    for j in range(1, p):
+        effects[j, j - 1] = 0.5 * (-1) ** (j + 1)
+    effects[1, 0], effects[0, 1] = 0.6, 0.4
+    solved = np.linalg.inv(np.eye(p) - effects)
+
+    def rows_of(draws: Draws, n: int) -> Array:
+        u = draws.uniform(n * p).reshape(n, p) - 0.5
+        return np.asarray((-np.sign(u) * np.log1p(-2 * np.abs(u))) @ solved.T)
+
+    return _graph(settings, "sem", rows_of, effects)
+
+
+KINDS: dict[str, Callable[[Settings], Simulated]] = {
+    "logistic": logistic,
+    "poisson": poisson,
+    "regression": regression,
+    "sparse": sparse,
+    "mrf": mrf,
+    "sem": sem,
+}
 
 
 def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Path:
-    """Writes `clients/*.csv`, `test.csv`, `truth.json` and `job.toml` into a folder.
+    """Writes `clients/*.csv`, `truth.json`, `job.toml`, and for the models that predict `test.csv`, into a folder.
 
     Returns
     -------
@@ -124,7 +191,8 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in zip(client_names(settings.clients), made.clients):
         _write(folder / f"{name}.csv", made.names, rows)
-    _write(out / "test.csv", made.names, made.test)
+    if made.test is not None:
+        _write(out / "test.csv", made.names, made.test)
     shown = {"kind": kind, "clients": settings.clients, "rows": settings.rows, "columns": settings.columns, "seed": settings.seed}
     (out / "truth.json").write_text(json.dumps({"simulated": shown, "parameters": dict(made.truth)}, indent=2) + "\n", "utf-8")
     (out / "job.toml").write_text(made.job, "utf-8")
@@ -143,7 +211,7 @@ def _glm(
     p = settings.columns
     shared = Draws(settings.seed, 2**32 - 1)
     theta = effect * shared.normal(p) / np.sqrt(max(p / 5, 1.0))
-    center, scale = np.arange(p) % 7 - 3.0, 2.0 ** (np.arange(p) % 4 - 1.0)
+    center, scale = _center(p), _scale(p)
 
     def rows_of(party: int, n: int) -> Array:
         draws = Draws(settings.seed, party)
@@ -156,6 +224,41 @@ def _glm(
     truth = {"intercept": intercept - float(slopes @ center)} | {f"theta[x{j + 1}]": float(slopes[j]) for j in range(p)}
     clients = tuple(rows_of(k, settings.rows) for k in range(settings.clients))
     return Simulated(names, clients, rows_of(2**32 - 2, max(settings.rows, 100)), truth, _job(settings, family))
+
+
+def _center(p: int) -> Array:
+    return np.asarray(np.arange(p) % 7 - 3.0, dtype=np.float64)
+
+
+def _scale(p: int) -> Array:
+    return np.asarray(2.0 ** (np.arange(p) % 4 - 1.0))
+
+
+def _nodes(settings: Settings, kind: str) -> int:
+    if settings.columns < 2:
+        raise JobError(f"simulate {kind}: a graph needs --columns of at least 2, got {settings.columns}")
+    return settings.columns
+
+
+def _graph(settings: Settings, kind: str, rows_of: Callable[[Draws, int], Array], effects: Array) -> Simulated:
+    """Columns with centers and scales of their own; the truth is on the data's scale, off the diagonal."""
+    p = settings.columns
+    center, scale = _center(p), _scale(p)
+    clients = []
+    for k in range(settings.clients):
+        draws = Draws(settings.seed, k)
+        clients.append(np.round(center + scale * (rows_of(draws, settings.rows) + 0.5 * draws.normal(p)), 6))
+    names = tuple(f"x{j + 1}" for j in range(p))
+    own = effects * scale[:, None] / scale
+    truth = {f"theta[{names[j]},{names[h]}]": float(own[j, h]) for j in range(p) for h in range(p) if h != j}
+    return Simulated(names, tuple(clients), None, truth, _sparse_job(settings, kind))
+
+
+def _sparse_job(settings: Settings, kind: str, *data: str) -> str:
+    lines = ["[job]", 'method = "sparse"', f"seed = {settings.seed}", "rounds = 2500", ""]
+    lines += ["[data]", 'clients = ["clients/*.csv"]', *data, "", "[model]", f'kind = "{kind}"', ""]
+    lines += ["[algorithm]", "chains = 4", "burn_in = 500"]
+    return "\n".join(lines) + "\n"
 
 
 def _job(settings: Settings, family: str) -> str:

@@ -19,7 +19,7 @@ PUBLIC = {
     "fedkern.data.rppa": ["read"],
     "fedkern.data.sachs": ["adjacency", "read"],
     "fedkern.data.published": ["cells_of", "folder_of", "joined", "numbers", "text_of"],
-    "fedkern.data.synthetic": ["Settings", "Simulated", "simulate", "logistic", "poisson", "regression"],
+    "fedkern.data.synthetic": ["Settings", "Simulated", "simulate", "logistic", "poisson", "regression", "sparse", "mrf", "sem"],
     "fedkern.algorithms.agreement": ["PROTOCOL", "AskSchema", "SchemaReply", "Agreed", "Client", "Server", "Summary", "start"],
 }
 

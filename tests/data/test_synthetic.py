@@ -20,6 +20,9 @@ NEGATIVE_LOGLIK = {
 }
 
 
+GRAPHS = ("mrf", "sem")
+
+
 def load(folder, kind):
     """X with a column of ones, y, and the truth's coefficients, from the files."""
     job = tomllib.loads((folder / "job.toml").read_text())
@@ -33,7 +36,7 @@ def load(folder, kind):
     return np.vstack([part.X for part in parts]), np.concatenate([part.y for part in parts]), theta, list(paths)
 
 
-@pytest.mark.parametrize("kind", synthetic.KINDS)
+@pytest.mark.parametrize("kind", NEGATIVE_LOGLIK)
 def test_the_truth_is_that_of_the_rows(tmp_path, kind):
     simulate(kind, tmp_path, Settings(clients=3, rows=1500, columns=3, seed=4))
     X, y, theta, names = load(tmp_path, kind)
@@ -49,12 +52,74 @@ def test_the_truth_is_that_of_the_rows(tmp_path, kind):
     assert NEGATIVE_LOGLIK[kind](X @ theta, y) < wrong - 5  # and another truth would be noticed
 
 
-def test_a_client_s_rows_do_not_depend_on_the_others(tmp_path):
+@pytest.mark.parametrize("kind", synthetic.KINDS)
+def test_a_client_s_rows_do_not_depend_on_the_others(tmp_path, kind):
     for name, clients, seed in (("few", 2, 1), ("many", 5, 1), ("other", 2, 2)):
-        simulate("logistic", tmp_path / name, Settings(clients=clients, rows=20, seed=seed))
+        simulate(kind, tmp_path / name, Settings(clients=clients, rows=20, seed=seed))
     read = {name: (tmp_path / name / "clients" / "client-02.csv").read_bytes() for name in ("few", "many", "other")}
     assert read["few"] == read["many"] != read["other"]
     assert (tmp_path / "few" / "clients" / "client-01.csv").read_bytes() != read["few"]
+
+
+def sparse_rows(tmp_path, kind, **settings):
+    """Rows of each client, and the truth as the files have it."""
+    path = simulate(kind, tmp_path, Settings(**settings))
+    job = tomllib.loads(path.read_text())
+    assert (job["job"]["method"], job["model"]["kind"]) == ("sparse", "regression" if kind == "sparse" else kind)
+    assert job["job"]["rounds"] > job["algorithm"]["burn_in"]
+    assert not (tmp_path / "test.csv").exists()
+    files = [table.load(file) for file in table.find(job["data"]["clients"], tmp_path).values()]
+    return [np.column_stack([f.columns[name] for name in f.names]) for f in files], truth_of(tmp_path), files[0].names
+
+
+def truth_of(folder):
+    return json.loads((folder / "truth.json").read_text())["parameters"]
+
+
+def slopes(x, y):
+    """Least squares with an intercept: slopes and their standard errors."""
+    z = np.column_stack([np.ones(len(x)), x])
+    inverse = np.linalg.inv(z.T @ z)
+    b = inverse @ z.T @ y
+    return b[1:], np.sqrt(np.sum((y - z @ b) ** 2) / (len(y) - z.shape[1]) * np.diag(inverse))[1:]
+
+
+def test_the_sparse_truth_is_that_of_the_rows_and_one_client_differs(tmp_path):
+    rows, truth, names = sparse_rows(tmp_path, "sparse", clients=3, rows=2000, columns=6, seed=2)
+    for k, own in enumerate(rows):
+        b, se = slopes(own[:, :-1], own[:, -1])
+        expected = np.array([truth[f"theta[{name}]" + ("@client-01" if k == 0 else "")] for name in names[:-1]])
+        assert abs((b - expected) / se).max() < 4.5
+        common = np.array([truth[f"theta[{name}]"] for name in names[:-1]])
+        assert (abs((b - common) / se).max() > 8) == (k == 0)
+    assert sum(value == 0 for name, value in truth.items() if "@" not in name) == 2
+
+
+def test_the_field_s_truth_is_each_node_s_regression_on_the_others(tmp_path):
+    rows, truth, names = sparse_rows(tmp_path, "mrf", clients=2, rows=3000, columns=5, seed=2)
+    for own in rows:
+        for j, to in enumerate(names):
+            others = [h for h in range(5) if h != j]
+            b, se = slopes(own[:, others], own[:, j])
+            expected = np.array([truth[f"theta[{to},{names[h]}]"] for h in others])
+            assert np.count_nonzero(expected) == 2
+            assert abs((b - expected) / se).max() < 4.5
+            assert abs((b - 0.5 * expected) / se).max() > 5
+
+
+def test_the_cyclic_model_s_truth_gives_independent_laplace_errors(tmp_path):
+    rows, truth, names = sparse_rows(tmp_path, "sem", clients=2, rows=4000, columns=4, seed=2)
+    theta = np.array([[truth.get(f"theta[{to},{source}]", 0.0) for source in names] for to in names])
+    assert np.count_nonzero(theta) == 4  # a chain of three, and one arc back
+    assert truth["theta[x1,x2]"] * truth["theta[x2,x1]"] == pytest.approx(0.24)
+    for own in rows:
+        e = (own - own.mean(axis=0)) @ (np.eye(4) - theta).T
+        e /= synthetic._scale(4)
+        assert abs(np.corrcoef(e.T) - np.eye(4)).max() < 4.5 / np.sqrt(4000)
+        assert np.mean(abs(e), axis=0) == pytest.approx(np.ones(4), abs=0.08)
+        assert (np.mean(e**2, axis=0) / np.mean(abs(e), axis=0) ** 2) == pytest.approx(np.full(4, 2.0), abs=0.25)  # normal: 1.57
+        wrong = (own - own.mean(axis=0)) @ (np.eye(4) - theta.T).T
+        assert abs(np.corrcoef(wrong.T) - np.eye(4)).max() > 0.2
 
 
 def test_poisson_counts_are_poisson():
@@ -70,7 +135,7 @@ def test_poisson_counts_are_poisson():
     assert (((shifted - expected) ** 2) / expected).sum() > 1000
 
 
-@pytest.mark.parametrize("kind", synthetic.KINDS)
+@pytest.mark.parametrize("kind", NEGATIVE_LOGLIK)
 def test_the_job_and_the_test_rows(tmp_path, kind):
     path = simulate(kind, tmp_path, Settings(clients=2, rows=10, columns=2))
     job = tomllib.loads(path.read_text())
@@ -80,8 +145,11 @@ def test_the_job_and_the_test_rows(tmp_path, kind):
 
 
 def test_faults(tmp_path):
-    with pytest.raises(JobError, match="simulate mrf: no such kind; there are logistic, poisson, regression"):
-        simulate("mrf", tmp_path)
+    with pytest.raises(JobError, match="weather: no such kind; there are logistic, poisson, regression, sparse, mrf, sem"):
+        simulate("weather", tmp_path)
+    for kind in GRAPHS:
+        with pytest.raises(JobError, match=f"simulate {kind}: a graph needs --columns of at least 2, got 1"):
+            simulate(kind, tmp_path, Settings(columns=1))
     simulate("logistic", tmp_path, Settings(rows=1))
     with pytest.raises(JobError, match="clients: already holds files; choose another --out, or remove them"):
         simulate("logistic", tmp_path)
