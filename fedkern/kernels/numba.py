@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ._numba import glm, privacy, rng
+from ._numba import glm, privacy, rng, shrinkage
 
-__all__ = ["glm", "privacy", "rng"]
+__all__ = ["glm", "privacy", "rng", "shrinkage"]

@@ -55,6 +55,8 @@ template <class T> void both(const char* type, double range) {
     const double least = std::numeric_limits<T>::min() / 1000, most = std::numeric_limits<T>::max();
     check<T>(named("exp"), -range, range, false, FUNCTION(exp), expq);
     check<T>(named("exp_small"), 1e-20, 1, true, FUNCTION(exp), expq);
+    check<T>(named("expm1"), -range, range, false, FUNCTION(expm1), expm1q);
+    check<T>(named("expm1_small"), 1e-20, 3, true, FUNCTION(expm1), expm1q);
     check<T>(named("log"), least, most, true, FUNCTION(log), logq);
     check<T>(named("log_near_1"), 0.5, 2, false, FUNCTION(log), logq);
     check<T>(named("log1p"), least, most, true, FUNCTION(log1p), log1pq);

@@ -167,7 +167,7 @@ def families():
 def public_functions():
     for module in families():
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            if not name.startswith("_") and function.__module__ == module.__name__:
+            if not name.startswith("_") and f"{function.__module__}.".startswith(f"{module.__name__}."):  # a module or a package
                 yield pytest.param(function, id=f"{module.__name__.rpartition('.')[2]}.{name}")
 
 

@@ -1,7 +1,7 @@
 // Elementary functions without branches, so that a plain loop over them becomes vector instructions at every level.
 //
 // NaN gives NaN, +-inf the limit, results below the normal range have one more rounding and no more. Largest error over dense
-// grids of the whole domain, in units in the last place (tests/cpp/math.cpp): exp, log, log1p, sin, cos 2; sigmoid, softplus 3;
+// grids of the whole domain, in units in the last place (tests/cpp/math.cpp): exp, log, log1p, sin, cos, expm1 2; sigmoid, softplus 3;
 // normal_pdf 4; normal_cdf 5. The coefficients are Chebyshev fits of the functions named beside them, rounded to the type.
 #pragma once
 #include "view.hpp"
@@ -47,8 +47,13 @@ FEDKERN_INLINE double sqrt(double x) { return __builtin_sqrt(x); }
 template <class T> FEDKERN_INLINE T polynomial(T, T c) { return c; }
 template <class T, class... Rest> FEDKERN_INLINE T polynomial(T x, T c, Rest... rest) { return c + x * polynomial(x, rest...); }
 
-/// exp(x + low) for a `low` that is tiny beside 1. `signed_argument` = false: x <= 0 is known.
-template <bool signed_argument = true, class T> FEDKERN_INLINE T exp_of_sum(T x, T low) {
+/// e^x = (1 + minus_one) scale^2; minus_one is accurate where it is small, and scale is 1 for |x| < log(2).
+template <class T> struct ExpParts {
+    T minus_one, scale;
+};
+
+/// The parts of exp(x + low) for a `low` that is tiny beside 1 and an x in the range of the exponent.
+template <class T> FEDKERN_INLINE ExpParts<T> exp_parts(T x, T low) {
     using F = Format<T>;
     // x = 2 k log(2) + r, |r| <= log(2): the factor 2^k is applied twice, because 2^2k may lie outside the range of the exponent.
     const T shifted = x * T(0.72134752044448170) + F::round, k = shifted - F::round;
@@ -61,8 +66,14 @@ template <bool signed_argument = true, class T> FEDKERN_INLINE T exp_of_sum(T x,
     else
         q = polynomial(r, 0x1p-1f, 0x1.55555ap-3f, 0x1.555558p-5f, 0x1.110c5cp-7f, 0x1.6c13p-10f, 0x1.a4fdp-13f,
                        0x1.a401e4p-16f);
-    const T scale = from_bits<T>((to_bits(shifted) + F::bias) << F::fraction);
-    const T value = (1 + (r + r * r * q)) * scale * scale;
+    return {r + r * r * q, from_bits<T>((to_bits(shifted) + F::bias) << F::fraction)};
+}
+
+/// exp(x + low) for a `low` that is tiny beside 1. `signed_argument` = false: x <= 0 is known.
+template <bool signed_argument = true, class T> FEDKERN_INLINE T exp_of_sum(T x, T low) {
+    using F = Format<T>;
+    const auto [minus_one, scale] = exp_parts(x, low);
+    const T value = (1 + minus_one) * scale * scale;
     const T below = x < F::exp_least ? T(0) : value;
     return signed_argument && x > F::exp_most ? infinity<T>() : below;
 }
@@ -72,6 +83,16 @@ template <class T> FEDKERN_INLINE T exp(T x) { return exp_of_sum(x, T(-0.0)); }
 
 /// e^-|x|.
 template <class T> FEDKERN_INLINE T exp_decay(T x) { return exp_of_sum<false>(-magnitude(x), T(-0.0)); }
+
+/// e^x - 1, accurate for small x too.
+template <class T> FEDKERN_INLINE T expm1(T x) {
+    using F = Format<T>;
+    const auto [minus_one, scale] = exp_parts(x, T(-0.0));
+    const T inverse = from_bits<T>((typename F::Bits(2 * F::bias) << F::fraction) - to_bits(scale));
+    const T value = (minus_one * scale + (scale - inverse)) * scale;
+    const T below = x < F::exp_least ? T(-1) : value;
+    return x > F::exp_most ? infinity<T>() : below;
+}
 
 /// log(x) + low, x positive, finite and normal, low tiny; `shifted` is added to the exponent.
 template <class T> FEDKERN_INLINE T log_plus(T x, T low, T shifted) {

@@ -1,0 +1,98 @@
+"""Scales of the horseshoe, local and global: sparse-models.md, section 2."""
+
+import numpy as np
+from numba import njit
+
+from ..rng import exponential_pair, metropolis_accept, normal_pair, uniform_pair
+
+LEAST, MOST, LEAST_RATE = 1e-60, 1e60, 1e-290
+
+
+@njit(cache=False)
+def clipped(variance):
+    """lambda^2 or tau^2 within [1e-60, 1e60]; NaN stays."""
+    if variance < LEAST:
+        return LEAST
+    return MOST if variance > MOST else variance
+
+
+@njit(cache=False)
+def half_cauchy_precision(m, item, client, step, key):
+    """zeta = 1/lambda^2 of density ~ exp(-m zeta) / (1 + zeta); NaN where m is."""
+    if not m >= 0.0:
+        return np.nan
+    rate = max(m, LEAST_RATE)
+    u0 = -np.log(min(rate, 1.0))
+    attempt = 0
+    while True:
+        u, v = uniform_pair(item, attempt, client, step, key)
+        r = u * (1.0 + np.e * u0)
+        if rate >= 1.0:
+            zeta = -np.log(u) / rate
+            if v * (1.0 + zeta) < 1.0:
+                return zeta
+        elif r < 1.0:
+            zeta = np.expm1(u0 - np.log(r))
+            if metropolis_accept(1.0 - np.log(r) - rate * (1.0 + zeta), v):
+                return zeta
+        else:
+            zeta = np.expm1((r - 1.0) / np.e)
+            if metropolis_accept(-rate * (1.0 + zeta), v):
+                return zeta
+        attempt += 1
+
+
+@njit(cache=False)
+def inverse(x):
+    return 1.0 / x if x != 0.0 else np.inf
+
+
+@njit(cache=False)
+def local_variance(m, lambda_sq, scale, expanded, item, client, step, key):
+    """lambda^2 given m = d^2 / (2 tau^2), not clipped."""
+    s2 = scale * scale
+    if not expanded:
+        return s2 * inverse(half_cauchy_precision(m / s2, item, client, step, key))
+    first, second = exponential_pair(item, 0, client, step, key)
+    return (first / (1.0 / s2 + 1.0 / lambda_sq) + m) / second
+
+
+@njit(cache=False)
+def gamma_proposal(shape, item, attempt, client, step, key):
+    """Marsaglia and Tsang's proposal from blocks 0 and 1 of three; -1: rejected."""
+    x, _ = normal_pair(item, 3 * attempt, client, step, key)
+    u, boost = uniform_pair(item, 3 * attempt + 1, client, step, key)
+    d = (shape + 1.0 if shape < 1.0 else shape) - 1.0 / 3.0
+    t = x / (3.0 * np.sqrt(d))
+    if t <= -1.0 or not metropolis_accept(3.0 * d * (np.log1p(t) - t * (1.0 - t * (0.5 - t / 3.0))), u):
+        return -1.0
+    return d * (1.0 + t) ** 3 * (np.exp(np.log(boost) / shape) if shape < 1.0 else 1.0)
+
+
+@njit(cache=False)
+def global_variance(m, clients, tau_sq, scale, expanded, item, client, step, key):
+    """tau^2 given m = (1/2) sum_k d_k^2 / lambda_k^2 over the clients, not clipped."""
+    if not m >= 0.0:
+        return np.nan
+    s2 = scale * scale
+    attempt = 0
+    if expanded:
+        e, _ = exponential_pair(item, 2, client, step, key)
+        while True:
+            g = gamma_proposal((clients + 1.0) / 2.0, item, attempt, client, step, key)
+            if g >= 0.0:
+                return (e / (1.0 / s2 + 1.0 / tau_sq) + m) * inverse(g)
+            attempt += 1
+    rate = max(m / s2, LEAST_RATE)
+    if clients == 1:
+        return s2 * inverse(half_cauchy_precision(rate, item, client, step, key))
+    steep = rate >= (clients - 1.0) / 2.0
+    shape = (clients + 1.0) / 2.0 if steep else (clients - 1.0) / 2.0
+    while True:
+        g = gamma_proposal(shape, item, attempt, client, step, key)
+        if g >= 0.0:
+            z = g / rate
+            accept, _ = uniform_pair(item, 3 * attempt + 2, client, step, key)
+            if accept * (1.0 + z) < (1.0 if steep else z):
+                return s2 * inverse(z)
+        attempt += 1

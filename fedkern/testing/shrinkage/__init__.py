@@ -1,0 +1,1 @@
+"""Cases of the kernels of the sparse models."""
