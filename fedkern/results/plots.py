@@ -33,7 +33,7 @@ def learning_curves(lines: Sequence[Mapping[str, Any]]) -> Figure | None:
     names = [name for name in WORDS if any(name in line["metrics"] for line in lines)]
     if not names:
         return None
-    figure = _figure(7.2, 2.7)
+    figure = canvas(7.2, 2.7)
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names):
         points = [(line["round"], line["metrics"][name]) for line in lines if name in line["metrics"]]
         x, y = zip(*points)
@@ -52,7 +52,7 @@ def learning_curves(lines: Sequence[Mapping[str, Any]]) -> Figure | None:
         axes.set_title(WORDS[name], loc="left", color=INK, fontsize=10, fontweight="bold")
         axes.set_xlabel("communication rounds")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        _tidy(axes, "y")
+        tidy(axes, "y")
     return figure
 
 
@@ -72,7 +72,7 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
         return None
     kept = sorted(shown, key=lambda name: -abs(shown[name]["mean"]))[:MOST_ROWS]
     names = [name for name in shown if name in kept]
-    figure = _figure(7.2, 0.75 + 0.19 * len(names))
+    figure = canvas(7.2, 0.75 + 0.19 * len(names))
     axes = figure.subplots()
     for row, name in enumerate(names):
         value = shown[name]
@@ -87,7 +87,7 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     standardised = any(name.startswith(("theta_std[", "intercept_std")) for name in parameters)
     scale = ", standardised scale" if standardised else ""
     axes.set_xlabel(f"posterior mean and 90 % interval{scale}")
-    _tidy(axes, "x")
+    tidy(axes, "x")
     axes.tick_params(axis="y", length=0, labelsize=8)
     return figure
 
@@ -105,7 +105,8 @@ def svg(figure: Figure) -> str:
     return re.sub(r'<svg width="[^"]*" height="[^"]*"', "<svg", body, count=1)
 
 
-def _figure(width: float, height: float) -> Figure:
+def canvas(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -113,7 +114,7 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _tidy(axes: Axes, grid: str) -> None:
+def tidy(axes: Axes, grid: str) -> None:
     """Only what carries information: a light grid along one direction, no frame."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)

@@ -1,0 +1,175 @@
+"""Figures of the sparse models: inclusion probabilities as a heat map, chosen edges as a graph, effects with their sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, tidy
+from .posterior import comparable
+from .selection import Edge
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SITE_COLOURS = ("#e08a1e", "#4c9f70", "#8e5ea2", "#c8553d", "#3aa6b9", "#a0763a", "#d06c9b", "#6b7a3f", "#5b6fb5")
+MOST_LABELS = 60  # nodes that a heat map names
+MOST_NODES = 40  # that a graph draws: more would be a ball of wool
+MOST_EFFECTS = 30
+
+
+def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "") -> Figure:
+    """PIPs (p, p), rows the node whose equation it is, columns where the edge comes from; the diagonal is empty."""
+    values = np.array(pip, dtype=np.float64)
+    p = len(nodes)
+    np.fill_diagonal(values, np.nan)
+    size = min(2.2 + 0.42 * p, 9.0)
+    made = canvas(size + 0.9, size)
+    axes = made.subplots()
+    image = axes.imshow(values, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
+    if p <= MOST_LABELS:
+        small = 8 if p <= 25 else 5
+        axes.set_xticks(range(p), nodes, rotation=90, fontsize=small)
+        axes.set_yticks(range(p), nodes, fontsize=small)
+    else:
+        axes.set_xticks([])
+        axes.set_yticks([])
+    if p <= 15:
+        for i, j in zip(*np.nonzero(~np.isnan(values))):
+            shade = "white" if values[i, j] > 0.5 else INK
+            axes.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", fontsize=6.5, color=shade)
+    axes.tick_params(length=0, labelcolor=INK)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel("from", color=MUTED)
+    axes.set_ylabel("to", color=MUTED)
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
+    bar = made.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=8)
+    bar.set_label("posterior inclusion probability", fontsize=8, color=MUTED)
+    return made
+
+
+def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, directed: bool = True) -> Figure:
+    """Chosen edges on a circle: blue for positive, orange for negative effects, wider for larger ones.
+
+    Parameters
+    ----------
+    edges : from `selection.graph`; undirected ones stand once
+    nodes : all, in the order of the circle; of more than 40 only those with an edge
+    directed : arrows rather than lines
+    """
+    from matplotlib.patches import FancyArrowPatch
+
+    touched = {name for edge in edges for name in (edge.to, edge.source)}
+    shown = [name for name in nodes if len(nodes) <= MOST_NODES or name in touched]
+    made = canvas(6.4, 6.6)
+    axes = made.subplots()
+    angle = np.pi / 2 - 2 * np.pi * np.arange(len(shown)) / max(len(shown), 1)
+    place = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(shown, angle)}
+    mutual = {(edge.source, edge.to) for edge in edges}
+    largest = max((abs(edge.mean) for edge in edges), default=1.0) or 1.0
+    dot = 90.0 if len(shown) <= MOST_NODES else 25.0
+    for edge in edges:
+        both = (edge.to, edge.source) in mutual
+        patch = FancyArrowPatch(
+            place[edge.source],
+            place[edge.to],
+            arrowstyle="-|>" if directed else "-",
+            mutation_scale=13,
+            connectionstyle=f"arc3,rad={0.14 if both and directed else 0.0}",
+            shrinkA=7,
+            shrinkB=7,
+            linewidth=0.8 + 2.6 * abs(edge.mean) / largest,
+            color=BLUE if edge.mean > 0 else ORANGE,
+            alpha=0.85,
+            zorder=2,
+        )
+        axes.add_patch(patch)
+    for name, a in zip(shown, angle):
+        x, y = place[name]
+        axes.scatter([x], [y], s=dot, color=INK if name in touched else GRID, zorder=3)
+        turn = np.degrees(a) % 360
+        flip = 90 < turn < 270
+        aligned: dict[str, Any] = {"ha": "right" if flip else "left", "va": "center"}
+        many = len(shown) > 24
+        if many:
+            aligned |= {"rotation": turn - 180 if flip else turn, "rotation_mode": "anchor"}
+        elif abs(x) < 0.2:
+            aligned = {"ha": "center", "va": "bottom" if y > 0 else "top"}
+        axes.text(1.09 * x, 1.09 * y, name, fontsize=6 if many else 9, color=INK, **aligned)
+    if not edges:
+        axes.text(0, 0, "no edge", ha="center", va="center", color=MUTED)
+    axes.set_xlim(-1.55, 1.55)
+    axes.set_ylim(-1.45, 1.45)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
+    return made
+
+
+def effects(parameters: Mapping[str, Mapping[str, float]], title: str = "") -> Figure | None:
+    """Each coefficient's global value, site average and, where they are known, sites: means with 90 % intervals, standardised.
+
+    Parameters
+    ----------
+    parameters : of summary.json. Of more than 30 coefficients those with the largest averages are drawn
+
+    Returns
+    -------
+    the figure; None without coefficients
+    """
+    numbers = comparable(parameters)
+    kinds = ("theta_std[", "theta[", "average_std[", "average[")
+    named: dict[str, dict[str, Mapping[str, float]]] = {}
+    for name, value in numbers.items():
+        kind = next((k for k in kinds if name.startswith(k)), None)
+        if kind:
+            label, _, site = name[len(kind) :].rpartition("]")
+            named.setdefault(label, {})[site or ("@average" if kind.startswith("average") else "")] = value
+    named = {label: values for label, values in named.items() if "" in values}
+    if not named:
+        return None
+    size = {label: abs(values.get("@average", values[""])["mean"]) for label, values in named.items()}
+    kept = sorted(named, key=lambda label: -size[label])[:MOST_EFFECTS]
+    rows = [label for label in named if label in kept]
+    sites = list(dict.fromkeys(site for values in named.values() for site in values if site not in ("", "@average")))
+    lines = {"": ("global value", BLUE, 3.0), "@average": ("site average", INK, 2.0)}
+    lines |= {site: (site[1:], SITE_COLOURS[k % len(SITE_COLOURS)], 1.3) for k, site in enumerate(sites)}
+    step = 0.8 / len(lines)
+    made = canvas(7.6, 1.0 + len(rows) * (0.16 + 0.11 * len(lines)))
+    axes = made.subplots()
+    for at, label in enumerate(rows):
+        for k, (key, (_, colour, width)) in enumerate(lines.items()):
+            if key not in named[label]:
+                continue
+            value = named[label][key]
+            y = at - 0.4 + (k + 0.5) * step
+            axes.plot([value["q05"], value["q95"]], [y, y], color=colour, linewidth=width, alpha=0.55, solid_capstyle="round")
+            axes.plot([value["mean"]], [y], "o", color=colour, markersize=2.0 + 0.7 * width, zorder=3)
+        pip = named[label][""].get("pip")
+        if pip is not None:
+            axes.annotate(f"{pip:.2f}", (1.01, at), xycoords=("axes fraction", "data"), va="center", fontsize=8.5, color=BLUE)
+    handles = [axes.plot([], [], "o-", label=text, color=c, linewidth=w, markersize=4)[0] for text, c, w in lines.values()]
+    axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
+    for at in range(len(rows) - 1):
+        axes.axhline(at + 0.5, color=GRID, linewidth=0.6, zorder=0)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel("posterior mean and 90 % interval, standardised scale; at the right: PIP")
+    tidy(axes, "x")
+    axes.tick_params(axis="y", length=0, labelsize=9)
+    axes.legend(handles=handles, frameon=False, fontsize=8, ncols=min(len(lines), 4), loc="lower left", bbox_to_anchor=(0, 1.0))
+    if title:
+        made.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
+    return made
+
+
+def undirected(weights: ArrayLike, chosen: ArrayLike, nodes: Sequence[str], pip: ArrayLike) -> list[Edge]:
+    """The pairs (i < j) that are chosen in a symmetric (p, p) matrix, as edges with the weights' signs and sizes."""
+    weight, inside, probability = (np.asarray(x) for x in (weights, chosen, pip))
+    pairs: NDArray[Any] = np.argwhere(np.triu(inside, 1))
+    return [Edge(nodes[i], nodes[j], float(weight[i, j]), float(probability[i, j])) for i, j in pairs.tolist()]
