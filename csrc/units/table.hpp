@@ -4,6 +4,7 @@
 
 #include "fedkern/glm_views.hpp"
 #include "fedkern/rng.hpp"
+#include "fedkern/shrinkage_server_views.hpp"
 #include "fedkern/view.hpp"
 
 namespace fedkern {
@@ -24,11 +25,21 @@ struct PrivacyTable {
     Index (*discrete_gaussian)(Vector<const std::uint32_t> words, std::int64_t sigma, Vector<std::int64_t> out, Index* used);
 };
 
+struct ShrinkageServerTable {
+    void (*local_sums)(Tensor<const double, 3> deviation, Tensor<const double, 3> lambda_sq, double slab, Tensor<double, 4> sums,
+                       int n_threads);
+    void (*global_sweep)(Tensor<const double, 4> deviation, Tensor<const double, 4> lambda_sq, Tensor<const std::int64_t, 2> indicators,
+                         ServerState<const double>, ServerOptions, ServerDraws, ServerResult, Clients, int n_threads);
+    void (*global_sweep_sums)(Tensor<const double, 4> sums, Index n_clients, Tensor<const std::int64_t, 2> indicators,
+                              ServerState<const double>, ServerOptions, ServerDraws, ServerResult, int n_threads);
+};
+
 /// FEDKERN_FAMILY(table, name) for each family of kernels: csrc/units/<name>.cpp fills its table.
 #define FEDKERN_FAMILIES                   \
     FEDKERN_FAMILY(RngTable, rng)          \
     FEDKERN_FAMILY(PrivacyTable, privacy)  \
-    FEDKERN_FAMILY(GlmTable, glm)
+    FEDKERN_FAMILY(GlmTable, glm)          \
+    FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)
 
 #define FEDKERN_FAMILY(table, name) extern const table name;
 namespace tables::baseline {

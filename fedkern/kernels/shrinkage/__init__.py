@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from .server import global_sweep, global_sweep_sums, local_sums
+
+__all__ = ["global_sweep", "global_sweep_sums", "local_sums"]

@@ -1,1 +1,5 @@
 """Cases of the kernels of the sparse models."""
+
+from .server import global_sweep, global_sweep_sums, local_sums
+
+__all__ = ["global_sweep", "global_sweep_sums", "local_sums"]

@@ -1,0 +1,105 @@
+#include "tensors.hpp"
+#include "units/table.hpp"
+
+namespace fedkern {
+namespace {
+
+void local_sums(const py::array& deviation, const py::array& lambda_sq, double slab, const py::array& sums, int n_threads) {
+    if (deviation.ndim() != 3) throw py::value_error("deviation: needs 3 dimensions");
+    const Index n = slab < math::infinity<double>() ? 4 : 3, c = deviation.shape(0), g = deviation.shape(1), p = deviation.shape(2);
+    const auto d = tensor<const double, 3>(deviation, "deviation", {c, g, p});
+    const auto l = tensor<const double, 3>(lambda_sq, "lambda_sq", {c, g, p});
+    const auto out = tensor<double, 4>(sums, "sums", {n, c, g, p});
+    const py::gil_scoped_release unlocked;
+    kernels().shrinkage_server.local_sums(d, l, slab, out, n_threads);
+}
+
+/// State and results of c chains and g regressions of p coefficients.
+struct Rows {
+    Index c, g, p;
+
+    Rows(const py::array& theta) : c(0), g(0), p(0) {
+        if (theta.ndim() != 3) throw py::value_error("theta: needs 3 dimensions");
+        c = theta.shape(0), g = theta.shape(1), p = theta.shape(2);
+    }
+    template <class T> Tensor<T, 3> row(const py::array& a, const char* name) const { return tensor<T, 3>(a, name, {c, g, p}); }
+    template <class T>
+    ServerState<T> state(const py::array& theta, const py::array& tau_sq, const py::array& gamma, const py::array& eta,
+                         const py::array& rho) const {
+        return {row<T>(theta, "theta"), row<T>(tau_sq, "tau_sq"), row<T>(gamma, "gamma"), row<T>(eta, "eta"),
+                tensor<T, 2>(rho, "rho", {c, g})};
+    }
+    ServerResult result(const ServerState<double>& state, const py::array& inclusion, const py::array& events) const {
+        return {state, row<double>(inclusion, "inclusion"), tensor<std::int64_t, 3>(events, "events", {c, g, 4})};
+    }
+    /// Indicators number themselves below p: they are used as indices.
+    Tensor<const std::int64_t, 2> indicators(const py::array& a) const {
+        const auto view = tensor<const std::int64_t, 2>(a, "indicators", {g, p});
+        for (Index r = 0; r < g; ++r)
+            for (Index j = 0; j < p; ++j)
+                if (view[r][j] < -2 || view[r][j] >= p) throw py::index_error("indicators: must be in [-2, p)");
+        return view;
+    }
+};
+
+void global_sweep(const py::array& deviation, const py::array& lambda_sq, const py::array& indicators, const py::array& theta,
+                  const py::array& tau_sq, const py::array& gamma, const py::array& eta, const py::array& rho, U64 seed, U64 chain,
+                  U32 step, Index n_passes, bool expanded, bool blocked, bool common, bool shared_rho, double c0, double spike_variance,
+                  double scale_tau, double scale_lambda, double shape_eta, double rate_eta, double rho_a, double rho_b, double slab,
+                  const py::array& new_theta, const py::array& new_tau_sq, const py::array& new_gamma, const py::array& new_eta,
+                  const py::array& new_rho, const py::array& inclusion, const py::array& moved_deviation, const py::array& new_lambda_sq,
+                  const py::array& events, int n_threads) {
+    const Rows rows(theta);
+    const Index m = deviation.ndim() ? deviation.shape(0) : 0;
+    const auto [c, g, p] = rows;
+    const auto d = tensor<const double, 4>(deviation, "deviation", {m, c, g, p});
+    const auto l = tensor<const double, 4>(lambda_sq, "lambda_sq", {m, c, g, p});
+    const Clients clients{tensor<double, 4>(moved_deviation, "moved_deviation", {m, c, g, p}),
+                          tensor<double, 4>(new_lambda_sq, "new_lambda_sq", {m, c, g, p})};
+    const auto kinds = rows.indicators(indicators);
+    const auto from = rows.state<const double>(theta, tau_sq, gamma, eta, rho);
+    const auto to = rows.result(rows.state<double>(new_theta, new_tau_sq, new_gamma, new_eta, new_rho), inclusion, events);
+    const ServerOptions options{expanded,     blocked,   common,   shared_rho, c0,    spike_variance, scale_tau,
+                                scale_lambda, shape_eta, rate_eta, rho_a,      rho_b, slab};
+    const py::gil_scoped_release unlocked;
+    kernels().shrinkage_server.global_sweep(d, l, kinds, from, options, {seed, chain, step, n_passes}, to, clients, n_threads);
+}
+
+void global_sweep_sums(const py::array& sums, Index n_clients, const py::array& indicators, const py::array& theta,
+                       const py::array& tau_sq, const py::array& gamma, const py::array& eta, const py::array& rho, U64 seed, U64 chain,
+                       U32 step, bool expanded, bool blocked, bool common, bool shared_rho, double c0, double spike_variance,
+                       double scale_tau, double scale_lambda, double shape_eta, double rate_eta, double rho_a, double rho_b, double slab,
+                       const py::array& new_theta, const py::array& new_tau_sq, const py::array& new_gamma, const py::array& new_eta,
+                       const py::array& new_rho, const py::array& inclusion, const py::array& events, int n_threads) {
+    const Rows rows(theta);
+    const auto [c, g, p] = rows;
+    const auto given = tensor<const double, 4>(sums, "sums", {slab < math::infinity<double>() ? 4 : 3, c, g, p});
+    const auto kinds = rows.indicators(indicators);
+    const auto from = rows.state<const double>(theta, tau_sq, gamma, eta, rho);
+    const auto to = rows.result(rows.state<double>(new_theta, new_tau_sq, new_gamma, new_eta, new_rho), inclusion, events);
+    const ServerOptions options{expanded,     blocked,   common,   shared_rho, c0,    spike_variance, scale_tau,
+                                scale_lambda, shape_eta, rate_eta, rho_a,      rho_b, slab};
+    const py::gil_scoped_release unlocked;
+    kernels().shrinkage_server.global_sweep_sums(given, n_clients, kinds, from, options, {seed, chain, step, 1}, to, n_threads);
+}
+
+} // namespace
+
+void bind_shrinkage_server(py::module_& m) {
+    using py::arg;
+    const auto array = [](const char* name) { return py::arg(name).noconvert(); };
+    m.def("local_sums", &local_sums, array("deviation"), array("lambda_sq"), arg("slab"), array("sums"), arg("n_threads"));
+    m.def("global_sweep", &global_sweep, array("deviation"), array("lambda_sq"), array("indicators"), array("theta"), array("tau_sq"),
+          array("gamma"), array("eta"), array("rho"), arg("seed"), arg("chain"), arg("step"), arg("n_passes"), arg("expanded"),
+          arg("blocked"), arg("common"), arg("shared_rho"), arg("c0"), arg("spike_variance"), arg("scale_tau"), arg("scale_lambda"),
+          arg("shape_eta"), arg("rate_eta"), arg("rho_a"), arg("rho_b"), arg("slab"), array("new_theta"), array("new_tau_sq"),
+          array("new_gamma"), array("new_eta"), array("new_rho"), array("inclusion"), array("moved_deviation"), array("new_lambda_sq"),
+          array("events"), arg("n_threads"));
+    m.def("global_sweep_sums", &global_sweep_sums, array("sums"), arg("n_clients"), array("indicators"), array("theta"),
+          array("tau_sq"), array("gamma"), array("eta"), array("rho"), arg("seed"), arg("chain"), arg("step"), arg("expanded"),
+          arg("blocked"), arg("common"), arg("shared_rho"), arg("c0"), arg("spike_variance"), arg("scale_tau"), arg("scale_lambda"),
+          arg("shape_eta"), arg("rate_eta"), arg("rho_a"), arg("rho_b"), arg("slab"), array("new_theta"), array("new_tau_sq"),
+          array("new_gamma"), array("new_eta"), array("new_rho"), array("inclusion"), array("events"), arg("n_threads"));
+}
+
+} // namespace fedkern

@@ -1,0 +1,252 @@
+"""The server's sweeps for Numba. `sweep_row` is public, and callable from other people's nopython code."""
+
+import numpy as np
+from numba import njit
+
+from fedkern._core.rng import streams
+
+from ..rng import gamma_one, normal_pair, stream_key, uniform_pair
+from .scales import clipped, global_variance, local_variance
+
+SERVER = 2**32 - 1
+IDS = streams()
+SCALES, VARIANCES, GLOBAL_SCALES, INDICATORS, EFFECTS, RATES = (
+    IDS[name] for name in ("scales", "variances", "global_scales", "indicators", "effects", "rates")
+)
+LEAST_RATE = 1e-12
+TAU, THETA, ETA, RHO, OTHER = 3, 4, 5, 6, 7  # quantities in a fault
+
+
+@njit(cache=False)
+def log_ratio(x, wide, narrow):
+    """log N(x; 0, wide) - log N(x; 0, narrow)."""
+    return 0.5 * (np.log(narrow / wide) + (x / wide) * (x / narrow) * (wide - narrow))
+
+
+@njit(cache=False)
+def draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key):
+    """Each indicator from the sum of its coefficients' log ratios. The number of those that are 1, and of all."""
+    p = kind.size
+    logit = np.full(p, np.log(rho) - np.log1p(-rho))
+    used = np.zeros(p, np.bool_)
+    for j in range(p):
+        if kind[j] >= 0:
+            used[kind[j]] = True
+            logit[kind[j]] += ratio[j]
+    chosen, included, number = np.zeros(p), 0.0, 0
+    for i in range(p):
+        if used[i]:
+            u, _ = uniform_pair(first + i, 0, SERVER, step, key)
+            finite = np.isfinite(logit[i])
+            chosen[i] = (1.0 if np.log(u) - np.log(1.0 - u) < logit[i] else 0.0) if finite else np.nan
+            t = np.exp(-abs(logit[i]))
+            logit[i] = (t if logit[i] < 0.0 else 1.0) / (1.0 + t) if finite else np.nan
+            included += chosen[i]
+            number += 1
+    for j in range(p):
+        if kind[j] >= 0:
+            gamma[j] = chosen[kind[j]]
+            inclusion[j] += weight * logit[kind[j]]
+        elif kind[j] == -1:
+            inclusion[j] += weight
+    return included, number
+
+
+@njit(cache=False)
+def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusion, weight, seed, chain, step, o):
+    """One sweep of regression r but for rho, in place: how many indicators are 1, how many there are, clips, faulty quantity."""
+    expanded, blocked, common, c0, fixed, scale_tau, shape_eta, rate_eta, slab = o
+    p = kind.size
+    first = r * p
+    W, mhat, ratio, clips = np.zeros(p), np.zeros(p), np.zeros(p), 0
+    key = stream_key(seed, GLOBAL_SCALES, chain)
+    for j in range(p):
+        if kind[j] == -2:
+            continue
+        drawn = global_variance(0.5 * sums[2, j], n_clients, tau_sq[j], scale_tau, expanded, first + j, SERVER, step, key)
+        tau_sq[j] = clipped(drawn)
+        clips += tau_sq[j] < drawn or tau_sq[j] > drawn
+        W[j], shift = sums[0, j] / tau_sq[j], sums[1, j] / tau_sq[j]
+        if slab < np.inf:
+            W[j] += n_clients / slab**2
+            shift += sums[3, j] / slab**2
+        mhat[j] = theta[j] + shift / W[j]
+
+    included, number = 0.0, 0
+    if blocked:
+        for j in range(p):
+            if kind[j] >= 0:
+                spike = fixed if fixed > 0.0 else c0 * eta[j]
+                ratio[j] = log_ratio(mhat[j], eta[j] + 1.0 / W[j], spike + 1.0 / W[j])
+        key = stream_key(seed, INDICATORS, chain)
+        included, number = draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key)
+
+    key = stream_key(seed, EFFECTS, chain)
+    for j in range(p):
+        if kind[j] > -2:
+            v = eta[j] if gamma[j] == 1.0 else (fixed if fixed > 0.0 else c0 * eta[j])
+            spread = 1.0 + W[j] * v
+            normal, _ = normal_pair(first + j, 0, SERVER, step, key)
+            theta[j] = mhat[j] * (W[j] * v / spread) + np.sqrt(v / spread) * normal
+
+    key = stream_key(seed, VARIANCES, chain)
+    count, total = 0.0, 0.0
+    for j in range(p):
+        if kind[j] > -2:
+            w = 1.0 if gamma[j] == 1.0 else (0.0 if fixed > 0.0 else 1.0 / c0)
+            one, square = (0.5 if w > 0.0 else 0.0), 0.5 * w * theta[j] * theta[j]
+            count += one
+            total += square
+            if not common:
+                eta[j] = (rate_eta + square) / gamma_one(shape_eta + one, first + j, SERVER, step, key)
+    if common:
+        eta[:] = (rate_eta + total) / gamma_one(shape_eta + count, r, SERVER, step, key)
+
+    if not blocked:
+        for j in range(p):
+            if kind[j] >= 0:
+                ratio[j] = log_ratio(theta[j], eta[j], fixed if fixed > 0.0 else c0 * eta[j])
+        key = stream_key(seed, INDICATORS, chain)
+        included, number = draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key)
+
+    fault = -1
+    for quantity, values in ((OTHER, inclusion), (ETA, eta), (THETA, theta), (TAU, tau_sq)):
+        for j in range(p):
+            if kind[j] > -2 and not np.isfinite(values[j]):
+                fault = quantity
+    return included, number, clips, fault
+
+
+@njit(cache=False)
+def draw_rho(included, number, prior, first, seed, chain, step):
+    key = stream_key(seed, RATES, chain)
+    x = gamma_one(prior[0] + included, 2 * first, SERVER, step, key)
+    y = gamma_one(prior[1] + number - included, 2 * first + 1, SERVER, step, key)
+    return min(max(x / (x + y), LEAST_RATE), 1.0 - LEAST_RATE) if x + y > 0.0 else np.nan
+
+
+@njit(cache=False)
+def add_locals(deviation, lambda_sq, sums):
+    """The terms of one client; products are stored before they are added."""
+    product = np.empty((3, deviation.size))
+    for j in range(deviation.size):
+        product[0, j] = 1.0 / lambda_sq[j]
+        product[1, j] = deviation[j] * product[0, j]
+        product[2, j] = deviation[j] * product[1, j]
+    sums[:3] += product
+    if len(sums) == 4:
+        sums[3] += deviation
+
+
+@njit(cache=False)
+def draw_lambda(deviation, lambda_sq, kind, tau_sq, scale, expanded, first, step, key):
+    """One client's lambda^2, drawn at the server; how many were clipped."""
+    clips = 0
+    for j in range(kind.size):
+        if kind[j] > -2:
+            m = 0.5 * deviation[j] ** 2 / tau_sq[j]
+            drawn = local_variance(m, lambda_sq[j], scale, expanded, first + j, SERVER, step, key)
+            lambda_sq[j] = clipped(drawn)
+            clips += lambda_sq[j] < drawn or lambda_sq[j] > drawn
+    return clips
+
+
+@njit(cache=False, nogil=True)
+def sweep_chains(
+    deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, shared, scale_lambda, rate, o, events
+):
+    """All chains in place: `deviation` and `lambda_sq` (m, c, g, p), or of no client and the `given` sums."""
+    theta, tau_sq, gamma, eta, rho, inclusion = state
+    c, g, p = theta.shape
+    known = deviation.shape[0] > 0
+    inclusion[:] = 0.0
+    events[:] = 0
+    events[:, :, 3] = -1
+    weight = 1.0 / n_passes
+    for i in range(c):
+        stopped = np.zeros(g, np.bool_)
+        for r in range(g):
+            for j in range(p):
+                if kinds[r, j] == -1:
+                    gamma[i, r, j] = 1.0
+        for t in range(n_passes):
+            total, numbers = 0.0, 0
+            for r in range(g):
+                if stopped[r]:
+                    continue
+                sums = np.zeros((len(given), p)) if known else given[:, i, r]
+                for k in range(len(deviation)):
+                    d, scales = deviation[k, i, r], lambda_sq[k, i, r]
+                    if t > 0:
+                        first, key = (k * g + r) * p, stream_key(seed, SCALES, chain + i)
+                        events[i, r, 0] += draw_lambda(
+                            d, scales, kinds[r], tau_sq[i, r], scale_lambda, o[0], first, step + t, key
+                        )
+                    add_locals(d, scales, sums)
+                old = theta[i, r].copy()
+                included, number, clips, fault = sweep_row(
+                    r, sums, m, kinds[r], theta[i, r], tau_sq[i, r], gamma[i, r], eta[i, r], rho[i, r], inclusion[i, r], weight,
+                    seed, chain + i, step + t, o
+                )  # fmt: skip
+                events[i, r, 0] += clips
+                if known:
+                    deviation[:, i, r] += old - theta[i, r]
+                total += included
+                numbers += number
+                if fault < 0 and not shared:
+                    rho[i, r] = draw_rho(included, number, rate, r, seed, chain + i, step + t)
+                    fault = RHO if np.isnan(rho[i, r]) else -1
+                if fault >= 0:
+                    events[i, r, 3] = 8 * t + fault
+                    if shared:
+                        stopped[:] = True
+                    stopped[r] = True
+            if shared and g > 0 and not stopped[0]:
+                rho[i] = draw_rho(total, numbers, rate, 0, seed, chain + i, step + t)
+                if np.isnan(rho[i, 0]):
+                    events[i, 0, 3] = 8 * t + RHO
+                    stopped[:] = True
+
+
+def run(deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, options, out_state, events):
+    """Copies to arrays of one layout, so that one compilation serves all, and back."""
+    expanded, blocked, common, shared, c0, fixed, scale_tau, scale_lambda, shape_eta, rate_eta, a, b, slab = options
+    new = (*(np.array(x, order="C") for x in state), np.empty(out_state[5].shape))
+    o = (bool(expanded), bool(blocked), bool(common), c0, fixed, scale_tau, shape_eta, rate_eta, slab)
+    happened = np.empty(events.shape, np.int64)
+    sweep_chains(
+        deviation, lambda_sq, given, m, np.array(kinds, order="C"), new, np.uint64(seed), np.uint64(chain), step, n_passes,
+        bool(shared), scale_lambda, (a, b), o, happened
+    )  # fmt: skip
+    for target, value in zip(out_state, new):
+        target[...] = value
+    events[...] = happened
+
+
+def global_sweep(deviation, lambda_sq, kinds, theta, tau_sq, gamma, eta, rho, seed, chain, step, n_passes, *rest):
+    options, out, _ = rest[:13], rest[13:-1], rest[-1]
+    moved, drawn = np.array(deviation, order="C"), np.array(lambda_sq, order="C")
+    given = np.empty((4 if options[-1] < np.inf else 3, 0, 0, 0))
+    state = (theta, tau_sq, gamma, eta, rho)
+    run(moved, drawn, given, len(deviation), kinds, state, seed, chain, step, n_passes, options, out[:6], out[8])
+    out[6][...], out[7][...] = moved, drawn
+
+
+def global_sweep_sums(sums, n_clients, kinds, theta, tau_sq, gamma, eta, rho, seed, chain, step, *rest):
+    none = np.empty((0, *theta.shape))
+    state = (theta, tau_sq, gamma, eta, rho)
+    run(none, none, np.array(sums, order="C"), n_clients, kinds, state, seed, chain, step, 1, rest[:13], rest[13:19], rest[19])
+
+
+@njit(cache=False, nogil=True)
+def sum_rows(deviation, lambda_sq, sums):
+    for i in range(deviation.shape[0]):
+        add_locals(deviation[i], lambda_sq[i], sums[:, i])
+
+
+def local_sums(deviation, lambda_sq, slab, out, n_threads):
+    p = deviation.shape[-1]
+    d, scales = (np.ascontiguousarray(a).reshape(-1, p) if p else np.empty((0, 0)) for a in (deviation, lambda_sq))
+    sums = np.zeros((len(out), *d.shape))
+    sum_rows(d, scales, sums)
+    out[...] = sums.reshape(out.shape)

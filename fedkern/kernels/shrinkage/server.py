@@ -1,0 +1,363 @@
+"""The server's sweeps of the sparse models."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkern.errors import NumericalError
+
+from .._registry import F64, Array, Kernel
+
+INTEGER = (np.dtype("int64"),)
+ROW = ("c", "g", "p")
+STATE = (*(Array(name, ROW, F64) for name in ("theta", "tau_sq", "gamma", "eta")), Array("rho", ("c", "g"), F64))
+NEW_STATE = (
+    *(Array(f"new_{name}", ROW, F64) for name in ("theta", "tau_sq", "gamma", "eta")),
+    Array("new_rho", ("c", "g"), F64),
+    Array("inclusion", ROW, F64),
+)
+LOCALS = (Array("deviation", ("m", *ROW), F64), Array("lambda_sq", ("m", *ROW), F64))
+EVENTS = Array("events", ("c", "g", "4"), INTEGER)
+STREAMS = ("global_scales", "indicators", "effects", "variances", "rates")
+
+GLOBAL_SWEEP = Kernel(
+    "shrinkage.global_sweep",
+    purpose="Sweeps of the server: global scales, indicators, global coefficients, slab variance, inclusion rate.",
+    source="sparse-models.md, sections 2 and 4",
+    inputs=(*LOCALS, Array("indicators", ("g", "p"), INTEGER), *STATE),
+    outputs=(*NEW_STATE, Array("moved_deviation", ("m", *ROW), F64), Array("new_lambda_sq", ("m", *ROW), F64), EVENTS),
+    streams=("scales", *STREAMS),
+)
+GLOBAL_SWEEP_SUMS = Kernel(
+    "shrinkage.global_sweep_sums",
+    purpose="One sweep of the server from sums over the clients.",
+    source="sparse-models.md, sections 4 and 5",
+    inputs=(Array("sums", ("s", *ROW), F64), Array("indicators", ("g", "p"), INTEGER), *STATE),
+    outputs=(*NEW_STATE, EVENTS),
+    streams=STREAMS,
+)
+LOCAL_SUMS = Kernel(
+    "shrinkage.local_sums",
+    purpose="One client's terms of the sums that are sufficient for a sweep of the server.",
+    source="sparse-models.md, section 5",
+    inputs=tuple(Array(name, ROW, F64) for name in ("deviation", "lambda_sq")),
+    outputs=(Array("sums", ("s", *ROW), F64),),
+)
+
+Result = tuple[NDArray[Any], ...]
+
+
+def global_sweep(
+    deviation: NDArray[np.float64],
+    lambda_sq: NDArray[np.float64],
+    indicators: NDArray[np.int64],
+    theta: NDArray[np.float64],
+    tau_sq: NDArray[np.float64],
+    gamma: NDArray[np.float64],
+    eta: NDArray[np.float64],
+    rho: NDArray[np.float64],
+    *,
+    seed: int,
+    chain: int = 0,
+    step: int = 0,
+    n_passes: int = 1,
+    scales: Literal["exact", "expanded"] = "exact",
+    order: Literal["blocked", "printed"] = "blocked",
+    eta_form: Literal["common", "coordinate"] = "common",
+    c0: float = 0.01,
+    spike_variance: float = 0.0,
+    scale_tau: float = 1.0,
+    scale_lambda: float = 1.0,
+    shape_eta: float = 2.0,
+    rate_eta: float = 1.0,
+    rho_a: float = 1.0,
+    rho_b: float = 1.0,
+    shared_rho: bool = False,
+    slab: float = np.inf,
+    out: Result | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Result:
+    """Sweeps of the server that holds the deviations and local scales of all m clients.
+
+    Parameters
+    ----------
+    deviation, lambda_sq : (m, c, g, p) float64 array
+        theta_k - theta and the squared local scales of each client, for c chains and g regressions.
+    indicators : (g, p) int64 array
+        -2: no such coefficient. -1: always included. i in [0, p): the number of its indicator in its regression; coefficients
+        with the same number share it.
+    theta, tau_sq, gamma, eta : (c, g, p) float64 array
+        The last values. `gamma` is 0 or 1; a common `eta` is the same number in a whole row.
+    rho : (c, g) float64 array
+        The last inclusion rates.
+    seed : int
+        Of the job.
+    chain : int
+        Number of the first chain.
+    step : int
+        Number of the first pass among all sweeps of the server; pass t is sweep step + t.
+    n_passes : int
+        Each pass after the first draws the clients' lambda from what the server knows.
+    scales : "exact" or "expanded"
+        How lambda and tau are drawn; "expanded" allows one pass.
+    order : "blocked" or "printed"
+        gamma with theta integrated out, or given theta and after eta.
+    eta_form : "common" or "coordinate"
+        One slab variance for each regression, or one for each coefficient.
+    c0 : float
+        Spike variance over slab variance, in (0, 1).
+    spike_variance : float
+        A fixed variance of the spike in place of c0 eta; 0: none.
+    scale_tau, scale_lambda : float
+        Scales of the half-Cauchy priors.
+    shape_eta, rate_eta : float
+        Of eta's inverse gamma prior.
+    rho_a, rho_b : float
+        Of rho's beta prior.
+    shared_rho : bool
+        One rho for all regressions of a chain.
+    slab : float
+        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
+
+    Returns
+    -------
+    theta, tau_sq, gamma, eta : (c, g, p) float64 array
+    rho : (c, g) float64 array
+    inclusion : (c, g, p) float64 array
+        Mean over the passes of P(gamma = 1 | the rest): 1 where always included, 0 where there is no coefficient.
+    deviation, lambda_sq : (m, c, g, p) float64 array
+        Of the same clients' coefficients about the new theta; as drawn in the last pass.
+    events : (c, g, 4) int64 array
+        Scales clipped to [1e-60, 1e60]; 0; 0; -1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong types or shapes, no client, a number outside its range.
+    NumericalError
+        A draw that is not finite: chain, regression, sweep and quantity.
+
+    Source: sparse-models.md, sections 2 and 4.
+    """
+    options = _options(
+        GLOBAL_SWEEP, scales, order, eta_form, shared_rho, c0, spike_variance, scale_tau, scale_lambda, shape_eta, rate_eta,
+        rho_a, rho_b, slab,
+    )  # fmt: skip
+    locals_ = {"deviation": deviation, "lambda_sq": lambda_sq}
+    state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta, "rho": rho}
+    arrays = GLOBAL_SWEEP.prepare(locals_ | {"indicators": indicators} | state, out)
+    if n_passes < 1 or (scales == "expanded" and n_passes > 1):
+        raise ValueError(f"shrinkage.global_sweep: n_passes must be >= 1, and 1 with expanded scales, got {n_passes}")
+    m, _, g, p = deviation.shape
+    _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
+    inputs, outputs = arrays[:8], arrays[8:]
+    GLOBAL_SWEEP.implementation(backend, arrays)(*inputs, seed, chain, step, n_passes, *options, *outputs, n_threads)
+    _raise_faults(GLOBAL_SWEEP, outputs[-1], chain, step)
+    return tuple(outputs)
+
+
+def global_sweep_sums(
+    sums: NDArray[np.float64],
+    n_clients: int,
+    indicators: NDArray[np.int64],
+    theta: NDArray[np.float64],
+    tau_sq: NDArray[np.float64],
+    gamma: NDArray[np.float64],
+    eta: NDArray[np.float64],
+    rho: NDArray[np.float64],
+    *,
+    seed: int,
+    chain: int = 0,
+    step: int = 0,
+    scales: Literal["exact", "expanded"] = "exact",
+    order: Literal["blocked", "printed"] = "blocked",
+    eta_form: Literal["common", "coordinate"] = "common",
+    c0: float = 0.01,
+    spike_variance: float = 0.0,
+    scale_tau: float = 1.0,
+    shape_eta: float = 2.0,
+    rate_eta: float = 1.0,
+    rho_a: float = 1.0,
+    rho_b: float = 1.0,
+    shared_rho: bool = False,
+    slab: float = np.inf,
+    out: Result | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Result:
+    """One sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
+
+    Parameters
+    ----------
+    sums : (s, c, g, p) float64 array
+        What `local_sums` gives, added over the clients in their order: s = 3, or 4 with a slab.
+    n_clients : int
+        How many clients the sums are of.
+    indicators : (g, p) int64 array
+        -2: no such coefficient. -1: always included. i in [0, p): the number of its indicator in its regression.
+    theta, tau_sq, gamma, eta : (c, g, p) float64 array
+        The last values.
+    rho : (c, g) float64 array
+        The last inclusion rates.
+    seed : int
+        Of the job.
+    chain, step : int
+        Number of the first chain, number of the sweep.
+    scales : "exact" or "expanded"
+        How tau is drawn.
+    order : "blocked" or "printed"
+        gamma with theta integrated out, or given theta and after eta.
+    eta_form : "common" or "coordinate"
+        One slab variance for each regression, or one for each coefficient.
+    c0, spike_variance : float
+        Spike variance over slab variance, in (0, 1); a fixed variance of the spike in its place, 0: none.
+    scale_tau : float
+        Scale of tau's half-Cauchy prior.
+    shape_eta, rate_eta : float
+        Of eta's inverse gamma prior.
+    rho_a, rho_b : float
+        Of rho's beta prior.
+    shared_rho : bool
+        One rho for all regressions of a chain.
+    slab : float
+        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
+
+    Returns
+    -------
+    theta, tau_sq, gamma, eta : (c, g, p) float64 array
+    rho : (c, g) float64 array
+    inclusion : (c, g, p) float64 array
+        P(gamma = 1 | the rest).
+    events : (c, g, 4) int64 array
+        Scales clipped to [1e-60, 1e60]; 0; 0; -1. A client's deviation is then d + old theta - new theta.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong types or shapes, no client, a number outside its range.
+    NumericalError
+        A draw that is not finite: chain, regression, sweep and quantity.
+
+    Source: sparse-models.md, sections 4 and 5.
+    """
+    options = _options(
+        GLOBAL_SWEEP_SUMS, scales, order, eta_form, shared_rho, c0, spike_variance, scale_tau, 1.0, shape_eta, rate_eta,
+        rho_a, rho_b, slab,
+    )  # fmt: skip
+    state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta, "rho": rho}
+    arrays = GLOBAL_SWEEP_SUMS.prepare({"sums": sums, "indicators": indicators} | state, out)
+    s, _, g, p = sums.shape
+    if s != _n_sums(slab):
+        raise ValueError(f"shrinkage.global_sweep_sums: sums must be {_n_sums(slab)} with slab = {slab}, got {s}")
+    _check(GLOBAL_SWEEP_SUMS, n_clients, g, p, indicators, seed, chain, step, 1)
+    inputs, outputs = arrays[1:7], arrays[7:]
+    call = GLOBAL_SWEEP_SUMS.implementation(backend, arrays)
+    call(sums, n_clients, *inputs, seed, chain, step, *options, *outputs, n_threads)
+    _raise_faults(GLOBAL_SWEEP_SUMS, outputs[-1], chain, step)
+    return tuple(outputs)
+
+
+def local_sums(
+    deviation: NDArray[np.float64],
+    lambda_sq: NDArray[np.float64],
+    *,
+    slab: float = np.inf,
+    out: NDArray[np.float64] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> NDArray[np.float64]:
+    """One client's terms of the sums that are sufficient for a sweep of the server.
+
+    Parameters
+    ----------
+    deviation, lambda_sq : (c, g, p) float64 array
+        Of one client.
+    slab : float
+        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
+
+    Returns
+    -------
+    (s, c, g, p) float64 array
+        1/lambda^2, d/lambda^2, d^2/lambda^2 and, with a slab, d. Added in the order of the clients, they give the bits that
+        `global_sweep` works with.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong types or shapes, a slab that is not positive.
+
+    Source: sparse-models.md, section 5.
+    """
+    if not slab > 0:
+        raise ValueError(f"shrinkage.local_sums: slab must be > 0, got {slab}")
+    deviation, lambda_sq, sums = LOCAL_SUMS.prepare({"deviation": deviation, "lambda_sq": lambda_sq}, out, {"s": _n_sums(slab)})
+    LOCAL_SUMS.implementation(backend, (deviation, lambda_sq, sums))(deviation, lambda_sq, float(slab), sums, n_threads)
+    return sums  # type: ignore[no-any-return]
+
+
+def _n_sums(slab: float) -> int:
+    return 4 if slab < np.inf else 3
+
+
+def _options(
+    kernel: Kernel,
+    scales: str,
+    order: str,
+    eta_form: str,
+    shared_rho: bool,
+    c0: float,
+    spike_variance: float,
+    *positive: float,
+) -> tuple[bool | float, ...]:
+    """What every backend takes after the counters, checked."""
+    for name, value, known in (
+        ("scales", scales, ("exact", "expanded")),
+        ("order", order, ("blocked", "printed")),
+        ("eta_form", eta_form, ("common", "coordinate")),
+    ):
+        if value not in known:
+            raise ValueError(f"{kernel.name}: {name} must be {known[0]!r} or {known[1]!r}, got {value!r}")
+    if not 0 < c0 < 1:
+        raise ValueError(f"{kernel.name}: c0 must be in (0, 1), got {c0}")
+    if not 0 <= spike_variance < np.inf:
+        raise ValueError(f"{kernel.name}: spike_variance must be >= 0 and finite, got {spike_variance}")
+    names = ("scale_tau", "scale_lambda", "shape_eta", "rate_eta", "rho_a", "rho_b", "slab")
+    for name, number in zip(names, positive):
+        if not (0 < number < np.inf or (name == "slab" and number == np.inf)):
+            raise ValueError(f"{kernel.name}: {name} must be > 0 and finite, got {number}")
+    flags = (scales == "expanded", order == "blocked", eta_form == "common", bool(shared_rho))
+    return (*flags, float(c0), float(spike_variance), *map(float, positive))
+
+
+def _check(
+    kernel: Kernel, m: int, g: int, p: int, indicators: NDArray[np.int64], seed: int, chain: int, step: int, n_passes: int
+) -> None:
+    if m < 1:
+        raise ValueError(f"{kernel.name}: needs at least one client")
+    if indicators.size and not (indicators.min() >= -2 and indicators.max() < p):
+        raise ValueError(f"{kernel.name}: indicators must be -2, -1 or in [0, p) with p = {p}")
+    if not (0 <= seed < 2**64 and 0 <= chain < 2**64):
+        raise ValueError(f"{kernel.name}: seed and chain must be in [0, 2^64), got {seed} and {chain}")
+    if not (0 <= step <= 2**32 - n_passes and m * g * p < 2**32 and 2 * g < 2**32):
+        raise ValueError(
+            f"{kernel.name}: the counter is exhausted: step = {step} with {n_passes} passes, {m} clients, {g} regressions and "
+            f"{p} coefficients; take another seed"
+        )
+
+
+QUANTITIES = ("lambda^2", "a coefficient", "sigma^2", "tau^2", "theta", "eta", "rho", "an inclusion probability")
+
+
+def _raise_faults(kernel: Kernel, events: NDArray[np.int64], chain: int, step: int) -> None:
+    faulty = np.argwhere(events[..., 3] >= 0)
+    if len(faulty):
+        i, r = faulty[0]
+        sweep, quantity = divmod(int(events[i, r, 3]), 8)
+        raise NumericalError(
+            f"{kernel.name}: chain {chain + i}, regression {r}: {QUANTITIES[quantity]} of the server's sweep {step + sweep} is "
+            "not finite; a client sent deviations or scales that are not, or the last state is not"
+        )
