@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from . import plots
+from . import plots, report_sparse
+from .html import figure, number, real, table
 from .posterior import comparable
 
 STOPS = {
     "rounds": ("finished", "good"),
     "updates": ("finished", "good"),
+    "converged": ("converged", "good"),
     "budget": ("privacy budget spent", "good"),
     "lost": ("clients lost", "bad"),
     None: ("interrupted", "bad"),
@@ -63,7 +65,8 @@ class Run:
 
 def page(run: Run) -> str:
     """The whole page as text."""
-    sections = [_learning(run), _coefficients(run), _privacy(run), _wire(run), _ledger(run), _record(run)]
+    found = report_sparse.sections(run.summary) if "sampler" in run.summary else [_learning(run), _coefficients(run)]
+    sections = [*found, _privacy(run), _wire(run), _ledger(run), _record(run)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(run.name)}</title><style>{STYLE}</style></head><body><main>\n"
@@ -76,16 +79,16 @@ def page(run: Run) -> str:
 def _head(run: Run) -> str:
     word, mood = STOPS.get(run.summary.get("stop"), (str(run.summary.get("stop")), "bad"))
     algorithm, model = run.job.get("algorithm", {}), run.job.get("model", {})
-    what = [algorithm.get("variant"), model.get("family"), model.get("covariance"), algorithm.get("schedule")]
+    what = [algorithm.get("variant"), model.get("kind"), model.get("family"), model.get("covariance"), algorithm.get("schedule")]
     last = run.lines[-1] if run.lines else {}
     metrics = run.summary.get("metrics") or last.get("metrics") or {}
-    tiles = [(plots.WORDS.get(name, name), _number(value)) for name, value in metrics.items()]
-    spent = [_real(c["epsilon"]) for c in run.summary.get("privacy", {}).values()]
-    tiles += [("Largest ε of a client", _number(max(spent)))] if spent else []
+    tiles = [(plots.WORDS.get(name, name), number(value)) for name, value in metrics.items()]
+    spent = [real(c["epsilon"]) for c in run.summary.get("privacy", {}).values()]
+    tiles += [("Largest ε of a client", number(max(spent)))] if spent else []
     clients = run.summary.get("clients", {})
     tiles += [("Clients", str(len(clients)))] if clients else []
     rounds = run.summary.get("rounds", last.get("round"))
-    tiles += [("Rounds", _number(rounds))] if rounds is not None else []
+    tiles += [("Rounds", number(rounds))] if rounds is not None else []
     sent = sum(way["to_server"]["bytes"] for way in run.summary.get("wire", {}).values())
     tiles += [("Sent by clients", _bytes(sent))] if sent else []
     boxes = "".join(f"<div class=tile><b>{escape(value)}</b><span>{escape(label)}</span></div>" for label, value in tiles)
@@ -96,7 +99,7 @@ def _head(run: Run) -> str:
 
 
 def _learning(run: Run) -> str:
-    return _figure("Learning curves", plots.learning_curves(run.lines), "Measured by the server on its own test rows.")
+    return figure("Learning curves", plots.learning_curves(run.lines), "Measured by the server on its own test rows.")
 
 
 def _coefficients(run: Run) -> str:
@@ -105,11 +108,11 @@ def _coefficients(run: Run) -> str:
         return ""
     n = len(comparable(parameters))
     note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
-    rows = [[name, *(_number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
-    table = _table(["name", "mean", "sd", "5 %", "95 %"], rows)
-    figure = plots.forest(comparable(parameters))
+    rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
+    numbers = table(["name", "mean", "sd", "5 %", "95 %"], rows)
     text = f"{note}Grey intervals hold zero."
-    return _figure("Coefficients", figure, text, f"<details><summary>All numbers</summary>{table}</details>")
+    more = f"<details><summary>All numbers</summary>{numbers}</details>"
+    return figure("Coefficients", plots.forest(comparable(parameters)), text, more)
 
 
 def _privacy(run: Run) -> str:
@@ -121,17 +124,17 @@ def _privacy(run: Run) -> str:
     keys = [key for key in CERTIFICATE if any(key in c for c in certificates.values())]
     rows = [[client, *(_cell(key, c) for key in keys)] for client, c in certificates.items()]
     head = ["client", *(CERTIFICATE[key] for key in keys)]
-    delta = max(_real(c["delta"]) for c in certificates.values())
-    worst = max(_real(c["epsilon"]) for c in certificates.values())
-    claim = f"Each client's rows are protected by (ε, δ)-differential privacy with ε ≤ {_number(worst)} and δ ≤ {_number(delta)}"
+    delta = max(real(c["delta"]) for c in certificates.values())
+    worst = max(real(c["epsilon"]) for c in certificates.values())
+    claim = f"Each client's rows are protected by (ε, δ)-differential privacy with ε ≤ {number(worst)} and δ ≤ {number(delta)}"
     if math.isinf(worst):
         claim = "The noise of this run was keyed, hence predictable: it protects nobody, and ε is infinite"
-    return f"<section><h2>Privacy</h2><p>{claim}.</p>{_table(head, rows)}<p class=note>{HONEST}</p></section>"
+    return f"<section><h2>Privacy</h2><p>{claim}.</p>{table(head, rows)}<p class=note>{HONEST}</p></section>"
 
 
 def _cell(key: str, certificate: Mapping[str, Any]) -> str:
     value = certificate.get(key, "")
-    return _number(_real(value)) if key in ("epsilon", "epsilon_cap", "delta") else _number(value)
+    return number(real(value)) if key in ("epsilon", "epsilon_cap", "delta") else number(value)
 
 
 def _wire(run: Run) -> str:
@@ -147,7 +150,7 @@ def _wire(run: Run) -> str:
         )
         rows[-1] += [f"{down['messages']:,}", _bytes(down["bytes"])]
     head = ["client", "updates", "status", "messages sent", "bytes sent", "messages received", "bytes received"]
-    return f"<section><h2>On the wire</h2>{_table(head, rows)}</section>"
+    return f"<section><h2>On the wire</h2>{table(head, rows)}</section>"
 
 
 def _ledger(run: Run) -> str:
@@ -163,7 +166,7 @@ def _ledger(run: Run) -> str:
             fields = ", ".join(f"{name} {_shape(shapes.get(name))}".strip() for name in those[0].get("fields", {}))
             rows.append([client, kind, f"{len(those):,}", fields, _bytes(sum(int(line.get("bytes", 0)) for line in those))])
     text = "What left each client, from the ledgers that were written before it was sent."
-    return f"<section><h2>Ledger</h2><p>{text}</p>{_table(['client', 'message', 'times', 'fields', 'bytes'], rows)}</section>"
+    return f"<section><h2>Ledger</h2><p>{text}</p>{table(['client', 'message', 'times', 'fields', 'bytes'], rows)}</section>"
 
 
 def _shape(shape: Any) -> str:
@@ -179,28 +182,6 @@ def _record(run: Run) -> str:
     if run.job:
         parts.append(f"<details><summary>The job</summary><pre>{escape(json.dumps(run.job, indent=2))}</pre></details>")
     return f"<section><h2>Record</h2>{''.join(parts)}</section>"
-
-
-def _figure(title: str, figure: Any, text: str, more: str = "") -> str:
-    if figure is None:
-        return ""
-    return f"<section><h2>{title}</h2><div class=figure>{plots.svg(figure)}</div><p class=muted>{text}</p>{more}</section>"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<div class=scroll><table><tr>{''.join(f'<th>{escape(h)}</th>' for h in head)}</tr>{body}</table></div>"
-
-
-def _real(value: Any) -> float:
-    """A number, or the text "inf"."""
-    return float(value) if value not in ("", None) else math.nan
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, float):
-        return "∞" if math.isinf(value) else f"{value:.4g}".replace("-", "−")
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _bytes(n: int) -> str:

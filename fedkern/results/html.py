@@ -1,0 +1,40 @@
+"""Pieces of an HTML page: sections, tables and numbers as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from . import plots
+
+
+def section(title: str, body: str) -> str:
+    """A box with a title; nothing where the body is empty."""
+    return f"<section><h2>{title}</h2>{body}</section>" if body else ""
+
+
+def figure(title: str, made: Any, text: str, more: str = "") -> str:
+    """A box with a figure and a text under it; nothing without a figure."""
+    if made is None:
+        return ""
+    return f"<section><h2>{title}</h2><div class=figure>{plots.svg(made)}</div><p class=muted>{text}</p>{more}</section>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts."""
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<div class=scroll><table><tr>{''.join(f'<th>{escape(h)}</th>' for h in head)}</tr>{body}</table></div>"
+
+
+def real(value: Any) -> float:
+    """A number, or the text "inf"."""
+    return float(value) if value not in ("", None) else math.nan
+
+
+def number(value: Any) -> str:
+    """Four digits, thousands apart."""
+    if isinstance(value, float):
+        return "∞" if math.isinf(value) else f"{value:.4g}".replace("-", "−")
+    return f"{value:,}" if isinstance(value, int) else str(value)
