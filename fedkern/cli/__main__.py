@@ -64,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     reproduce = commands.add_parser("reproduce", help="a table or figure of a paper; without NAME: list them")
     reproduce.add_argument("name", nargs="?", metavar="NAME")
     reproduce.add_argument("--fast", action="store_true", help="fewer seeds and settings")
+    reproduce.add_argument("--printed", action="store_true", help="also with a paper's slips as they are printed")
     reproduce.add_argument("--out", metavar="DIR", help="folder for tables and figures (default: runs/ and the name)")
     reproduce.set_defaults(call=_reproduce)
     return top
@@ -136,11 +137,12 @@ def _reproduce(options: argparse.Namespace) -> int:
 
     if options.name is None:
         for name, what in reproduce.NAMES.items():
-            print(f"{name:<16}{what}")
+            print(f"{name:<20}{what}")
         return 0
     if options.name not in reproduce.NAMES:
         raise JobError(f"reproduce {options.name}: no such reproduction; there are {', '.join(reproduce.NAMES)}")
-    reproduce.run(options.name, fast=options.fast, out=Path(options.out or Path("runs") / options.name))
+    out = Path(options.out or Path("runs") / options.name)
+    reproduce.run(options.name, fast=options.fast, out=out, printed=options.printed)
     return 0
 
 

@@ -1,0 +1,131 @@
+"""Protein networks of breast tumours, seven hospitals (sparse-models.md, section 16): the paper's eleven proteins; all 217."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data import rppa
+from ...results import graphs, selection
+from .sparse import Array, converged, job, kept, real, table, write_sites
+
+ROUNDS, FAST, WHOLE = 2500, 300, 2500
+LEVEL = 0.1
+
+
+def run(out: Path, fast: bool = False) -> Path:
+    """Runs the jobs that `out` does not hold yet, and writes the table and the figures.
+
+    Parameters
+    ----------
+    out : folder for the runs, table.md and, for each network, pip.png and graph.png
+    fast : the eleven proteins alone, fewer rounds, and no runs without a site
+
+    Returns
+    -------
+    the table's path
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    rppa.read()
+    few = network(out, "eleven", FAST if fast else ROUNDS, whole=False, leave_one_out=not fast)
+    parts = ["## Eleven proteins, seven sites\n", _described(few), _edges(few, everything=True)]
+    if not fast:
+        parts += ["## Stability: PIP (or) of these edges without one site\n", _stability(few)]
+        whole = network(out, "whole", WHOLE, whole=True, leave_one_out=False)
+        parts += ["## All 217 proteins\n", _described(whole), _cost(out / "whole"), _edges(whole)]
+    (out / "table.md").write_text("\n".join(parts), encoding="utf-8")
+    return out / "table.md"
+
+
+def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bool) -> dict[str, Any]:
+    """One job, its time and memory, and its two figures."""
+    data = {"clients": write_sites(out / f"{name}-data", rppa.read(whole=whole))}
+    # Four chains of every regression: own indicators, own eta and rho, as in the paper.
+    asked = job("mrf", data, rounds, output={"leave_one_out": leave_one_out, "fdr": LEVEL})
+    before = time.perf_counter()
+    fresh = not (out / name / "summary.json").exists()
+    summary = kept(out / name, asked)
+    if fresh:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        spent = {"seconds": time.perf_counter() - before, "peak_MiB": peak}
+        (out / name / "cost.json").write_text(json.dumps(spent) + "\n", encoding="utf-8")
+    graph = summary["graph"]
+    nodes, pip = graph["nodes"], np.array(graph["pip"])
+    title = f"PIPs of {len(nodes)} proteins, seven sites"
+    graphs.heat_map(pip, nodes, title).savefig(out / f"{name}-pip.png", dpi=150)
+    either, weights = np.array(graph["or"]), np.array(graph["partial_correlation"])
+    edges = graphs.undirected(weights, chosen(either), nodes, either)
+    drawn = sorted(edges, key=lambda edge: -edge.pip)[:120]
+    note = f"the {len(drawn)} surest of {len(edges)} edges" if len(drawn) < len(edges) else f"{len(edges)} edges"
+    figure = graphs.network(drawn, nodes, f"union graph, FDR {LEVEL:g}: {note}", directed=False)
+    figure.savefig(out / f"{name}-graph.png", dpi=150)
+    return summary
+
+
+def chosen(symmetric: Array) -> NDArray[np.bool_]:
+    """(p, p) pairs of the Bayesian FDR set, each counted once."""
+    upper = np.where(np.triu(np.ones(symmetric.shape, dtype=bool), 1), symmetric, np.nan)
+    inside = selection.fdr_set(upper, LEVEL)
+    return np.asarray(inside | inside.T)
+
+
+def _described(summary: dict[str, Any]) -> str:
+    graph, p = summary["graph"], len(summary["graph"]["nodes"])
+    counts = [int(chosen(np.array(graph[rule])).sum()) // 2 for rule in ("or", "and")]
+    pips = np.array(graph["pip"])[~np.eye(p, dtype=bool)]
+    return (
+        f"{p} regressions; {converged(summary)}. Edges at a false discovery rate of {LEVEL:g}: {len(graph['edges'])} directed, "
+        f"{counts[0]} in the union graph (or), {counts[1]} in the intersection (and), of {p * (p - 1) // 2} pairs. "
+        f"PIPs: median {np.median(pips):.3f}, {np.mean(pips > 0.5):.1%} above 0.5.\n"
+    )
+
+
+def _edges(summary: dict[str, Any], everything: bool = False) -> str:
+    """Pairs of the union graph, by falling PIP."""
+    graph = summary["graph"]
+    nodes, pip = graph["nodes"], np.array(graph["pip"])
+    either, both = np.array(graph["or"]), np.array(graph["and"])
+    weights = np.array(graph["partial_correlation"])
+    edges = sorted(graphs.undirected(weights, chosen(either), nodes, either), key=lambda edge: -edge.pip)
+    place = {name: j for j, name in enumerate(nodes)}
+    rows = []
+    for edge in edges if everything else edges[:40]:
+        i, j = place[edge.to], place[edge.source]
+        rows.append([f"{edge.to} - {edge.source}", float(pip[i, j]), float(pip[j, i]), float(both[i, j]), float(weights[i, j])])
+    more = "" if len(rows) == len(edges) else f"The 40 surest of {len(edges)}.\n"
+    if not rows:
+        return f"{summary['selection']['text']}.\n"
+    return more + "\n" + table(("pair", "PIP, first on second", "PIP, second on first", "and", "partial correlation"), rows)
+
+
+def _stability(summary: dict[str, Any]) -> str:
+    """How sure an edge of the union graph stays when each site is left out."""
+    graph, left = summary["graph"], summary["leave_one_out"]
+    nodes, either = graph["nodes"], np.array(graph["or"])
+    edges = sorted(graphs.undirected(either, chosen(either), nodes, either), key=lambda edge: -edge.pip)
+    rows = []
+    for edge in edges:
+        names = (f"{edge.to},{edge.source}", f"{edge.source},{edge.to}")
+        without = [max(real(one["pip"][name]) for name in names) for one in left.values()]
+        rows.append([f"{edge.to} - {edge.source}", edge.pip, *without])
+    whole, counts = chosen(either), []
+    for site, one in left.items():
+        found = chosen(selection.symmetrised(selection.matrix([*map(real, one["pip"].values())], len(nodes))))
+        same, new = int((whole & found).sum()) // 2, int((found & ~whole).sum()) // 2
+        counts.append(f"{site} {same} of {int(whole.sum()) // 2} kept, {new} new")
+    shared = "; ".join(counts)
+    return table(("pair", "all sites", *left), rows) + f"\nEdges at FDR {LEVEL:g} without a site: {shared}.\n"
+
+
+def _cost(folder: Path) -> str:
+    path = folder / "cost.json"
+    if not path.exists():
+        return ""
+    spent = json.loads(path.read_text(encoding="utf-8"))
+    return f"{spent['seconds'] / 60:.1f} minutes, peak memory of the process {spent['peak_MiB']:.0f} MiB.\n"
