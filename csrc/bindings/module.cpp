@@ -8,6 +8,7 @@ namespace fedkern {
 void bind_glm(py::module_&);
 void bind_privacy(py::module_&);
 void bind_rng(py::module_&);
+void bind_sem(py::module_&);
 void bind_shrinkage_server(py::module_&);
 void bind_blas(py::module_&);
 void bind_wire(py::module_&);
@@ -24,6 +25,7 @@ PYBIND11_MODULE(_core, m) {
     family("glm", fedkern::bind_glm);
     family("privacy", fedkern::bind_privacy);
     family("rng", fedkern::bind_rng);
+    family("sem", fedkern::bind_sem);
     family("shrinkage", fedkern::bind_shrinkage_server);
     family("blas", fedkern::bind_blas);
     family("wire", fedkern::bind_wire);

@@ -4,6 +4,7 @@
 
 #include "fedkern/glm_views.hpp"
 #include "fedkern/rng.hpp"
+#include "fedkern/sem_views.hpp"
 #include "fedkern/shrinkage_server_views.hpp"
 #include "fedkern/view.hpp"
 
@@ -39,6 +40,7 @@ struct ShrinkageServerTable {
     FEDKERN_FAMILY(RngTable, rng)          \
     FEDKERN_FAMILY(PrivacyTable, privacy)  \
     FEDKERN_FAMILY(GlmTable, glm)          \
+    FEDKERN_FAMILY(SemTable, sem)          \
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)
 
 #define FEDKERN_FAMILY(table, name) extern const table name;

@@ -4,6 +4,7 @@ from . import blas as blas
 from . import glm as glm
 from . import privacy as privacy
 from . import rng as rng
+from . import sem as sem
 from . import shrinkage as shrinkage
 from . import wire as wire
 

@@ -1,0 +1,235 @@
+"""Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: its sampler's sweeps, and its likelihood."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import NumericalError
+from ._registry import F64, Array, Kernel
+
+UPDATES = ("row-gibbs", "element", "row")
+SCALES = ("exact", "expanded")
+QUANTITIES = {
+    0: "lambda^2 is not finite",
+    1: "a coefficient is not finite",
+    2: "b is not finite",
+    7: "det(I - Theta) is 0 or not finite",
+}
+LIMIT = 2**32
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_MATRIX = ("c", "p", "p")
+_STATE = (
+    Array("deviation", _MATRIX, F64),
+    Array("lambda_sq", _MATRIX, F64),
+    Array("b", ("c", "p"), F64),
+    Array("log_step", _MATRIX, F64),
+)
+
+SWEEPS = Kernel(
+    "sem.sweeps",
+    purpose="Sweeps of the sampler of one site of a cyclic structural equation model, for several chains.",
+    source="sparse-models.md, sections 2, 9 and 10",
+    inputs=(
+        Array("Y", ("c", "p", "n"), F64),
+        Array("theta", _MATRIX, F64),
+        Array("tau_sq", _MATRIX, F64),
+        *_STATE,
+        Array("temperature", ("c",), F64),
+    ),
+    outputs=(*_STATE, Array("loglik", ("c",), F64), Array("events", ("c", "6"), (np.dtype("int64"),))),
+    streams=("scales", "coefficients", "variances", "proposals", "augmentation"),
+)
+
+LOG_DENSITY = Kernel(
+    "sem.log_density",
+    purpose="Log-likelihood of a cyclic structural equation model with Laplace errors.",
+    source="sparse-models.md, section 9",
+    inputs=(Array("Y", ("c", "p", "n"), F64), Array("coefficients", _MATRIX, F64), Array("b", ("c", "p"), F64)),
+    outputs=(Array("loglik", ("c",), F64),),
+)
+
+
+def log_density(
+    Y: Floats,
+    coefficients: Floats,
+    b: Floats,
+    *,
+    out: Floats | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Floats:
+    """Log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain.
+
+    Parameters
+    ----------
+    Y : (c, p, n) or (p, n) array
+        Row j holds the n values of variable j.
+    coefficients : (c, p, p) array
+        Theta: [j, h] is the effect of h on j. The diagonal is not read.
+    b : (c, p) array
+        Scales of the errors, > 0.
+
+    Returns
+    -------
+    (c,) array
+        n log|det(I - Theta)| - sum_j (n log(2 b_j) + sum_i |e_ij| / b_j); -inf where the determinant is 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a wrong `out`.
+    """
+    arrays = LOG_DENSITY.prepare({"Y": _by_chain(Y, coefficients), "coefficients": coefficients, "b": b}, out)
+    LOG_DENSITY.implementation(backend, arrays)(*arrays, n_threads)
+    return arrays[-1]  # type: ignore[no-any-return]
+
+
+def sweeps(
+    Y: Floats,
+    theta: Floats,
+    tau_sq: Floats,
+    deviation: Floats,
+    lambda_sq: Floats,
+    b: Floats,
+    log_step: Floats,
+    temperature: Floats,
+    *,
+    seed: int,
+    chain: int = 0,
+    client: int = 0,
+    step: int = 0,
+    n_sweeps: int = 1,
+    update: str = "auto",
+    swap: bool = True,
+    stable: bool = False,
+    adapt: bool = False,
+    scales: str = "exact",
+    scale_lambda: float = 1.0,
+    shape: float = 2.0,
+    rate: float = 1.0,
+    out: tuple[NDArray[Any] | None, ...] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats, Floats, Floats, Floats, NDArray[np.int64]]:
+    """Sweeps over what one site owns: scales lambda^2, coefficients theta + deviation, scales b of the Laplace errors.
+
+    A sweep is: lambda^2; the coefficients by `update`; a swap of two rows; after "row-gibbs" all elements once more; b. The
+    inverse of I - Theta and the residuals are made anew for every sweep, so that two calls give the bits of one.
+
+    Parameters
+    ----------
+    Y : (c, p, n) or (p, n) array
+        Row j holds the n values of variable j, centred.
+    theta, tau_sq : (c, p, p) arrays
+        Global coefficients, [j, h] the effect of h on j, and their squared scales. Diagonals are not read, here and below.
+    deviation, lambda_sq : (c, p, p) arrays
+        The site's coefficients less the global ones, and their squared local scales.
+    b : (c, p) array
+        Scales of the Laplace errors.
+    log_step : (c, p, p) array
+        Logarithms of the step sizes of the element moves, in units of a coefficient's approximate conditional standard deviation;
+        the diagonal belongs to the row moves. 0 everywhere is a good start.
+    temperature : (c,) array
+        The power of the likelihood, > 0: 1 for the posterior.
+    seed, chain, client, step : int
+        Name the random numbers: chain i of the call has number chain + i, sweep t the step word step + t.
+    n_sweeps : int
+        At least 1.
+    update : str
+        "element": Metropolis, one coefficient at a time. "row": Metropolis, a row at a time. "row-gibbs": a row at a time from
+        its conditional given the augmented errors, then "element". "auto": by the measured rule, see `chosen_update`.
+    swap : bool
+        Whether to propose the exchange of two equations, which leaves the likelihood as it is.
+    stable : bool
+        Refuses coefficients whose spectral radius is not below 1. The given ones must be stable.
+    adapt : bool
+        Moves log_step towards an acceptance of 0.44, by (step + 1)^-0.6 times the difference: in burn-in only.
+    scales : str
+        "exact" or "expanded" draws of lambda^2.
+    scale_lambda, shape, rate : float
+        lambda ~ C+(0, scale_lambda), b ~ IG(shape, rate); all > 0.
+
+    Returns
+    -------
+    deviation, lambda_sq, b, log_step : arrays
+        The new state.
+    loglik : (c,) array
+        Log-likelihood at the new state, not tempered.
+    events : (c, 6) int64 array
+        Scales clipped, moves accepted and proposed (elements or rows), swaps accepted, inverses made anew because a determinant
+        fell to less than a thousandth, and -1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, a wrong `out`.
+    NumericalError
+        A draw that is not finite, or det(I - Theta) = 0 at the start of a sweep: chain, client, sweep and quantity are named.
+    """
+    for name, number in (("scale_lambda", scale_lambda), ("shape", shape), ("rate", rate)):
+        if not 0 < number < np.inf:
+            raise ValueError(f"sem.sweeps: {name} must be > 0 and finite, got {number}")
+    for name, text, known in (("update", update, ("auto", *UPDATES)), ("scales", scales, SCALES)):
+        if text not in known:
+            raise ValueError(f"sem.sweeps: {name} must be one of {', '.join(known)}, got {text!r}")
+    if not (n_sweeps >= 1 and 0 <= step <= LIMIT - n_sweeps and 0 <= client < LIMIT and 0 <= seed < 2**64 and 0 <= chain < 2**63):
+        raise ValueError(
+            "sem.sweeps: needs n_sweeps >= 1, 0 <= step <= 2^32 - n_sweeps, 0 <= client < 2^32, 0 <= seed < 2^64 and chain >= 0; "
+            f"got n_sweeps = {n_sweeps}, step = {step}, client = {client}, seed = {seed}, chain = {chain}"
+        )
+    arrays = SWEEPS.prepare(
+        {
+            "Y": _by_chain(Y, deviation), "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq,
+            "b": b, "log_step": log_step, "temperature": temperature,
+        },
+        out,
+    )  # fmt: skip
+    _, p, n = arrays[0].shape
+    if p == 0 or n == 0 or p * max(n, p + 1) >= LIMIT:
+        raise ValueError(f"sem.sweeps: Y must have at least one variable and one row, and p n < 2^32; got p = {p}, n = {n}")
+    if not all(0 < t < np.inf for t in arrays[7]):
+        raise ValueError(f"sem.sweeps: temperature must be > 0 and finite, got {arrays[7]}")
+    code = UPDATES.index(chosen_update(p, n) if update == "auto" else update)
+    scalars = (
+        np.uint64(seed), operator.index(chain), operator.index(client), operator.index(step), operator.index(n_sweeps), code,
+        bool(swap), bool(stable), bool(adapt), scales == "expanded", float(scale_lambda), float(shape), float(rate),
+    )  # fmt: skip
+    SWEEPS.implementation(backend, arrays)(*arrays[:8], *scalars, *arrays[8:], n_threads)
+    results = arrays[8:]
+    _raise_faults(results[5], chain, client, step)
+    return tuple(results)
+
+
+def chosen_update(p: int, n: int) -> str:
+    """What update = "auto" takes.
+
+    Parameters
+    ----------
+    p, n : int
+        Numbers of variables and of rows.
+
+    Returns
+    -------
+    str
+        "element" or "row-gibbs".
+    """
+    return "element"
+
+
+def _by_chain(Y: Any, state: Any) -> Any:
+    """Rows that all chains share, as an array of stride 0 over chains."""
+    shared = isinstance(Y, np.ndarray) and Y.ndim == 2 and isinstance(state, np.ndarray) and state.ndim == 3
+    return np.broadcast_to(Y, (len(state), *Y.shape)) if shared else Y
+
+
+def _raise_faults(events: NDArray[np.int64], chain: int, client: int, step: int) -> None:
+    for i in np.flatnonzero(events[:, 5] >= 0):
+        sweep, quantity = divmod(int(events[i, 5]), 8)
+        where = f"chain {chain + i}, client {client}, sweep {step + sweep}"
+        raise NumericalError(f"sem.sweeps: {where}: {QUANTITIES[quantity]}")
