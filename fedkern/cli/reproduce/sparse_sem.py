@@ -14,10 +14,10 @@ import numpy as np
 
 from ...data import sachs
 from ...results import graphs, selection
-from .sparse import Array, auprc, auroc, converged, job, kept, real, table, write_sites
+from .sparse import Array, auprc, auroc, converged, job, kept, real, standardised, table, write_sites
 
 ROUNDS, FAST = 2500, 120
-LEVEL = 0.1
+LEVEL, SURE = 0.1, 0.95
 CELLS = 100  # of each condition in a fast run
 
 
@@ -26,7 +26,7 @@ def run(out: Path, fast: bool = False) -> Path:
 
     Parameters
     ----------
-    out : folder for the runs, table.md, pip.png and graph.png
+    out : folder for the runs, table.md, pip.png, graph.png and average.png
     fast : few rounds, the first 100 cells of each condition, two chains, and only three conditions alone
 
     Returns
@@ -52,6 +52,13 @@ def run(out: Path, fast: bool = False) -> Path:
     _figures(out, federated)
     (out / "table.md").write_text("\n".join(_text(runs)), encoding="utf-8")
     return out / "table.md"
+
+
+def averages(summary: dict[str, Any], key: str) -> Array:
+    """(11, 11) a number of the site averages of all edges, [to, from]."""
+    found = standardised(summary["parameters"], "average")
+    values = [real(found[name][key]) for name in selection.edge_names(sachs.NODES)]
+    return selection.matrix(values, len(sachs.NODES))
 
 
 def scores(pip: Array, network: frozenset[tuple[str, str]]) -> dict[str, float]:
@@ -80,6 +87,9 @@ def _text(runs: dict[str, dict[str, Any]]) -> list[str]:
             turned = sum((to, source) in network and (source, to) not in network for source, to in edges)
             heads = ["run", *found, f"edges at FDR {LEVEL:g}", "in the network", "reversed"]
             rows.append([name, *found.values(), len(edges), right, turned])
+            if name in ("federated", "pooled cells"):
+                by_size = scores(np.abs(averages(summary, "mean")), network)
+                rows.append([f"{name}, by abs average", *by_size.values(), "", "", ""])
         p = len(sachs.NODES)
         base = f"{truth.sum() / (p * (p - 1)):.3f} and {(truth | truth.T).sum() / (p * (p - 1)):.3f}"
         parts += [f"## Against the {label} network, {len(network)} arcs\n", table(heads, rows)]
@@ -89,11 +99,21 @@ def _text(runs: dict[str, dict[str, Any]]) -> list[str]:
         f"## Edges of the federated run, FDR {LEVEL:g}\n",
         f"{converged(federated)}. {federated['selection']['text']}.\n",
         table(("edge", "effect (standardised)", "PIP", "learned", "consensus"), [_edge(e) for e in federated["graph"]["edges"]]),
+        f"## Edges whose site average exceeds 0.2 with probability > {SURE:g}\n",
+        table(("edge", "site average", "P(abs > 0.2)", "learned", "consensus"), [_edge(vars(edge)) for edge in sure(federated)]),
         "## Modes of the federated run\n",
         "Draws by the signs of their strong coefficients; chains that stay in different modes have not converged.\n",
         _modes(federated),
     ]
     return parts
+
+
+def sure(summary: dict[str, Any]) -> list[selection.Edge]:
+    """Edges whose site average is surely large, with its mean and that probability."""
+    mean, large = averages(summary, "mean"), averages(summary, "p_large")
+    nodes = sachs.NODES
+    found = [selection.Edge(nodes[i], nodes[j], float(mean[i, j]), float(large[i, j])) for i, j in np.argwhere(large > SURE)]
+    return sorted(found, key=lambda edge: -abs(edge.mean))
 
 
 def _edge(edge: dict[str, Any]) -> list[Any]:
@@ -119,3 +139,6 @@ def _figures(out: Path, summary: dict[str, Any]) -> None:
     graphs.heat_map(np.array(graph["pip"]), nodes, "PIPs, nine conditions").savefig(out / "pip.png", dpi=150)
     edges = [selection.Edge(**edge) for edge in graph["edges"]]
     graphs.network(edges, nodes, f"directed graph, FDR {LEVEL:g}: {len(edges)} edges").savefig(out / "graph.png", dpi=150)
+    large = sure(summary)
+    title = f"edges whose site average exceeds 0.2, probability > {SURE:g}: {len(large)}"
+    graphs.network(large, nodes, title).savefig(out / "average.png", dpi=150)
