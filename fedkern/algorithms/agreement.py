@@ -272,7 +272,7 @@ def _joined(state: Server, name: str, kind: str, replies: list[Mapping[str, Any]
 def _labels(state: Server, replies: list[Mapping[str, Any]]) -> tuple[str, ...]:
     """The two labels of a response with a positive one."""
     spec = state.spec
-    declared = spec.columns.get(spec.response)
+    declared = spec.columns.get(spec.response or "")
     if spec.private or spec.positive is None or (declared is not None and declared.levels is not None):
         return ()
     counts = Counter(label for reply in replies for label in reply["labels"])

@@ -9,27 +9,19 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
 from ..errors import JobError
 from ..results.plain import plain
 from .conflicts import conflicts
-from .defaults import filled
+from .defaults import filled, table
 from .explain import explain
+from .section import Count, Finite, Positive, Section, key
+from .sparse.config import SparseAlgorithmSection, SparseModelSection, SparseOutputSection
+from .sparse.conflicts import conflicts as sparse_conflicts
 
-METHODS = ("pvi",)
-
-
-def key(default: Any = ..., *, help: str, remedy: str = "", **limits: Any) -> Any:
-    """A key of the job file: its default, what it is, what to do when it is wrong, and its limits (gt, ge, lt, le)."""
-    return Field(default, description=help, json_schema_extra={"remedy": remedy}, **limits)
-
-
-class Section(BaseModel):
-    """A table of the job file. Unknown keys are errors, and no value is converted except a whole number to a real one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+METHODS = ("pvi", "sparse")
 
 
 def _rounds(value: Any) -> Any:
@@ -48,11 +40,6 @@ def _paths(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-
-
 class JobSection(Section):
     method: Annotated[str, BeforeValidator(_method)] = key("pvi", help="the federated method")
     seed: int = key(0, ge=0, lt=2**64, help="of all keyed streams; not of secure noise", remedy="a number of 64 bits")
@@ -65,6 +52,7 @@ class ColumnSection(Section):
 
     kind: Literal["numeric", "categorical"] | None = key(None, help="of the column; by default what all clients find")
     levels: list[str] | None = key(None, min_length=1, help="all levels of a categorical column")
+    reference: str | None = key(None, help="sparse: the level without a coefficient; by default the first in sorted order")
     center: Finite | None = key(None, help="what standardising subtracts")
     scale: Positive | None = key(None, help="what standardising divides by")
     lower: Finite | None = key(None, help="with upper, instead of center and scale: the bounds become -1 and 1")
@@ -84,7 +72,9 @@ class SplitSection(Section):
 class DataSection(Section):
     clients: Annotated[list[str], BeforeValidator(_paths)] = key([], help="csv, parquet, npz or npy files; wildcards allowed")
     names: list[str] = key([], help="of the clients, in the order of their files; by default the files' stems")
-    builtin: Literal["breast-cancer", "adult"] | None = key(None, help="data of a dependency, or a published set in FEDKERN_DATA")
+    builtin: Literal["breast-cancer", "adult", "heart-disease", "rppa", "sachs"] | None = key(
+        None, help="data of a dependency, or a published set in FEDKERN_DATA"
+    )
     split: SplitSection = key(SplitSection(), help="how built-in data are dealt to clients")
     preprocess: Literal["public", "paper"] = key("public", help="paper: constants from all rows, as published; not private")
     response: str | None = key(None, help="the column to be explained")
@@ -175,15 +165,12 @@ class OutputSection(Section):
     chains: Count = key(4, help="independent sets of draws")
 
 
-class Config(Section):
-    """A whole job, with all defaults filled in."""
+class Job(Section):
+    """What a job of any method has, with all defaults filled in."""
 
     job: JobSection
     data: DataSection
-    model: ModelSection
-    algorithm: AlgorithmSection
     privacy: PrivacySection | None = None
-    output: OutputSection
 
     @property
     def canonical(self) -> str:
@@ -196,9 +183,25 @@ class Config(Section):
         return blake2b(self.canonical.encode(), digest_size=32).hexdigest()
 
 
+class Config(Job):
+    """A job of method "pvi"."""
+
+    model: ModelSection
+    algorithm: AlgorithmSection
+    output: OutputSection
+
+
+class SparseConfig(Job):
+    """A job of method "sparse"."""
+
+    model: SparseModelSection
+    algorithm: SparseAlgorithmSection
+    output: SparseOutputSection
+
+
 def load(
     job: str | Path | Mapping[str, Any], sets: Sequence[str] = (), sections: Mapping[str, Mapping[str, Any]] | None = None
-) -> tuple[Config, Path]:
+) -> tuple[Config | SparseConfig, Path]:
     """Reads and checks a job.
 
     Parameters
@@ -236,15 +239,18 @@ def merged(raw: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return {**raw, **over, **both}
 
 
-def parse(raw: Mapping[str, Any], *, name: str = "job", sets: Sequence[str] = ()) -> Config:
+def parse(raw: Mapping[str, Any], *, name: str = "job", sets: Sequence[str] = ()) -> Config | SparseConfig:
     """Checks the tables of a job and fills in the defaults; `name` begins the error text."""
     for text in sets:
         raw = override(raw, text)
+    sparse = table(raw, "job").get("method") == "sparse"
+    kind: type[Config | SparseConfig] = SparseConfig if sparse else Config
     try:
-        config = Config.model_validate(filled(raw))
+        config = kind.model_validate(filled(raw))
     except ValidationError as error:
-        raise JobError(f"{name}: {explain(error.errors(include_url=False), Config)}") from None
-    if faults := list(conflicts(config)):
+        raise JobError(f"{name}: {explain(error.errors(include_url=False), kind)}") from None
+    faults = list(sparse_conflicts(config) if isinstance(config, SparseConfig) else conflicts(config))
+    if faults:
         raise JobError(f"{name}: " + "; also ".join(faults))
     return config
 
@@ -255,14 +261,14 @@ def override(raw: Mapping[str, Any], text: str) -> dict[str, Any]:
     *sections, last = path.strip().split(".")
     if not equals or not sections or not all([*sections, last]):
         raise JobError(f"--set {text}: wanted section.key=value, such as job.rounds=10")
-    table = out = dict(raw)
+    inside = out = dict(raw)
     for section in sections:
-        inner = table.get(section, {})
+        inner = inside.get(section, {})
         if not isinstance(inner, Mapping):
             raise JobError(f"--set {text}: {section} is no section of the job file")
-        table[section] = table = dict(inner)
+        inside[section] = inside = dict(inner)
     try:
-        table[last] = tomllib.loads(f"value = {value.strip()}")["value"]
+        inside[last] = tomllib.loads(f"value = {value.strip()}")["value"]
     except tomllib.TOMLDecodeError:
-        table[last] = value.strip()
+        inside[last] = value.strip()
     return out

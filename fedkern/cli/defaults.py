@@ -41,6 +41,10 @@ PAPER_PRIVATE: Tables = {
 LEARNING_RATE = {"adagrad": 0.5, "adam": 0.05, "sgd": 0.001, "exact": 1.0}
 
 
+# sparse-models.md, sections 5 and 6.
+SPARSE: Tables = {"job": {"rounds": 2500}, "data": {"standardise": "none"}}
+
+
 def table(raw: Mapping[str, Any], section: str) -> Mapping[str, Any]:
     """A section of the file as it came; what is no table is left to validation."""
     value = raw.get(section, {})
@@ -60,6 +64,8 @@ def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
     """
     private = "privacy" in raw
     variant = table(raw, "algorithm").get("variant", "pvi")
+    if table(raw, "job").get("method") == "sparse":
+        return _sparse(raw)
     layers = [BASE, PRIVATE if private else OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
@@ -67,13 +73,7 @@ def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
     layers += [GLOBAL_VI] * (variant == "global-vi") + [ONE_SHOT] * (variant in ("bcm-same", "bcm-split"))
     if table(raw, "model").get("preset") == "paper":
         layers += [PAPER, PAPER_PRIVATE if private else PAPER_OPEN]
-    out: dict[str, Any] = {**raw}
-    for section in ("job", "data", "model", "algorithm", "privacy", "output"):
-        if section == "privacy" and not private:
-            continue
-        if section in raw and not isinstance(raw[section], Mapping):
-            continue
-        out[section] = {k: v for layer in layers for k, v in layer.get(section, {}).items()} | dict(table(raw, section))
+    out = _laid(raw, layers)
     settings = out["algorithm"]
     if isinstance(settings, dict) and isinstance(settings.get("optimiser"), str):
         settings.setdefault("learning_rate", LEARNING_RATE.get(settings["optimiser"], 0.5))
@@ -84,4 +84,32 @@ def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
         elif terms["calibrate"] is True:
             terms.pop("noise_multiplier", None)  # that of a preset: the file asks for calibrated noise
         terms.setdefault("accountant", "rdp" if terms.get("sampling") == "without-replacement" else "pld")
+    return out
+
+
+def _laid(raw: Mapping[str, Any], layers: list[Tables]) -> dict[str, Any]:
+    """The file over the layers, section by section."""
+    out: dict[str, Any] = {**raw}
+    for section in ("job", "data", "model", "algorithm", "privacy", "output"):
+        if section == "privacy" and "privacy" not in raw:
+            continue
+        if section in raw and not isinstance(raw[section], Mapping):
+            continue
+        out[section] = {k: v for layer in layers for k, v in layer.get(section, {}).items()} | dict(table(raw, section))
+    return out
+
+
+def _sparse(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they are exact and cost no message."""
+    out = _laid(raw, [SPARSE])
+    job, algorithm = out["job"], out["algorithm"]
+    if not isinstance(job, dict) or not isinstance(algorithm, dict):
+        return out
+    until = algorithm.get("until")
+    if isinstance(until, Mapping) and "rounds" not in table(raw, "job"):
+        job["rounds"] = until.get("max_rounds", 20_000)
+    rounds = job["rounds"] if isinstance(job["rounds"], int) else 2500
+    algorithm.setdefault("burn_in", min(500, rounds // 5))
+    several = algorithm.get("aggregate", "locals") == "locals" and algorithm.get("scales", "exact") == "exact"
+    algorithm.setdefault("server_sweeps", 5 if several else 1)
     return out

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..algorithms.agreement import Summary
 from ..errors import JobError
 from ..models.encoding import Column, Encoding, Spec
-from .cells import Text, number, plain
+from .cells import MISSING, Text, number, plain
 from .table import Table
 
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode"]
@@ -154,7 +154,7 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     if not table.n_rows:
         raise JobError(f"{_who(client)}{table.source}: no rows; remove the client from [data] clients, or give it data")
     marks = _Marks(table)
-    _roles(table, spec.encoding(()), marks)
+    _roles(table, spec.encoding(()), marks, spec.missing)
     if table.matrix is not None and spec.standardise == "exchange":
         _mark_matrix(table, marks)
     kinds_found, levels, numeric = [], {}, []
@@ -165,11 +165,11 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
         kinds_found.append(kind)
         if kind == "numeric":
             if name not in table.matrix_names:
-                numeric.append(_numeric(table, name, marks))
+                numeric.append(_numeric(table, name, marks, spec.missing))
         else:
             levels[name] = tuple(sorted({*_categories(table, name, marks).levels}))
     labels: tuple[str, ...] = ()
-    if spec.positive is not None:
+    if spec.positive is not None and spec.response is not None:
         labels = tuple(sorted(_categories(table, spec.response, marks).levels))
     marks.refuse(client)
     values = _stacked(table, names, kinds_found, numeric)
@@ -188,7 +188,7 @@ def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: li
     return out
 
 
-def encode(table: Table, encoding: Encoding, *, private: bool = False, client: str = "") -> Design:
+def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: bool = False, client: str = "") -> Design:
     """The arrays of one party's rows.
 
     Parameters
@@ -199,6 +199,8 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, client: s
         What all parties agreed on.
     private
         Whether a bad row becomes NaN (and nothing else changes) instead of ending the job.
+    missing
+        Whether an empty numeric cell, or one of the response, is NaN and no fault.
     client
         For the texts of errors.
 
@@ -218,9 +220,9 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, client: s
     marks = _Marks(table)
     if not table.n_rows and not private:
         raise JobError(f"{_who(client)}{table.source}: no rows; remove the client from [data] clients, or give it data")
-    y, offset, weights = _roles(table, encoding, marks)
+    y, offset, weights = _roles(table, encoding, marks, missing)
     with np.errstate(all="ignore"):
-        X = _matrix(table, encoding, marks)
+        X = _matrix(table, encoding, marks, missing)
     if not private:
         marks.refuse(client)
     y[marks.bad] = np.nan
@@ -235,9 +237,11 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, client: s
 _Values = NDArray[np.float64]
 
 
-def _roles(table: Table, encoding: Encoding, marks: _Marks) -> tuple[_Values, _Values | None, _Values | None]:
+def _roles(
+    table: Table, encoding: Encoding, marks: _Marks, missing: bool = False
+) -> tuple[_Values, _Values | None, _Values | None]:
     """y, offset and weights (n,), each an array of its own."""
-    y = _response(table, encoding, marks).copy()
+    y = _response(table, encoding, marks, missing).copy()
     offset = None if encoding.offset is None else _numeric(table, encoding.offset, marks).copy()
     weights = None
     if encoding.weight is not None:
@@ -246,11 +250,11 @@ def _roles(table: Table, encoding: Encoding, marks: _Marks) -> tuple[_Values, _V
     return y, offset, weights
 
 
-def _matrix(table: Table, encoding: Encoding, marks: _Marks) -> NDArray[Any]:
+def _matrix(table: Table, encoding: Encoding, marks: _Marks, missing: bool = False) -> NDArray[Any]:
     """X; bad cells are marked, and what stands in their place does not matter."""
     names = tuple(column.name for column in encoding.columns)
     unchanged = not encoding.intercept and not encoding.standardised and all(column.levels is None for column in encoding.columns)
-    if unchanged and table.matrix is not None and table.matrix.dtype in (np.float64, np.float32) and names == table.matrix_names:
+    if unchanged and not missing and table.matrix is not None and table.matrix.dtype in (np.float64, np.float32) and names == table.matrix_names:
         _mark_matrix(table, marks)
         return table.matrix
     X = np.empty((table.n_rows, encoding.size))
@@ -259,9 +263,10 @@ def _matrix(table: Table, encoding: Encoding, marks: _Marks) -> NDArray[Any]:
     for column in encoding.columns:
         if column.levels is None:
             center, scale = column.constants
-            np.subtract(_numeric(table, column.name, marks), center, out=X[:, at])
+            values = _numeric(table, column.name, marks, missing)
+            np.subtract(values, center, out=X[:, at])
             X[:, at] /= scale
-            marks.mark(~np.isfinite(X[:, at]), column.name, "is too large", "correct the cell, or the column's scale")
+            marks.mark(~np.isfinite(X[:, at]) & ~(missing & np.isnan(values)), column.name, "is too large", "correct the cell, or the column's scale")
             at += 1
             continue
         cells = _categories(table, column.name, marks)
@@ -291,14 +296,22 @@ def _mark_matrix(table: Table, marks: _Marks, block: int = 16384) -> None:
             marks.mark(bad, name, "is not finite", "correct or remove the row")
 
 
-def _numeric(table: Table, name: str, marks: _Marks) -> NDArray[np.float64]:
+def _numeric(table: Table, name: str, marks: _Marks, missing: bool = False) -> NDArray[np.float64]:
+    """Values (n,) of a numeric column. Where values may be missing, an empty cell is NaN; anything else that is no number stays a
+    fault.
+    """
     column = table.columns[name]
     values = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
+    empty = np.zeros(len(values), dtype=bool)
     if isinstance(column, Text):
+        if missing:
+            empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
         shown = np.array([np.isnan(number(level)) for level in column.levels], dtype=bool)[column.codes]
         remedy = f'correct or remove the row (or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
-        marks.mark(shown, name, "is not a number", remedy)
-    marks.mark(~np.isfinite(values), name, "is not finite", "correct or remove the row")
+        marks.mark(shown & ~empty, name, "is not a number", remedy)
+    elif missing:
+        empty = np.isnan(values)
+    marks.mark(~np.isfinite(values) & ~empty, name, "is not finite", "correct or remove the row")
     return values
 
 
@@ -313,7 +326,11 @@ def _categories(table: Table, name: str, marks: _Marks) -> Text:
     return column
 
 
-def _response(table: Table, encoding: Encoding, marks: _Marks) -> NDArray[np.float64]:
+def _response(table: Table, encoding: Encoding, marks: _Marks, missing: bool = False) -> NDArray[np.float64]:
+    if encoding.response is None:
+        return np.zeros(table.n_rows)
+    if missing and encoding.positive is None and encoding.family == "gaussian":
+        return _numeric(table, encoding.response, marks, missing)
     name, column = encoding.response, table.columns[encoding.response]
     if encoding.positive is not None:
         cells = _categories(table, name, marks)

@@ -100,11 +100,12 @@ def _levels(where: str, levels: Any) -> tuple[str, ...]:
 class Spec:
     """What the job file says of the data, known to every party before any file is opened.
 
-    `positive` is the response's text that counts as 1 (None: the response is 0/1 already). `columns` holds what is public of some
-    columns. In a private job everything that the encoding needs must be public: nothing computed from rows leaves a client.
+    `response` is None where all columns are alike (a graph's nodes). `positive` is the response's text that counts as 1 (None: the
+    response is 0/1 already). `columns` holds what is public of some columns. With `missing`, a numeric cell may be empty, and a
+    client may lack a declared column. In a private job everything that the encoding needs must be public: nothing computed from rows leaves a client.
     """
 
-    response: str
+    response: str | None
     family: Family = "bernoulli"
     positive: str | None = None
     offset: str | None = None
@@ -114,6 +115,7 @@ class Spec:
     intercept: bool = True
     standardise: Standardise = "exchange"
     private: bool = False
+    missing: bool = False
     columns: Mapping[str, Column] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -135,7 +137,7 @@ class Spec:
         """Columns that are read as text although their cells may look like numbers."""
         texts = {name for name, column in self.columns.items() if column.kind == "categorical"}
         texts |= {self.row_id} if self.row_id else set()
-        return frozenset(texts | ({self.response} if self.positive is not None else set()))
+        return frozenset(texts | ({self.response} if self.response and self.positive is not None else set()))
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a file's columns that are covariates, in the file's order."""
@@ -144,7 +146,7 @@ class Spec:
 
     def encoding(self, columns: tuple[Column, ...]) -> Encoding:
         """The agreed encoding with these complete columns."""
-        declared = self.columns.get(self.response)
+        declared = self.columns.get(self.response or "")
         labels = declared.levels if declared is not None and declared.levels is not None else ()
         return Encoding(
             columns, self.response, self.family, self.positive, labels, self.offset, self.weight, self.row_id, self.intercept
@@ -156,7 +158,7 @@ class Encoding:
     """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any."""
 
     columns: tuple[Column, ...]
-    response: str
+    response: str | None
     family: Family = "bernoulli"
     positive: str | None = None
     labels: tuple[str, ...] = ()
@@ -196,7 +198,7 @@ class Encoding:
         """Columns that are read as text although their cells may look like numbers."""
         texts = {column.name for column in self.columns if column.kind == "categorical"}
         texts |= {self.row_id} if self.row_id else set()
-        return frozenset(texts | ({self.response} if self.positive is not None else set()))
+        return frozenset(texts | ({self.response} if self.response and self.positive is not None else set()))
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -1,0 +1,191 @@
+"""From agreed columns to the coefficients of a sparse model: dummies without their reference level, spline columns, indicators.
+
+Nothing here reads a row except `Coefficients.columns`, at the client. Source: sparse-models.md, sections 7 and 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from .encoding import Encoding
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spline:
+    """Natural cubic spline columns of one covariate, beside its linear one.
+
+    Attributes
+    ----------
+    knots : (K + 2,) increasing, on the data's scale
+    values : (K + 2, K) of the columns at the knots: an orthonormal basis of what is neither constant nor linear there
+    """
+
+    knots: tuple[float, ...]
+    values: Array
+
+    @classmethod
+    def at(cls, knots: Sequence[float]) -> Spline:
+        """The spline with these knots."""
+        x = np.asarray(knots, dtype=np.float64)
+        linear = np.column_stack([np.ones_like(x), x - x.mean()])
+        basis, _ = np.linalg.qr(np.column_stack([linear, np.vander(x / np.abs(x).max(), len(x), increasing=True)[:, 2:]]))
+        return cls(tuple(x.tolist()), basis[:, 2:])
+
+    def columns(self, x: Array) -> Array:
+        """(n, K) columns of the values x (n,); straight lines outside the knots; NaN stays."""
+        from scipy.interpolate import make_interp_spline
+
+        knots = np.asarray(self.knots)
+        spline = make_interp_spline(knots, self.values, k=3, bc_type="natural")
+        inside = np.clip(x, knots[0], knots[-1])
+        slopes = spline.derivative()
+        edge = np.where((x < knots[0])[:, None], slopes(knots[0]), slopes(knots[-1]))
+        outside = (x - inside)[:, None]
+        return np.asarray(spline(inside) + np.where(outside != 0, outside * edge, 0.0))
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """The columns of a sparse regression, the same at every client.
+
+    Attributes
+    ----------
+    names : of all w columns: "age", "sex=male", "age~1" (a spline column)
+    source : (w,) column of the encoding that each is made from
+    splines : name of a covariate -> its spline
+    indicators : (1, w) see `kernels.shrinkage`: spline columns of one covariate share one
+    scales : (w,) known scales (1 where the data decide)
+    """
+
+    names: tuple[str, ...]
+    source: tuple[int, ...]
+    splines: Mapping[str, Spline]
+    indicators: NDArray[np.int64]
+    scales: Array
+
+    @classmethod
+    def of(
+        cls,
+        encoding: Encoding,
+        *,
+        references: Mapping[str, str],
+        always: Sequence[str] = (),
+        splines: Mapping[str, Sequence[float]] | None = None,
+        scales: Mapping[str, float] | None = None,
+    ) -> Coefficients:
+        """The coefficients of an agreed encoding (without intercept, not standardised).
+
+        Parameters
+        ----------
+        references : categorical column -> the level without a coefficient; by default the first
+        always : columns or coefficients that are always included
+        splines : column -> knots
+        scales : column -> its public scale
+
+        Raises
+        ------
+        JobError
+            A name that is no column, or a reference that is no level.
+        """
+        names: list[str] = []
+        source: list[int] = []
+        owner: list[str] = []
+        at = 0
+        for column in encoding.columns:
+            if column.levels is None:
+                names.append(column.name), source.append(at), owner.append(column.name)
+                at += 1
+                continue
+            reference = references.get(column.name, column.levels[0])
+            if reference not in column.levels:
+                there = ", ".join(column.levels)
+                raise JobError(f"data.columns.{column.name}.reference = {reference!r}: no such level; there are {there}")
+            for level in column.levels:
+                if level != reference:
+                    names.append(f"{column.name}={level}"), source.append(at), owner.append(column.name)
+                at += 1
+        numbers = list(range(len(names)))
+        made: dict[str, Spline] = {}
+        for name, knots in (splines or {}).items():
+            if name not in names:
+                raise JobError(f"model.splines.{name}: no such numeric column; there are {', '.join(names)}")
+            made[name] = Spline.at(knots)
+            group = max(numbers) + 1
+            for k in range(len(knots) - 2):
+                names.append(f"{name}~{k + 1}"), source.append(source[names.index(name)]), owner.append(name)
+                numbers.append(group)
+        for wanted in always:
+            chosen = [j for j, (name, column) in enumerate(zip(names, owner)) if wanted in (name, column)]
+            if not chosen:
+                raise JobError(f"model.always: {wanted!r} is no column; there are {', '.join(dict.fromkeys(owner))}")
+            for j in chosen:
+                numbers[j] = -1
+        known = np.array([(scales or {}).get(name, 1.0) for name in owner])
+        return cls(tuple(names), tuple(source), made, _numbered(numbers)[None], known)
+
+    @property
+    def size(self) -> int:
+        """w, the number of columns."""
+        return len(self.names)
+
+    def columns(self, X: Array) -> Array:
+        """(n, w) columns of a client's encoded rows X."""
+        out = X[:, list(self.source)]
+        for name, spline in self.splines.items():
+            first = self.names.index(f"{name}~1")
+            out[:, first : first + len(spline.knots) - 2] = spline.columns(out[:, self.names.index(name)].copy())
+        return out
+
+    def orthogonal(self, X: Array, psi: Array) -> Array:
+        """Scaled columns with every spline column made orthogonal to its linear one, by pooled second moments psi (w, w)."""
+        out = X.copy()
+        for name in self.splines:
+            linear = self.names.index(name)
+            for j in self._spline_columns(name):
+                slope = psi[j, linear] / psi[linear, linear]
+                left = psi[j, j] - slope * psi[linear, j]
+                out[:, j] = (X[:, j] - slope * X[:, linear]) / np.sqrt(max(left, 1e-12))
+        return out
+
+    def _spline_columns(self, name: str) -> list[int]:
+        return [j for j, other in enumerate(self.names) if other.startswith(f"{name}~")]
+
+
+def _numbered(numbers: list[int]) -> NDArray[np.int64]:
+    """Indicators 0, 1, ... without gaps; -1 stays."""
+    order = {old: new for new, old in enumerate(sorted({n for n in numbers if n >= 0}))}
+    return np.array([order.get(n, -1) for n in numbers], dtype=np.int64)
+
+
+def graph(n_nodes: int, *, one: bool) -> NDArray[np.int64]:
+    """Indicators of all edges between `n_nodes`: (n, n), a regression for each node, or with `one` (1, n * n) in one group."""
+    numbers = np.arange(n_nodes * n_nodes).reshape(n_nodes, n_nodes)
+    if not one:
+        numbers = np.tile(np.arange(n_nodes), (n_nodes, 1))
+    numbers[np.eye(n_nodes, dtype=bool)] = -2
+    return _without_gaps(numbers.reshape(1, -1) if one else numbers)
+
+
+def _without_gaps(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    out = numbers.copy()
+    for row in out:
+        there = row >= 0
+        row[there] = np.arange(there.sum())
+    return out
+
+
+def edges(nodes: Sequence[str]) -> tuple[str, ...]:
+    """Names of all edges, "to,from", in the order of the flattened indicators."""
+    return tuple(f"{to},{origin}" for to in nodes for origin in nodes if to != origin)
+
+
+def relative(encoding: Encoding) -> Encoding:
+    """The encoding without standardising: the sparse models scale columns by moments of their own."""
+    return replace(encoding, columns=tuple(replace(c, center=0.0, scale=1.0) if c.levels is None else c for c in encoding.columns))
