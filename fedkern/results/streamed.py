@@ -1,0 +1,87 @@
+"""What a sampler published of too many coefficients to keep their draws: streaming summaries (sparse-models.md, section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .samples import Array, Row
+from .streaming import Stream
+
+LISTED = 2000  # coefficients in `parameters`: those with the largest PIPs
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """As `Samples`, with a `Stream` for each quantity instead of its draws."""
+
+    names: tuple[str, ...]
+    streams: Mapping[str, Stream]
+    scale: Array
+    kind: str = "mrf"
+    nodes: tuple[str, ...] = ()
+    c0: float = 0.01
+    negligible: float | None = None
+
+    @property
+    def pip(self) -> Array:
+        """(P,) posterior inclusion probabilities."""
+        return self.streams["inclusion"].mean
+
+    @property
+    def mean(self) -> Array:
+        """(P,) posterior means of theta, standardised."""
+        return self.streams["theta"].mean
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """Means and deviations by name, and the thinned draws of theta: what the digest is of."""
+        out = {"theta": self.streams["theta"].draws}
+        for name, stream in self.streams.items():
+            out |= {f"{name}.mean": stream.mean, f"{name}.sd": stream.sd}
+        return out
+
+    def p_large(self, delta: float) -> Array | None:
+        """(P,) P(|site average| > delta), as far as the run counted it."""
+        return self.streams["large"].mean if "large" in self.streams else None
+
+    def slowest(self) -> tuple[float, float, str] | None:
+        """Largest R-hat, smallest ESS, and whose it is, over theta, log tau and q."""
+        found = [(name, self.streams[name]) for name in ("theta", "log_tau", "inclusion") if name in self.streams]
+        ess = np.stack([stream.ess for _, stream in found])
+        if np.isnan(ess).all():
+            return None
+        i, j = np.unravel_index(int(np.nanargmin(ess)), ess.shape)
+        rhat = max(float(np.nanmax(stream.rhat)) for _, stream in found)
+        return rhat, float(ess[i, j]), f"{found[i][0]}[{self.names[j]}]"
+
+    def partial_correlation(self) -> tuple[Array, int]:
+        """(p, p) posterior means of the partial correlations; what was clipped is not counted here."""
+        p = len(self.nodes)
+        out = np.zeros((p, p))
+        out[np.triu_indices(p, 1)] = self.streams["partial"].mean
+        return out + out.T, 0
+
+    def parameters(self) -> dict[str, Row]:
+        """Those of the coefficients with the largest PIPs: theta_std with pip, rhat and ess; theta on the data's scale."""
+        chosen = np.sort(np.argsort(-self.pip, kind="stable")[:LISTED])
+        theta, pip = self.streams["theta"], self.pip
+        columns = {"mean": theta.mean, "sd": theta.sd, "rhat": theta.rhat, "ess": theta.ess}
+        columns |= dict(zip(("q05", "q50", "q95"), np.quantile(theta.draws, (0.05, 0.5, 0.95), axis=(0, 1))))
+        out: dict[str, Row] = {}
+        for j in chosen:
+            row = {name: float(values[j]) for name, values in columns.items()}
+            on_data = {k: v if k in ("rhat", "ess") else v * float(self.scale[j]) for k, v in row.items()}
+            if self.scale[j] == 1:
+                out[f"theta[{self.names[j]}]"] = row | {"pip": float(pip[j])}
+            else:
+                out[f"theta[{self.names[j]}]"] = on_data
+                out[f"theta_std[{self.names[j]}]"] = row | {"pip": float(pip[j])}
+        for name in ("eta", "rho"):
+            stream = self.streams[name]
+            labels = [""] if stream.size == 1 else [f"[{node}]" for node in self.nodes] if stream.size == len(self.nodes) else None
+            for j, label in enumerate(labels or ()):
+                out[name + label] = {"mean": float(stream.mean[j]), "sd": float(stream.sd[j])}
+        return out
