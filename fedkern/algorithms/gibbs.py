@@ -1,8 +1,8 @@
 """Gibbs sampling of a sparse hierarchical model over sites: the server and the clients as state machines without I/O.
 
-Each round the server sends theta and tau^2; a client sweeps over its own scales, coefficients and error variance, and answers with
-its deviations and scales (or only with their sums). The server moves, sweeps, keeps the draw, and asks again. Answers are used in
-client order, whenever they come. Source: sparse-models.md, section 5.
+Each round the server sends theta and tau^2; a client sweeps over its own scales, coefficients and error variance, and answers
+with its deviations and scales (or only with their sums). The server moves, sweeps, keeps the draw, and asks again. Answers are
+used in client order, whenever they come. Source: sparse-models.md, section 5.
 
 | event at the client | what it does | what it sends |
 |---|---|---|
@@ -184,6 +184,9 @@ def _expected(settings: Settings) -> tuple[str, ...]:
     return ("Locals", "MoveTerms") if settings.moves else ("Locals",)
 
 
+KINDS: dict[str, type[Message]] = {"Locals": Locals, "MoveTerms": MoveTerms, "Sums": Sums}
+
+
 def _check(sender: int, event: Any) -> None:
     """Whether a client's numbers can be what they are called."""
     if isinstance(event, Locals):
@@ -202,7 +205,7 @@ def _lose(state: Server, event: ClientLost | Deadline) -> tuple[Server, ServerEf
     if state.settings.on_loss == "stop":
         who = ", ".join(str(k) for k in sorted(lost))
         raise LostPeer(
-            f'client {who} was lost in round {state.round}: the model needs all its clients. --resume goes on when it is back; '
+            f"client {who} was lost in round {state.round}: the model needs all its clients. --resume goes on when it is back; "
             'algorithm.on_loss = "drop" goes on without it, as another model'
         )
     lost = frozenset(lost | state.lost)
@@ -219,12 +222,12 @@ def _next(state: Server) -> tuple[Server, ServerEffects]:
     updates = state.updates.copy()
     updates[sorted(state.answers)] += 1
     state, before_sweep = drawn(replace(state, updates=updates))
-    settings, flat = state.settings, state.settings.layout.flat
+    flat = state.settings.layout.flat
     state = replace(state, round=state.round + 1, waiting=frozenset(), answers={})
     _keep(state)
     if _to_be_judged(state):
         assert state.judge is not None
-        state = replace(state, converged=state.judge(state.trace))
+        state = replace(state, converged=bool(state.judge(state.trace)))
     if state.stop:
         return state, []
     theta, tau_sq = flat(state.values.theta), flat(state.values.tau_sq)
@@ -239,16 +242,16 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
     settings, layout = state.settings, state.settings.layout
     if settings.aggregate == "sums":
         sums = {k: layout.full(_of(answer, Sums).sums, 0.0) for k, answer in state.answers.items()}
-        for values in sums.values():
-            values[0][..., ~layout.there] = 1.0
+        for told in sums.values():
+            told[0][..., ~layout.there] = 1.0
         values, events = update.swept_sums(settings, state.values, sums, state.step)
         return replace(state, values=values, step=state.step + 1, events=_counted(state.events, events)), None
     shape = (state.n_clients, settings.chains, *layout.shape)
     deviation = np.zeros(shape) if state.deviation is None else state.deviation.copy()
     lambda_sq = np.ones(shape) if state.lambda_sq is None else state.lambda_sq.copy()
     for k, answer in state.answers.items():
-        told = _of(answer, Locals)
-        deviation[k], lambda_sq[k] = layout.full(told.deviation, 0.0), layout.full(told.lambda_sq, 1.0)
+        own = _of(answer, Locals)
+        deviation[k], lambda_sq[k] = layout.full(own.deviation, 0.0), layout.full(own.lambda_sq, 1.0)
     values, before_sweep = state.values, None
     if settings.moves:
         parts = [_of(state.answers[k], MoveTerms) for k in sorted(state.answers)]
@@ -258,7 +261,9 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         deviation = t * (deviation / tau)
         before_sweep = values.theta, t
     here = state.active
-    values, deviation[here], lambda_sq[here], events = update.swept(settings, values, deviation[here], lambda_sq[here], state.step)
+    values, deviation[here], lambda_sq[here], events = update.swept(
+        settings, values, deviation[here], lambda_sq[here], state.step
+    )
     step, counted = state.step + settings.server_sweeps, _counted(state.events, events)
     return replace(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=counted), before_sweep
 
@@ -269,7 +274,7 @@ def _of(answer: Mapping[str, Message], kind: type[M]) -> M:
     return message
 
 
-def _counted(before: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
+def _counted(before: NDArray[np.int64], events: NDArray[Any]) -> NDArray[np.int64]:
     counted: NDArray[np.int64] = before + events[..., :3].reshape(-1, 3).sum(axis=0)
     return counted
 
@@ -300,7 +305,7 @@ def _to_be_judged(state: Server) -> bool:
     if state.judge is None or not _kept(state.settings, state.round - state.since):
         return False
     doublings, rest = divmod(state.trace.count, FIRST_JUDGED)
-    return rest == 0 and doublings.bit_count() == 1
+    return bool(rest == 0 and doublings.bit_count() == 1)
 
 
 # The client --------------------
@@ -337,7 +342,9 @@ class Client:
 def client(name: str, index: int, settings: Settings, site: Site, trace: Any = None) -> Client:
     """A client before the first round."""
     values = update.first(settings)
-    return Client(name, index, settings, site, site.start(settings), values.theta, values.tau_sq, Trace() if trace is None else trace)
+    return Client(
+        name, index, settings, site, site.start(settings), values.theta, values.tau_sq, Trace() if trace is None else trace
+    )
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
@@ -406,7 +413,7 @@ def save(state: Server | Client) -> Saved:
 
 def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     """A fresh state as it was when it was saved."""
-    trace = type(state.trace).load(saved)
+    trace = state.trace.load(saved)
     events = saved["events"].astype(np.int64)
     if isinstance(state, Client):
         local = {name.removeprefix("state."): value for name, value in saved.items() if name.startswith("state.")}
@@ -414,19 +421,17 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
         return replace(state, **same, state=local, trace=trace, events=events)
     values = Values(**{name.removeprefix("values."): value for name, value in saved.items() if name.startswith("values.")})
     lost, waiting = (frozenset(np.flatnonzero(saved[name]).tolist()) for name in ("lost", "waiting"))
-    same = {name: saved[name] for name in ("round", "since", "step")} | {name: saved.get(name) for name in ("deviation", "lambda_sq")}
+    same = {name: saved[name] for name in ("round", "since", "step")} | {
+        name: saved.get(name) for name in ("deviation", "lambda_sq")
+    }
     return replace(
         state, **same, values=values, trace=trace, events=events, converged=bool(saved["converged"]),
         updates=saved["updates"].astype(np.int64), lost=lost, waiting=waiting, answers={},
     )  # fmt: skip
 
 
-PROTOCOL = Protocol("gibbs", (Globals, GlobalsMoved), (Locals, MoveTerms, Sums), server_receive, client_receive, finished, save, load)
-"""All kinds; a job's own protocol has only those that it needs: see `protocol`."""
-
-
 def protocol(settings: Settings) -> Protocol:
     """The protocol of a job: nothing that it does not send has a message."""
     down = (Globals, GlobalsMoved) if settings.moves else (Globals,)
-    up: tuple[type[Message], ...] = (Sums,) if settings.aggregate == "sums" else (Locals, MoveTerms) if settings.moves else (Locals,)
-    return replace(PROTOCOL, to_client=down, to_server=up)
+    up = tuple(KINDS[name] for name in _expected(settings))
+    return Protocol("gibbs", down, up, server_receive, client_receive, finished, save, load)

@@ -1,4 +1,4 @@
-"""The same sampler at the server alone, where a job allows every client's sufficient statistics to leave (`statistics = "pooled"`).
+"""The same sampler at the server alone, where a job lets every client's sufficient statistics leave (`statistics = "pooled"`).
 
 One message from each client, and no other: the triangular factor of its centred [X y]. Every draw has the random numbers that it
 would have had at its client, so the result is that of the federated run, bit for bit. Source: sparse-models.md, section 6.

@@ -57,7 +57,8 @@ class Layout:
     @property
     def there(self) -> NDArray[np.bool_]:
         """(g, p): where there is a coefficient."""
-        return self.indicators != NONE
+        there: NDArray[np.bool_] = self.indicators != NONE
+        return there
 
     @property
     def size(self) -> int:

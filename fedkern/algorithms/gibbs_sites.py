@@ -23,7 +23,9 @@ State = dict[str, Array]
 class Site(Protocol):
     """A client's model of its own rows."""
 
-    own: tuple[str, ...]  # of the state: what the client keeps draws of, and never sends
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Names of what the client keeps draws of, and never sends."""
 
     def start(self, settings: Settings) -> State:
         """The first state; chains start from different places."""
@@ -51,11 +53,11 @@ class Factor:
         Z = X if y is None else np.column_stack([X, y])
         if intercept:
             Z = Z - Z.mean(axis=0)
-        R = np.linalg.qr(Z, mode="r")
+        R = np.asarray(np.linalg.qr(Z, mode="r"), dtype=np.float64)
         p, n = X.shape[1], len(X) - int(intercept)
         r = min(len(X), p)
-        left = R[:r, :p].copy()
-        q = R[:r, p].copy() if y is not None else np.zeros(r)
+        left = np.array(R[:r, :p])
+        q = np.array(R[:r, p]) if y is not None else np.zeros(r)
         rss = float(np.sum(R[r:, p] ** 2)) if y is not None else 0.0
         return cls(left, q, rss, float(n), left.T @ left)
 
@@ -114,7 +116,8 @@ class Regression:
         """What this client adds to a move's gradient (c, w) and precision (c, w, w) (section 6)."""
         f = self.factor
         return shrinkage.move_terms(
-            f.R, f.q, block, theta[:, 0], state["deviation"][:, 0], tau_sq[:, 0], state["sigma_sq"][:, 0], slab=settings.prior.slab
+            f.R, f.q, block, theta[:, 0], state["deviation"][:, 0], tau_sq[:, 0], state["sigma_sq"][:, 0],
+            slab=settings.prior.slab,
         )  # fmt: skip
 
 
@@ -128,8 +131,8 @@ class MarkovRandomField:
 
     def start(self, settings: Settings) -> State:
         g, p = settings.layout.shape
-        precision = np.linalg.inv(self.factor.gram + np.eye(p))
-        d = -precision / np.diag(precision)[:, None]  # each column's ridge regression on the others
+        precision = np.asarray(np.linalg.inv(self.factor.gram + np.eye(p)), dtype=np.float64)
+        d: Array = -precision / np.diag(precision)[:, None]  # each column's ridge regression on the others
         np.fill_diagonal(d, 0.0)
         d = _apart(d, settings.chains)
         return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((settings.chains, g))}
@@ -158,8 +161,8 @@ class StructuralEquations:
     def start(self, settings: Settings) -> State:
         c, p = settings.chains, len(self.Y)
         gram = self.Y @ self.Y.T
-        precision = np.linalg.inv(gram + np.eye(p))
-        ridge = -precision / np.diag(precision)[:, None]
+        precision = np.asarray(np.linalg.inv(gram + np.eye(p)), dtype=np.float64)
+        ridge: Array = -precision / np.diag(precision)[:, None]
         np.fill_diagonal(ridge, 0.0)
         if self.stable:
             ridge *= 0.5 / max(0.5, float(np.abs(ridge).sum(axis=1).max()))

@@ -1,7 +1,7 @@
 """What the server draws between two rounds: a move, then its sweeps. Source: sparse-models.md, sections 4 and 6.
 
-A function of the last values, of what the clients sent, and of the server's own random streams: whoever holds these makes the same
-draws, so that a job without a server (topology = "allgather") needs no other code.
+A function of the last values, of what the clients sent, and of the server's own random streams: whoever holds these makes the
+same draws, so that a job without a server (topology = "allgather") needs no other code.
 """
 
 from __future__ import annotations
@@ -60,11 +60,10 @@ def moved(settings: Settings, values: Values, terms: Terms, round: int, step: in
 
 
 def _options(settings: Settings, step: int) -> dict[str, Any]:
-    p = settings.prior
-    same = ("c0", "spike_variance", "eta_form", "shape_eta", "rate_eta", "rho_a", "rho_b", "scale_tau", "scale_lambda", "slab", "shared_rho")
+    own = {name: value for name, value in vars(settings.prior).items() if name not in ("shape_sigma", "rate_sigma")}
     return {
         "seed": settings.seed, "step": step, "scales": settings.scales, "order": settings.order,
-        **{name: getattr(p, name) for name in same},
+        **own,
     }  # fmt: skip
 
 
@@ -72,22 +71,20 @@ def swept(
     settings: Settings, values: Values, deviation: Array, lambda_sq: Array, step: int
 ) -> tuple[Values, Array, Array, NDArray[np.int64]]:
     """The server's sweeps from all clients' d and lambda^2 (m, c, g, p); these as they are afterwards, and the events."""
-    *drawn, inclusion, deviation, lambda_sq, events = shrinkage.global_sweep(
+    theta, tau_sq, gamma, eta, rho, inclusion, deviation, lambda_sq, events = shrinkage.global_sweep(
         deviation, lambda_sq, settings.layout.indicators, values.theta, values.tau_sq, values.gamma, values.eta, values.rho,
         n_passes=settings.server_sweeps, **_options(settings, step),
     )  # fmt: skip
-    return Values(*drawn, inclusion), deviation, lambda_sq, events
+    return Values(theta, tau_sq, gamma, eta, rho, inclusion), deviation, lambda_sq, events
 
 
-def swept_sums(
-    settings: Settings, values: Values, sums: Mapping[int, Array], step: int
-) -> tuple[Values, NDArray[np.int64]]:
+def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], step: int) -> tuple[Values, NDArray[np.int64]]:
     """One sweep from the clients' sums (s, c, g, p), added in client order."""
     total = np.zeros_like(next(iter(sums.values())))
     for client in sorted(sums):
         total += sums[client]
-    *drawn, inclusion, events = shrinkage.global_sweep_sums(
+    *drawn, events = shrinkage.global_sweep_sums(
         total, len(sums), settings.layout.indicators, values.theta, values.tau_sq, values.gamma, values.eta, values.rho,
         **_options(settings, step),
     )  # fmt: skip
-    return Values(*drawn, inclusion), events
+    return Values(*drawn), events

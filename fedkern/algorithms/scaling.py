@@ -1,9 +1,9 @@
-"""One scale for all clients without a row leaving, and what imputation and splines need. Source: sparse-models.md, sections 5, 7, 11.
+"""One scale for all clients without a row leaving; what imputation and splines need. Source: sparse-models.md, sections 5, 7, 11.
 
 | leg | a client sends | all get |
 |---|---|---|
 | moments | degrees of freedom and centred sum of squares of each column; no means | scales |
-| second moments (only if values are missing, or for splines) | centred cross-products, and of how many rows | their pooled ratio, Psi |
+| second moments (if values are missing, or for splines) | centred cross-products, and their rows | their pooled ratio, Psi |
 
 What comes is added in client order.
 """
@@ -191,8 +191,8 @@ def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
     if values[0] < SMALLEST_EIGENVALUE * np.trace(psi) / len(psi):
         involved = [names[j] for j in np.argsort(-np.abs(vectors[:, 0])) if abs(vectors[j, 0]) > 0.3]
         raise JobError(
-            f"the pooled second moments of {', '.join(map(repr, involved))} are singular (one follows from the others, or too few "
-            "rows have them together); put one of them into data.ignore"
+            f"the pooled second moments of {', '.join(map(repr, involved))} are singular (one follows from the others, or too "
+            "few rows have them together); put one of them into data.ignore"
         )
     return psi
 
@@ -206,4 +206,6 @@ def load(state: Any, saved: Mapping[str, Any]) -> Any:
     return replace(state, **saved)
 
 
-PROTOCOL = Protocol("scaling", (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), server_receive, client_receive, finished, save, load)
+PROTOCOL = Protocol(
+    "scaling", (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), server_receive, client_receive, finished, save, load
+)

@@ -26,12 +26,13 @@ from ..results.summary import Outcome, summary
 from ..transports.codec import Codec
 from ..transports.inprocess import InProcess
 from . import info
-from .config import Config
+from .config import Config, SparseConfig
 from .files import RunFolder
 from .hooks import RunHooks
 from .model import Model
 from .parties import Parties, parties
 from .progress import Progress
+from .sparse import assembly as sparse
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Output:
     quiet: bool = False
 
 
-def perform(place: Place, config: Config, folder: Path, output: Output) -> Result | None:
+def perform(place: Place, config: Config | SparseConfig, folder: Path, output: Output) -> Result | None:
     """The part of one place (a process, or an MPI rank) in a job whose paths are relative to `folder`.
 
     Returns
@@ -77,7 +78,10 @@ def perform(place: Place, config: Config, folder: Path, output: Output) -> Resul
         if files is not None and place.is_server:
             files.write_json("job.json", config.model_dump())
         tables = {k: found.rows(k) for k in mine}
-        model = Model(config, found.names, _agreed(place, found, tables, hooks))
+        encoding = _agreed(place, found, tables, hooks)
+        if isinstance(config, SparseConfig):
+            return sparse.perform(place, config, found.names, encoding, tables, hooks, output)
+        model = Model(config, found.names, encoding)
         designs = {k: _encoded(model, k, tables.pop(k), hooks) for k in mine}
         test = _test_rows(found, model) if place.is_server else None
         server = _trained(place, model, found, designs, test, hooks, output)
@@ -87,7 +91,7 @@ def perform(place: Place, config: Config, folder: Path, output: Output) -> Resul
         return _published(model, server, test, certified, hooks)
 
 
-def agreed_identity(place: Place, config: Config, found: Parties) -> bytes:
+def agreed_identity(place: Place, config: Config | SparseConfig, found: Parties) -> bytes:
     """What every rank of the job must have in common; JobError on a rank that has something else, or if there are too many."""
     identity = f"{config.digest} {' '.join(found.names)}".encode()
     place.agree(identity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,15 @@ from ..data.design import check_header, encode
 from ..data.table import Table, Text
 from ..errors import JobError
 from ..models.encoding import Column, Encoding, Spec
+from ..models.sparse import relative
 from ..transports.codec import Codec
 from .assembly import agreed_identity
-from .config import Config, load
+from .config import Config, SparseConfig, load
 from .job import place_for
 from .model import Model
 from .parties import Parties, fingerprint, parties
+from .sparse import check as sparse
+from .sparse.model import SparseModel
 
 if TYPE_CHECKING:
     from .assembly import Place
@@ -43,7 +46,7 @@ def command(options: argparse.Namespace) -> int:
     return place_for(options, main)
 
 
-def checked(place: Place, config: Config, folder: Path) -> list[str] | None:
+def checked(place: Place, config: Config | SparseConfig, folder: Path) -> list[str] | None:
     """What `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
@@ -67,6 +70,9 @@ def checked(place: Place, config: Config, folder: Path) -> list[str] | None:
     encoding = server.encoding
     assert isinstance(encoding, Encoding)
     _constants(found.spec, encoding)
+    if isinstance(config, SparseConfig):
+        job = SparseModel(config, found.names, relative(encoding))
+        return [*sparse.lines(job), "", *_wire(found.n_clients, sparse.protocols(job))]
     return list(_lines(config, found, Model(config, found.names, encoding)))
 
 
@@ -106,7 +112,10 @@ def _lines(config: Config, found: Parties, model: Model) -> Iterator[str]:
     yield ""
     yield from _privacy(config, model)
     yield ""
-    yield from _wire(config, model)
+    settings = model.settings
+    protocols = [(agreement.PROTOCOL, agreement.DIMS), (model.algorithm.PROTOCOL, settings.sizes(model.encoding.size))]
+    protocols += [(certificates.PROTOCOL, certificates.DIMS)] if config.privacy is not None and not model.by_client else []
+    yield from _wire(len(model.names), protocols)
 
 
 def _privacy(config: Config, model: Model) -> Iterator[str]:
@@ -140,15 +149,12 @@ def _privacy(config: Config, model: Model) -> Iterator[str]:
     yield f"         neighbours: {plan.mechanism.neighbours}; by the {plan.mechanism.accountant} accountant"
 
 
-def _wire(config: Config, model: Model) -> Iterator[str]:
-    settings = model.settings
-    protocols = [(agreement.PROTOCOL, agreement.DIMS), (model.algorithm.PROTOCOL, settings.sizes(model.encoding.size))]
-    protocols += [(certificates.PROTOCOL, certificates.DIMS)] if config.privacy is not None and not model.by_client else []
+def _wire(n_clients: int, protocols: Sequence[tuple[Any, Mapping[str, int]]]) -> Iterator[str]:
     for title, way in (("each client may send", "to_server"), ("the server may send", "to_client")):
         yield f"{title} (and no row)"
         rows = []
         for protocol, dims in protocols:
-            codec = Codec(dims, len(model.names))
+            codec = Codec(dims, n_clients)
             kinds: Sequence[type[Message]] = getattr(protocol, way)
             rows += [[kind.__name__, _fields(kind, dims), f"{codec.longest((kind,)):,}"] for kind in kinds]
         yield from _table(("message", "fields", "bytes"), rows)
@@ -168,10 +174,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
 
 
-def _local(config: Config, folder: Path, path: Path) -> int:
+def _local(config: Config | SparseConfig, folder: Path, path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     spec = parties(config, folder).spec
-    own = table.load(path, text=spec.texts, response=spec.response)
+    own = table.load(path, text=spec.texts, response=spec.response or "y")
     check_header(own.names, spec, own.source)
     columns = tuple(_found(spec, own, name) for name in spec.covariates(own.names))
     design = encode(own, spec.encoding(columns), private=True)

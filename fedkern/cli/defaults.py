@@ -100,7 +100,7 @@ def _laid(raw: Mapping[str, Any], layers: list[Tables]) -> dict[str, Any]:
 
 
 def _sparse(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they are exact and cost no message."""
+    """A sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they cost no message."""
     out = _laid(raw, [SPARSE])
     job, algorithm = out["job"], out["algorithm"]
     if not isinstance(job, dict) or not isinstance(algorithm, dict):

@@ -14,7 +14,7 @@ from ..transports.driver import Timeouts
 from ..transports.inprocess import InProcess
 from . import show
 from .assembly import Output, perform
-from .config import load
+from .config import Config, SparseConfig, load
 
 if TYPE_CHECKING:
     from .assembly import Place
@@ -43,15 +43,20 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
     config, folder = load(job, sections=sections)
     result = perform(InProcess(), config, folder, Output(None if out is None else Path(out), quiet=True))
     assert result is not None
-    if problem := too_few(result, config.algorithm.min_updates):
+    if problem := too_few(result, least(config)):
         raise BudgetSpent(problem)
     return result
+
+
+def least(config: Config | SparseConfig) -> int:
+    """Updates that a job must reach for its result to count."""
+    return config.algorithm.min_updates if isinstance(config, Config) else 0
 
 
 def command(options: argparse.Namespace) -> int:
     """Runs `fedkern run` and returns the exit code."""
     if options.device == "cuda":
-        raise JobError('--device cuda: this version has no CUDA kernels for method "pvi"; use --device cpu')
+        raise JobError("--device cuda: this version has no CUDA kernels; use --device cpu")
     out = Path(options.out or Path("runs") / Path(options.job).stem)
 
     def main(place: Place) -> int:
@@ -62,7 +67,7 @@ def command(options: argparse.Namespace) -> int:
         if not options.quiet:
             print("\n".join(show.lines(result)))
             print(f"results in {out}")
-        return exit_code(result, config.algorithm.min_updates)
+        return exit_code(result, least(config))
 
     return place_for(options, main)
 

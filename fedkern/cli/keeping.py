@@ -23,6 +23,7 @@ from .files import Lines, RunFolder, spare
 from .outbox import Outbox, pack_frames, unpack_frames
 
 if TYPE_CHECKING:
+    from ..transports.gathering import Gathering
     from ..transports.inprocess import InProcess
     from ..transports.mpi import Ranks
 
@@ -61,7 +62,7 @@ class Keeper(Hooks):
 
     def run(
         self,
-        place: InProcess | Ranks,
+        place: InProcess | Ranks | Gathering,
         protocol: Protocol,
         start: Any,
         clients: Mapping[int, Any],
@@ -171,7 +172,7 @@ class Keeper(Hooks):
                 self._logs[path].cut(at)
         return self._logs[path]
 
-    def _chosen(self, place: InProcess | Ranks, parties: list[int]) -> int:
+    def _chosen(self, place: Any, parties: list[int]) -> int:
         """The number from which the run goes on."""
         assert self.folder
         offers = {party: self._offered(party) for party in parties}
@@ -181,7 +182,7 @@ class Keeper(Hooks):
             needed = {n: [p for p in everybody if p not in lost[n]] for n in everybody[SERVER]}
             return max((n for n, needs in needed.items() if all(n in everybody[p] for p in needs)), default=None)
 
-        number = place.choose(offers, rule)
+        number: int | None = place.choose(offers, rule)
         if number is None:
             raise JobError(
                 f"{self.folder.path}: the parties have no checkpoint of {self.protocol} in common, so the run can't go on; "

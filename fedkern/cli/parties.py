@@ -11,7 +11,9 @@ from ..data import table
 from ..data.table import Table
 from ..errors import JobError
 from ..models.encoding import Column, Spec
-from .config import Config
+from .config import Config, SparseConfig
+
+AnyConfig = Config | SparseConfig
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Parties:
         return len(self.names)
 
 
-def parties(config: Config, folder: Path) -> Parties:
+def parties(config: AnyConfig, folder: Path) -> Parties:
     """The parties of a job whose paths are relative to `folder`.
 
     Raises
@@ -52,27 +54,26 @@ def parties(config: Config, folder: Path) -> Parties:
     """
     found = _builtin(config) if config.data.builtin else _files(config, folder)
     known = ", ".join(found.names)
-    for section, names in (
-        ("algorithm.client_weights", config.algorithm.client_weights),
-        ("privacy.clients", _own_terms(config)),
-    ):
+    weights = config.algorithm.client_weights if isinstance(config, Config) else ()
+    for section, names in (("algorithm.client_weights", weights), ("privacy.clients", _own_terms(config))):
         for name in names:
             if name not in found.names:
                 raise JobError(f"{section}.{name}: there is no such client; there are {known}")
     return found
 
 
-def _own_terms(config: Config) -> list[str]:
+def _own_terms(config: AnyConfig) -> list[str]:
     return list(config.privacy.clients) if config.privacy is not None else []
 
 
-def _declared(config: Config) -> dict[str, Column]:
+def _declared(config: AnyConfig) -> dict[str, Column]:
     tables = config.data.columns.items()
     return {name: Column.declared(name, section.model_dump(exclude_none=True)) for name, section in tables}
 
 
-def _spec(config: Config, response: str, positive: str | None, columns: dict[str, Column]) -> Spec:
+def _spec(config: AnyConfig, response: str | None, positive: str | None, columns: dict[str, Column]) -> Spec:
     data, model = config.data, config.model
+    sparse = isinstance(config, SparseConfig)  # its intercepts belong to the clients, and have no column
     return Spec(
         response=response,
         family=model.family,
@@ -81,14 +82,15 @@ def _spec(config: Config, response: str, positive: str | None, columns: dict[str
         weight=data.weight,
         row_id=data.row_id,
         ignore=tuple(data.ignore),
-        intercept=model.intercept,
+        intercept=model.intercept and not sparse,
         standardise=data.standardise,
         private=config.privacy is not None,
+        missing=isinstance(config, SparseConfig) and config.model.missing == "impute",
         columns=columns,
     )
 
 
-def _builtin(config: Config) -> Parties:
+def _builtin(config: AnyConfig) -> Parties:
     from ..data import builtin
 
     data, split = config.data, config.data.split
@@ -102,9 +104,11 @@ def _builtin(config: Config) -> Parties:
         seed=split.seed,
         preprocess=data.preprocess,
     )
-    if config.model.family != "bernoulli":
-        raise JobError(f'model.family = "{config.model.family}": data.builtin = "{data.builtin}" has a binary response')
-    spec = _spec(config, dealt.response, dealt.positive, {**dealt.columns, **_declared(config)})
+    _fits(config, dealt.response, dealt.positive)
+    graph = isinstance(config, SparseConfig) and config.model.kind != "regression"
+    response = None if graph else config.data.response or dealt.response or None
+    public = {} if isinstance(config, SparseConfig) else dealt.columns
+    spec = _spec(config, response, dealt.positive, {**public, **_declared(config)})
     names = _named(config, dealt.clients)
     return Parties(
         names,
@@ -116,7 +120,18 @@ def _builtin(config: Config) -> Parties:
     )
 
 
-def _named(config: Config, found: tuple[str, ...]) -> tuple[str, ...]:
+def _fits(config: AnyConfig, response: str, positive: str | None) -> None:
+    """Whether the model can explain what the built-in data have."""
+    model, name = config.model, config.data.builtin
+    if isinstance(config, SparseConfig) and model.kind == "regression" and not (response or config.data.response):
+        raise JobError(f'model.kind = "regression": data.builtin = "{name}" has no response; give data.response, or another kind')
+    wanted = "bernoulli" if positive is not None else "gaussian"
+    if response and model.family != wanted and model.kind not in ("mrf", "sem"):
+        what = "a binary" if wanted == "bernoulli" else "a real"
+        raise JobError(f'model.family = "{model.family}": data.builtin = "{name}" has {what} response')
+
+
+def _named(config: AnyConfig, found: tuple[str, ...]) -> tuple[str, ...]:
     """The clients' names: those of the job file, or those that were found."""
     names = tuple(config.data.names) or found
     if len(names) != len(found):
@@ -127,7 +142,7 @@ def _named(config: Config, found: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _files(config: Config, folder: Path) -> Parties:
+def _files(config: AnyConfig, folder: Path) -> Parties:
     data = config.data
     files: list[tuple[str, Path]] = []
     for pattern in data.clients:
@@ -135,19 +150,18 @@ def _files(config: Config, folder: Path) -> Parties:
         wild = any(mark in pattern for mark in "*?[")
         files += table.find([pattern], folder).items() if wild else [(_stem(Path(pattern)), folder / pattern)]
     names, paths = _named(config, tuple(name for name, _ in files)), [path for _, path in files]
-    assert data.response is not None
     spec = _spec(config, data.response, data.positive, _declared(config))
 
     def rows(k: int) -> Table:
         with _client(names[k]):
-            return table.load(paths[k], text=spec.texts, response=spec.response)
+            return table.load(paths[k], text=spec.texts, response=spec.response or "y")
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         with _client(names[k]):
-            return str(paths[k]), table.header(paths[k], response=spec.response)
+            return str(paths[k]), table.header(paths[k], response=spec.response or "y")
 
     def test() -> Table | None:
-        return table.load(folder / data.test, text=spec.texts, response=spec.response) if data.test else None
+        return table.load(folder / data.test, text=spec.texts, response=spec.response or "y") if data.test else None
 
     return Parties(names, spec, rows, header, test, lambda k: _stem(paths[k]), lambda k: fingerprint(paths[k]))
 

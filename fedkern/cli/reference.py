@@ -11,8 +11,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from . import config
-from .config import Section
 from .defaults import filled, table
+from .section import Section
 
 HEAD = """\
 # Every key of a job file, with its default (... where there is none) and what it may be. Copy those that you need.

@@ -8,10 +8,12 @@ from typing import Any
 from ..privacy.certificate import text
 from ..results.posterior import comparable
 from ..results.result import Result
+from .sparse import show as sparse
 
 SHOWN = 12  # coefficients; all of them are in summary.json
 WHY = {
     "rounds": "all rounds are done",
+    "converged": "R-hat and ESS are as wanted",
     "budget": "the privacy budgets are spent",
     "updates": "all clients have made their updates",
     "lost": "no client is left",
@@ -21,6 +23,9 @@ WHY = {
 def lines(result: Result) -> Iterator[str]:
     """Stop reason, metrics, the clearest coefficients, what was sent, and the certificates."""
     content = result.summary
+    if content["method"] == "sparse":
+        yield from sparse.lines(content, WHY[result.stop])
+        return
     updates = sum(client["updates"] for client in content["clients"].values())
     yield f"{WHY[result.stop]}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"
     if result.metrics:

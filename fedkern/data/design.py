@@ -254,7 +254,13 @@ def _matrix(table: Table, encoding: Encoding, marks: _Marks, missing: bool = Fal
     """X; bad cells are marked, and what stands in their place does not matter."""
     names = tuple(column.name for column in encoding.columns)
     unchanged = not encoding.intercept and not encoding.standardised and all(column.levels is None for column in encoding.columns)
-    if unchanged and not missing and table.matrix is not None and table.matrix.dtype in (np.float64, np.float32) and names == table.matrix_names:
+    if (
+        unchanged
+        and not missing
+        and table.matrix is not None
+        and table.matrix.dtype in (np.float64, np.float32)
+        and names == table.matrix_names
+    ):
         _mark_matrix(table, marks)
         return table.matrix
     X = np.empty((table.n_rows, encoding.size))
@@ -266,7 +272,12 @@ def _matrix(table: Table, encoding: Encoding, marks: _Marks, missing: bool = Fal
             values = _numeric(table, column.name, marks, missing)
             np.subtract(values, center, out=X[:, at])
             X[:, at] /= scale
-            marks.mark(~np.isfinite(X[:, at]) & ~(missing & np.isnan(values)), column.name, "is too large", "correct the cell, or the column's scale")
+            marks.mark(
+                ~np.isfinite(X[:, at]) & ~(missing & np.isnan(values)),
+                column.name,
+                "is too large",
+                "correct the cell, or the column's scale",
+            )
             at += 1
             continue
         cells = _categories(table, column.name, marks)

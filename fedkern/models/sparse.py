@@ -94,13 +94,11 @@ class Coefficients:
         JobError
             A name that is no column, or a reference that is no level.
         """
-        names: list[str] = []
-        source: list[int] = []
-        owner: list[str] = []
+        made_of: list[tuple[str, int, str]] = []  # coefficient, column of the encoding, its covariate
         at = 0
         for column in encoding.columns:
             if column.levels is None:
-                names.append(column.name), source.append(at), owner.append(column.name)
+                made_of.append((column.name, at, column.name))
                 at += 1
                 continue
             reference = references.get(column.name, column.levels[0])
@@ -109,18 +107,20 @@ class Coefficients:
                 raise JobError(f"data.columns.{column.name}.reference = {reference!r}: no such level; there are {there}")
             for level in column.levels:
                 if level != reference:
-                    names.append(f"{column.name}={level}"), source.append(at), owner.append(column.name)
+                    made_of.append((f"{column.name}={level}", at, column.name))
                 at += 1
-        numbers = list(range(len(names)))
+        numbers = list(range(len(made_of)))
         made: dict[str, Spline] = {}
         for name, knots in (splines or {}).items():
-            if name not in names:
-                raise JobError(f"model.splines.{name}: no such numeric column; there are {', '.join(names)}")
+            linear = next((column for coefficient, column, _ in made_of if coefficient == name), None)
+            if linear is None:
+                raise JobError(f"model.splines.{name}: no such numeric column; there are {', '.join(c for c, *_ in made_of)}")
             made[name] = Spline.at(knots)
             group = max(numbers) + 1
             for k in range(len(knots) - 2):
-                names.append(f"{name}~{k + 1}"), source.append(source[names.index(name)]), owner.append(name)
+                made_of.append((f"{name}~{k + 1}", linear, name))
                 numbers.append(group)
+        names, source, owner = zip(*made_of) if made_of else ((), (), ())
         for wanted in always:
             chosen = [j for j, (name, column) in enumerate(zip(names, owner)) if wanted in (name, column)]
             if not chosen:
@@ -128,7 +128,7 @@ class Coefficients:
             for j in chosen:
                 numbers[j] = -1
         known = np.array([(scales or {}).get(name, 1.0) for name in owner])
-        return cls(tuple(names), tuple(source), made, _numbered(numbers)[None], known)
+        return cls(names, source, made, _numbered(numbers)[None], known)
 
     @property
     def size(self) -> int:
@@ -188,4 +188,6 @@ def edges(nodes: Sequence[str]) -> tuple[str, ...]:
 
 def relative(encoding: Encoding) -> Encoding:
     """The encoding without standardising: the sparse models scale columns by moments of their own."""
-    return replace(encoding, columns=tuple(replace(c, center=0.0, scale=1.0) if c.levels is None else c for c in encoding.columns))
+    return replace(
+        encoding, columns=tuple(replace(c, center=0.0, scale=1.0) if c.levels is None else c for c in encoding.columns)
+    )

@@ -14,16 +14,20 @@ import numpy as np
 from .. import __version__
 from ..errors import JobError
 from .posterior import INTERCEPT, Posterior
+from .samples import Samples
+from .streamed import Streamed
 
 REMEDY = "pip install 'fedkern[results]'"
 
 
-def groups(posterior: Posterior, *, seed: int, chains: int = 4, draws: int = 1000) -> dict[str, Any]:
+def groups(posterior: Any, *, seed: int, chains: int = 4, draws: int = 1000) -> dict[str, Any]:
     """Groups posterior (theta, intercept, and theta_std, intercept_std where they differ), sample_stats (lp) and constant_data.
+
+    Of a sampler: all kept draws, or the thinned ones beside streaming summaries.
 
     Parameters
     ----------
-    posterior : of d coefficients
+    posterior : Posterior of d coefficients, or Samples or Streamed, which have draws of their own
     seed, chains, draws : independent draws from the keyed stream "posterior", one chain key each
 
     Returns
@@ -39,6 +43,8 @@ def groups(posterior: Posterior, *, seed: int, chains: int = 4, draws: int = 100
         from xarray import Dataset
     except ImportError as error:
         raise JobError(f"draws need xarray ({error}): {REMEDY}") from None
+    if isinstance(posterior, Samples | Streamed):
+        return _sampled(Dataset, posterior)
     standard = np.stack([posterior.draws(draws, seed=seed, chain=c) for c in range(chains)])
     axes = ("chain", "draw")
     slopes = [j for j, name in enumerate(posterior.names) if name != INTERCEPT]
@@ -59,7 +65,40 @@ def groups(posterior: Posterior, *, seed: int, chains: int = 4, draws: int = 100
     }
 
 
-def inference_data(posterior: Posterior, *, seed: int, chains: int = 4, draws: int = 1000) -> Any:
+def _sampled(dataset: Any, found: Samples | Streamed) -> dict[str, Any]:
+    """The kept draws of a sampler; coordinates are the names of coefficients, clients and nodes."""
+    about = {"inference_library": "fedkern", "inference_library_version": __version__}
+    axes, per = ("chain", "draw"), "coefficient"
+    names = {per: list(found.names)}
+    constants: dict[str, Any] = {"scale": (per, found.scale), "pip": (per, found.pip)}
+    if isinstance(found, Streamed):
+        theta = found.streams["theta"].draws
+        variables: dict[str, Any] = {"theta": ((*axes, per), theta * found.scale), "theta_std": ((*axes, per), theta)}
+        constants |= {
+            f"{name}_{what}": (per, getattr(found.streams[name], what))
+            for name in ("theta", "inclusion")
+            for what in ("mean", "sd")
+        }
+        stats: dict[str, Any] = {}
+    else:
+        theta = found.theta
+        own = {"theta_std": theta, "theta": theta * found.scale, "tau": np.sqrt(found.tau_sq)}
+        own |= {} if found.average is None else {"average_std": found.average}
+        variables = {name: ((*axes, per), draws) for name, draws in own.items()}
+        variables |= {name: ((*axes, f"{name}_of"), getattr(found, name)) for name in ("eta", "rho")}
+        if found.sites:
+            names["client"] = list(found.sites)
+            variables["theta_std_at"] = ((*axes, "client", per), np.stack(list(found.sites.values()), axis=2))
+        stats = {"inclusion": ((*axes, per), found.inclusion)}
+    sampled = {"chain": np.arange(theta.shape[0]), "draw": np.arange(theta.shape[1])}
+    return {
+        "posterior": dataset(variables, {**sampled, **names}, about),
+        "sample_stats": dataset(stats, {**sampled, per: list(found.names)}, about),
+        "constant_data": dataset(constants, {per: list(found.names)}, about),
+    }
+
+
+def inference_data(posterior: Posterior | Samples | Streamed, *, seed: int, chains: int = 4, draws: int = 1000) -> Any:
     """The same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x).
 
     Raises
@@ -81,7 +120,7 @@ def inference_data(posterior: Posterior, *, seed: int, chains: int = 4, draws: i
     return DataTree.from_dict(data)
 
 
-def write(posterior: Posterior, path: Path, *, seed: int, chains: int, draws: int) -> None:
+def write(posterior: Posterior | Samples | Streamed, path: Path, *, seed: int, chains: int, draws: int) -> None:
     """Writes `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
 
     Raises

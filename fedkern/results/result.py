@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .posterior import Posterior
+from .samples import Samples
+from .streamed import Streamed
 
 
 @dataclass(frozen=True)
@@ -17,13 +19,13 @@ class Result:
     Attributes
     ----------
     summary : what `summary.json` holds; see the properties
-    posterior : means, deviations and draws
+    posterior : means, deviations and draws; of a sampler its kept draws (or streaming summaries)
     folder : where the run's files are; None if nothing was written
     seed, chains, n_draws : of `to_arviz`
     """
 
     summary: Mapping[str, Any]
-    posterior: Posterior
+    posterior: Posterior | Samples | Streamed
     folder: Path | None = None
     seed: int = 0
     chains: int = 4
@@ -31,7 +33,7 @@ class Result:
 
     @property
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Name -> mean, sd, q05, q95."""
+        """Name -> mean, sd, q05, q95; of a sampler also rhat, ess, pip, as far as they apply."""
         return dict(self.summary["parameters"])
 
     @property
@@ -51,7 +53,7 @@ class Result:
 
     @property
     def stop(self) -> str:
-        """Why the job ended: "rounds", "budget", "updates" or "lost"."""
+        """Why the job ended: "rounds", "converged", "budget", "updates" or "lost"."""
         return str(self.summary["stop"])
 
     def to_arviz(self) -> Any:

@@ -23,7 +23,8 @@ class Samples:
     Attributes
     ----------
     names : of the P coefficients: "age", or the edges "to,from" in the order of the flattened active (g, p) array
-    theta, tau_sq, inclusion, average : (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest), (1/M) sum_k theta_k
+    theta, tau_sq, inclusion : (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest)
+    average : (c, t, P) (1/M) sum_k theta_k; None where the server saw sums alone
     eta, rho : (c, t, E) and (c, t, g)
     scale : (P,) positive factor to the data's scale: theta_original = theta * scale
     sites : client -> theta_k (c, t, P); empty unless the job shares them
@@ -37,7 +38,7 @@ class Samples:
     theta: Array
     tau_sq: Array
     inclusion: Array
-    average: Array
+    average: Array | None
     eta: Array
     rho: Array
     scale: Array
@@ -55,8 +56,41 @@ class Samples:
     @property
     def arrays(self) -> dict[str, Array]:
         """All kept draws by name, as the digest and posterior.nc have them."""
-        own = {name: getattr(self, name) for name in ("theta", "tau_sq", "inclusion", "average", "eta", "rho")}
+        every = {name: getattr(self, name) for name in ("theta", "tau_sq", "inclusion", "average", "eta", "rho")}
+        own = {name: draws for name, draws in every.items() if draws is not None}
         return own | {f"theta@{client}": draws for client, draws in self.sites.items()}
+
+    def p_large(self, delta: float) -> Array | None:
+        """(P,) P(|site average| > delta), standardised."""
+        return None if self.average is None else _mean(np.abs(self.average) > delta)
+
+    def slowest(self) -> tuple[float, float, str] | None:
+        """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta and logit rho; None without ArviZ."""
+        if not diagnostics.available():
+            return None
+        quantities = {"theta": self.theta, "log_tau": np.log(self.tau_sq), "inclusion": self.inclusion}
+        quantities |= {"log_eta": np.log(self.eta), "logit_rho": np.log(self.rho) - np.log1p(-self.rho)}
+        found = {name: diagnostics.rhat_ess(draws) for name, draws in quantities.items()}
+        worst = [(float(np.nanmin(ess, initial=np.inf)), name) for name, (_, ess) in found.items()]
+        ess, name = min(worst)
+        if not np.isfinite(ess):
+            return None
+        labels = self.names if quantities[name].shape[-1] == len(self.names) else self._labels(quantities[name].shape[-1])
+        rhat = max(float(np.nanmax(rhats, initial=1.0)) for rhats, _ in found.values())
+        several = quantities[name].shape[-1] > 1
+        return rhat, ess, f"{name}[{labels[int(np.nanargmin(found[name][1]))]}]" if several else name
+
+    @property
+    def mean(self) -> Array:
+        """(P,) posterior means of theta, standardised."""
+        return _mean(self.theta)
+
+    def partial_correlation(self) -> tuple[Array, int]:
+        """(p, p) posterior means of a graph's partial correlations, and how many had to be clipped to [-1, 1]."""
+        from .selection import matrix, partial_correlations
+
+        found, clipped = partial_correlations(matrix(self.theta, len(self.nodes)))
+        return found.mean(axis=(0, 1)), clipped
 
     def parameters(self) -> dict[str, Row]:
         """The `parameters` of summary.json.
@@ -76,9 +110,10 @@ class Samples:
         for row, extra in zip(_rows(self.inclusion), with_pip):
             extra |= {f"pip_{name}": row[name] for name in ("rhat", "ess") if np.isfinite(row.get(name, np.nan))}
         out = self._scaled("theta", "", self.theta, with_pip)
-        positive, large = _mean(self.average > 0), _mean(np.abs(self.average) > LARGE)
-        told = [{"p_positive": float(a), "p_large": float(b)} for a, b in zip(positive, large)]
-        out |= self._scaled("average", "", self.average, told)
+        if self.average is not None:
+            positive, large = _mean(self.average > 0), _mean(np.abs(self.average) > LARGE)
+            told = [{"p_positive": float(a), "p_large": float(b)} for a, b in zip(positive, large)]
+            out |= self._scaled("average", "", self.average, told)
         out |= _named("tau", self.names, _rows(np.sqrt(self.tau_sq)))
         for name, draws in (("eta", self.eta), ("rho", self.rho), ("negligible", self._negligible())):
             labels = [""] if draws.shape[-1] == 1 else self._labels(draws.shape[-1])

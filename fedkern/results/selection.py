@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .samples import LARGE, Array, Samples
+from .streamed import Streamed
 
 Rule = Literal["or", "and"]
 
@@ -113,9 +114,9 @@ class Edge:
     pip: float
 
 
-def graph(samples: Samples, alpha: float = 0.1) -> list[Edge]:
+def graph(samples: Samples | Streamed, alpha: float = 0.1) -> list[Edge]:
     """Directed edges of the Bayesian FDR set, by falling PIP."""
-    pip, mean = samples.pip, samples.theta.mean(axis=(0, 1))
+    pip, mean = samples.pip, samples.mean
     chosen = sorted(np.flatnonzero(fdr_set(pip, alpha)), key=lambda e: -pip[e])
     return [Edge(*_ends(samples.names[e], samples.nodes), float(mean[e]), float(pip[e])) for e in chosen]
 
@@ -162,15 +163,16 @@ def modes(samples: Samples, strong: float = 0.1) -> list[Mode]:
     A coefficient is strong if |site average| exceeds `strong` in more than half of the draws of any chain. A draw counts to the
     sign pattern of its chain's majority over a tenth of the chain, so that noise about zero makes no modes of its own.
     """
-    large = np.abs(samples.average) > strong
+    values = samples.theta if samples.average is None else samples.average
+    large = np.abs(values) > strong
     kept = np.flatnonzero((large.mean(axis=1) > 0.5).any(axis=0))
-    c, t = samples.average.shape[:2]
+    c, t = values.shape[:2]
     pieces = np.array_split(np.arange(t), min(10, t))
     labels = np.empty((c, t), dtype=np.int64)
     patterns: dict[tuple[int, ...], int] = {}
     for chain in range(c):
         for piece in pieces:
-            part = samples.average[chain, piece][:, kept]
+            part = values[chain, piece][:, kept]
             sign = np.where(np.mean(np.abs(part) > strong, axis=0) > 0.5, np.sign(np.median(part, axis=0)), 0).astype(int)
             labels[chain, piece] = patterns.setdefault(tuple(sign.tolist()), len(patterns))
     found = []

@@ -81,7 +81,9 @@ class Streamed:
                 out[f"theta_std[{self.names[j]}]"] = row | {"pip": float(pip[j])}
         for name in ("eta", "rho"):
             stream = self.streams[name]
-            labels = [""] if stream.size == 1 else [f"[{node}]" for node in self.nodes] if stream.size == len(self.nodes) else None
+            labels = (
+                [""] if stream.size == 1 else [f"[{node}]" for node in self.nodes] if stream.size == len(self.nodes) else None
+            )
             for j, label in enumerate(labels or ()):
                 out[name + label] = {"mean": float(stream.mean[j]), "sd": float(stream.sd[j])}
         return out

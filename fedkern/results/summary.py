@@ -9,6 +9,8 @@ from typing import Any
 
 from .plain import plain
 from .posterior import Posterior
+from .samples import Samples
+from .streamed import Streamed
 
 WAYS = ("to_client", "to_server")
 
@@ -42,7 +44,8 @@ class Outcome:
 
     Attributes
     ----------
-    stop : "rounds", "budget" (spent by all clients), "updates" (all clients have made as many as the job allows) or "lost"
+    stop : "rounds", "converged", "budget" (spent by all clients), "updates" (all clients have made as many as the job allows) or
+        "lost"
     rounds : that were finished
     clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}
     metrics : of the released posterior on the test rows
@@ -62,8 +65,10 @@ class Outcome:
     notes: Iterable[str] = ()
 
 
-def summary(method: str, posterior: Posterior, outcome: Outcome) -> dict[str, Any]:
-    """All of summary.json.
+def summary(
+    method: str, posterior: Posterior | Samples | Streamed, outcome: Outcome, more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """All of summary.json; `more`: what only this method has.
 
     Returns
     -------
@@ -84,6 +89,7 @@ def summary(method: str, posterior: Posterior, outcome: Outcome) -> dict[str, An
         "versions": outcome.versions,
         "digest": outcome.digest,
         "notes": list(outcome.notes),
+        **(more or {}),
     }
     return {key: plain(value) for key, value in content.items()}
 

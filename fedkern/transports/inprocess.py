@@ -24,6 +24,11 @@ class InProcess:
     hooks: Hooks | None = None
     signals: Signals = field(default_factory=Signals)  # remembered only inside `with place.signals`
 
+    @property
+    def gathering(self) -> InProcess:
+        """Without a server: in one process one replica of its machine serves all clients."""
+        return self
+
     def mine(self, n_clients: int) -> list[int]:
         """The clients that live here."""
         return list(range(n_clients))

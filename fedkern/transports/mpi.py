@@ -22,6 +22,7 @@ from ..errors import JobError, LostPeer
 from . import tags
 from .codec import Codec, Frame
 from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts
+from .gathering import Gathering
 from .link import Link
 from .patience import Patience
 
@@ -65,6 +66,11 @@ class Ranks:
         self._heard = self._looked = time.monotonic()
         self._stop: str | None = None
         self._unlogged: list[tuple[str, int]] = []
+
+    @property
+    def gathering(self) -> Gathering:
+        """The same ranks without a server."""
+        return Gathering(self)
 
     def mine(self, n_clients: int) -> list[int]:
         """The clients that live here."""
@@ -133,7 +139,7 @@ class Ranks:
                 for client, frame in server.outgoing():
                     rank = 1 + client % n_homes
                     link.send(rank, tags.FRAME, frame)
-            item = self._next(longest, tags.FRAME)
+            item = self.next(longest, tags.FRAME)
             if item is None:
                 self._silence(server)
             elif item[0] not in self.dead:
@@ -148,10 +154,10 @@ class Ranks:
     def _answer(self, side: ClientSide, hooks: Hooks) -> dict[int, Any]:
         link, longest, told = self.link, side.codec.longest(side.expected), False
         while True:
-            item = self._next(longest, tags.FRAME, tags.END)
+            item = self.next(longest, tags.FRAME, tags.END)
             frames: list[Frame] = []
             if item is None:
-                self._is_there(0)
+                self.check(0)
             elif item[1] == tags.END:
                 return side.clients
             else:
@@ -163,7 +169,7 @@ class Ranks:
             for frame in frames:
                 link.send(0, tags.FRAME, frame)
 
-    def _next(self, longest: int, *wanted: int) -> tuple[int, int, bytearray] | None:
+    def next(self, longest: int, *wanted: int) -> tuple[int, int, bytearray] | None:
         """The next message of this stage of the job, or None after a pause; whatever ends the job raises."""
         while (item := self.link.receive(longest)) is None:
             if self.link.patience.pause():
@@ -189,17 +195,17 @@ class Ranks:
         """Rank 0 gets a few bytes from every living rank and sends a few back to each."""
         if not self.is_server:
             self.tell(what, tags.GATHER, mine)
-            while (item := self._next(0, tags.SPREAD)) is None:
-                self._is_there(0)
+            while (item := self.next(0, tags.SPREAD)) is None:
+                self.check(0)
             return bytes(item[2])
         gathered, missing = {0: mine}, set(self.others())
         while missing:
-            item = self._next(0, tags.GATHER)
+            item = self.next(0, tags.GATHER)
             if item is not None:
                 gathered[item[0]] = bytes(item[2])
                 missing.discard(item[0])
             for rank in missing:
-                self._is_there(rank)
+                self.check(rank)
         replies = dict(zip(sorted(gathered), answer([gathered[rank] for rank in sorted(gathered)])))
         for rank in self.others():
             self.link.send(rank, tags.SPREAD, replies[rank])
@@ -217,7 +223,8 @@ class Ranks:
                 self.hooks.control(self.rank, what, n_bytes)
             self._unlogged.clear()
 
-    def _is_there(self, rank: int) -> None:
+    def check(self, rank: int) -> None:
+        """Raises LostPeer if a rank has died, or has been silent for too long."""
         silent = time.monotonic() - self.link.clock[rank]
         if rank in self.link.gone or silent > self.timeouts.lost:
             self.dead.add(rank)

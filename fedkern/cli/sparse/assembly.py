@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...algorithms import gibbs, gibbs_pooled, scaling
 from ...algorithms.gibbs_settings import Settings
-from ...algorithms.gibbs_sites import Factor, MarkovRandomField, Regression, Site
+from ...algorithms.gibbs_sites import MarkovRandomField, Regression, Site
 from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError
@@ -45,7 +45,13 @@ class Data:
 
 
 def perform(
-    place: Place, config: SparseConfig, names: tuple[str, ...], encoding: Encoding, tables: dict[int, Table], hooks: RunHooks, output: Output
+    place: Place,
+    config: SparseConfig,
+    names: tuple[str, ...],
+    encoding: Encoding,
+    tables: dict[int, Table],
+    hooks: RunHooks,
+    output: Output,
 ) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
     model = SparseModel(config, names, encoding)
@@ -107,7 +113,13 @@ def _judge(config: SparseConfig) -> gibbs.Judge | None:
             found = [(s.rhat, s.ess) for name, s in trace.streams.items() if name in ("theta", "log_tau", "inclusion")]
         else:
             rho = trace["rho"]
-            quantities = [trace["theta"], np.log(trace["tau_sq"]), trace["inclusion"], np.log(trace["eta"]), np.log(rho) - np.log1p(-rho)]
+            quantities = [
+                trace["theta"],
+                np.log(trace["tau_sq"]),
+                trace["inclusion"],
+                np.log(trace["eta"]),
+                np.log(rho) - np.log1p(-rho),
+            ]
             found = [diagnostics.rhat_ess(q) for q in quantities]
         rhat = max(float(np.nanmax(r, initial=1.0)) for r, _ in found)
         ess = min(float(np.nanmin(e, initial=np.inf)) for _, e in found)
@@ -123,7 +135,7 @@ def _trace(model: SparseModel, *, client: bool) -> Any:
     delta = model.config.output.delta
     if client:
         return Streams({"deviates": lambda d: (np.abs(d["deviation"]) > delta) * 1.0}, thinned=())
-    derived = {
+    derived: dict[str, Callable[[Mapping[str, Array]], Any]] = {
         "log_tau": lambda d: 0.5 * np.log(d["tau_sq"]),
         "large": lambda d: (np.abs(d["average"]) > delta) * 1.0,
         "positive": lambda d: (d["average"] > 0) * 1.0,
@@ -136,27 +148,39 @@ def _trace(model: SparseModel, *, client: bool) -> Any:
 
 
 def sampled(
-    place: Place, model: SparseModel, data: Data, settings: Settings, hooks: RunHooks, *, resume: bool = False, without: frozenset[int] = frozenset()
+    place: Place,
+    model: SparseModel,
+    data: Data,
+    settings: Settings,
+    hooks: RunHooks,
+    *,
+    resume: bool = False,
+    without: frozenset[int] = frozenset(),
+    name: str = "gibbs",
 ) -> tuple[Any, dict[int, Any]]:
     """One run of the sampler: the server's last state (None elsewhere) and the clients'."""
     config, n = model.config, len(model.names)
     judge = _judge(config)
     if config.algorithm.statistics == "pooled":
         return _at_the_server(place, model, data, settings, hooks, judge, without), {}
-    clients = {
-        k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()
-    }
-    protocol, codec = gibbs.protocol(settings), Codec(settings.dims(), n)
+    clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}
+    protocol, codec = replace(gibbs.protocol(settings), name=name), Codec(settings.dims(), n)
     start = None
     if place.is_server or config.algorithm.topology == "allgather":
         start = gibbs.start(settings, n, judge, _trace(model, client=False), without)
     if config.algorithm.topology == "allgather":
-        return place.gather(protocol, start, clients, codec, hooks)
+        return hooks.run(place.gathering, replace(protocol, name=f"{name}-allgather"), start, clients, codec)
     return hooks.run(place, protocol, start, clients, codec, resume=resume)
 
 
 def _at_the_server(
-    place: Place, model: SparseModel, data: Data, settings: Settings, hooks: RunHooks, judge: gibbs.Judge | None, without: frozenset[int]
+    place: Place,
+    model: SparseModel,
+    data: Data,
+    settings: Settings,
+    hooks: RunHooks,
+    judge: gibbs.Judge | None,
+    without: frozenset[int],
 ) -> Any:
     clients = {}
     for k, site in data.sites.items():
@@ -179,17 +203,17 @@ def _others(place: Place, model: SparseModel, data: Data, hooks: RunHooks) -> di
     wanted, settings, names = model.config.output, model.settings, model.effects
     runs: dict[str, Any] = {}
     if wanted.sensitivity:
-        rows = []
+        rows: list[dict[str, Any]] = []
         for s_tau, c0 in GRID:
             prior = replace(settings.prior, scale_tau=s_tau, c0=c0, spike_variance=0.0)
-            server, _ = sampled(place, model, data, replace(settings, prior=prior), hooks)
+            server, _ = sampled(place, model, data, replace(settings, prior=prior), hooks, name=f"gibbs-{len(rows)}")
             if server is not None:
                 rows.append({"s_tau": s_tau, "c0": c0, "pip": publish.named(names, publish.pip(server))})
         runs["sensitivity"] = rows
     if wanted.leave_one_out and len(model.names) > 1:
         left = {}
         for k, name in enumerate(model.names):
-            server, _ = sampled(place, model, data, settings, hooks, without=frozenset({k}))
+            server, _ = sampled(place, model, data, settings, hooks, without=frozenset({k}), name=f"gibbs-without-{k}")
             if server is not None:
                 left[name] = {
                     "pip": publish.named(names, publish.pip(server)), "theta_std": publish.named(names, publish.means(server))

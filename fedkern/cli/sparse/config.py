@@ -8,7 +8,9 @@ from ..section import Count, Positive, Section, key
 
 
 class SparseModelSection(Section):
-    kind: Literal["regression", "mrf", "sem"] = key("regression", help="Markov random field, structural equations, or a regression")
+    kind: Literal["regression", "mrf", "sem"] = key(
+        "regression", help="Markov random field, structural equations, or a regression"
+    )
     family: Literal["gaussian", "bernoulli"] = key("gaussian", help="of a regression's response")
     intercept: bool = key(True, help="of every client, integrated out (bernoulli: drawn)")
     scale: Literal["pooled", "given", "none"] = key("pooled", help="columns by pooled moments, by [data.columns], or not at all")
@@ -25,7 +27,9 @@ class SparseModelSection(Section):
     s_lambda: Positive = key(1.0, help="scale of the half-Cauchy prior of a client's own deviations")
     s_tau: Positive = key(1.0, help="scale of the half-Cauchy prior of all clients' deviations")
     rho: Literal["own", "shared"] = key("own", help="mrf: of each regression, or one for all")
-    slab: Positive | None = key(None, help="regularised horseshoe: largest deviations are about this large (Nishimura and Suchard)")
+    slab: Positive | None = key(
+        None, help="regularised horseshoe: largest deviations are about this large (Nishimura and Suchard)"
+    )
     missing: Literal["refuse", "impute"] = key("refuse", help="empty cells of a covariate: a fault, or drawn by the model")
     splines: dict[str, list[float]] = key({}, help="regression: column -> at least 3 knots of a natural cubic spline, data scale")
     stable: bool = key(False, help="sem: only graphs with spectral radius below 1")

@@ -93,12 +93,14 @@ def _sampler(config: SparseConfig) -> Iterator[str]:
             'statistics = "pooled"': a.statistics == "pooled",
             'topology = "allgather"': a.topology == "allgather",
         }
-        yield from (f"algorithm.participation < 1 with {name} samples another distribution; take 1" for name, bad in wrong.items() if bad)
+        yield from (
+            f"algorithm.participation < 1 with {name} samples another distribution; take 1" for name, bad in wrong.items() if bad
+        )
     if a.share_local and a.aggregate == "sums":
         yield 'algorithm.share_local with aggregate = "sums" contradict each other: sums hide what share_local shows'
     if a.statistics == "pooled":
         if model.kind == "sem" or model.missing == "impute":
-            yield 'algorithm.statistics = "pooled" needs kind = "regression" or "mrf" without missing values: else no factor suffices'
+            yield 'algorithm.statistics = "pooled" needs kind = "regression" or "mrf" without missing values'
         if a.topology == "allgather":
             yield 'algorithm.statistics = "pooled" needs topology = "server"'
     if a.topology == "allgather" and (a.moves or a.on_loss == "drop"):

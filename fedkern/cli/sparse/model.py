@@ -39,7 +39,8 @@ class SparseModel:
             for column in self.encoding.columns:
                 if column.levels is not None:
                     raise JobError(
-                        f'column {column.name!r} is categorical: model.kind = "{self.config.model.kind}" needs numbers; put it into data.ignore'
+                        f'column {column.name!r} is categorical: model.kind = "{self.config.model.kind}" needs numbers; '
+                        "put it into data.ignore"
                     )
             if len(self.encoding.columns) < 2:
                 raise JobError("a graph needs at least two columns; there is one")
@@ -151,8 +152,8 @@ class SparseModel:
         least = 2 if self.config.model.intercept else 1
         if len(values) < least:
             raise JobError(
-                f"client {client!r}: {len(values)} usable rows, and the model needs at least {least}: it would only return the prior; "
-                "remove the client from data.clients"
+                f"client {client!r}: {len(values)} usable rows, and the model needs at least {least}: "
+                "it would only return the prior; remove the client from data.clients"
             )
         return values
 

@@ -84,7 +84,14 @@ def exchanged(place: Place, model: SparseModel, values: Mapping[int, Array], hoo
     both = meta.combine(np.where(se > 0, b, np.nan), np.where(se > 0, se, np.nan))
     low, high = both.interval()
     rows = {
-        name: {"mean": both.mean[j], "se": both.se[j], "q05": low[j], "q95": high[j], "i_sq": both.i_sq[j], "sites": int(both.sites[j])}
+        name: {
+            "mean": both.mean[j],
+            "se": both.se[j],
+            "q05": low[j],
+            "q95": high[j],
+            "i_sq": both.i_sq[j],
+            "sites": int(both.sites[j]),
+        }
         for j, name in enumerate(model.effects)
     }
     own = {

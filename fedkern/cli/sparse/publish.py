@@ -1,4 +1,4 @@
-"""Everything that the server of a sparse job publishes, in the run's folder if there is one. Source: sparse-models.md, section 12."""
+"""Everything that the server of a sparse job publishes. Source: sparse-models.md, section 12."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms import gibbs
+from ...algorithms.gibbs_settings import ALWAYS
 from ...errors import JobError
 from ...results import selection
 from ...results.digest import digest
@@ -83,12 +84,16 @@ def result(model: SparseModel, server: gibbs.Server, scales: Array, others: Mapp
     """
     config, files = model.config, hooks.folder
     if not server.trace.count:
-        raise JobError(f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in")
+        raise JobError(
+            f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"
+        )
     found = posterior(model, server, scales)
     notes = [*hooks.notes, *_notes(model, server)]
     if files is not None:
         try:
-            write(found, files.path / "posterior.nc", seed=config.job.seed, chains=config.algorithm.chains, draws=server.trace.count)
+            write(
+                found, files.path / "posterior.nc", seed=config.job.seed, chains=config.algorithm.chains, draws=server.trace.count
+            )
         except JobError as error:
             notes.append(f"no posterior.nc: {error}")
     outcome = Outcome(
@@ -110,7 +115,9 @@ def result(model: SparseModel, server: gibbs.Server, scales: Array, others: Mapp
     content = summary(config.job.method, found, outcome, more)
     if files is not None:
         files.write_json("summary.json", content)
-    return Result(content, found, None if files is None else files.path, config.job.seed, config.algorithm.chains, server.trace.count)
+    return Result(
+        content, found, None if files is None else files.path, config.job.seed, config.algorithm.chains, server.trace.count
+    )
 
 
 def sampler(model: SparseModel, server: gibbs.Server, found: Samples | Streamed) -> dict[str, Any]:
@@ -129,8 +136,8 @@ def _selected(model: SparseModel, found: Samples | Streamed) -> dict[str, Any]:
     """The FDR set and its explanation, deviating clients, and a graph's matrices and modes."""
     level = model.config.output.fdr
     pips = found.pip.copy()
-    fixed = model.settings.layout.flat(model.settings.layout.indicators[None] * 1.0)[0] == -1
-    pips[fixed] = np.nan  # always included: no question was asked
+    layout = model.settings.layout
+    pips[layout.indicators[layout.there] == ALWAYS] = np.nan  # always included: no question was asked
     members = [name for name, member in zip(found.names, selection.fdr_set(pips, level)) if member]
     large = found.p_large(model.config.output.delta)
     text = selection.explained(found.names, pips, np.zeros_like(pips) if large is None else large, level)
@@ -148,9 +155,9 @@ def _selected(model: SparseModel, found: Samples | Streamed) -> dict[str, Any]:
 def _graph(model: SparseModel, found: Samples | Streamed, level: float) -> dict[str, Any]:
     n = len(model.nodes)
     table = selection.matrix(found.pip, n)
-    rules: dict[str, Any] = {rule: selection.symmetrised(table, rule).tolist() for rule in ("or", "and")}  # type: ignore[arg-type]
+    rules = {"or": selection.symmetrised(table, "or").tolist(), "and": selection.symmetrised(table, "and").tolist()}
     edges = [vars(edge) for edge in selection.graph(found, level)]
-    out = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
+    out: dict[str, Any] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
     if model.config.model.kind == "mrf":
         correlation, clipped = found.partial_correlation()
         out |= {"partial_correlation": correlation.tolist(), "clipped": clipped}
@@ -164,7 +171,9 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if clipped:
         notes.append(f"{clipped} draws of a scale were clipped to [1e-60, 1e60]")
     if fallbacks:
-        notes.append(f"{fallbacks} draws needed a QR factorisation, because Cholesky's failed: columns are (nearly) copies of each other")
+        notes.append(
+            f"{fallbacks} draws needed a QR factorisation, because Cholesky's failed: columns are (nearly) copies of each other"
+        )
     if server.lost and server.since:
         lost = ", ".join(model.names[k] for k in sorted(server.lost))
         notes.append(f"{lost} lost: the result is that of the model without; burn-in began again in round {server.since}")

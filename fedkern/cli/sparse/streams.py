@@ -12,7 +12,7 @@ from ...algorithms.messages import Saved
 from ...results.streaming import Stream
 
 Array = NDArray[np.float64]
-Derived = Mapping[str, Callable[[Mapping[str, Array]], Array]]
+Derived = Mapping[str, Callable[[Mapping[str, Array]], Any]]
 
 
 class Streams:
@@ -35,7 +35,7 @@ class Streams:
         for name, value in every.items():
             flat = value.reshape(len(value), -1)
             if name not in self.streams:
-                self.streams[name] = Stream(*flat.shape, keep=name in self.thinned)
+                self.streams[name] = Stream(len(flat), flat.shape[1], keep=name in self.thinned)
             self.streams[name].add(flat)
         self.count += 1
 
@@ -56,5 +56,5 @@ class Streams:
         fresh.count = saved["trace.count"]
         for name in {key.split(".")[1] for key in saved if key.startswith("trace.") and key.count(".") == 2}:
             part = {key.split(".")[2]: value for key, value in saved.items() if key.startswith(f"trace.{name}.")}
-            fresh.streams[name] = Stream(*part["centre"].shape, keep=name in self.thinned).load(part)
+            fresh.streams[name] = Stream(len(part["centre"]), part["centre"].shape[1], keep=name in self.thinned).load(part)
         return fresh

@@ -27,5 +27,12 @@ class SamplerWatch:
             return
         included = float(np.mean(state.values.inclusion.sum(axis=(1, 2))))
         metrics = {"included": round(included, 3), "eta": float(np.median(state.values.eta))}
-        self.write({"round": self.round, "kept": state.trace.count, "metrics": metrics, "seconds": round(time.monotonic() - self._began, 3)})
+        self.write(
+            {
+                "round": self.round,
+                "kept": state.trace.count,
+                "metrics": metrics,
+                "seconds": round(time.monotonic() - self._began, 3),
+            }
+        )
         self.progress.show(self.round, f"about {included:.1f} included")

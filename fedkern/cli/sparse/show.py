@@ -1,0 +1,68 @@
+"""What a finished sparse job prints: effects with their inclusion probabilities, sites, and how well the chains have mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+SHOWN = 20  # effects; all are in summary.json
+
+
+def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
+    """Stop reason, effects, selection, deviating sites, mixing, what was sent."""
+    sampler = content["sampler"]
+    yield f"{why}: {content['rounds']} rounds of {sampler['chains']} chains, {sampler['kept']} of them kept, {len(content['clients'])} clients"
+    yield ""
+    yield from _effects(content["parameters"])
+    yield ""
+    chosen = content["selection"]
+    yield f"false discovery rate {chosen['fdr']:g}: {', '.join(chosen['members'][:SHOWN]) or 'none'}"
+    yield f"  {chosen['text']}"
+    yield from _deviating(content.get("deviating", []))
+    yield from _modes(content.get("modes", []))
+    yield ""
+    if "ess" in sampler:
+        yield f"R-hat at most {sampler['rhat']:.4f}, ESS at least {sampler['ess']:.0f} ({sampler['slowest']})"
+    sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
+    yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"
+    for note in content["notes"]:
+        yield f"note: {note}"
+    yield f"digest {content['digest']}"
+
+
+def _effects(parameters: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Standardised effects with PIPs and, where the server knows it, the average over sites; the largest PIPs first."""
+    rows = {}
+    for name, row in parameters.items():
+        if "pip" in row and "@" not in name:
+            label = name.partition("[")[2][:-1]
+            rows[label] = (row, parameters.get(f"average_std[{label}]", parameters.get(f"average[{label}]", {})))
+    chosen = sorted(rows, key=lambda label: -rows[label][0]["pip"])[:SHOWN]
+    width = max(map(len, chosen), default=6)
+    yield f"{'standardised':<{width}}    PIP     mean       sd      5 %     95 %    site average (5 %, 95 %)"
+    for label in chosen:
+        row, average = rows[label]
+        line = f"{label:<{width}} {row['pip']:>6.3f} {row['mean']:>8.3f} {row['sd']:>8.3f} {row['q05']:>8.3f} {row['q95']:>8.3f}"
+        yield line + (f"    {average['mean']:>7.3f} ({average['q05']:.3f}, {average['q95']:.3f})" if average else "")
+    if len(rows) > SHOWN:
+        yield f"({SHOWN} of {len(rows)}, those with the largest PIPs)"
+    for name in ("negligible",):
+        if name in parameters:
+            row = parameters[name]
+            yield f"effects below {row['mean']:.3f} ({row['q05']:.3f} to {row['q95']:.3f}) count as zero"
+
+
+def _deviating(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "sites that differ by more than 0.2 (standardised):"
+    for row in rows[:SHOWN]:
+        yield (
+            f"  {row['client']}: {row['coefficient']} {row['mean']:.3f} ({row['q05']:.3f}, {row['q95']:.3f}), "
+            f"globally {row['global']:.3f}; P = {row['p_deviates']:.2f}"
+        )
+
+
+def _modes(modes: list[Mapping[str, Any]]) -> Iterator[str]:
+    if len(modes) > 1:
+        shares = ", ".join(f"{mode['share']:.2f}" for mode in modes)
+        yield f"{len(modes)} modes by the signs of the strong coefficients, with shares {shares} of the draws: see summary.json"

@@ -1,0 +1,133 @@
+"""A job without a server: every client rank sends its clients' messages to all others, and makes the server's draws itself.
+
+Each rank has a replica of the server's machine. It is a function of messages and keyed random streams, so all replicas make the
+same draws, those that a server would make, and nothing is sent back. Rank 0, which holds no client, sees no message of a client:
+when all is over it gets the last state of one replica, and the digests of all, which must be equal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from ..algorithms.messages import Effect, Message, Protocol, RemoteFault
+from ..errors import FedkernError
+from . import tags
+from .codec import Codec, Frame, pack, unpack
+from .driver import Ended, Hooks
+
+if TYPE_CHECKING:
+    from .mpi import Ranks
+
+PING = 5.0  # seconds between two signs of life to rank 0
+LARGEST = 1 << 31  # bytes of a replica's last state
+
+
+class Gathering:
+    """A transport with the `run` of `Ranks`; `start` must be given at every rank."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self.is_server = ranks.is_server
+
+    def run(
+        self, protocol: Protocol, start: Any, clients: Mapping[int, Any], codec: Codec, hooks: Hooks | None = None
+    ) -> tuple[Any, dict[int, Any]]:
+        """Rank 0 gets the server's last state, the others their clients'."""
+        ranks = self.ranks
+        ranks.hooks = hooks = hooks or Hooks()
+        ranks.link.run += 1
+        if self.is_server:
+            return self._wait(protocol, start[0]), {}
+        return None, self._gather(protocol, start, dict(clients), codec, hooks)
+
+    def _wait(self, protocol: Protocol, fresh: Any) -> Any:
+        """Rank 0: until every client rank has told its replica's digest, and the first the replica itself."""
+        ranks = self.ranks
+        told: dict[int, bytes] = {}
+        content: bytes | None = None
+        while len(told) < ranks.size - 1 or content is None:
+            item = ranks.next(LARGEST, tags.FRAME)
+            if item is None:
+                for rank in range(1, ranks.size):
+                    if rank not in told:
+                        ranks.check(rank)
+            elif len(item[2]) == 32:
+                told[item[0]] = bytes(item[2])
+            else:
+                content = bytes(item[2])
+        if set(told.values()) != {_digest(content)}:
+            raise FedkernError(
+                "the ranks of a job without a server came to different results: they have different software or hardware"
+            )
+        return protocol.load(fresh, unpack(content))
+
+    def _gather(self, protocol: Protocol, start: Any, clients: dict[int, Any], codec: Codec, hooks: Hooks) -> dict[int, Any]:
+        ranks, (server, effects) = self.ranks, start
+        others = [rank for rank in range(1, ranks.size) if rank != ranks.rank]
+        early: list[tuple[int, Message]] = []  # of a round that this rank has not reached
+        alive = time.monotonic()
+        while not protocol.finished(server):
+            asked, effects = effects, []
+            for client, message in self._answers(protocol, asked, clients, codec, hooks, others):
+                server, more = protocol.server_receive(server, client, message)
+                effects += more
+            held, early = early, []
+            for client, message in held:
+                server, more = protocol.server_receive(server, client, message)
+                effects += more
+            while not effects and not protocol.finished(server):
+                if time.monotonic() - alive > PING:
+                    alive = time.monotonic()
+                    ranks.link.send(0, tags.PING)
+                if ranks.signals.pending:
+                    raise Ended(3, f"stopped by {ranks.signals.pending} at rank {ranks.rank}")
+                item = ranks.next(codec.longest(protocol.to_server), tags.FRAME)
+                if item is None:
+                    for rank in others:
+                        ranks.check(rank)
+                    continue
+                client, message = codec.decode(item[2], protocol.to_server)
+                if 1 + client % (ranks.size - 1) != item[0]:
+                    raise RemoteFault(f"rank {item[0]}: {type(message).__name__} of client {client}, which does not live there")
+                if message.round > server.round:  # type: ignore[attr-defined]
+                    early.append((client, message))
+                    continue
+                server, more = protocol.server_receive(server, client, message)
+                effects += more
+        content = pack(protocol.save(server))
+        ranks.link.send(0, tags.FRAME, _digest(content))
+        if ranks.rank == 1:
+            ranks.link.send(0, tags.FRAME, content)
+        return clients
+
+    def _answers(
+        self,
+        protocol: Protocol,
+        asked: Iterable[tuple[int, Effect]],
+        clients: dict[int, Any],
+        codec: Codec,
+        hooks: Hooks,
+        others: list[int],
+    ) -> list[tuple[int, Message]]:
+        """What the clients of this rank say to the questions of its replica; it is sent to all other ranks."""
+        said: list[tuple[int, Message]] = []
+        for client, question in asked:
+            if client not in clients:
+                continue
+            clients[client], answers = protocol.client_receive(clients[client], question)
+            for answer in answers:
+                assert isinstance(answer, Message)
+                frame: Frame = codec.encode(client, answer)
+                hooks.sending(client, answer, len(frame), 0)
+                hooks.delivered("to_server", client, len(frame))
+                for rank in others:
+                    self.ranks.link.send(rank, tags.FRAME, frame)
+                said.append((client, answer))
+        return said
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=32).digest()
