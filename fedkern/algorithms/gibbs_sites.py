@@ -71,8 +71,7 @@ class Factor:
 
 def _ridge(gram: Array, xty: Array) -> Array:
     """Coefficients under a prior of unit scale and unit error variance: where chains start."""
-    solved: Array = np.linalg.solve(gram + np.eye(len(gram)), xty)
-    return solved
+    return np.asarray(np.linalg.solve(gram + np.eye(len(gram)), xty), dtype=np.float64)
 
 
 def _apart(start: Array, chains: int) -> Array:

@@ -170,7 +170,10 @@ class Job(Section):
 
     job: JobSection
     data: DataSection
+    model: Section
+    algorithm: Section
     privacy: PrivacySection | None = None
+    output: Section
 
     @property
     def canonical(self) -> str:

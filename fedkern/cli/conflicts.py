@@ -64,6 +64,9 @@ def _data(config: Config) -> Iterator[str]:
         yield "data.response is missing: the column to be explained"
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
+    for name, column in data.columns.items():
+        if column.reference is not None:
+            yield f'data.columns.{name}.reference is for method = "sparse"; here every level has a coefficient'
     if len(set(data.names)) != len(data.names):
         yield "data.names: wanted different names"
     for client in data.names:

@@ -68,7 +68,7 @@ def _own_terms(config: AnyConfig) -> list[str]:
 
 def _declared(config: AnyConfig) -> dict[str, Column]:
     tables = config.data.columns.items()
-    return {name: Column.declared(name, section.model_dump(exclude_none=True)) for name, section in tables}
+    return {name: Column.declared(name, section.model_dump(exclude_none=True, exclude={"reference"})) for name, section in tables}
 
 
 def _spec(config: AnyConfig, response: str | None, positive: str | None, columns: dict[str, Column]) -> Spec:

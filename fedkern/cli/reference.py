@@ -1,8 +1,12 @@
-"""Every key of a job file with its type, default and meaning, as a commented TOML file: `python -m fedkern.cli.reference`."""
+"""Every key of a job file with its type, default and meaning, as a commented TOML file.
+
+`python -m fedkern.cli.reference` is that of method "pvi"; `python -m fedkern.cli.reference sparse` that of the sparse models.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -13,43 +17,57 @@ from pydantic_core import PydanticUndefined
 from . import config
 from .defaults import filled, table
 from .section import Section
+from .sparse.config import UntilSection
 
 HEAD = """\
-# Every key of a job file, with its default (... where there is none) and what it may be. Copy those that you need.
+# Every key of a job file{}, with its default (... where there is none) and what it may be. Copy those that you need.
 # Variants and presets have defaults of their own: `fedkern check` tells what a job will do.
 """
-SECTIONS: dict[str, type[Section]] = {
-    "job": config.JobSection,
-    "data": config.DataSection,
-    "model": config.ModelSection,
-    "algorithm": config.AlgorithmSection,
-    "privacy": config.PrivacySection,
-    "output": config.OutputSection,
+SECTIONS: dict[str, dict[str, type[Section]]] = {
+    "pvi": {
+        "job": config.JobSection,
+        "data": config.DataSection,
+        "model": config.ModelSection,
+        "algorithm": config.AlgorithmSection,
+        "privacy": config.PrivacySection,
+        "output": config.OutputSection,
+    },
+    "sparse": {
+        "job": config.JobSection,
+        "data": config.DataSection,
+        "model": config.SparseModelSection,
+        "algorithm": config.SparseAlgorithmSection,
+        "output": config.SparseOutputSection,
+    },
 }
 TABLES: dict[str, type[Section]] = {
     "data.split": config.SplitSection,
     "data.columns.NAME": config.ColumnSection,
     "privacy.clients.NAME": config.Terms,
+    "algorithm.until": UntilSection,
 }
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 
 
-def text() -> str:
-    """The whole file."""
-    parts = [HEAD]
-    for name, section in SECTIONS.items():
-        parts.append("\n".join([f"[{name}]", *_keys(section, name)]) + "\n")
-        parts += [
-            "\n".join([f"[{path}]", *_keys(inner, path)]) + "\n" for path, inner in TABLES.items() if path.startswith(f"{name}.")
-        ]
+def text(method: str = "pvi") -> str:
+    """The whole file of a method."""
+    sections = SECTIONS[method]
+    parts = [HEAD.format("" if method == "pvi" else f' with method = "{method}"')]
+    for name, section in sections.items():
+        parts.append("\n".join([f"[{name}]", *_keys(section, name, method)]) + "\n")
+        for path, inner in TABLES.items():
+            owner, _, key = path.partition(".")
+            if owner == name and key.partition(".")[0] in section.model_fields:
+                parts.append("\n".join([f"[{path}]", *_keys(inner, path, method)]) + "\n")
     return "\n".join(parts)
 
 
-def _keys(section: type[Section], path: str) -> Iterator[str]:
+def _keys(section: type[Section], path: str, method: str) -> Iterator[str]:
     inner = {name.removeprefix(f"{path}.").partition(".")[0] for name in TABLES if name.startswith(f"{path}.")}
+    job = {} if method == "pvi" else {"job": {"method": method}}
     for key, field in section.model_fields.items():
         if key not in inner:
-            default, private = _default(field, path, key, {}), _default(field, path, key, {"privacy": {}})
+            default, private = _default(field, path, key, job), _default(field, path, key, job or {"privacy": {}})
             differs = f"; {private} in a private job" if private != default and path != "privacy" else ""
             yield (
                 f"# {key} = {private if path == 'privacy' else default}".ljust(32)
@@ -72,11 +90,11 @@ def _kind(annotation: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(_kind(a) for a in arguments if a is not type(None)))
     if origin is list:
-        return f"list of {_kind(arguments[0])}s"
+        return f"list of {_kind(arguments[0]).removesuffix('s')}s"
     if origin is dict:
-        return f"table of {_kind(arguments[1])}s"
+        return f"table of {_kind(arguments[1]).removesuffix('s')}s"
     return WORDS.get(annotation, "table")
 
 
 if __name__ == "__main__":
-    print(text(), end="")
+    print(text(*sys.argv[1:]), end="")

@@ -101,8 +101,8 @@ class Spec:
     """What the job file says of the data, known to every party before any file is opened.
 
     `response` is None where all columns are alike (a graph's nodes). `positive` is the response's text that counts as 1 (None:
-    the response is 0/1 already). `columns` holds what is public of some columns. With `missing`, a numeric cell may be empty. In a
-    private job everything that the encoding needs must be public: nothing computed from rows leaves a client.
+    the response is 0/1 already). `columns` holds what is public of some columns. With `missing`, a numeric cell may be empty. In
+    a private job everything that the encoding needs must be public: nothing computed from rows leaves a client.
     """
 
     response: str | None

@@ -11,7 +11,8 @@ SHOWN = 20  # effects; all are in summary.json
 def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
     """Stop reason, effects, selection, deviating sites, mixing, what was sent."""
     sampler = content["sampler"]
-    yield f"{why}: {content['rounds']} rounds of {sampler['chains']} chains, {sampler['kept']} of them kept, {len(content['clients'])} clients"
+    n_clients = len(content["clients"])
+    yield f"{why}: {content['rounds']} rounds of {sampler['chains']} chains, {sampler['kept']} of them kept, {n_clients} clients"
     yield ""
     yield from _effects(content["parameters"])
     yield ""
