@@ -1,0 +1,264 @@
+"""Sparse jobs from a file to a result: what people read, what is refused, and what the wire carries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import mpirun, python
+
+import fedkern
+from fedkern.cli.config import parse
+from fedkern.data.synthetic import Settings, simulate
+from fedkern.errors import JobError
+
+FAST = {"rounds": 150}
+BASE: dict[str, Any] = {"job": {"method": "sparse"}, "data": {"clients": ["x.csv"], "response": "y"}}
+
+
+def job(tmp_path: Path, kind: str = "sparse", **size: int) -> Path:
+    default = {"clients": 3, "rows": 60, "columns": 4, "seed": 2}
+    return simulate(kind, tmp_path / kind, Settings(**(default | size)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"algorithm": {"local_sweeps": 0}}, "algorithm.local_sweeps = 0: wanted a number of at least 1"),
+        ({"model": {"c0": 1.5}}, "model.c0 = 1.5: wanted a number less than 1"),
+        ({"model": {"c0": 0.01, "negligible": 0.1}}, "model.c0 and model.negligible contradict each other"),
+        ({"model": {"a_sigma": 0.0}}, "model.a_sigma = 0: wanted a number greater than 0"),
+        ({"algorithm": {"participation": 0.5, "aggregate": "sums"}}, 'participation < 1 with aggregate = "sums"'),
+        ({"algorithm": {"participation": 0.5, "moves": ["translate"]}}, "participation < 1 with moves"),
+        ({"algorithm": {"participation": 0.5, "statistics": "pooled"}}, 'participation < 1 with statistics = "pooled"'),
+        ({"algorithm": {"share_local": True, "aggregate": "sums"}}, 'share_local with aggregate = "sums"'),
+        ({"algorithm": {"aggregate": "sums", "server_sweeps": 3}}, "server_sweeps > 1 needs aggregate"),
+        ({"algorithm": {"burn_in": 2500}}, "burn_in = 2500 leaves nothing of job.rounds = 2500"),
+        ({"model": {"kind": "sem"}, "data": {"clients": ["x.csv"]}, "algorithm": {"moves": ["translate"]}}, "moves do not exist with"),
+        ({"model": {"kind": "mrf"}}, 'data.response: model.kind = "mrf" explains every column by the others'),
+        ({"model": {"kind": "mrv"}}, 'did you mean "mrf"?'),
+        ({"model": {"splines": {"x": [1.0, 0.0, 2.0]}}}, "at least 3 knots in increasing order"),
+        ({"privacy": {"epsilon": 1.0}}, 'method = "sparse" has no private form'),
+        ({"algorithm": {"schedule": "random"}}, "unknown key algorithm.schedule"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_what_breaks_the_target_is_refused(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(JobError) as caught:
+        parse({**BASE, **changes})
+    assert text in str(caught.value)
+
+
+def test_a_regression_says_what_people_ask(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    result = fedkern.run(path, out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50, "share_local": True})
+    truth = json.loads((path.parent / "truth.json").read_text())["parameters"]
+    named = result.parameters
+    for name in ("x1", "x2", "x3", "x4"):
+        row = named[f"theta_std[{name}]"] if f"theta_std[{name}]" in named else named[f"theta[{name}]"]
+        assert 0 <= row["pip"] <= 1
+        assert {"mean", "sd", "q05", "q50", "q95", "rhat", "ess"} <= row.keys()
+        average = named[f"average[{name}]"]
+        assert abs(average["mean"] - np.mean([truth[f"theta[{name}]"]])) < 5 * average["sd"] + 0.5 * abs(truth[f"theta[{name}]"])
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["sampler"]["chains"] == 4
+    assert summary["selection"]["fdr"] == 0.1
+    assert {"eta", "rho", "negligible"} <= named.keys()
+    draws = result.to_arviz()
+    assert draws["posterior"]["theta"].shape == (4, 100, 4)
+    assert draws["posterior"]["theta_std_at"].shape == (4, 100, 3, 4)
+
+
+def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
+    """sigma_k, alpha_k and theta_k have no message: they are in the client's folder, and nowhere at the server."""
+    fedkern.run(job(tmp_path), out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50})
+    own = json.loads((tmp_path / "out" / "client-client-01" / "posterior.json").read_text())["parameters"]
+    assert {"sigma", "intercept", "theta[x1]"} <= own.keys()
+    assert "p_deviates" in own["theta[x1]"]
+    summary = (tmp_path / "out" / "summary.json").read_text()
+    assert "sigma" not in json.loads(summary)["parameters"]
+    assert "@client" not in summary
+    kinds = {json.loads(line)["kind"] for line in (tmp_path / "out" / "ledger" / "client-01.jsonl").read_text().splitlines()}
+    assert kinds == {"SchemaReply", "ColumnMoments", "Locals"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kinds"),
+    [
+        ({"aggregate": "sums", "server_sweeps": 1}, {"Sums"}),
+        ({"moves": ["interweave"]}, {"Locals", "MoveTerms"}),
+        ({"statistics": "pooled"}, {"Statistics"}),
+        ({"topology": "allgather"}, {"Locals"}),
+        ({"participation": 0.6}, {"Locals"}),
+    ],
+)
+def test_the_ledger_holds_what_the_setting_sends(tmp_path: Path, algorithm: dict[str, Any], kinds: set[str]) -> None:
+    result = fedkern.run(job(tmp_path), out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
+    lines = [json.loads(line) for line in (tmp_path / "out" / "ledger" / "client-02.jsonl").read_text().splitlines()]
+    assert {line["kind"] for line in lines} == kinds | {"SchemaReply", "ColumnMoments"}
+    assert result.stop == "rounds"
+
+
+@pytest.mark.parametrize("kind", ["mrf", "sem"])
+def test_a_graph_is_named_by_its_edges(tmp_path: Path, kind: str) -> None:
+    result = fedkern.run(job(tmp_path, kind), out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50})
+    found = result.summary["graph"]
+    assert found["nodes"] == ["x1", "x2", "x3", "x4"]
+    assert np.shape(found["pip"]) == np.shape(found["or"]) == (4, 4)
+    assert "theta[x1,x2]" in result.parameters
+    assert (np.array(found["or"]) >= np.array(found["and"])).all()
+    assert ("partial_correlation" in found) == (kind == "mrf")
+    assert ("modes" in result.summary) == (kind == "sem")
+
+
+def test_streams_take_over_where_there_are_too_many_coefficients(tmp_path: Path) -> None:
+    path = job(tmp_path, "mrf", columns=6)
+    whole = fedkern.run(path, job=FAST, algorithm={"burn_in": 50})
+    streamed = fedkern.run(path, out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50}, output={"largest": 10})
+    for name in ("theta_std[x1,x2]", "theta[x1,x3]"):
+        if name in streamed.parameters:
+            assert streamed.parameters[name]["mean"] == pytest.approx(whole.parameters[name]["mean"], rel=1e-9)
+            assert streamed.parameters[name]["sd"] == pytest.approx(whole.parameters[name]["sd"], rel=1e-2)
+    np.testing.assert_allclose(streamed.summary["graph"]["pip"], whole.summary["graph"]["pip"], rtol=1e-9)
+    np.testing.assert_allclose(
+        streamed.summary["graph"]["partial_correlation"], whole.summary["graph"]["partial_correlation"], atol=1e-12
+    )
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["sampler"]["kept"] == 100
+
+
+def test_other_priors_and_leaving_a_site_out(tmp_path: Path) -> None:
+    wanted = {"sensitivity": True, "leave_one_out": True, "site_fits": True}
+    result = fedkern.run(job(tmp_path), job=FAST, algorithm={"burn_in": 50}, output=wanted)
+    table = result.summary["sensitivity"]
+    assert [(row["s_tau"], row["c0"]) for row in table][0] == (1.0, 0.01)
+    assert len(table) == 6
+    main = {n.partition("[")[2][:-1]: row["pip"] for n, row in result.parameters.items() if "pip" in row}
+    assert table[0]["pip"] == pytest.approx(main)  # the same prior, the same seed
+    assert result.summary["leave_one_out"].keys() == {"client-01", "client-02", "client-03"}
+    meta = result.summary["meta"]
+    assert meta["pooled"]["x1"]["sites"] == 3
+    assert meta["sites"]["client-01"]["x1"]["se"] > 0
+
+
+def csv(path: Path, names: str, rows: Any) -> None:
+    text = [",".join("" if np.isnan(v) else repr(float(v)) for v in row) for row in rows]
+    path.write_text("\n".join([names, *text]) + "\n")
+
+
+def federation(tmp_path: Path, *parts: Any, names: str = "a,b,y") -> dict[str, Any]:
+    for k, part in enumerate(parts):
+        csv(tmp_path / f"site-{k}.csv", names, part)
+    return {
+        "job": {"method": "sparse", "rounds": 60},
+        "data": {"clients": [str(tmp_path / f"site-{k}.csv") for k in range(len(parts))], "response": "y"},
+        "algorithm": {"burn_in": 20, "chains": 2},
+    }  # fmt: skip
+
+
+def rows(n: int, seed: int = 0) -> Any:
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 2))
+    return np.column_stack([X, X @ [0.8, 0.0] + random.normal(size=n)])
+
+
+def test_a_column_constant_at_one_site_is_allowed_and_the_client_is_told(tmp_path: Path) -> None:
+    first = rows(30)
+    first[:, 1] = 3.0
+    fedkern.run(federation(tmp_path, first, rows(30, 1)), out=tmp_path / "out")
+    notes = json.loads((tmp_path / "out" / "client-site-0" / "rows.json").read_text())["notes"]
+    assert any("b is constant here" in note for note in notes)
+
+
+def test_a_column_constant_everywhere_is_refused(tmp_path: Path) -> None:
+    first, second = rows(30), rows(30, 1)
+    first[:, 1], second[:, 1] = 3.0, 4.0
+    with pytest.raises(JobError, match="column 'b' is constant at every client"):
+        fedkern.run(federation(tmp_path, first, second))
+
+
+def test_a_duplicated_column_is_allowed_and_said(tmp_path: Path) -> None:
+    parts = [rows(30, k) for k in range(2)]
+    for part in parts:
+        part[:, 1] = 2 * part[:, 0]
+    result = fedkern.run(federation(tmp_path, *parts), out=tmp_path / "out")
+    assert all(np.isfinite(row["mean"]) for row in result.parameters.values())
+    notes = json.loads((tmp_path / "out" / "client-site-1" / "rows.json").read_text())["notes"]
+    assert any("a and b are the same here" in note for note in notes)
+
+
+def test_one_row_needs_a_model_without_intercept(tmp_path: Path) -> None:
+    tables = federation(tmp_path, rows(30), rows(1, 1))
+    with pytest.raises(JobError, match="client 'site-1': 1 usable rows, and the model needs at least 2"):
+        fedkern.run(tables)
+    assert fedkern.run({**tables, "model": {"intercept": False}}).stop == "rounds"
+
+
+def test_no_rows_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="no rows"):
+        fedkern.run(federation(tmp_path, rows(30), rows(0)))
+
+
+def test_empty_cells_are_a_fault_or_are_imputed(tmp_path: Path) -> None:
+    first, second = rows(40), rows(40, 1)
+    first[:5, 0], second[:, 1] = np.nan, np.nan
+    second[3, 2] = np.nan
+    tables = federation(tmp_path, first, second, rows(40, 2))
+    with pytest.raises(JobError, match="column 'a'"):
+        fedkern.run(tables)
+    result = fedkern.run({**tables, "model": {"missing": "impute"}}, out=tmp_path / "out")
+    assert any("drawn as Gaussian" in note for note in result.summary["notes"])
+    notes = json.loads((tmp_path / "out" / "client-site-1" / "rows.json").read_text())["notes"]
+    assert any("1 rows without a response" in note for note in notes)
+    kinds = {json.loads(line)["kind"] for line in (tmp_path / "out" / "ledger" / "site-0.jsonl").read_text().splitlines()}
+    assert "SecondMoments" in kinds
+
+
+def test_columns_never_measured_together_are_named(tmp_path: Path) -> None:
+    first, second = rows(40), rows(40, 1)
+    first[:, 0], second[:, 1] = np.nan, np.nan
+    with pytest.raises(JobError, match="'a' and 'b' were never measured together"):
+        fedkern.run({**federation(tmp_path, first, second), "model": {"missing": "impute"}})
+
+
+def test_a_binary_response_and_a_spline(tmp_path: Path) -> None:
+    parts = [rows(80, k) for k in range(2)]
+    for part in parts:
+        part[:, 2] = part[:, 2] > 0
+    tables = federation(tmp_path, *parts)
+    result = fedkern.run({**tables, "model": {"family": "bernoulli"}})
+    assert result.parameters["average[a]"]["mean"] > 0
+    tables = federation(tmp_path, rows(80), rows(80, 1))
+    splines = fedkern.run({**tables, "model": {"splines": {"a": [-1.0, 0.0, 1.0]}}})
+    assert "theta[a~1]" in splines.parameters or "theta_std[a~1]" in splines.parameters
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("topology", ["server", "allgather"])
+def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks: int, topology: str) -> None:
+    path = job(tmp_path)
+    sets = ["--set", "job.rounds=60", "--set", "algorithm.burn_in=20", "--set", f"algorithm.topology={topology}"]
+    ended = mpirun(ranks, "run", path, "--out", tmp_path / "out", *sets)
+    assert ended.code == 0, ended.err
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["digest"] == fedkern.run(path, job={"rounds": 60}, algorithm={"burn_in": 20}).digest
+
+
+def test_check_prints_what_is_disclosed(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    plain = python("-m", "fedkern", "check", path)
+    assert plain.code == 0, plain.err
+    assert "draws of every client's coefficients in every round" in plain.out
+    assert "Locals" in plain.out
+    assert "Statistics" not in plain.out
+    moves = python("-m", "fedkern", "check", path, "--set", 'algorithm.moves=["translate"]')
+    assert "sufficient statistics follow" in moves.out
+
+
+def test_a_run_prints_its_effects(tmp_path: Path) -> None:
+    ended = python("-m", "fedkern", "run", job(tmp_path), "--out", tmp_path / "out", "--set", "job.rounds=200")
+    assert ended.code == 0, ended.err
+    for words in ("PIP", "site average", "false discovery rate 0.1", "count as zero", "R-hat at most", "digest"):
+        assert words in ended.out
