@@ -7,6 +7,7 @@ used in client order, whenever they come. Source: sparse-models.md, section 5.
 | event at the client | what it does | what it sends |
 |---|---|---|
 | Globals | shifts its deviations, sweeps | Locals, or Sums |
+| GlobalsTempered | the same at other temperatures | Locals and Loglik |
 | GlobalsMoved | the same, after the server's move | Locals and MoveTerms |
 """
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import LostPeer
 from ..kernels import shrinkage
+from . import gibbs_tempering as tempering
 from . import gibbs_update as update
 from .gibbs_settings import Settings
 from .gibbs_sites import Site, State, moved
@@ -78,6 +80,25 @@ class MoveTerms(Message, kind=33):
 
 
 @dataclass(frozen=True)
+class GlobalsTempered(Message, kind=37):
+    """Server to client: theta and tau^2, and the power of each chain's likelihood from now on."""
+
+    round: int
+    since: int
+    theta: Coefficients
+    tau_sq: Coefficients
+    temperature: Annotated[NDArray[np.float64], "c"]
+
+
+@dataclass(frozen=True)
+class Loglik(Message, kind=38):
+    """Client to server, with `Locals`, if chains exchange temperatures: its log-likelihood, one number for each chain."""
+
+    round: int
+    loglik: Annotated[NDArray[np.float64], "c"]
+
+
+@dataclass(frozen=True)
 class Sums(Message, kind=34):
     """Client to server, instead of `Locals`: 1 / lambda^2, d / lambda^2, d^2 / lambda^2 (and d, with a slab), to be added."""
 
@@ -105,6 +126,7 @@ class Server:
     trace : kept draws
     judge : kept draws -> whether they suffice
     converged : the judge's last word
+    ladder : of temperatures, if chains exchange them
     """
 
     settings: Settings
@@ -122,6 +144,7 @@ class Server:
     lost: frozenset[int] = frozenset()
     events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
     converged: bool = False
+    ladder: tempering.Ladder | None = None
 
     @property
     def n_clients(self) -> int:
@@ -147,8 +170,21 @@ def start(
     """The server's first state, and its first questions. `without`: clients that the model leaves out."""
     values = update.first(settings)
     trace = Trace() if trace is None else trace
-    state = Server(settings, values, np.zeros(n_clients, np.int64), trace, judge, lost=without)
-    return _ask(state, Globals(0, 0, settings.layout.flat(values.theta), settings.layout.flat(values.tau_sq)))
+    steps = tempering.ladder(settings.chains, settings.tempering) if settings.tempering > 1 else None
+    state = Server(settings, values, np.zeros(n_clients, np.int64), trace, judge, lost=without, ladder=steps)
+    return _ask(state, _question(state, None))
+
+
+def _question(state: Server, before_sweep: tuple[Array, Array] | None) -> Message:
+    """theta and tau^2 for the next round, with what a move or a ladder adds."""
+    flat = state.settings.layout.flat
+    theta, tau_sq = flat(state.values.theta), flat(state.values.tau_sq)
+    if state.ladder is not None:
+        return GlobalsTempered(state.round, state.since, theta, tau_sq, state.ladder.temperature)
+    if before_sweep is None:
+        return Globals(state.round, state.since, theta, tau_sq)
+    at, t = (flat(value) for value in before_sweep)
+    return GlobalsMoved(state.round, state.since, at, t, theta, tau_sq)
 
 
 def finished(state: Server) -> bool:
@@ -181,10 +217,12 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 def _expected(settings: Settings) -> tuple[str, ...]:
     if settings.aggregate == "sums":
         return ("Sums",)
+    if settings.tempering > 1:
+        return ("Locals", "Loglik")
     return ("Locals", "MoveTerms") if settings.moves else ("Locals",)
 
 
-KINDS: dict[str, type[Message]] = {"Locals": Locals, "MoveTerms": MoveTerms, "Sums": Sums}
+KINDS: dict[str, type[Message]] = {"Locals": Locals, "MoveTerms": MoveTerms, "Sums": Sums, "Loglik": Loglik}
 
 
 def _check(sender: int, event: Any) -> None:
@@ -222,7 +260,6 @@ def _next(state: Server) -> tuple[Server, ServerEffects]:
     updates = state.updates.copy()
     updates[sorted(state.answers)] += 1
     state, before_sweep = drawn(replace(state, updates=updates))
-    flat = state.settings.layout.flat
     state = replace(state, round=state.round + 1, waiting=frozenset(), answers={})
     _keep(state)
     if _to_be_judged(state):
@@ -230,11 +267,7 @@ def _next(state: Server) -> tuple[Server, ServerEffects]:
         state = replace(state, converged=bool(state.judge(state.trace)))
     if state.stop:
         return state, []
-    theta, tau_sq = flat(state.values.theta), flat(state.values.tau_sq)
-    if before_sweep is None:
-        return _ask(state, Globals(state.round, state.since, theta, tau_sq))
-    at, t = (flat(value) for value in before_sweep)
-    return _ask(state, GlobalsMoved(state.round, state.since, at, t, theta, tau_sq))
+    return _ask(state, _question(state, before_sweep))
 
 
 def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
@@ -252,7 +285,11 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
     for k, answer in state.answers.items():
         own = _of(answer, Locals)
         deviation[k], lambda_sq[k] = layout.full(own.deviation, 0.0), layout.full(own.lambda_sq, 1.0)
-    values, before_sweep = state.values, None
+    values, before_sweep, steps = state.values, None, state.ladder
+    if steps is not None:
+        loglik = np.sum([_of(state.answers[k], Loglik).loglik for k in sorted(state.answers)], axis=0)
+        adapt = state.round - state.since < settings.burn_in
+        steps = tempering.exchanged(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
     if settings.moves:
         parts = [_of(state.answers[k], MoveTerms) for k in sorted(state.answers)]
         terms = Terms(sum(p.gradient for p in parts), sum(p.precision for p in parts))  # type: ignore[arg-type]
@@ -265,7 +302,8 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         settings, values, deviation[here], lambda_sq[here], state.step
     )
     step, counted = state.step + settings.server_sweeps, _counted(state.events, events)
-    return replace(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=counted), before_sweep
+    state = replace(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=counted, ladder=steps)
+    return state, before_sweep
 
 
 def _of(answer: Mapping[str, Message], kind: type[M]) -> M:
@@ -289,15 +327,15 @@ def _keep(state: Server) -> None:
     settings, flat = state.settings, state.settings.layout.flat
     if not _kept(settings, state.round - state.since):
         return
-    values = state.values
-    draw = {name: flat(getattr(values, name)) for name in ("theta", "tau_sq", "inclusion")}
-    eta = flat(values.eta) if settings.prior.eta_form == "coordinate" else values.eta[..., 0]
-    draw |= {"eta": eta, "rho": values.rho}
+    values, cold = state.values, slice(None) if state.ladder is None else state.ladder.cold
+    draw = {name: flat(getattr(values, name)[cold]) for name in ("theta", "tau_sq", "inclusion")}
+    eta = values.eta[cold]
+    draw |= {"eta": flat(eta) if settings.prior.eta_form == "coordinate" else eta[..., 0], "rho": values.rho[cold]}
     if state.deviation is not None:
-        here = state.deviation[state.active]
-        draw["average"] = flat(values.theta + here.mean(axis=0))
+        here = state.deviation[state.active][:, cold]
+        draw["average"] = flat(values.theta[cold] + here.mean(axis=0))
         if settings.share_local:
-            draw["sites"] = np.moveaxis(flat(values.theta + here), 0, 1)  # (c, m, n)
+            draw["sites"] = np.moveaxis(flat(values.theta[cold] + here), 0, 1)  # (c, m, n)
     state.trace.add(draw)
 
 
@@ -349,7 +387,7 @@ def client(name: str, index: int, settings: Settings, site: Site, trace: Any = N
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     """theta and tau^2 in; local sweeps; the deviations (or their sums) out."""
-    if not isinstance(event, Globals | GlobalsMoved):
+    if not isinstance(event, Globals | GlobalsMoved | GlobalsTempered):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     layout = state.settings.layout
     theta, tau_sq = layout.full(event.theta, 0.0), layout.full(event.tau_sq, 1.0)
@@ -360,6 +398,8 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
         local = moved(local, layout.full(event.moved, 0.0) - theta)
     else:
         local = moved(local, state.theta - theta)
+    if isinstance(event, GlobalsTempered):
+        local["temperature"] = event.temperature.copy()
     state = swept(replace(state, state=local, theta=theta, tau_sq=tau_sq), event.round, event.since)
     return state, answers(state, event.round)
 
@@ -373,10 +413,15 @@ def swept(state: Client, round: int, since: int) -> Client:
     if since != state.since:
         state.trace.clear()
     if _kept(settings, round + 1 - since):
-        flat = settings.layout.flat
-        draw = {"theta": flat(state.theta + local["deviation"]), "deviation": flat(local["deviation"])}
-        state.trace.add(draw | {name: local[name] for name in state.site.own})
+        flat, cold = settings.layout.flat, _cold(settings, state.state)
+        draw = {"theta": flat((state.theta + local["deviation"])[cold]), "deviation": flat(local["deviation"][cold])}
+        state.trace.add(draw | {name: local[name][cold] for name in state.site.own})
     return replace(state, state={**state.state, **local}, step=state.step + settings.local_sweeps, since=since, events=events)
+
+
+def _cold(settings: Settings, state: State) -> Any:
+    """The chains whose draws count."""
+    return np.flatnonzero(state["temperature"] == 1) if settings.tempering > 1 else slice(None)
 
 
 def answers(state: Client, round: int) -> ClientEffects:
@@ -387,6 +432,8 @@ def answers(state: Client, round: int) -> ClientEffects:
         sums = shrinkage.local_sums(local["deviation"], local["lambda_sq"], slab=settings.prior.slab)
         return [Sums(round, flat(sums))]
     told: ClientEffects = [Locals(round, flat(local["deviation"]), flat(local["lambda_sq"]))]
+    if settings.tempering > 1:
+        told.append(Loglik(round, local["loglik"]))
     if settings.moves:
         block = settings.coordinates(round)
         told.append(MoveTerms(round, *state.site.move_terms(settings, local, state.theta, state.tau_sq, block)))  # type: ignore[attr-defined]
@@ -406,6 +453,8 @@ def save(state: Server | Client) -> Saved:
     saved |= {f"values.{name}": value for name, value in vars(state.values).items()}
     if state.deviation is not None and state.lambda_sq is not None:
         saved |= {"deviation": state.deviation, "lambda_sq": state.lambda_sq}
+    if state.ladder is not None:
+        saved |= {f"ladder.{name}": np.asarray(value, float) for name, value in vars(state.ladder).items()}
     lost, waiting = (np.array([k in s for k in range(state.n_clients)], float) for s in (state.lost, state.waiting))
     saved |= {"lost": lost, "waiting": waiting, "updates": state.updates.astype(float), "events": state.events.astype(float)}
     return saved | state.trace.save()  # type: ignore[no-any-return]
@@ -420,18 +469,24 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
         same = {name: saved[name] for name in ("theta", "tau_sq", "step", "since")}
         return replace(state, **same, state=local, trace=trace, events=events)
     values = Values(**{name.removeprefix("values."): value for name, value in saved.items() if name.startswith("values.")})
+    ladder = None
+    if state.ladder is not None:
+        steps = {name: saved[f"ladder.{name}"] for name in vars(state.ladder)}
+        ladder = tempering.Ladder(steps.pop("log_gap"), **{name: value.astype(np.int64) for name, value in steps.items()})
     lost, waiting = (frozenset(np.flatnonzero(saved[name]).tolist()) for name in ("lost", "waiting"))
     same = {name: saved[name] for name in ("round", "since", "step")} | {
         name: saved.get(name) for name in ("deviation", "lambda_sq")
     }
     return replace(
         state, **same, values=values, trace=trace, events=events, converged=bool(saved["converged"]),
-        updates=saved["updates"].astype(np.int64), lost=lost, waiting=waiting, answers={},
+        updates=saved["updates"].astype(np.int64), lost=lost, waiting=waiting, answers={}, ladder=ladder,
     )  # fmt: skip
 
 
 def protocol(settings: Settings) -> Protocol:
     """The protocol of a job: nothing that it does not send has a message."""
-    down = (Globals, GlobalsMoved) if settings.moves else (Globals,)
+    down: tuple[type[Message], ...] = (Globals, GlobalsMoved) if settings.moves else (Globals,)
+    if settings.tempering > 1:
+        down = (GlobalsTempered,)
     up = tuple(KINDS[name] for name in _expected(settings))
     return Protocol("gibbs", down, up, server_receive, client_receive, finished, save, load)

@@ -91,6 +91,7 @@ class Settings:
     aggregate : what clients send, "locals" or "sums"
     share_local : whether the server keeps the clients' coefficients
     on_loss : of a client, "stop" or "drop"
+    tempering : chains of a ladder of temperatures; 1: none
     """
 
     layout: Layout
@@ -111,6 +112,7 @@ class Settings:
     aggregate: Literal["locals", "sums"] = "locals"
     share_local: bool = False
     on_loss: Literal["stop", "drop"] = "stop"
+    tempering: int = 1
 
     @property
     def sums(self) -> int:

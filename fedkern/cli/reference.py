@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 from . import config
 from .defaults import filled, table
 from .section import Section
-from .sparse.config import UntilSection
+from .sparse import config as sparse
 
 HEAD = """\
 # Every key of a job file{}, with its default (... where there is none) and what it may be. Copy those that you need.
@@ -35,16 +35,16 @@ SECTIONS: dict[str, dict[str, type[Section]]] = {
     "sparse": {
         "job": config.JobSection,
         "data": config.DataSection,
-        "model": config.SparseModelSection,
-        "algorithm": config.SparseAlgorithmSection,
-        "output": config.SparseOutputSection,
+        "model": sparse.SparseModelSection,
+        "algorithm": sparse.SparseAlgorithmSection,
+        "output": sparse.SparseOutputSection,
     },
 }
 TABLES: dict[str, type[Section]] = {
     "data.split": config.SplitSection,
     "data.columns.NAME": config.ColumnSection,
     "privacy.clients.NAME": config.Terms,
-    "algorithm.until": UntilSection,
+    "algorithm.until": sparse.UntilSection,
 }
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 

@@ -20,14 +20,14 @@ def test_a_reference_level_has_no_coefficient():
     X = np.array([[50.0, 1, 0, 20], [60, 0, 1, 30]])
     np.testing.assert_array_equal(c.columns(X), [[50, 0, 20], [60, 1, 30]])
     assert Coefficients.of(ENCODING, references={"sex": "m"}).names == ("age", "sex=f", "bmi")
-    with pytest.raises(JobError, match="reference = 'x': no such level; there are f, m"):
+    with pytest.raises(JobError, match=r"reference = 'x': no such level; there are f, m"):
         Coefficients.of(ENCODING, references={"sex": "x"})
 
 
 def test_adjusters_have_no_indicator():
     c = Coefficients.of(ENCODING, references={}, always=["sex", "bmi"])
     assert c.indicators.tolist() == [[0, -1, -1]]
-    with pytest.raises(JobError, match="model.always: 'weight' is no column; there are age, sex, bmi"):
+    with pytest.raises(JobError, match=r"model\.always: 'weight' is no column; there are age, sex, bmi"):
         Coefficients.of(ENCODING, references={}, always=["weight"])
 
 
@@ -35,7 +35,7 @@ def test_the_columns_of_a_spline_share_one_indicator():
     c = Coefficients.of(ENCODING, references={}, splines={"age": [40, 50, 60, 70]})
     assert c.names == ("age", "sex=m", "bmi", "age~1", "age~2")
     assert c.indicators.tolist() == [[0, 1, 2, 3, 3]]
-    with pytest.raises(JobError, match="model.splines.sex: no such numeric column"):
+    with pytest.raises(JobError, match=r"model\.splines.sex: no such numeric column"):
         Coefficients.of(ENCODING, references={}, splines={"sex": [1, 2, 3]})
 
 
@@ -56,7 +56,8 @@ def test_a_natural_spline_is_straight_outside_its_knots_and_nowhere_linear_insid
 def test_spline_columns_are_orthogonal_to_the_linear_one():
     c = Coefficients.of(ENCODING, references={}, splines={"age": [40, 50, 60, 70]})
     random = np.random.default_rng(1)
-    X = c.columns(np.column_stack([random.normal(55, 8, 500), np.zeros(500), random.integers(0, 2, 500), random.normal(25, 3, 500)]))
+    drawn = [random.normal(55, 8, 500), np.zeros(500), random.integers(0, 2, 500), random.normal(25, 3, 500)]
+    X = c.columns(np.column_stack(drawn))
     X = scaling.centred(X) / X.std(axis=0)
     psi = X.T @ X / len(X)
     Z = c.orthogonal(X, psi)
@@ -128,5 +129,5 @@ def test_columns_that_nobody_has_together_are_refused_by_name():
 def test_a_singular_pooled_matrix_is_refused_by_name():
     random = np.random.default_rng(0)
     x = random.normal(size=(30, 1))
-    with pytest.raises(JobError, match="second moments of '[ab]', '[ab]' are singular"):
+    with pytest.raises(JobError, match=r"second moments of '[ab]', '[ab]' are singular"):
         agreed([np.hstack([x, 2 * x])], second=True)

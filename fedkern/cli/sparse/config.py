@@ -62,6 +62,7 @@ class SparseAlgorithmSection(Section):
     share_local: bool = key(False, help="the server keeps the clients' own coefficients")
     on_loss: Literal["stop", "drop"] = key("stop", help="of a client: stop, or go on as the model without it")
     update: Literal["auto", "row-gibbs", "row", "element"] = key("auto", help="sem: of the coefficients")
+    tempering: Count = key(1, help="sem: chains of a ladder of temperatures; those at temperature 1 count")
     swap: bool = key(True, help="sem: moves between modes that permute equations")
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 

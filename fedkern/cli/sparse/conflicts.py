@@ -103,5 +103,10 @@ def _sampler(config: SparseConfig) -> Iterator[str]:
             yield 'algorithm.statistics = "pooled" needs kind = "regression" or "mrf" without missing values'
         if a.topology == "allgather":
             yield 'algorithm.statistics = "pooled" needs topology = "server"'
+    if a.tempering > 1 and (model.kind != "sem" or a.chains % a.tempering or a.participation < 1 or a.aggregate == "sums"):
+        yield (
+            f'algorithm.tempering = {a.tempering} is for kind = "sem" with algorithm.chains a multiple of it, participation 1 '
+            'and aggregate = "locals"'
+        )
     if a.topology == "allgather" and (a.moves or a.on_loss == "drop"):
         yield 'algorithm.topology = "allgather" has neither moves nor on_loss = "drop"'

@@ -133,6 +133,7 @@ class SparseModel:
             aggregate=a.aggregate,
             share_local=a.share_local,
             on_loss=a.on_loss,
+            tempering=a.tempering,
         )
 
     def values(self, design: Design, client: str) -> Array:

@@ -125,7 +125,8 @@ def sampler(model: SparseModel, server: gibbs.Server, found: Samples | Streamed)
     clipped, fallbacks, data_space = (int(n) for n in server.events)
     settings = model.settings
     told = {
-        "kind": model.config.model.kind, "chains": settings.chains, "kept": server.trace.count, "burn_in": settings.burn_in,
+        "kind": model.config.model.kind,
+        "chains": settings.chains // settings.tempering, "kept": server.trace.count, "burn_in": settings.burn_in,
         "scales_clipped": clipped, "qr_fallbacks": fallbacks, "data_space_draws": data_space,
     }  # fmt: skip
     slowest = found.slowest()
