@@ -172,7 +172,7 @@ class StructuralEquations:
         flat = np.zeros((c, p, p)) + d
         return {
             "deviation": flat.reshape(shape), "lambda_sq": np.ones(shape), "b": b, "loglik": np.zeros(c),
-            "log_step": np.full((c, p, p), np.log(1.0 / np.sqrt(self.Y.shape[1]))), "temperature": np.ones(c),
+            "log_step": np.zeros((c, p, p)), "temperature": np.ones(c),
         }  # fmt: skip
 
     def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: int) -> State:
