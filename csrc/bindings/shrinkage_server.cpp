@@ -1,3 +1,4 @@
+#include "blas.hpp"
 #include "tensors.hpp"
 #include "units/table.hpp"
 
@@ -83,6 +84,47 @@ void global_sweep_sums(const py::array& sums, Index n_clients, const py::array& 
     kernels().shrinkage_server.global_sweep_sums(given, n_clients, kinds, from, options, {seed, chain, step, 1}, to, n_threads);
 }
 
+/// A block of the coordinates (theta, t): its numbers are used as indices.
+Tensor<const std::int64_t, 1> coordinates(const py::array& a, Index p) {
+    const auto block = tensor<const std::int64_t, 1>(a, "block", {a.size()});
+    for (Index i = 0; i < a.size(); ++i)
+        if (block[i] < 0 || block[i] >= 2 * p) throw py::index_error("block: must be in [0, 2p)");
+    return block;
+}
+
+void move_terms(const py::array& R, const py::array& q, const py::array& block, const py::array& theta, const py::array& deviation,
+                const py::array& tau_sq, const py::array& sigma_sq, double slab, const py::array& gradient, const py::array& precision,
+                int n_threads) {
+    if (R.ndim() != 2 || theta.ndim() != 2) throw py::value_error("R, theta: need 2 dimensions");
+    const Index r = R.shape(0), p = R.shape(1), c = theta.shape(0), w = block.size();
+    const auto factor = tensor<const double, 2>(R, "R", {r, p}), projected = tensor<const double, 2>(q, "q", {c, r});
+    const auto at = coordinates(block, p);
+    const MoveState state{tensor<const double, 2>(theta, "theta", {c, p}), tensor<const double, 2>(tau_sq, "tau_sq", {c, p})};
+    const auto d = tensor<const double, 2>(deviation, "deviation", {c, p});
+    const auto noise = tensor<const double, 1>(sigma_sq, "sigma_sq", {c});
+    const auto g = tensor<double, 2>(gradient, "gradient", {c, w});
+    const auto Q = tensor<double, 3>(precision, "precision", {c, w, w});
+    const py::gil_scoped_release unlocked;
+    kernels().shrinkage_server.move_terms(factor, projected, at, state, d, noise, slab, g, Q, n_threads);
+}
+
+void move(const py::array& gradient, const py::array& precision, const py::array& block, const py::array& theta,
+          const py::array& tau_sq, const py::array& gamma, const py::array& eta, U64 seed, U64 chain, U32 step, double scale_tau,
+          double c0, double spike_variance, const py::array& new_theta, const py::array& t, int n_threads) {
+    if (theta.ndim() != 2) throw py::value_error("theta: needs 2 dimensions");
+    const Index c = theta.shape(0), p = theta.shape(1), w = block.size();
+    const auto g = tensor<const double, 2>(gradient, "gradient", {c, w});
+    const auto Q = tensor<const double, 3>(precision, "precision", {c, w, w});
+    const auto at = coordinates(block, p);
+    const MoveState state{tensor<const double, 2>(theta, "theta", {c, p}), tensor<const double, 2>(tau_sq, "tau_sq", {c, p})};
+    const MovePrior prior{tensor<const double, 2>(gamma, "gamma", {c, p}), tensor<const double, 2>(eta, "eta", {c, p}), scale_tau, c0,
+                          spike_variance};
+    const auto moved = tensor<double, 2>(new_theta, "new_theta", {c, p}), signed_tau = tensor<double, 2>(t, "t", {c, p});
+    const Blas& routines = blas();
+    const py::gil_scoped_release unlocked;
+    kernels().shrinkage_server.move(g, Q, at, state, prior, seed, chain, step, moved, signed_tau, n_threads, routines);
+}
+
 } // namespace
 
 void bind_shrinkage_server(py::module_& m) {
@@ -100,6 +142,11 @@ void bind_shrinkage_server(py::module_& m) {
           arg("blocked"), arg("common"), arg("shared_rho"), arg("c0"), arg("spike_variance"), arg("scale_tau"), arg("scale_lambda"),
           arg("shape_eta"), arg("rate_eta"), arg("rho_a"), arg("rho_b"), arg("slab"), array("new_theta"), array("new_tau_sq"),
           array("new_gamma"), array("new_eta"), array("new_rho"), array("inclusion"), array("events"), arg("n_threads"));
+    m.def("move_terms", &move_terms, array("R"), array("q"), array("block"), array("theta"), array("deviation"), array("tau_sq"),
+          array("sigma_sq"), arg("slab"), array("gradient"), array("precision"), arg("n_threads"));
+    m.def("move", &move, array("gradient"), array("precision"), array("block"), array("theta"), array("tau_sq"), array("gamma"),
+          array("eta"), arg("seed"), arg("chain"), arg("step"), arg("scale_tau"), arg("c0"), arg("spike_variance"), array("new_theta"),
+          array("t"), arg("n_threads"));
 }
 
 } // namespace fedkern

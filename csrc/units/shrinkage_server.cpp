@@ -1,3 +1,4 @@
+#include "fedkern/shrinkage_moves.hpp"
 #include "fedkern/shrinkage_server.hpp"
 
 #include "table.hpp"
@@ -8,6 +9,8 @@ const ShrinkageServerTable shrinkage_server = {
     .local_sums = local_sums,
     .global_sweep = global_sweep,
     .global_sweep_sums = global_sweep_sums,
+    .move_terms = move_terms,
+    .move = move,
 };
 
 } // namespace fedkern::tables::FEDKERN_ISA

@@ -76,3 +76,34 @@ def global_sweep_sums(
     n_threads: int,
 ) -> None: ...
 def local_sums(deviation: NDArray[Any], lambda_sq: NDArray[Any], slab: float, sums: NDArray[Any], n_threads: int) -> None: ...
+def move(
+    gradient: NDArray[Any],
+    precision: NDArray[Any],
+    block: NDArray[Any],
+    theta: NDArray[Any],
+    tau_sq: NDArray[Any],
+    gamma: NDArray[Any],
+    eta: NDArray[Any],
+    seed: int,
+    chain: int,
+    step: int,
+    scale_tau: float,
+    c0: float,
+    spike_variance: float,
+    new_theta: NDArray[Any],
+    t: NDArray[Any],
+    n_threads: int,
+) -> None: ...
+def move_terms(
+    R: NDArray[Any],
+    q: NDArray[Any],
+    block: NDArray[Any],
+    theta: NDArray[Any],
+    deviation: NDArray[Any],
+    tau_sq: NDArray[Any],
+    sigma_sq: NDArray[Any],
+    slab: float,
+    gradient: NDArray[Any],
+    precision: NDArray[Any],
+    n_threads: int,
+) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .moves import move, move_terms
 from .server import global_sweep, global_sweep_sums, local_sums
 
-__all__ = ["global_sweep", "global_sweep_sums", "local_sums"]
+__all__ = ["global_sweep", "global_sweep_sums", "local_sums", "move", "move_terms"]

@@ -1,0 +1,96 @@
+"""The moves of the sparse models for Numba: sparse-models.md, section 6 (and 11 for the slab)."""
+
+import numpy as np
+from numba import njit
+
+from ..rng import exponential_pair, normal_pair, stream_key
+from .server import IDS, SERVER
+
+MOVES = IDS["moves"]
+
+
+@njit(cache=False, nogil=True, error_model="numpy")
+def fill_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, precision):
+    p, w = R.shape[1], block.size
+    column = block % max(p, 1)
+    picked = np.empty((R.shape[0], w))
+    for a in range(w):
+        picked[:, a] = R[:, column[a]]
+    gram = picked.T @ picked
+    factor = np.empty(w)
+    for i in range(theta.shape[0]):
+        h = picked.T @ (q[i] - R @ (theta[i] + deviation[i]))
+        for a in range(w):
+            d = deviation[i, column[a]]
+            factor[a] = d / np.sqrt(tau_sq[i, column[a]]) if block[a] >= p else 1.0
+            gradient[i, a] = factor[a] * h[a] / sigma_sq[i]
+            for b in range(a + 1):
+                precision[i, a, b] = factor[a] * factor[b] * gram[a, b] / sigma_sq[i]
+                precision[i, b, a] = precision[i, a, b]
+            if block[a] >= p:
+                gradient[i, a] -= factor[a] * d / slab**2
+                precision[i, a, a] += (factor[a] / slab) ** 2
+
+
+@njit(cache=False, error_model="numpy")
+def cholesky(A):
+    """The lower factor in place; whether there is one."""
+    for j in range(A.shape[0]):
+        pivot = A[j, j] - (A[j, :j] * A[j, :j]).sum()
+        if not pivot > 0.0:
+            return False
+        A[j, j] = np.sqrt(pivot)
+        for i in range(j + 1, A.shape[0]):
+            A[i, j] = (A[i, j] - (A[i, :j] * A[j, :j]).sum()) / A[j, j]
+    return True
+
+
+@njit(cache=False, nogil=True, error_model="numpy")
+def fill_moves(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, fixed, moved, t):
+    c, p = theta.shape
+    w = block.size
+    for i in range(c):
+        key = stream_key(seed, MOVES, chain + i)
+        Q, g, scale = precision[i].copy(), np.empty(w), np.empty(w)
+        x = np.concatenate((theta[i], np.sqrt(tau_sq[i])))
+        for a in range(w):
+            j = block[a] % p
+            if block[a] >= p:
+                exponential, _ = exponential_pair(j, 1, SERVER, step, key)
+                prior = exponential / (0.5 * (scale_tau**2 + tau_sq[i, j]))
+            else:
+                prior = 1.0 / (eta[i, j] if gamma[i, j] == 1.0 else fixed if fixed > 0.0 else c0 * eta[i, j])
+            Q[a, a] += prior
+            scale[a] = 1.0 / np.sqrt(Q[a, a])
+            g[a] = scale[a] * (gradient[i, a] - prior * x[block[a]])
+        for a in range(w):
+            for b in range(w):
+                Q[a, b] *= scale[a] * scale[b]
+        good = cholesky(Q)
+        for a in range(w):
+            g[a] = (g[a] - (Q[a, :a] * g[:a]).sum()) / Q[a, a]
+        for a in range(w):
+            normals = normal_pair(a // 2, 0, SERVER, step, key)
+            g[a] += normals[a % 2]
+        for a in range(w - 1, -1, -1):
+            g[a] = (g[a] - (Q[a + 1 :, a] * g[a + 1 :]).sum()) / Q[a, a]
+            x[block[a]] += scale[a] * g[a] if good else np.nan
+        moved[i], t[i] = x[:p], x[p:]
+
+
+def ordered(*arrays):
+    return (np.array(a, order="C") for a in arrays)
+
+
+def move_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, precision, n_threads):
+    inputs = ordered(R, q, block, theta, deviation, tau_sq, sigma_sq)
+    g, P = np.empty(gradient.shape), np.empty(precision.shape)
+    fill_terms(*inputs, slab, g, P)
+    gradient[...], precision[...] = g, P
+
+
+def move(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, fixed, moved, t, n_threads):
+    inputs = ordered(gradient, precision, block, theta, tau_sq, gamma, eta)
+    x, y = np.empty(moved.shape), np.empty(t.shape)
+    fill_moves(*inputs, np.uint64(seed), np.uint64(chain), step, scale_tau, c0, fixed, x, y)
+    moved[...], t[...] = x, y

@@ -1,0 +1,176 @@
+"""Moves of the sparse models that shift global and local coefficients together."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkern.errors import NumericalError
+
+from .._registry import F64, Array, Kernel
+from .server import INTEGER
+
+CHAINS = ("c", "p")
+BLOCK = Array("block", ("w",), INTEGER)
+TERMS = (Array("gradient", ("c", "w"), F64), Array("precision", ("c", "w", "w"), F64))
+
+MOVE_TERMS = Kernel(
+    "shrinkage.move_terms",
+    purpose="One client's second-moment terms of a translation or an interweaving move.",
+    source="sparse-models.md, section 6",
+    inputs=(
+        Array("R", ("r", "p"), F64),
+        Array("q", ("c", "r"), F64),
+        BLOCK,
+        *(Array(name, CHAINS, F64) for name in ("theta", "deviation", "tau_sq")),
+        Array("sigma_sq", ("c",), F64),
+    ),
+    outputs=TERMS,
+)
+MOVE = Kernel(
+    "shrinkage.move",
+    purpose="A joint draw of a block of global coefficients and signed scales that carries the local coefficients along.",
+    source="sparse-models.md, section 6",
+    inputs=(*TERMS, BLOCK, *(Array(name, CHAINS, F64) for name in ("theta", "tau_sq", "gamma", "eta"))),
+    outputs=(Array("new_theta", CHAINS, F64), Array("t", CHAINS, F64)),
+    streams=("moves",),
+    blas=True,
+)
+
+Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def move_terms(
+    R: NDArray[np.float64],
+    q: NDArray[np.float64],
+    block: NDArray[np.int64],
+    theta: NDArray[np.float64],
+    deviation: NDArray[np.float64],
+    tau_sq: NDArray[np.float64],
+    sigma_sq: NDArray[np.float64],
+    *,
+    slab: float = np.inf,
+    out: Pair | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Pair:
+    """One client's Z'h and Z'HZ, Z = [I, diag(d / tau)], for a block of the coordinates x = (theta, t).
+
+    Parameters
+    ----------
+    R : (r, p) float64 array
+        Upper triangular or trapezoidal factor of the client's centred covariates.
+    q : (c, r) or (r,) float64 array
+        Q'y.
+    block : (w,) int64 array
+        Different numbers in [0, 2p): j is theta_j, p + j is t_j. arange(p) is a translation, arange(2p) a whole interweaving.
+    theta, deviation, tau_sq : (c, p) float64 array
+        Of c chains; theta_k = theta + deviation.
+    sigma_sq : (c,) float64 array
+        The client's noise variance.
+    slab : float
+        Standard deviation of the regularised horseshoe's slab; its terms are in the t coordinates. inf: none.
+
+    Returns
+    -------
+    gradient : (c, w) float64 array
+    precision : (c, w, w) float64 array
+        To be added over the clients.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong types or shapes, a block with numbers outside [0, 2p) or with one twice.
+
+    Source: sparse-models.md, sections 6 and 11.
+    """
+    if not slab > 0:
+        raise ValueError(f"shrinkage.move_terms: slab must be > 0, got {slab}")
+    if isinstance(q, np.ndarray) and q.ndim == 1 and isinstance(theta, np.ndarray):
+        q = np.broadcast_to(q, (len(theta), len(q)))
+    inputs = {"R": R, "q": q, "block": block, "theta": theta, "deviation": deviation, "tau_sq": tau_sq, "sigma_sq": sigma_sq}
+    arrays = MOVE_TERMS.prepare(inputs, out)
+    _check_block(MOVE_TERMS, block, theta.shape[1])
+    *given, gradient, precision = arrays
+    MOVE_TERMS.implementation(backend, arrays)(*given, float(slab), gradient, precision, n_threads)
+    return gradient, precision
+
+
+def move(
+    gradient: NDArray[np.float64],
+    precision: NDArray[np.float64],
+    block: NDArray[np.int64],
+    theta: NDArray[np.float64],
+    tau_sq: NDArray[np.float64],
+    gamma: NDArray[np.float64],
+    eta: NDArray[np.float64],
+    *,
+    seed: int,
+    chain: int = 0,
+    step: int = 0,
+    scale_tau: float = 1.0,
+    c0: float = 0.01,
+    spike_variance: float = 0.0,
+    out: Pair | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Pair:
+    """A draw of a block of x = (theta, t) with all d / tau held fixed.
+
+    Parameters
+    ----------
+    gradient : (c, w) float64 array
+    precision : (c, w, w) float64 array
+        What `move_terms` gives, added over all clients.
+    block : (w,) int64 array
+        The block of these terms.
+    theta, tau_sq, gamma, eta : (c, p) float64 array
+        State of the server; of an always included coefficient gamma is 1.
+    seed : int
+        Of the job.
+    chain, step : int
+        Number of the first chain; of the move.
+    scale_tau : float
+        Scale of tau's half-Cauchy prior.
+    c0, spike_variance : float
+        As for `global_sweep`.
+
+    Returns
+    -------
+    theta : (c, p) float64 array
+    t : (c, p) float64 array
+        tau with a sign; outside the block tau itself. A client then has d = (t / old tau) d, and tau^2 = t^2.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong types or shapes, a number outside its range.
+    NumericalError
+        Terms that are not finite, or whose sum with the prior's is not positive definite: the chain is named.
+
+    Source: sparse-models.md, section 6.
+    """
+    if not (0 < c0 < 1 and 0 <= spike_variance < np.inf and 0 < scale_tau < np.inf):
+        raise ValueError(
+            f"shrinkage.move: c0 must be in (0, 1), spike_variance >= 0, scale_tau > 0, got {c0}, {spike_variance}, {scale_tau}"
+        )
+    state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta}
+    arrays = MOVE.prepare({"gradient": gradient, "precision": precision, "block": block} | state, out)
+    _check_block(MOVE, block, theta.shape[1])
+    if not (0 <= seed < 2**64 and 0 <= chain < 2**64 and 0 <= step < 2**32):
+        raise ValueError(f"shrinkage.move: the counter is exhausted: seed = {seed}, chain = {chain}, step = {step}")
+    *given, moved, t = arrays
+    numbers = float(scale_tau), float(c0), float(spike_variance)
+    MOVE.implementation(backend, arrays)(*given, seed, chain, step, *numbers, moved, t, n_threads)
+    bad = np.flatnonzero(~(np.isfinite(moved).all(axis=1) & np.isfinite(t).all(axis=1)))
+    if bad.size:
+        raise NumericalError(
+            f"shrinkage.move: chain {chain + bad[0]}, move {step}: the draw is not finite; the clients' terms are not finite, or "
+            "their sum is not positive definite"
+        )
+    return moved, t
+
+
+def _check_block(kernel: Kernel, block: NDArray[np.int64], p: int) -> None:
+    if block.size and not (block.min() >= 0 and block.max() < 2 * p and len(np.unique(block)) == len(block)):
+        raise ValueError(f"{kernel.name}: block must hold different numbers in [0, 2p) with p = {p}, got {block.tolist()[:9]}")
