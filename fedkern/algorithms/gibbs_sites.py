@@ -74,8 +74,14 @@ def _ridge(gram: Array, xty: Array) -> Array:
     return np.asarray(np.linalg.solve(gram + np.eye(len(gram)), xty), dtype=np.float64)
 
 
+def _off_zero(start: Array) -> Array:
+    """No deviation of exactly 0: a sweep draws lambda first, which would be as small as it can be, and hardly come back."""
+    return np.where(start == 0.0, 0.01, start)
+
+
 def _apart(start: Array, chains: int) -> Array:
     """(c, ...) starts: the whole of `start` and a tenth of it in turn, so that R-hat sees whether they come together."""
+    start = _off_zero(start)
     factors = np.where(np.arange(chains) % 2, 0.1, 1.0)
     return np.asarray(factors.reshape(-1, *[1] * start.ndim) * start)
 
@@ -132,8 +138,7 @@ class MarkovRandomField:
         g, p = settings.layout.shape
         precision = np.asarray(np.linalg.inv(self.factor.gram + np.eye(p)), dtype=np.float64)
         d: Array = -precision / np.diag(precision)[:, None]  # each column's ridge regression on the others
-        np.fill_diagonal(d, 0.0)
-        d = _apart(d, settings.chains)
+        d = _apart(d, settings.chains) * ~np.eye(p, dtype=bool)
         return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((settings.chains, g))}
 
     def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: int) -> State:
@@ -165,13 +170,13 @@ class StructuralEquations:
         np.fill_diagonal(ridge, 0.0)
         if self.stable:
             ridge *= 0.5 / max(0.5, float(np.abs(ridge).sum(axis=1).max()))
-        d = np.zeros((c, p, p))
-        d[1::2] = ridge  # section 10: chains start at 0 and at the sites' own regressions in turn
+        d = np.full((c, p, p), 0.1 / p)  # section 10: chains start at (nearly) 0 and at the sites' own regressions in turn
+        d[1::2] = _off_zero(ridge)
+        d *= ~np.eye(p, dtype=bool)
         shape = (c, 1, p * p)
         b = np.repeat(np.mean(np.abs(self.Y), axis=1)[None], c, axis=0)
-        flat = np.zeros((c, p, p)) + d
         return {
-            "deviation": flat.reshape(shape), "lambda_sq": np.ones(shape), "b": b, "loglik": np.zeros(c),
+            "deviation": d.reshape(shape), "lambda_sq": np.ones(shape), "b": b, "loglik": np.zeros(c),
             "log_step": np.zeros((c, p, p)), "temperature": np.ones(c),
         }  # fmt: skip
 
@@ -201,7 +206,7 @@ class Logistic:
     own: tuple[str, ...] = ("alpha",)
 
     def start(self, settings: Settings) -> State:
-        d = np.zeros((settings.chains, 1, self.X.shape[1]))
+        d = _off_zero(np.zeros((settings.chains, 1, self.X.shape[1])))
         return {"deviation": d, "lambda_sq": np.ones_like(d), "alpha": np.zeros((settings.chains, 1))}
 
     def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: int) -> State:

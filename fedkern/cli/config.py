@@ -72,7 +72,7 @@ class SplitSection(Section):
 class DataSection(Section):
     clients: Annotated[list[str], BeforeValidator(_paths)] = key([], help="csv, parquet, npz or npy files; wildcards allowed")
     names: list[str] = key([], help="of the clients, in the order of their files; by default the files' stems")
-    builtin: Literal["breast-cancer", "adult", "heart-disease", "rppa", "sachs"] | None = key(
+    builtin: Literal["breast-cancer", "adult", "heart-disease", "rppa", "rppa-217", "sachs"] | None = key(
         None, help="data of a dependency, or a published set in FEDKERN_DATA"
     )
     split: SplitSection = key(SplitSection(), help="how built-in data are dealt to clients")

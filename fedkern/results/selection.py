@@ -157,29 +157,32 @@ class Mode:
     of_chains: tuple[float, ...]
 
 
-def modes(samples: Samples, strong: float = 0.1) -> list[Mode]:
+def modes(samples: Samples, gap: float = 0.15) -> list[Mode]:
     """Modes of a multimodal posterior, the largest first (sparse-models.md, section 10).
 
-    A coefficient is strong if |site average| exceeds `strong` in more than half of the draws of any chain. A draw counts to the
-    sign pattern of its chain's majority over a tenth of the chain, so that noise about zero makes no modes of its own.
+    Chains are cut into tenths. A coefficient tells modes from each other if the tenths' medians, in order, jump by more than
+    `gap` between them: each side is a mode's. Signs are those of the modes' medians, 0 below a tenth; no other coefficient has
+    an entry.
     """
     values = samples.theta if samples.average is None else samples.average
-    large = np.abs(values) > strong
-    kept = np.flatnonzero((large.mean(axis=1) > 0.5).any(axis=0))
     c, t = values.shape[:2]
     pieces = np.array_split(np.arange(t), min(10, t))
-    labels = np.empty((c, t), dtype=np.int64)
-    patterns: dict[tuple[int, ...], int] = {}
-    for chain in range(c):
-        for piece in pieces:
-            part = values[chain, piece][:, kept]
-            sign = np.where(np.mean(np.abs(part) > strong, axis=0) > 0.5, np.sign(np.median(part, axis=0)), 0).astype(int)
-            labels[chain, piece] = patterns.setdefault(tuple(sign.tolist()), len(patterns))
+    medians = np.concatenate([np.median(values[:, piece], axis=1) for piece in pieces])  # (pieces x c, P)
+    order = np.argsort(medians, axis=0, kind="stable")
+    jumps = np.diff(np.take_along_axis(medians, order, axis=0), axis=0, prepend=np.nan) > gap
+    groups = np.empty(medians.shape, dtype=np.int64)
+    np.put_along_axis(groups, order, np.cumsum(jumps, axis=0), axis=0)
+    kept = np.flatnonzero(jumps.any(axis=0))
+    patterns, label = np.unique(groups[:, kept], axis=0, return_inverse=True)
+    weight, chain = np.repeat([len(piece) / t for piece in pieces], c), np.tile(np.arange(c), len(pieces))
     found = []
-    for pattern, label in patterns.items():
-        inside = labels == label
-        signs = {samples.names[j]: s for j, s in zip(kept, pattern)}
-        found.append(Mode(signs, float(inside.mean()), tuple(inside.mean(axis=1).tolist())))
+    for k in range(len(patterns)):
+        inside = label.ravel() == k
+        centre = np.median(medians[np.ix_(inside, kept)], axis=0)
+        sign = np.where(np.abs(centre) > 0.1, np.sign(centre), 0).astype(int)
+        shares = np.bincount(chain[inside], weight[inside], minlength=c)
+        signs = {samples.names[j]: int(s) for j, s in zip(kept, sign)}
+        found.append(Mode(signs, float(shares.mean()), tuple(shares.tolist())))
     return sorted(found, key=lambda mode: -mode.share)
 
 

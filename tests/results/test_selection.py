@@ -126,5 +126,7 @@ def test_modes_are_sign_patterns_of_the_strong_coefficients() -> None:
     found = selection.modes(samples(theta, np.ones(theta.shape)))
     assert [mode.signs for mode in found] == [{"A,B": 1, "A,C": 0}, {"A,B": 0, "A,C": -1}, {"A,B": -1, "A,C": 0}]
     assert [mode.share for mode in found] == pytest.approx([0.625, 0.25, 0.125])
-    assert found[0].of_chains == (1.0, 1.0, 0.5, 0.0)
+    assert found[0].of_chains == pytest.approx((1.0, 1.0, 0.5, 0.0))
+    drifting = 0.1 * np.cumsum(random.normal(size=(2, 200, 6)), axis=1) / np.sqrt(200)
+    assert len(selection.modes(samples(0.5 + drifting, np.ones(theta.shape)))) == 1  # no jump, no mode
     assert [mode.share for mode in selection.modes(samples(np.zeros((2, 5, 6)), np.ones((2, 5, 6))))] == [1.0]

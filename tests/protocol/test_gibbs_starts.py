@@ -1,0 +1,41 @@
+"""Where chains start: apart from each other, and never at a deviation of exactly zero."""
+
+import numpy as np
+import pytest
+
+from fedkern.algorithms.gibbs_settings import Layout, Settings
+from fedkern.algorithms.gibbs_sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, StructuralEquations
+from fedkern.models.sparse import graph
+
+P, N = 4, 40
+
+
+def sites():
+    """One of each kind, each with a column of which the site knows nothing."""
+    random = np.random.default_rng(2)
+    X = random.normal(size=(N, P))
+    y = X @ np.linspace(-0.6, 0.8, P) + random.normal(size=N)
+    X[:, 1] = 0.0  # constant here, and centred
+    gaps = X.copy()
+    gaps[:, 1] = np.nan
+    return {
+        "regression": Regression(Factor.of(X, y)),
+        "imputed": Imputed(gaps, y - y.mean(), np.eye(P)),
+        "logistic": Logistic(X, (y > 0).astype(float)),
+        "mrf": MarkovRandomField(Factor.of(X)),
+        "sem": StructuralEquations(np.ascontiguousarray(random.laplace(size=(P, N)))),
+    }
+
+
+@pytest.mark.parametrize("kind", ["regression", "imputed", "logistic", "mrf", "sem"])
+def test_no_deviation_starts_at_zero(kind):
+    """Scales are drawn first: those of a zero would be clipped at 1e-60, and the chain would stay there."""
+    is_graph = kind in ("mrf", "sem")
+    layout = Layout(graph(P, one=kind == "sem") if is_graph else np.arange(P)[None])
+    d = sites()[kind].start(Settings(layout=layout, chains=4, rounds=10, burn_in=2))["deviation"]
+    assert d.shape == (4, *layout.shape)
+    there = np.broadcast_to(layout.there, d.shape)
+    assert np.abs(d[there]).min() > 1e-4
+    assert not d[~there].any()
+    if kind != "logistic":
+        assert not np.array_equal(d[0], d[1])
