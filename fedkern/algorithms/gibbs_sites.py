@@ -17,7 +17,7 @@ from ..kernels import sem, shrinkage
 from .gibbs_settings import Settings
 
 Array = NDArray[np.float64]
-State = dict[str, Array]
+State = dict[str, Any]
 
 
 class Site(Protocol):
@@ -30,7 +30,7 @@ class Site(Protocol):
     def start(self, settings: Settings) -> State:
         """The first state; chains start from different places."""
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: int) -> State:
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
         """`local_sweeps` sweeps given theta and tau^2 (c, g, p); `counter`: client, step, chain, seed."""
 
 
@@ -91,7 +91,7 @@ def _horseshoe(settings: Settings) -> dict[str, Any]:
     return {"scales": settings.scales, "scale_lambda": prior.scale_lambda, "n_sweeps": settings.local_sweeps}
 
 
-def _error(settings: Settings) -> dict[str, float]:
+def _error(settings: Settings) -> dict[str, Any]:
     return {"shape": settings.prior.shape_sigma, "rate": settings.prior.rate_sigma}
 
 
@@ -108,7 +108,7 @@ class Regression:
         d = _apart(_ridge(f.gram, f.R.T @ f.q), c)[:, None, :]
         return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1))}
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: int) -> State:
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
         f = self.factor
         d, lambda_sq, sigma_sq, events = shrinkage.local_sweeps(
             f.R, f.q, f.rss, f.n, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
@@ -141,7 +141,7 @@ class MarkovRandomField:
         d = _apart(d, settings.chains) * ~np.eye(p, dtype=bool)
         return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((settings.chains, g))}
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: int) -> State:
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
         f = self.factor
         d, lambda_sq, sigma_sq, events = shrinkage.local_sweeps_batched(
             f.R, f.n, theta, tau_sq, state["deviation"], state["lambda_sq"], state["sigma_sq"],
@@ -180,7 +180,7 @@ class StructuralEquations:
             "log_step": np.zeros((c, p, p)), "temperature": np.ones(c),
         }  # fmt: skip
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: int) -> State:
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
         c, p = len(theta), len(self.Y)
         adapt = counter["step"] < settings.burn_in * settings.local_sweeps
         d, lambda_sq, b, log_step, loglik, events = sem.sweeps(
@@ -209,7 +209,7 @@ class Logistic:
         d = _off_zero(np.zeros((settings.chains, 1, self.X.shape[1])))
         return {"deviation": d, "lambda_sq": np.ones_like(d), "alpha": np.zeros((settings.chains, 1))}
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: int) -> State:
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
         d, lambda_sq, alpha, events = shrinkage.logistic_sweeps(
             self.X, self.y, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0], state["alpha"][:, 0],
             intercept=self.intercept, slab=settings.prior.slab, n_threads=self.n_threads, **_horseshoe(settings), **counter,
@@ -236,7 +236,7 @@ class Imputed:
             "completed": np.repeat(filled[None], c, axis=0),
         }  # fmt: skip
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: int) -> State:
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
         d, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
             self.X, self.y, self.psi, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
             state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"], slab=settings.prior.slab,
