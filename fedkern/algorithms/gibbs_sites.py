@@ -183,10 +183,12 @@ class StructuralEquations:
     def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
         c, p = len(theta), len(self.Y)
         adapt = counter["step"] < settings.burn_in * settings.local_sweeps
+        square = (theta, tau_sq, state["deviation"], state["lambda_sq"])
+        at, scale, deviation, local_scale = (a.reshape(c, p, p) for a in square)
         d, lambda_sq, b, log_step, loglik, events = sem.sweeps(
-            self.Y, *(a.reshape(c, p, p) for a in (theta, tau_sq, state["deviation"], state["lambda_sq"])),
-            state["b"], state["log_step"], state["temperature"], update=self.update, swap=self.swap, stable=self.stable,
-            adapt=adapt, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
+            self.Y, at, scale, deviation, local_scale, state["b"], state["log_step"], state["temperature"],
+            update=self.update, swap=self.swap, stable=self.stable, adapt=adapt, n_threads=self.n_threads,
+            **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
         shape = (c, 1, p * p)
         return state | {
