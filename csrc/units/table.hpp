@@ -7,6 +7,7 @@
 #include "fedkern/rng.hpp"
 #include "fedkern/sem_views.hpp"
 #include "fedkern/shrinkage_server_views.hpp"
+#include "fedkern/shrinkage_views.hpp"
 #include "fedkern/view.hpp"
 
 namespace fedkern {
@@ -41,13 +42,26 @@ struct ShrinkageServerTable {
                  MovePrior, U64 seed, U64 chain, U32 step, Tensor<double, 2> theta, Tensor<double, 2> t, int n_threads, const Blas&);
 };
 
+struct ShrinkageTable {
+    void (*local_sweeps)(const Factor&, Matrix<const double> q, Vector<const double> rss, const Rows<const double>& theta,
+                         const Rows<const double>& tau_sq, const LocalState<const double>& from, const LocalModel&, const SweepCounter&,
+                         const LocalState<double>& to, const Rows<long>& events, int n_threads);
+    void (*local_sweeps_batched)(const Factor&, const Rows<const double>& theta, const Rows<const double>& tau_sq,
+                                 const LocalState<const double>& from, const LocalModel&, const SweepCounter&, const LocalState<double>& to,
+                                 const Rows<long>& events, int n_threads);
+    void (*gaussian_posterior_draw)(const Factor&, Matrix<const double> q, Matrix<const double> mean, Matrix<const double> scale,
+                                    Vector<const double> sigma_sq, double slab, DrawForm, const SweepCounter&, Matrix<double> deviation,
+                                    int n_threads);
+};
+
 /// FEDKERN_FAMILY(table, name) for each family of kernels: csrc/units/<name>.cpp fills its table.
-#define FEDKERN_FAMILIES                   \
-    FEDKERN_FAMILY(RngTable, rng)          \
-    FEDKERN_FAMILY(PrivacyTable, privacy)  \
-    FEDKERN_FAMILY(GlmTable, glm)          \
-    FEDKERN_FAMILY(SemTable, sem)          \
-    FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)
+#define FEDKERN_FAMILIES                                    \
+    FEDKERN_FAMILY(RngTable, rng)                           \
+    FEDKERN_FAMILY(PrivacyTable, privacy)                   \
+    FEDKERN_FAMILY(GlmTable, glm)                           \
+    FEDKERN_FAMILY(SemTable, sem)                           \
+    FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \
+    FEDKERN_FAMILY(ShrinkageTable, shrinkage)
 
 #define FEDKERN_FAMILY(table, name) extern const table name;
 namespace tables::baseline {

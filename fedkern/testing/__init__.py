@@ -20,12 +20,13 @@ from fedkern.kernels._registry import KERNELS, Kernel
 
 # The largest difference to the reference. "exact": bits. "elementwise": relative to the number itself (a few elementary
 # functions); "variate": the same, where the error of a logarithm is multiplied. "reduction": relative to the sum of the absolute
-# terms.
+# terms. "chain": draws of a Markov chain, each of which multiplies the rounding errors of those before.
 TOLERANCES: dict[tuple[str, str], float] = {
     ("float64", "exact"): 0.0,
     ("float64", "elementwise"): 1e-14,
     ("float64", "variate"): 1e-12,
     ("float64", "reduction"): 1e-12,
+    ("float64", "chain"): 1e-8,
     ("float32", "exact"): 0.0,
     ("float32", "elementwise"): 1e-6,
     ("float32", "variate"): 1e-6,

@@ -6,15 +6,9 @@
 // expanded: block 2 of attempt 0 is that of xi. A global scale of one client is drawn as a local one.
 #pragma once
 #include "rng.hpp"
+#include "shrinkage_views.hpp"
 
 namespace fedkern {
-
-/// Half-Cauchy C+(0, scale); expanded: drawn through the auxiliary nu or xi, otherwise exactly.
-struct HalfCauchy {
-    double scale = 1;
-    bool expanded = false;
-};
-
 inline namespace FEDKERN_ISA {
 
 inline constexpr double least_variance = 1e-60, most_variance = 1e60, least_rate = 1e-290;

@@ -1,6 +1,18 @@
 """Cases of the kernels of the sparse models."""
 
+from __future__ import annotations
+
+from .local import gaussian_posterior_draw, local_sweeps, local_sweeps_batched
 from .moves import move, move_terms
 from .server import global_sweep, global_sweep_sums, local_sums
 
-__all__ = ["global_sweep", "global_sweep_sums", "local_sums", "move", "move_terms"]
+__all__ = [
+    "gaussian_posterior_draw",
+    "global_sweep",
+    "global_sweep_sums",
+    "local_sums",
+    "local_sweeps",
+    "local_sweeps_batched",
+    "move",
+    "move_terms",
+]

@@ -1,16 +1,20 @@
 """What the kernels of the sparse models mean."""
 
+from .local import gaussian_posterior_draw, local_sweeps, local_sweeps_batched
 from .moves import move, move_terms
 from .scales import clipped, global_variance, half_cauchy_precision, local_variance
 from .server import global_sweep, global_sweep_sums, local_sums
 
 __all__ = [
     "clipped",
+    "gaussian_posterior_draw",
     "global_sweep",
     "global_sweep_sums",
     "global_variance",
     "half_cauchy_precision",
     "local_sums",
+    "local_sweeps",
+    "local_sweeps_batched",
     "local_variance",
     "move",
     "move_terms",

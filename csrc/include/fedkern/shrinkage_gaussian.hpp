@@ -1,0 +1,297 @@
+// The draw of a site's coefficients given their scales: sparse-models.md, section 3.
+//
+//     d ~ N(A^-1 .., ..):  S = diag(t / sigma),  A = I + S G S,  rhs = S R'(q - R theta) / sigma,  G = R'R
+//     L L' = A,  u = A^-1 rhs + L'^-1 z,  d = t u
+//
+// t are the prior's standard deviations, lambda tau; with a slab (section 11) 1/t^2 = 1/(lambda tau)^2 + 1/slab^2, which is
+// A = I + diag(lambda^2 tau^2 / slab^2) + S G S written in another scale.
+#pragma once
+#include <memory>
+#include <mutex>
+
+#include "rng.hpp"
+#include "shrinkage_views.hpp"
+
+namespace fedkern {
+inline namespace FEDKERN_ISA {
+
+inline constexpr Index largest_small = 39;     // coefficients: up to here loops of our own, beyond LAPACK
+inline constexpr Index least_for_data = 33;    // coefficients: below, the Gram form is always the cheaper one
+inline constexpr double data_rows = 0.6;       // of p: below, the data-space form is the cheaper one
+inline constexpr double most_data_scale = 1e4; // of t / sigma: beyond, the data-space form loses digits
+
+typedef double Lanes __attribute__((vector_size(64), may_alias));
+inline constexpr Index lanes = 8;
+
+FEDKERN_INLINE Index whole_lanes(Index n) { return (n + lanes - 1) / lanes * lanes; }
+
+FEDKERN_INLINE double sum_of(const Lanes& x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
+
+/// x'y in a fixed order: 4 x 8 partial sums.
+FEDKERN_INLINE double dot(const double* x, const double* y, Index n) {
+    Lanes sum[4] = {};
+    Index i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes)
+        for (Index k = 0; k < 4; ++k) {
+            Lanes a, b;
+            __builtin_memcpy(&a, x + i + k * lanes, sizeof a);
+            __builtin_memcpy(&b, y + i + k * lanes, sizeof b);
+            sum[k] += a * b;
+        }
+    for (; i + lanes <= n; i += lanes) {
+        Lanes a, b;
+        __builtin_memcpy(&a, x + i, sizeof a);
+        __builtin_memcpy(&b, y + i, sizeof b);
+        sum[0] += a * b;
+    }
+    double rest = 0;
+    for (; i < n; ++i) rest += x[i] * y[i];
+    return sum_of((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+}
+
+/// Numbers on a boundary of 64 bytes, without a value at first.
+class Numbers {
+  public:
+    Numbers() = default;
+    explicit Numbers(Index n) : data_(new (std::align_val_t(64)) double[std::max<Index>(n, 1)]) {}
+    operator double*() const { return data_.get(); }
+    void need(Index n) {
+        if (!data_) *this = Numbers(n);
+    }
+
+  private:
+    struct Free {
+        void operator()(double* data) const { operator delete[](data, std::align_val_t(64)); }
+    };
+    std::unique_ptr<double[], Free> data_;
+};
+
+/// What all regressions of a call share: the rows of R one after the other, and R'R.
+class Design {
+  public:
+    const Index r, p;
+    const Blas& blas;
+
+    explicit Design(const Factor& factor) : r(factor.R.rows), p(factor.R.cols), blas(*factor.blas), factor_(factor) {
+        if (factor.R.col_stride != 1) {
+            copy_ = Numbers(r * p);
+            for (Index i = 0; i < r; ++i)
+                for (Index j = i; j < p; ++j) copy_[i * p + j] = factor.R.row(i)[j];
+        }
+        if (factor.gram.data && factor.gram.col_stride == 1) gram_ = factor.gram.data, gram_stride_ = factor.gram.row_stride;
+    }
+
+    /// Row i of R; it begins at column i.
+    const double* row(Index i) const { return copy_ ? copy_ + i * p : factor_.R.data + i * factor_.R.row_stride; }
+
+    /// Row i of R'R, from column i on.
+    const double* gram(Index i) const {
+        if (!gram_) std::call_once(once_, [this] { make_gram(); });
+        return (gram_ ? gram_ + i * gram_stride_ : made_ + i * p);
+    }
+
+    /// e = q - R x.
+    template <class Q> void residual(const Q& q, const double* x, double* e) const {
+        for (Index i = 0; i < r; ++i) e[i] = q(i) - dot(row(i) + i, x + i, p - i);
+    }
+
+    /// c = R'e.
+    void correlations(const double* e, double* c) const {
+        std::fill_n(c, p, 0.);
+        for (Index i = 0; i < r; ++i)
+            for (Index j = i; j < p; ++j) c[j] += e[i] * row(i)[j];
+    }
+
+  private:
+    void make_gram() const {
+        made_ = Numbers(p * p);
+        if (factor_.gram.data) {
+            for (Index i = 0; i < p; ++i)
+                for (Index j = i; j < p; ++j) made_[i * p + j] = factor_.gram.row(i)[j];
+        } else if (p <= largest_small) {
+            std::fill_n(static_cast<double*>(made_), p * p, 0.);
+            for (Index k = 0; k < r; ++k)
+                for (Index i = k; i < p; ++i)
+                    for (Index j = i; j < p; ++j) made_[i * p + j] += row(k)[i] * row(k)[j];
+        } else {
+            const Numbers clean(r * p);
+            for (Index i = 0; i < r; ++i) std::fill_n(clean + i * p, i, 0.), std::copy_n(row(i) + i, p - i, clean + i * p + i);
+            call(blas.dsyrk, 'L', 'N', p, r, 1.0, static_cast<double*>(clean), p, 0.0, static_cast<double*>(made_), p);
+        }
+    }
+
+    Factor factor_;
+    Numbers copy_;
+    const double* gram_ = nullptr;
+    Index gram_stride_ = 0;
+    mutable Numbers made_;
+    mutable std::once_flag once_;
+};
+
+/// Draws of coefficients, with the memory that one thread needs for them.
+class CoefficientDraw {
+  public:
+    enum class Way { gram, factorised_again, data, failed };
+
+    explicit CoefficientDraw(const Design& design, DrawForm form)
+        : D(design), r(D.r), p(D.p), ld(whole_lanes(p + 1)), form_(form), s_(ld), u_(whole_lanes(std::max(p, r))), z_(p) {
+        std::fill_n(s_ + p, ld - p, 0.);
+        if (p <= largest_small) copy_small();
+    }
+
+    /// d given t, sigma, the residual e = q - R theta and c = R'e. The normals: number e of regression g is half e % 2 of item
+    /// g p + e / 2 (`at` is item g p), draw 0; those of the rows, in the data-space form, the same with draw 1.
+    Way draw(const double* t, double sigma, const double* e, const double* c, Counter at, U64 key, double* d) {
+        const double per_sigma = 1 / sigma;
+        double largest = 0;
+        for (Index j = 0; j < p; ++j) s_[j] = t[j] * per_sigma;
+        for (Index j = 0; j < p; ++j) largest = s_[j] > largest ? s_[j] : largest;
+        at.draw = 0;
+        fill_normal({z_, p}, at, key);
+        const bool cheaper = p >= least_for_data && double(r) < data_rows * double(p);
+        const bool rows = r > 0 && (form_ == DrawForm::data || (form_ == DrawForm::automatic && cheaper));
+        Way way = Way::failed;
+        if (rows && largest < most_data_scale && in_data_space(e, per_sigma, at, key)) way = Way::data;
+        if (way == Way::failed && (p <= largest_small ? by_loops(c, per_sigma) : by_lapack(c, per_sigma))) way = Way::gram;
+        if (way == Way::failed) by_orthogonal_factor(e, per_sigma), way = Way::factorised_again;
+        bool finite = true;
+        for (Index j = 0; j < p; ++j) {
+            d[j] = t[j] * u_[j];
+            finite &= math::magnitude(d[j]) < math::infinity<double>();
+        }
+        return finite ? way : Way::failed;
+    }
+
+    /// |e - R d|^2.
+    double residual_squares(const double* e, const double* d) const {
+        double total = 0;
+        if (p > largest_small) {
+            for (Index i = 0; i < r; ++i) {
+                const double x = e[i] - dot(D.row(i) + i, d + i, p - i);
+                total += x * x;
+            }
+            return total;
+        }
+        Lanes sum = {};
+        for (Index i = 0; i < r; i += lanes) {
+            Lanes x = {};
+            for (Index k = 0; k < std::min(lanes, r - i); ++k) x[k] = e[i + k];
+            for (Index j = i; j < p; ++j) x -= d[j] * *reinterpret_cast<const Lanes*>(columns_ + j * ld + i);
+            sum += x * x;
+        }
+        return sum_of(sum);
+    }
+
+  private:
+    /// G, whole and padded with zeros, and the columns of R.
+    void copy_small() {
+        gram_ = Numbers(p * ld), columns_ = Numbers(p * ld), A_ = Numbers(p * ld), inverse_ = Numbers(ld);
+        std::fill_n(static_cast<double*>(gram_), p * ld, 0.), std::fill_n(static_cast<double*>(columns_), p * ld, 0.);
+        for (Index i = 0; i < p; ++i)
+            for (Index j = i; j < p; ++j) gram_[i * ld + j] = gram_[j * ld + i] = D.gram(i)[j];
+        for (Index i = 0; i < r; ++i)
+            for (Index j = i; j < p; ++j) columns_[j * ld + i] = D.row(i)[j];
+    }
+
+    /// Rows of L' one after the other, rhs as one more column, which thereby becomes y = L^-1 rhs.
+    bool by_loops(const double* c, double per_sigma) {
+        double* const A = A_;
+        for (Index i = 0; i < p; ++i) {
+            for (Index k = i / lanes * lanes; k < ld; k += lanes)
+                *reinterpret_cast<Lanes*>(A + i * ld + k) =
+                    s_[i] * *reinterpret_cast<const Lanes*>(gram_ + i * ld + k) * *reinterpret_cast<const Lanes*>(s_ + k);
+            A[i * ld + i] += 1;
+            A[i * ld + p] = s_[i] * c[i] * per_sigma;
+        }
+        for (Index j = 0; j < p; ++j) {
+            const double pivot = A[j * ld + j];
+            if (!(pivot > 0)) return false;
+            const double inverse = 1 / math::sqrt(pivot);
+            inverse_[j] = inverse;
+            for (Index k = j / lanes * lanes; k < ld; k += lanes) *reinterpret_cast<Lanes*>(A + j * ld + k) *= inverse;
+            for (Index i = j + 1; i < p; ++i)
+                for (Index k = i / lanes * lanes; k < ld; k += lanes)
+                    *reinterpret_cast<Lanes*>(A + i * ld + k) -= A[j * ld + i] * *reinterpret_cast<const Lanes*>(A + j * ld + k);
+        }
+        for (Index j = p - 1; j >= 0; --j) {
+            double x = A[j * ld + p] + z_[j];
+            for (Index k = p - 1; k > j; --k) x -= A[j * ld + k] * u_[k];
+            u_[j] = x * inverse_[j];
+        }
+        return true;
+    }
+
+    bool by_lapack(const double* c, double per_sigma) {
+        A_.need(p * p);
+        double *const A = A_, *const u = u_;
+        for (Index i = 0; i < p; ++i) {
+            const double* G = D.gram(i);
+            for (Index j = i; j < p; ++j) A[i * p + j] = s_[i] * G[j] * s_[j];
+            A[i * p + i] += 1;
+            u[i] = s_[i] * c[i] * per_sigma;
+        }
+        int info = 0;
+        call(D.blas.dpotrf, 'L', p, A, p, &info); // by columns, it is the lower triangle
+        if (info) return false;
+        call(D.blas.dtrsv, 'L', 'N', 'N', p, A, p, u, 1);
+        for (Index j = 0; j < p; ++j) u[j] += z_[j];
+        call(D.blas.dtrsv, 'L', 'T', 'N', p, A, p, u, 1);
+        return true;
+    }
+
+    /// The QR factorisation of [R S; I] beside [e / sigma; 0]: its triangle is L' but for signs, its last column L^-1 rhs.
+    void by_orthogonal_factor(const double* e, double per_sigma) {
+        const Index rows = r + p, work = 64 * (p + 1);
+        const Numbers X(rows * (p + 1)), reflections(p + 1), space(work);
+        std::fill_n(static_cast<double*>(X), rows * (p + 1), 0.);
+        for (Index i = 0; i < r; ++i) {
+            for (Index j = i; j < p; ++j) X[j * rows + i] = D.row(i)[j] * s_[j];
+            X[p * rows + i] = e[i] * per_sigma;
+        }
+        for (Index j = 0; j < p; ++j) X[j * rows + r + j] = 1;
+        int info = 0;
+        call(D.blas.dgeqrf, rows, p + 1, static_cast<double*>(X), rows, static_cast<double*>(reflections), static_cast<double*>(space), work, &info);
+        for (Index j = p - 1; j >= 0; --j) { // z belongs to a triangle with a positive diagonal
+            double x = X[p * rows + j] + (X[j * rows + j] < 0 ? -z_[j] : z_[j]);
+            for (Index k = j + 1; k < p; ++k) x -= X[k * rows + j] * u_[k];
+            u_[j] = x / X[j * rows + j];
+        }
+    }
+
+    /// Bhattacharya, Chakraborty, Mallick (2016), about theta and in units of sigma: W = R S, (I + W W') w = e / sigma - v,
+    /// v = W z + N(0, I), u = z + W'w.
+    bool in_data_space(const double* e, double per_sigma, Counter at, U64 key) {
+        if (!W_) {
+            W_ = Numbers(r * p), M_ = Numbers(r * r), w_ = Numbers(r);
+            for (Index i = 0; i < r; ++i) std::fill_n(W_ + i * p, i, 0.);
+        }
+        double *const W = W_, *const M = M_, *const w = w_;
+        for (Index i = 0; i < r; ++i)
+            for (Index j = i; j < p; ++j) W[i * p + j] = D.row(i)[j] * s_[j];
+        at.draw = 1;
+        fill_normal({w, r}, at, key);
+        for (Index i = 0; i < r; ++i) w[i] = e[i] * per_sigma - w[i] - dot(W + i * p + i, z_ + i, p - i);
+        call(D.blas.dsyrk, 'L', 'T', r, p, 1.0, W, p, 0.0, M, r);
+        for (Index i = 0; i < r; ++i) M[i * r + i] += 1;
+        int info = 0;
+        call(D.blas.dpotrf, 'L', r, M, r, &info);
+        if (info) return false;
+        call(D.blas.dtrsv, 'L', 'N', 'N', r, M, r, w, 1);
+        call(D.blas.dtrsv, 'L', 'T', 'N', r, M, r, w, 1);
+        std::copy_n(static_cast<double*>(z_), p, static_cast<double*>(u_));
+        for (Index i = 0; i < r; ++i)
+            for (Index j = i; j < p; ++j) u_[j] += w[i] * W[i * p + j];
+        return true;
+    }
+
+    const Design& D;
+    const Index r, p, ld;
+    const DrawForm form_;
+    Numbers s_, u_, z_;
+    Numbers gram_, columns_, inverse_; // p small
+    Numbers A_;                        // Gram form
+    Numbers W_, M_, w_;                // data-space form
+};
+
+} // namespace FEDKERN_ISA
+} // namespace fedkern

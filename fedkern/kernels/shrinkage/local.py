@@ -1,0 +1,469 @@
+"""A site's part: its coefficients, their scales and its error variance, given the global theta and tau."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkern.errors import NumericalError
+
+from .._registry import F64, Array, Kernel
+
+Floats = NDArray[np.float64]
+Swept = tuple[Floats, Floats, Floats, NDArray[np.int64]]
+
+SCALES = {"exact": False, "expanded": True}
+FORMS = {"auto": 0, "gram": 1, "data": 2}
+QUANTITIES = ("lambda^2", "the coefficients", "sigma^2", "tau^2", "theta", "eta", "rho", "a quantity")
+EVENTS = ("scales clipped", "factorised again", "drawn in data space", "fault")
+
+_INT64 = (np.dtype("int64"),)
+_R = Array("R", ("r", "p"), F64)
+_GRAM = Array("gram", ("p", "p"), F64, optional=True)
+
+
+def _state(*batch: str) -> tuple[Array, ...]:
+    names = ("theta", "tau_sq", "deviation", "lambda_sq")
+    return (*(Array(name, (*batch, "p"), F64) for name in names), Array("sigma_sq", batch, F64))
+
+
+def _new_state(*batch: str) -> tuple[Array, ...]:
+    return (*_state(*batch)[2:], Array("events", (*batch, "4"), _INT64))
+
+
+LOCAL_SWEEPS = Kernel(
+    "shrinkage.local_sweeps",
+    purpose="Gibbs sweeps of one site's regression: scales, coefficients, error variance.",
+    source="sparse-models.md, sections 2, 3 and 11 (slab)",
+    inputs=(_R, *_state("c"), Array("q", ("c", "r"), F64), Array("rss", ("c",), F64), _GRAM),
+    outputs=_new_state("c"),
+    streams=("scales", "coefficients", "variances"),
+    blas=True,
+)
+LOCAL_SWEEPS_BATCHED = Kernel(
+    "shrinkage.local_sweeps_batched",
+    purpose="Gibbs sweeps of the regressions of every column on the others, all on one factor.",
+    source="sparse-models.md, section 8",
+    inputs=(_R, *_state("c", "p"), _GRAM),
+    outputs=_new_state("c", "p"),
+    streams=("scales", "coefficients", "variances"),
+    blas=True,
+)
+GAUSSIAN_POSTERIOR_DRAW = Kernel(
+    "shrinkage.gaussian_posterior_draw",
+    purpose="Draws of a linear regression's coefficients under independent normal priors.",
+    source="sparse-models.md, section 3",
+    inputs=(
+        _R,
+        Array("mean", ("c", "p"), F64),
+        Array("scale", ("c", "p"), F64),
+        Array("sigma_sq", ("c",), F64),
+        Array("q", ("c", "r"), F64),
+        _GRAM,
+    ),
+    outputs=(Array("deviation", ("c", "p"), F64),),
+    streams=("coefficients",),
+    blas=True,
+)
+
+
+def local_sweeps(
+    R: Floats,
+    q: Floats,
+    rss: Floats | float,
+    n: float,
+    theta: Floats,
+    tau_sq: Floats,
+    deviation: Floats,
+    lambda_sq: Floats,
+    sigma_sq: Floats,
+    *,
+    seed: int,
+    chain: int = 0,
+    client: int = 0,
+    step: int = 0,
+    n_sweeps: int = 1,
+    scales: str = "exact",
+    draw: str = "auto",
+    scale_lambda: float = 1.0,
+    shape: float = 2.0,
+    rate: float = 1.0,
+    slab: float = np.inf,
+    gram: Floats | None = None,
+    out: Any = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Swept:
+    """Gibbs sweeps of one site's regression y = X theta_k + e, theta_k = theta + deviation, given the global theta and tau.
+
+    A sweep draws, in this order, lambda^2 (half-Cauchy lambda; the deviations have variances lambda^2 tau^2), the deviations, and
+    sigma^2 ~ IG(shape + n / 2, rate + RSS / 2). Chains are independent: several in one call give the bits of each alone.
+
+    Parameters
+    ----------
+    R : (r, p) float64 array, r <= p
+        Upper triangular (trapezoidal) factor of the centred X = Q R; what is below the diagonal is not read.
+    q : (c, r) or (r,) float64 array
+        Q'y: of each chain, or the same for all.
+    rss : (c,) float64 array, or float
+        |y|^2 - |q|^2, the residual sum of squares of the least-squares fit.
+    n : float
+        Degrees of freedom of the rows: their number, less 1 if X and y are centred.
+    theta, tau_sq : (c, p) float64 array
+        Global coefficients and squared scales, > 0.
+    deviation, lambda_sq : (c, p) float64 array
+        The site's deviations from theta and their squared local scales.
+    sigma_sq : (c,) float64 array
+        The site's error variances.
+    seed, chain, client, step : int
+        Names of the random numbers: chain i of the call has number chain + i, sweep t number step + t.
+    n_sweeps : int
+        How many sweeps, >= 1. They give the bits of as many calls of one sweep.
+    scales : str
+        "exact": lambda^2 without auxiliary variables; "expanded": through nu.
+    draw : str
+        "gram": p x p systems; "data": r x r systems, where lambda tau / sigma < 1e4; "auto": the cheaper of the two.
+    scale_lambda : float
+        Scale of the half-Cauchy prior of lambda.
+    shape, rate : float
+        The prior of sigma^2.
+    slab : float
+        Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.
+    gram : (p, p) float64 array, optional
+        R'R, where it is at hand: saves r p^2 operations a call.
+
+    Returns
+    -------
+    deviation, lambda_sq : (c, p) float64 array
+    sigma_sq : (c,) float64 array
+    events : (c, 4) int64 array
+        How many scales were clipped to [1e-60, 1e60], systems factorised again by QR, coefficients drawn in data space; -1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, `out` read-only or overlapping an input.
+    NumericalError
+        A draw is not finite: chain, client, sweep and quantity are named.
+
+    Source: sparse-models.md, sections 2 and 3.
+    """
+    name = LOCAL_SWEEPS.name
+    options = _options(name, n, scales, draw, scale_lambda, shape, rate, slab)
+    counter = _counter(name, seed, chain, client, step, n_sweeps)
+    chains = len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1
+    q, rss = _each(q, chains, 1), _each(rss, chains, 0)
+    inputs = {"R": R, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}
+    arrays = LOCAL_SWEEPS.prepare({**inputs, "q": q, "rss": rss, "gram": gram}, out)
+    _check_factor(name, R)
+    _run(LOCAL_SWEEPS, backend, arrays, counter, options, n_threads)
+    return tuple(arrays[-4:])
+
+
+def local_sweeps_gram(
+    gram: Floats,
+    xty: Floats,
+    yy: float,
+    n: float,
+    theta: Floats,
+    tau_sq: Floats,
+    deviation: Floats,
+    lambda_sq: Floats,
+    sigma_sq: Floats,
+    **options: Any,
+) -> Swept:
+    """`local_sweeps` where only second moments are known.
+
+    Parameters
+    ----------
+    gram : (p, p) float64 array
+        X'X of the centred columns.
+    xty : (p,) float64 array
+        X'y.
+    yy : float
+        y'y. The residual sum of squares loses its digits where it is far below y'y: use a triangular factor of the rows there.
+    n, theta, tau_sq, deviation, lambda_sq, sigma_sq, options
+        As those of `local_sweeps`.
+
+    Returns
+    -------
+    deviation, lambda_sq, sigma_sq, events
+        As those of `local_sweeps`.
+
+    Raises
+    ------
+    ValueError
+        The moments are of no [X y], or so nearly collinear that they don't determine a factor.
+
+    Source: sparse-models.md, section 3.
+    """
+    R, q, rss = factor_of_moments(gram, xty, yy)
+    return local_sweeps(R, q, rss, n, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram=gram, **options)
+
+
+def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Floats, float]:
+    """(R, q, rss) of `local_sweeps` from second moments.
+
+    Parameters
+    ----------
+    gram : (p, p) float64 array
+        X'X.
+    xty : (p,) float64 array
+        X'y.
+    yy : float
+        y'y.
+
+    Returns
+    -------
+    R : (p, p) float64 array
+    q : (p,) float64 array
+    rss : float
+
+    Raises
+    ------
+    ValueError
+        The matrix of moments of [X y] is not positive definite.
+    """
+    p = len(gram)
+    moments = np.block([[gram, xty[:, None]], [xty[None, :], np.full((1, 1), yy)]])
+    try:
+        triangle = np.linalg.cholesky(moments).T
+    except np.linalg.LinAlgError:
+        raise ValueError("shrinkage.local_sweeps_gram: gram, xty, yy must be moments of independent columns [X y]") from None
+    return np.ascontiguousarray(triangle[:p, :p]), triangle[:p, p].copy(), float(triangle[p, p] ** 2)
+
+
+def local_sweeps_batched(
+    R: Floats,
+    n: float,
+    theta: Floats,
+    tau_sq: Floats,
+    deviation: Floats,
+    lambda_sq: Floats,
+    sigma_sq: Floats,
+    *,
+    seed: int,
+    chain: int = 0,
+    client: int = 0,
+    step: int = 0,
+    n_sweeps: int = 1,
+    scales: str = "exact",
+    draw: str = "auto",
+    scale_lambda: float = 1.0,
+    shape: float = 2.0,
+    rate: float = 1.0,
+    slab: float = np.inf,
+    gram: Floats | None = None,
+    out: Any = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Swept:
+    """Gibbs sweeps of the p regressions of every column of Y on the others (a Markov random field), all on one factor of Y.
+
+    Each regression is what `local_sweeps` does with the response's own column left out, with random numbers of its own. Nothing
+    p x p is copied for a regression. With `n_threads` > 1, limit the BLAS library to one thread.
+
+    Parameters
+    ----------
+    R : (r, p) float64 array, r <= p
+        Upper triangular (trapezoidal) factor of the centred Y = Q R; what is below the diagonal is not read.
+    n : float
+        Degrees of freedom of the rows: their number, less 1 if Y is centred.
+    theta, tau_sq : (c, p, p) float64 array
+        Global coefficients and squared scales: [chain, response, column]. The diagonal is not read.
+    deviation, lambda_sq : (c, p, p) float64 array
+        The site's deviations and their squared local scales. The diagonal becomes 0, and 1.
+    sigma_sq : (c, p) float64 array
+        The site's error variances.
+    seed, chain, client, step : int
+        Names of the random numbers: chain i of the call has number chain + i, sweep t number step + t.
+    n_sweeps : int
+        How many sweeps, >= 1. They give the bits of as many calls of one sweep.
+    scales : str
+        "exact": lambda^2 without auxiliary variables; "expanded": through nu.
+    draw : str
+        "gram": p x p systems; "data": r x r systems, where lambda tau / sigma < 1e4; "auto": the cheaper of the two.
+    scale_lambda : float
+        Scale of the half-Cauchy prior of lambda.
+    shape, rate : float
+        The prior of sigma^2.
+    slab : float
+        Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.
+    gram : (p, p) float64 array, optional
+        R'R, where it is at hand: saves r p^2 operations a call.
+
+    Returns
+    -------
+    deviation, lambda_sq : (c, p, p) float64 array
+    sigma_sq : (c, p) float64 array
+    events : (c, p, 4) int64 array
+        How many scales were clipped to [1e-60, 1e60], systems factorised again by QR, coefficients drawn in data space; -1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, `out` read-only or overlapping an input.
+    NumericalError
+        A draw is not finite: chain, regression, client, sweep and quantity are named.
+
+    Source: sparse-models.md, section 8.
+    """
+    name = LOCAL_SWEEPS_BATCHED.name
+    options = _options(name, n, scales, draw, scale_lambda, shape, rate, slab)
+    counter = _counter(name, seed, chain, client, step, n_sweeps)
+    inputs = {"R": R, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}
+    arrays = LOCAL_SWEEPS_BATCHED.prepare({**inputs, "gram": gram}, out)
+    _check_factor(name, R)
+    _run(LOCAL_SWEEPS_BATCHED, backend, arrays, counter, options, n_threads)
+    return tuple(arrays[-4:])
+
+
+def gaussian_posterior_draw(
+    R: Floats,
+    q: Floats,
+    mean: Floats,
+    scale: Floats,
+    sigma_sq: Floats,
+    *,
+    seed: int,
+    chain: int = 0,
+    client: int = 0,
+    step: int = 0,
+    draw: str = "auto",
+    slab: float = np.inf,
+    gram: Floats | None = None,
+    out: Any = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Floats:
+    """Draws of beta - mean, y = X beta + e, e ~ N(0, sigma_sq), beta ~ N(mean, diag(scale^2)).
+
+    Parameters
+    ----------
+    R : (r, p) float64 array, r <= p
+        Upper triangular (trapezoidal) factor of X = Q R; what is below the diagonal is not read.
+    q : (c, r) or (r,) float64 array
+        Q'y: of each draw, or the same for all.
+    mean, scale : (c, p) float64 array
+        Means and standard deviations of the prior.
+    sigma_sq : (c,) float64 array
+        Error variances.
+    seed, chain, client, step : int
+        Names of the random numbers: draw i of the call has chain number chain + i.
+    draw : str
+        "gram": p x p systems; "data": r x r systems, where scale / sigma < 1e4; "auto": the cheaper of the two.
+    slab : float
+        Standard deviation of a second prior factor N(beta; mean, slab^2); inf: none.
+    gram : (p, p) float64 array, optional
+        R'R, where it is at hand.
+
+    Returns
+    -------
+    (c, p) float64 array
+        beta - mean, which stays accurate where it is small.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, `out` read-only or overlapping an input.
+    NumericalError
+        A draw is not finite: chain and client are named.
+
+    Source: sparse-models.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data".
+    """
+    name = GAUSSIAN_POSTERIOR_DRAW.name
+    form = _choice(name, "draw", draw, FORMS)
+    _require(name, slab > 0, "slab", "must be > 0", slab)
+    counter = _counter(name, seed, chain, client, step, 1)[:-1]
+    q = _each(q, len(mean) if isinstance(mean, np.ndarray) and mean.ndim else 1, 1)
+    inputs = {"R": R, "mean": mean, "scale": scale, "sigma_sq": sigma_sq, "q": q, "gram": gram}
+    arrays = GAUSSIAN_POSTERIOR_DRAW.prepare(inputs, out)
+    _check_factor(name, R)
+    run = GAUSSIAN_POSTERIOR_DRAW.implementation(backend, arrays)
+    run(*arrays[:-1], *counter, form, float(slab), arrays[-1], n_threads)
+    finite = np.isfinite(arrays[-1]).all(axis=1)
+    if not finite.all():
+        first = int(np.argmin(finite))
+        raise NumericalError(f"{name}: chain {chain + first}, client {client}: the draw is not finite")
+    return arrays[-1]  # type: ignore[no-any-return]
+
+
+# --- What all kernels of the family check.
+
+
+def _require(kernel: str, holds: bool, name: str, what: str, value: Any) -> None:
+    if not holds:
+        raise ValueError(f"{kernel}: {name} {what}, got {value}")
+
+
+def _choice(kernel: str, name: str, value: str, choices: dict[str, Any]) -> Any:
+    _require(kernel, value in choices, name, f"must be {' or '.join(map(repr, choices))}", repr(value))
+    return choices[value]
+
+
+def _counter(kernel: str, seed: int, chain: int, client: int, step: int, n_sweeps: int) -> tuple[Any, ...]:
+    """The names of the random numbers, checked."""
+    n_sweeps = operator.index(n_sweeps)
+    for name, value, bits in (("seed", seed, 64), ("chain", chain, 64), ("client", client, 32), ("step", step, 32)):
+        _require(kernel, 0 <= operator.index(value) < 2**bits, name, f"must be in [0, 2^{bits})", value)
+    _require(kernel, n_sweeps >= 1, "n_sweeps", "must be >= 1", n_sweeps)
+    _require(kernel, step + n_sweeps <= 2**32, "step + n_sweeps", "must be at most 2^32", step + n_sweeps)
+    return np.uint64(seed), np.uint64(chain), client, step, n_sweeps
+
+
+def _options(
+    kernel: str, n: float, scales: str, draw: str, scale_lambda: float, shape: float, rate: float, slab: float
+) -> tuple[Any, ...]:
+    expanded, form = _choice(kernel, "scales", scales, SCALES), _choice(kernel, "draw", draw, FORMS)
+    _require(kernel, 0 <= n < np.inf, "n", "must be >= 0 and finite", n)
+    for name, value in (("scale_lambda", scale_lambda), ("shape", shape), ("rate", rate)):
+        _require(kernel, 0 < value < np.inf, name, "must be > 0 and finite", value)
+    _require(kernel, slab > 0, "slab", "must be > 0", slab)
+    return float(n), expanded, form, float(scale_lambda), float(shape), float(rate), float(slab)
+
+
+def _each(value: Any, chains: int, ndim: int) -> Any:
+    """What is the same for all chains, as a view with a row for each."""
+    if isinstance(value, int | float):
+        value = np.float64(value)
+    if isinstance(value, np.ndarray | np.float64) and value.ndim == ndim:
+        return np.broadcast_to(value, (chains, *value.shape))
+    return value
+
+
+def _check_factor(kernel: str, R: Floats) -> None:
+    r, p = R.shape
+    _require(kernel, r <= p, "R", "must have at most as many rows as columns", R.shape)
+    _require(kernel, p * p < 2**32, "R", "must have fewer than 65,536 columns", R.shape)
+
+
+def _run(kernel: Kernel, backend: str | None, arrays: list[Any], counter: Any, options: Any, n_threads: int) -> None:
+    """Sweeps, and an error where one of them stopped."""
+    n, *rest = options
+    kernel.implementation(backend, arrays)(*arrays[:-4], n, *counter, *rest, *arrays[-4:], n_threads)
+    raise_fault(kernel.name, arrays[-1], int(counter[1]), counter[2], counter[3])
+
+
+def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int | str, step: int) -> None:
+    """Raises NumericalError for the first row of `events` that holds a fault: 8 x sweep + quantity.
+
+    Parameters
+    ----------
+    kernel : str
+        Who is named.
+    events : (c, .., 4) int64 array
+        The last column is -1 where nothing happened.
+    chain, client, step : int
+        Numbers of the first chain, the client and the first sweep.
+    """
+    faulty = np.argwhere(events[..., -1] >= 0)
+    if len(faulty):
+        first, *regression = (int(i) for i in faulty[0])
+        sweep, quantity = divmod(int(events[(*faulty[0], -1)]), 8)
+        where = "".join(f", regression {j}" for j in regression)
+        raise NumericalError(
+            f"{kernel}: chain {chain + first}{where}, client {client}, sweep {step + sweep}: {QUANTITIES[quantity]} is not finite"
+        )
