@@ -57,18 +57,30 @@ def rhat_ess(draws: Array) -> tuple[Array, Array]:
 
 
 def _arviz_both(draws: Array) -> tuple[Array, Array]:
-    """Both generations of ArviZ take a Dataset with the dimensions chain and draw, and name the two methods alike."""
+    """Of (c, t, P) draws. The ranks of all quantities are taken at once, which ArviZ does one by one; the rest is ArviZ's."""
     try:
+        from scipy.special import ndtri
+        from scipy.stats import rankdata
         from xarray import Dataset
 
         arviz = _import_arviz()
     except ImportError as error:
         raise JobError(f"R-hat and effective sample sizes need ArviZ ({error}): {REMEDY}") from None
-    data = Dataset({"x": (("chain", "draw", "quantity"), draws)})
+
+    def normal(values: Array) -> Any:
+        """Normal scores of the ranks over all chains, as a Dataset: both generations of ArviZ take one."""
+        ranks = rankdata(values.reshape(-1, values.shape[-1]), axis=0)
+        scores = ndtri((ranks - 0.375) / (len(ranks) + 0.25)).reshape(values.shape)
+        return Dataset({"x": (("chain", "draw", "quantity"), scores)})
+
+    half = draws.shape[1] // 2
+    halves = np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+    bulk, tail = normal(halves), normal(np.abs(halves - np.median(halves, axis=(0, 1))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rhat, ess = arviz.rhat(data, method="rank"), arviz.ess(data, method="bulk")
-    return np.asarray(rhat["x"].values), np.asarray(ess["x"].values)
+        first, second = (arviz.rhat(data, method="identity")["x"].values for data in (bulk, tail))
+        ess = arviz.ess(bulk, method="identity")["x"].values
+    return np.maximum(first, second), np.asarray(ess)
 
 
 def _import_arviz() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,21 +65,23 @@ class Samples:
         """(P,) P(|site average| > delta), standardised."""
         return None if self.average is None else _mean(np.abs(self.average) > delta)
 
+    @cached_property
+    def mixing(self) -> dict[str, tuple[Array, Array]]:
+        """R-hat and ESS of each of `arrays`, by name; empty without ArviZ. Both use ranks: those of tau^2 are log tau's."""
+        return {name: diagnostics.rhat_ess(draws) for name, draws in self.arrays.items()} if diagnostics.available() else {}
+
     def slowest(self) -> tuple[float, float, str] | None:
         """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta and logit rho; None without ArviZ."""
-        if not diagnostics.available():
+        labels = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
+        found = {name: self.mixing[name] for name in labels if name in self.mixing}
+        there = {name: both for name, both in found.items() if np.isfinite(both[1]).any()}
+        if not there:
             return None
-        quantities = {"theta": self.theta, "log_tau": np.log(self.tau_sq), "inclusion": self.inclusion}
-        quantities |= {"log_eta": np.log(self.eta), "logit_rho": np.log(self.rho) - np.log1p(-self.rho)}
-        found = {name: diagnostics.rhat_ess(draws) for name, draws in quantities.items()}
-        worst = [(float(np.nanmin(ess, initial=np.inf)), name) for name, (_, ess) in found.items()]
-        ess, name = min(worst)
-        if not np.isfinite(ess):
-            return None
-        labels = self.names if quantities[name].shape[-1] == len(self.names) else self._labels(quantities[name].shape[-1])
-        rhat = max(float(np.nanmax(rhats, initial=1.0)) for rhats, _ in found.values())
-        several = quantities[name].shape[-1] > 1
-        return rhat, ess, f"{name}[{labels[int(np.nanargmin(found[name][1]))]}]" if several else name
+        name = min(there, key=lambda name: float(np.nanmin(there[name][1])))
+        ess = there[name][1]
+        rhat = max(float(np.nanmax(rhats)) for rhats, _ in there.values())
+        which = f"[{self._labels(len(ess))[int(np.nanargmin(ess))]}]" if len(ess) > 1 else ""
+        return rhat, float(np.nanmin(ess)), labels[name] + which
 
     @property
     def mean(self) -> Array:
@@ -107,25 +110,28 @@ class Samples:
             theta[age]@clinic-b : a client's own, with `p_deviates` = P(|theta_k - theta| > 0.2 standardised)
         """
         with_pip = [{"pip": float(pip)} for pip in self.pip]
-        for row, extra in zip(_rows(self.inclusion), with_pip):
-            extra |= {f"pip_{name}": row[name] for name in ("rhat", "ess") if np.isfinite(row.get(name, np.nan))}
-        out = self._scaled("theta", "", self.theta, with_pip)
+        for what, values in zip(("pip_rhat", "pip_ess"), self.mixing.get("inclusion", ())):
+            for extra, value in zip(with_pip, values.tolist()):
+                extra |= {what: value} if np.isfinite(value) else {}
+        out = self._scaled("theta", "", with_pip)
         if self.average is not None:
             positive, large = _mean(self.average > 0), _mean(np.abs(self.average) > LARGE)
             told = [{"p_positive": float(a), "p_large": float(b)} for a, b in zip(positive, large)]
-            out |= self._scaled("average", "", self.average, told)
-        out |= _named("tau", self.names, _rows(np.sqrt(self.tau_sq)))
-        for name, draws in (("eta", self.eta), ("rho", self.rho), ("negligible", self._negligible())):
+            out |= self._scaled("average", "", told)
+        out |= _named("tau", self.names, _rows(np.sqrt(self.tau_sq), self.mixing.get("tau_sq")))
+        spike = self.mixing.get("eta") if self.negligible is None else None
+        of_eta, of_rho = (self.eta, self.mixing.get("eta")), (self.rho, self.mixing.get("rho"))
+        for name, (draws, mixed) in (("eta", of_eta), ("rho", of_rho), ("negligible", (self._negligible(), spike))):
             labels = [""] if draws.shape[-1] == 1 else self._labels(draws.shape[-1])
-            out |= _named(name, labels, _rows(draws))
+            out |= _named(name, labels, _rows(draws, mixed))
         for client, draws in self.sites.items():
             deviates = _mean(np.abs(draws - self.theta) > LARGE)
-            out |= self._scaled("theta", f"@{client}", draws, [{"p_deviates": float(p)} for p in deviates])
+            out |= self._scaled("theta", f"@{client}", [{"p_deviates": float(p)} for p in deviates])
         return out
 
-    def _scaled(self, name: str, after: str, draws: Array, extra: Sequence[Row]) -> dict[str, Row]:
+    def _scaled(self, name: str, after: str, extra: Sequence[Row]) -> dict[str, Row]:
         """Summaries on both scales; `extra` stands on the standardised one. R-hat and ESS use ranks, so that they are equal."""
-        standard = _rows(draws)
+        standard = _rows(self.arrays[name + after], self.mixing.get(name + after))
         differs = self.scale != 1
         data = [
             {key: value if key in ("rhat", "ess") else value * factor for key, value in row.items()}
@@ -154,12 +160,11 @@ def _mean(draws: NDArray[np.bool_] | Array) -> Array:
     return mean
 
 
-def _rows(draws: Array) -> list[Row]:
-    """Summary of each of the P columns of (c, t, P)."""
+def _rows(draws: Array, mixed: tuple[Array, Array] | None) -> list[Row]:
+    """Summary of each of the P columns of (c, t, P); `mixed`: their R-hat and ESS."""
     flat = draws.reshape(-1, draws.shape[-1])
     found = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0, ddof=1) if len(flat) > 1 else np.full(flat.shape[1], np.nan)}
     found |= dict(zip(("q05", "q50", "q95"), np.quantile(flat, (0.05, 0.5, 0.95), axis=0)))
-    if diagnostics.available():
-        found |= dict(zip(("rhat", "ess"), diagnostics.rhat_ess(draws)))
+    found |= dict(zip(("rhat", "ess"), mixed or ()))
     columns = [values.tolist() for values in found.values()]
     return [dict(zip(found, values)) for values in zip(*columns)]
