@@ -20,7 +20,8 @@ enum Event { scales_clipped, orthogonal_factors, data_draws, fault, event_count 
 struct LocalChain {
     Index regression, inert;
     double rss; // |y|^2 - |q|^2
-    const double *tau_sq, *e, *c; // e = q - R theta, c = R'e
+    const double* tau_sq;
+    Residual of; // e = q - R theta
     double *d, *lambda_sq, sigma_sq;
     double *m, *t; // scratch
 };
@@ -55,13 +56,13 @@ inline void sweep_chain(LocalChain& x, CoefficientDraw& coefficients, Index p, c
         if (x.inert >= 0) x.t[x.inert] = 0;
 
         // d ~ N(., .)
-        const auto way = coefficients.draw(x.t, math::sqrt(x.sigma_sq), x.e, x.c, at, normal_key, x.d);
+        const auto way = coefficients.draw(x.t, math::sqrt(x.sigma_sq), x.of, at, normal_key, x.d);
         if (way == CoefficientDraw::Way::failed) return stop(of_coefficients);
         events[orthogonal_factors] += way == CoefficientDraw::Way::factorised_again;
         events[data_draws] += way == CoefficientDraw::Way::data;
 
         // sigma^2 ~ IG(a + n/2, b + RSS/2), RSS = rss + |q - R (theta + d)|^2
-        const double rss = x.rss + coefficients.residual_squares(x.e, x.d);
+        const double rss = x.rss + coefficients.residual_squares(x.of.e, x.d);
         x.sigma_sq = (model.rate + 0.5 * rss) / gamma(model.shape + 0.5 * model.n, {U32(x.regression), 0, at.client, at.step}, variance_key);
         if (!positive(x.sigma_sq)) return stop(of_sigma);
     }
@@ -83,12 +84,11 @@ void sweep_all(const Design& design, Index chains, Index regressions, const Rows
         double *const theta = space, *const tau = theta + p, *const c = tau + p, *const d = c + p, *const lambda = d + p, *const m = lambda + p;
         double *const t = m + p, *const e = t + p;
         for (Index task = begin; task < end; ++task) {
-            LocalChain chain{task % regressions, -1, 0, tau, e, c, d, lambda, from.sigma_sq.row(task)[0], m, t};
+            LocalChain chain{task % regressions, -1, 0, tau, {e, c}, d, lambda, from.sigma_sq.row(task)[0], m, t};
             for (Index j = 0; j < p; ++j) tau[j] = tau_sq.row(task)[j], d[j] = from.deviation.row(task)[j], lambda[j] = from.lambda_sq.row(task)[j];
             start(task, chain, theta);
             if (chain.inert >= 0) tau[chain.inert] = 1, d[chain.inert] = 0;
             design.residual([&](Index i) { return q(task, i); }, theta, e);
-            design.correlations(e, c);
             sweep_chain(chain, coefficients, p, model, counter, counter.chain + U64(task / regressions), events.row(task));
             for (Index j = 0; j < p; ++j) to.deviation.row(task)[j] = d[j], to.lambda_sq.row(task)[j] = lambda[j];
             to.sigma_sq.row(task)[0] = chain.sigma_sq;
@@ -139,9 +139,9 @@ inline void gaussian_posterior_draw(const Factor& factor, Matrix<const double> q
         for (Index i = begin; i < end; ++i) {
             for (Index j = 0; j < p; ++j) theta[j] = mean.row(i)[j], t[j] = prior_deviation(scale.row(i)[j], slab);
             design.residual([&](Index k) { return q.row(i)[k]; }, theta, e);
-            design.correlations(e, c);
+            Residual of{e, c};
             const U64 key = stream_key(counter.seed, Stream::coefficients, counter.chain + U64(i));
-            const auto way = coefficients.draw(t, math::sqrt(sigma_sq[i]), e, c, {0, 0, counter.client, counter.step}, key, d);
+            const auto way = coefficients.draw(t, math::sqrt(sigma_sq[i]), of, {0, 0, counter.client, counter.step}, key, d);
             for (Index j = 0; j < p; ++j) deviation.row(i)[j] = way == CoefficientDraw::Way::failed ? math::not_a_number<double>() : d[j];
         }
     });

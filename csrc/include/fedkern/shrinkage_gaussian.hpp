@@ -1,6 +1,6 @@
 // The draw of a site's coefficients given their scales: sparse-models.md, section 3.
 //
-//     d ~ N(A^-1 .., ..):  S = diag(t / sigma),  A = I + S G S,  rhs = S R'(q - R theta) / sigma,  G = R'R
+//     S = diag(t / sigma),  A = I + S G S,  rhs = S R'(q - R theta) / sigma,  G = R'R
 //     L L' = A,  u = A^-1 rhs + L'^-1 z,  d = t u
 //
 // t are the prior's standard deviations, lambda tau; with a slab (section 11) 1/t^2 = 1/(lambda tau)^2 + 1/slab^2, which is
@@ -15,7 +15,8 @@
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 
-inline constexpr Index largest_small = 39;     // coefficients: up to here loops of our own, beyond LAPACK
+inline constexpr Index largest_small = 160;    // coefficients: up to here loops of our own, beyond LAPACK
+inline constexpr Index panel_rows = 4;         // finished together, by loops
 inline constexpr Index least_for_data = 33;    // coefficients: below, the Gram form is always the cheaper one
 inline constexpr double data_rows = 0.6;       // of p: below, the data-space form is the cheaper one
 inline constexpr double most_data_scale = 1e4; // of t / sigma: beyond, the data-space form loses digits
@@ -128,6 +129,12 @@ class Design {
     mutable std::once_flag once_;
 };
 
+/// The residual e = q - R theta, and c = R'e, which is made when first needed.
+struct Residual {
+    double *e, *c;
+    bool c_known = false;
+};
+
 /// Draws of coefficients, with the memory that one thread needs for them.
 class CoefficientDraw {
   public:
@@ -139,9 +146,9 @@ class CoefficientDraw {
         if (p <= largest_small) copy_small();
     }
 
-    /// d given t, sigma, the residual e = q - R theta and c = R'e. The normals: number e of regression g is half e % 2 of item
+    /// d given t, sigma and e = q - R theta. The normals: number e of regression g is half e % 2 of item
     /// g p + e / 2 (`at` is item g p), draw 0; those of the rows, in the data-space form, the same with draw 1.
-    Way draw(const double* t, double sigma, const double* e, const double* c, Counter at, U64 key, double* d) {
+    Way draw(const double* t, double sigma, Residual& of, Counter at, U64 key, double* d) {
         const double per_sigma = 1 / sigma;
         double largest = 0;
         for (Index j = 0; j < p; ++j) s_[j] = t[j] * per_sigma;
@@ -151,9 +158,10 @@ class CoefficientDraw {
         const bool cheaper = p >= least_for_data && double(r) < data_rows * double(p);
         const bool rows = r > 0 && (form_ == DrawForm::data || (form_ == DrawForm::automatic && cheaper));
         Way way = Way::failed;
-        if (rows && largest < most_data_scale && in_data_space(e, per_sigma, at, key)) way = Way::data;
-        if (way == Way::failed && (p <= largest_small ? by_loops(c, per_sigma) : by_lapack(c, per_sigma))) way = Way::gram;
-        if (way == Way::failed) by_orthogonal_factor(e, per_sigma), way = Way::factorised_again;
+        if (rows && largest < most_data_scale && in_data_space(of.e, per_sigma, at, key)) way = Way::data;
+        if (way == Way::failed && !of.c_known) D.correlations(of.e, of.c), of.c_known = true;
+        if (way == Way::failed && (p <= largest_small ? by_loops(of.c, per_sigma) : by_lapack(of.c, per_sigma))) way = Way::gram;
+        if (way == Way::failed) by_orthogonal_factor(of.e, per_sigma), way = Way::factorised_again;
         bool finite = true;
         for (Index j = 0; j < p; ++j) {
             d[j] = t[j] * u_[j];
@@ -203,22 +211,47 @@ class CoefficientDraw {
             A[i * ld + i] += 1;
             A[i * ld + p] = s_[i] * c[i] * per_sigma;
         }
-        for (Index j = 0; j < p; ++j) {
-            const double pivot = A[j * ld + j];
-            if (!(pivot > 0)) return false;
-            const double inverse = 1 / math::sqrt(pivot);
-            inverse_[j] = inverse;
-            for (Index k = j / lanes * lanes; k < ld; k += lanes) *reinterpret_cast<Lanes*>(A + j * ld + k) *= inverse;
-            for (Index i = j + 1; i < p; ++i)
-                for (Index k = i / lanes * lanes; k < ld; k += lanes)
-                    *reinterpret_cast<Lanes*>(A + i * ld + k) -= A[j * ld + i] * *reinterpret_cast<const Lanes*>(A + j * ld + k);
+        for (Index j = 0; j < p; j += panel_rows) {
+            const Index end = std::min(j + panel_rows, p);
+            for (Index q = j; q < end; ++q) {
+                for (Index b = j; b < q; ++b) subtract<1, 1>(q, b);
+                const double pivot = A[q * ld + q];
+                if (!(pivot > 0)) return false;
+                const double inverse = 1 / math::sqrt(pivot);
+                inverse_[q] = inverse;
+                for (Index k = q / lanes * lanes; k < ld; k += lanes) *reinterpret_cast<Lanes*>(A + q * ld + k) *= inverse;
+            }
+            Index i = end;
+            for (; i + 2 <= p; i += 2) subtract<2, panel_rows>(i, j);
+            if (i < p) subtract<1, panel_rows>(i, j);
         }
         for (Index j = p - 1; j >= 0; --j) {
-            double x = A[j * ld + p] + z_[j];
-            for (Index k = p - 1; k > j; --k) x -= A[j * ld + k] * u_[k];
+            const double* row = A + j * ld;
+            double x = row[p] + z_[j];
+            if (p - j <= 16)
+                for (Index k = p - 1; k > j; --k) x -= row[k] * u_[k];
+            else
+                x -= dot(row + j + 1, u_ + j + 1, p - j - 1);
             u_[j] = x * inverse_[j];
         }
         return true;
+    }
+
+    /// Takes `count` finished rows, from row j on, out of the rows i .. i + `rows` - 1.
+    template <int rows, int count> FEDKERN_INLINE void subtract(Index i, Index j) {
+        double* const A = A_;
+        double factor[rows][count];
+        for (int a = 0; a < rows; ++a)
+            for (int b = 0; b < count; ++b) factor[a][b] = A[(j + b) * ld + i + a];
+        for (Index k = i / lanes * lanes; k < ld; k += lanes) {
+            Lanes x[rows];
+            for (int a = 0; a < rows; ++a) x[a] = *reinterpret_cast<const Lanes*>(A + (i + a) * ld + k);
+            for (int b = 0; b < count; ++b) {
+                const Lanes y = *reinterpret_cast<const Lanes*>(A + (j + b) * ld + k);
+                for (int a = 0; a < rows; ++a) x[a] -= factor[a][b] * y;
+            }
+            for (int a = 0; a < rows; ++a) *reinterpret_cast<Lanes*>(A + (i + a) * ld + k) = x[a];
+        }
     }
 
     bool by_lapack(const double* c, double per_sigma) {
@@ -266,12 +299,20 @@ class CoefficientDraw {
             for (Index i = 0; i < r; ++i) std::fill_n(W_ + i * p, i, 0.);
         }
         double *const W = W_, *const M = M_, *const w = w_;
-        for (Index i = 0; i < r; ++i)
-            for (Index j = i; j < p; ++j) W[i * p + j] = D.row(i)[j] * s_[j];
         at.draw = 1;
         fill_normal({w, r}, at, key);
-        for (Index i = 0; i < r; ++i) w[i] = e[i] * per_sigma - w[i] - dot(W + i * p + i, z_ + i, p - i);
-        call(D.blas.dsyrk, 'L', 'T', r, p, 1.0, W, p, 0.0, M, r);
+        for (Index i = 0; i < r; ++i) {
+            const double* row = D.row(i);
+            for (Index j = i; j < p; ++j) W[i * p + j] = row[j] * s_[j];
+            w[i] = e[i] * per_sigma - w[i] - dot(W + i * p + i, z_ + i, p - i);
+        }
+        // W W': in a block of columns of the triangle, only the rows above its end are not 0.
+        call(D.blas.dsyrk, 'L', 'T', r, p - r, 1.0, W + r, p, 0.0, M, r);
+        const Index blocks = std::clamp<Index>(r / 64, 1, 6);
+        for (Index b = 0; b < blocks; ++b) {
+            const Index first = r * b / blocks, end = r * (b + 1) / blocks;
+            call(D.blas.dsyrk, 'L', 'T', end, end - first, 1.0, W + first, p, 1.0, M, r);
+        }
         for (Index i = 0; i < r; ++i) M[i * r + i] += 1;
         int info = 0;
         call(D.blas.dpotrf, 'L', r, M, r, &info);
@@ -279,7 +320,12 @@ class CoefficientDraw {
         call(D.blas.dtrsv, 'L', 'N', 'N', r, M, r, w, 1);
         call(D.blas.dtrsv, 'L', 'T', 'N', r, M, r, w, 1);
         std::copy_n(static_cast<double*>(z_), p, static_cast<double*>(u_));
-        for (Index i = 0; i < r; ++i)
+        Index i = 0;
+        for (; i + 4 <= r; i += 4) {
+            const double *a = W + i * p, *b = a + p, *c = b + p, *d = c + p; // zeros before their diagonal
+            for (Index j = i; j < p; ++j) u_[j] += (w[i] * a[j] + w[i + 1] * b[j]) + (w[i + 2] * c[j] + w[i + 3] * d[j]);
+        }
+        for (; i < r; ++i)
             for (Index j = i; j < p; ++j) u_[j] += w[i] * W[i * p + j];
         return true;
     }
