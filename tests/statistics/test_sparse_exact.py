@@ -1,0 +1,106 @@
+"""Posteriors that are known: by quadrature, from a plain sampler with the same random numbers, from long NUTS runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sparse_quadrature as quadrature
+from plain_sampler import Settings, sample
+from sem_joint import Equations
+from sparse_chains import posterior
+from sparse_joint import Regression, State
+
+DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shape": 2.0, "rate": 1.0}
+
+
+def within(found, exact, error=1e-3):
+    """Four Monte-Carlo errors, which must be about `error` or below."""
+    for name, value in exact.items():
+        mean, spread = found[name]
+        assert spread < error, (name, spread)
+        assert abs(mean - value) < 4 * spread, (name, mean, value, spread)
+
+
+def three_sites():
+    rng = np.random.default_rng(1)
+    X = [rng.standard_normal((n, 1)) for n in (6, 5, 7)]
+    y = [X_k @ [effect] + 0.6 * rng.standard_normal(len(X_k)) for X_k, effect in zip(X, (0.5, 0.7, 0.1))]
+    return X, y
+
+
+@pytest.mark.parametrize("options", [{}, {"n_passes": 5}, {"moves": "interweave"}, {"order": "printed"}, {"draw": "data"}])
+def test_one_coefficient_at_three_sites(options, seed):
+    X, y = three_sites()
+    model = Regression(X=X, c0=0.05, **DEFAULTS, **options)
+    data = model.given(y)
+    one = [(R[0, 0], d.q[0], d.rss, len(X_k) - 1) for R, d, X_k in zip(model.R, data, X)]
+    exact = quadrature.one_coefficient(one, c0=0.05, a_eta=2, b_eta=1, a_sigma=2, b_sigma=1)
+
+    def functions(s):
+        theta, log_tau = s.theta[:, 0], np.log(s.tau_sq[:, 0])
+        return {"gamma": s.inclusion[:, 0], "theta": theta, "tanh^2 theta": np.tanh(theta) ** 2, "log tau^2": log_tau}
+
+    found = posterior(model, data, functions, chains=2000, rounds=400, burn_in=60, seed=seed)
+    log_tau = found.pop("log tau^2")
+    assert abs(log_tau[0] - exact.pop("log tau^2")) < 4 * log_tau[1] < 0.05
+    within(found, exact)
+
+
+def test_quadrature_does_not_depend_on_its_grid():
+    X, y = three_sites()
+    model = Regression(X=X)
+    one = [(R[0, 0], d.q[0], d.rss, len(X_k) - 1) for R, d, X_k in zip(model.R, model.given(y), X)]
+    coarse, fine = (quadrature.one_coefficient(one, c0=0.05, a_eta=2, b_eta=1, a_sigma=2, b_sigma=1, fine=f) for f in (0.4, 0.7))
+    assert all(abs(coarse[name] - fine[name]) < 1e-5 for name in fine)
+
+
+@pytest.mark.parametrize("options", [{"update": "row-gibbs"}, {"update": "element"}, {"update": "row", "swap": False}])
+def test_two_equations_at_one_site(options, seed):
+    rng = np.random.default_rng(2)
+    Y = np.linalg.solve(np.eye(2) - np.array([[0, 0.5], [-0.4, 0]]), rng.laplace(size=(2, 15)))
+    scales = {"scale_tau": 1.0, "scale_lambda": 1.0}
+    model = Equations(p=2, m=1, n=15, c0=0.05, eta_form="coordinate", n_passes=5, n_sweeps=4, **scales, **DEFAULTS, **options)
+    exact = quadrature.two_equations(Y, c0=0.05, a_eta=2, b_eta=1, a_b=2, b_b=1, fine=1.5)
+
+    def functions(s):
+        x_1, x_2 = s.coefficients()[0][:, [1, 2]].T
+        return {
+            "gamma_1": s.inclusion[:, 1],
+            "gamma_2": s.inclusion[:, 2],
+            "tanh theta_1": np.tanh(s.theta[:, 1]),
+            "tanh x_1": np.tanh(x_1),
+            "tanh x_2": np.tanh(x_2),
+            "stable": (np.abs(x_1 * x_2) < 1).astype(float),
+        }
+
+    within(posterior(model, Y[None], functions, chains=1500, rounds=300, burn_in=100, seed=seed), exact)
+
+
+@pytest.mark.parametrize("m", [1, 4])
+@pytest.mark.parametrize("options", [{}, {"n_sweeps": 3}, {"scale_tau": 0.5, "scale_lambda": 2.0, "c0": 0.1}])
+def test_rounds_of_the_kernels_are_a_plain_sampler(m, options):
+    """With the same streams, 1e-9 of each other."""
+    rng, p, rounds, seed = np.random.default_rng(m), 5, 12, 77
+    X = [rng.standard_normal((n, p)) for n in (25, 31, 4, 40)[:m]]
+    y = [X_k @ [1.0, -0.7, 0, 0, 0.3] + rng.standard_normal(len(X_k)) + 2 for X_k in X]
+    start = {"theta": np.zeros(p), "tau_sq": np.ones(p), "eta": 1.0, "rho": 0.5}
+    start |= {"d": np.zeros((m, p)), "lambda_sq": np.ones((m, p)), "sigma_sq": np.ones(m)}
+    options = {"c0": 0.01} | options
+    settings = Settings(
+        c0=options["c0"], s_tau=options.get("scale_tau", 1), s_lambda=options.get("scale_lambda", 1),
+        local_sweeps=options.get("n_sweeps", 1),
+    )  # fmt: skip
+    plain = sample(X, y, settings, rounds=rounds, seed=seed, start=start)
+
+    model = Regression(X=X, n_passes=5, draw="gram", **options, **DEFAULTS)
+    model.seed, data = seed, [type(d)(d.y[None], d.q[None], d.rss[None]) for d in model.given(y)]
+    one = np.ones((1, p))
+    state = State(0 * one, one, 0 * one, one, np.full(1, 0.5), np.zeros((m, 1, p)), np.ones((m, 1, p)), (np.ones((m, 1)),))
+    for number in range(rounds):
+        state = model.round(state, data, number)
+        found = {
+            "theta": state.theta[0], "tau_sq": state.tau_sq[0], "q": state.inclusion[0], "eta": state.eta[0, 0],
+            "rho": state.rho[0], "d": state.deviation[:, 0], "sigma_sq": state.local[0][:, 0],
+        }  # fmt: skip
+        for name, value in found.items():
+            np.testing.assert_allclose(value, plain[name][number], rtol=1e-9, atol=1e-12, err_msg=f"{name}, round {number}")
