@@ -6,7 +6,7 @@ import numpy as np
 
 
 def posterior(model, data, functions, *, chains, rounds, burn_in, seed):
-    """{name: (mean, error)} of functions(state) -> {name: (c, ...)}; chains start in the prior, the error is from their spread."""
+    """{name: (mean, error)} of functions(state) -> {name: (c, ...)}; chains start in the prior, errors are from their spread."""
     state = model.prior(np.random.default_rng(seed), chains)
     model.seed, sums = seed, {}
     for number in range(burn_in + rounds):
