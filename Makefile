@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(abspath $(VENV))/bin
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def')
 
-.PHONY: demo test lint nightly clean
+.PHONY: demo test lint nightly references clean
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
@@ -21,6 +21,11 @@ test: lint
 
 nightly: lint
 	cd tests && $(BIN)/python -P -m pytest -q -m 'nightly or not nightly'
+
+# Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tests/references needs this.
+references: $(VENV)/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'numpyro>=0.16' 'jax>=0.4.30' jaxlib
+	$(BIN)/python tests/references/sparse.py
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

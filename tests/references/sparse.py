@@ -1,7 +1,7 @@
 """Long NUTS runs of the sparse regression on three small federations: `make references` writes sparse.json beside this file.
 
-An independent program (NumPyro) for the same posterior: gamma summed out, deviations non-centred, d = tau lambda z. NUTS is slow in this
-funnel, so every summary is stored with its Monte-Carlo error, and comparisons allow for it.
+An independent program (NumPyro) for the same posterior: gamma summed out, deviations non-centred, d = tau lambda z. NUTS is slow
+in this funnel, so every summary is stored with its Monte-Carlo error, and comparisons allow for it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ def model(R, q, rss, n):
     eta = numpyro.sample("eta", dist.InverseGamma(2.0, 1.0))
     rho = numpyro.sample("rho", dist.Beta(1.0, 1.0))
     theta = numpyro.sample("theta", dist.ImproperUniform(dist.constraints.real, (), (p,)))
-    parts = jnp.stack(
-        [jnp.log(rho) + dist.Normal(0, jnp.sqrt(eta)).log_prob(theta), jnp.log1p(-rho) + dist.Normal(0, jnp.sqrt(C0 * eta)).log_prob(theta)]
-    )
+    slab, spike = (dist.Normal(0, jnp.sqrt(v)).log_prob(theta) for v in (eta, C0 * eta))
+    parts = jnp.stack([jnp.log(rho) + slab, jnp.log1p(-rho) + spike])
     numpyro.factor("theta given gamma", logsumexp(parts, axis=0).sum())
     numpyro.deterministic("inclusion", jnp.exp(parts[0] - logsumexp(parts, axis=0)))
     tau = numpyro.sample("tau", dist.HalfCauchy(1.0).expand([p]))
@@ -89,7 +88,8 @@ def main(path, chains=4, warmup=1000, draws=2500):
         X, y = federation(**made)
         begin = time.perf_counter()
         kernel = NUTS(model, target_accept_prob=0.97, max_tree_depth=9)
-        sampler = MCMC(kernel, num_warmup=warmup, num_samples=draws, num_chains=chains, chain_method="sequential", progress_bar=False)
+        size = {"num_warmup": warmup, "num_samples": draws, "num_chains": chains}
+        sampler = MCMC(kernel, **size, chain_method="sequential", progress_bar=False)
         sampler.run(jax.random.key(made["seed"]), *moments(X, y), extra_fields=("diverging", "num_steps"))
         extra = sampler.get_extra_fields(group_by_chain=True)
         found = sampler.get_samples(group_by_chain=True)

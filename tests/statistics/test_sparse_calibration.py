@@ -1,0 +1,147 @@
+"""Simulation-based calibration, simulated truth, and summaries of long NUTS runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from sem_joint import Equations
+from sparse_chains import posterior
+from sparse_joint import Regression
+
+REFERENCES = json.loads((Path(__file__).parents[1] / "references" / "sparse.json").read_text())
+DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shape": 2.0, "rate": 1.0}
+
+
+# ---- Simulation-based calibration: each chain has a truth and data of its own.
+
+
+def quantities(model, s):
+    rest = {"log b": np.log(s.local[0][0, :, 0])} if isinstance(model, Equations) else {"log sigma^2": np.log(s.local[0][0])}
+    first = np.flatnonzero(model.indicators > -2)[:2]
+    return {
+        "theta_1": s.theta[:, first[0]],
+        "theta_2": s.theta[:, first[1]],
+        "log tau^2_1": np.log(s.tau_sq[:, first[0]]),
+        "log tau^2_2": np.log(s.tau_sq[:, first[1]]),
+        "log eta": np.log(s.eta[:, first[0]]),
+        "rho": s.rho,
+        "log lambda^2": np.log(s.lambda_sq[0][:, first[0]]),
+        "d": s.deviation[0][:, first[0]],
+        "theta_k1": s.coefficients()[0][:, first[0]],
+        "theta_k2": s.coefficients()[-1][:, first[1]],
+    } | rest
+
+
+def ranks(model, n, *, thin, seed, burn_in=20, draws=99):
+    """Ranks 0 to 99 of the truth among thinned draws, of n data sets; {name: (n,)}. Chains start at a fresh draw of the prior."""
+    rng = np.random.default_rng(seed)
+    truth = model.prior(rng, n)
+    data, state = model.simulate(rng, truth), model.prior(rng, n)
+    true, below = quantities(model, truth), {}
+    for number in range((burn_in + draws) * thin):
+        state = model.round(state, data, number)
+        if number >= burn_in * thin and number % thin == thin - 1:
+            for name, value in quantities(model, state).items():
+                below[name] = below.get(name, 0) + (value < true[name])
+    return below
+
+
+def p_values(found):
+    """Chi-square tests of uniform ranks in 20 bins of 5."""
+    return {name: stats.chisquare(np.bincount(r // 5, minlength=20)).pvalue for name, r in found.items()}
+
+
+def regression(**options):
+    return Regression(n=(12, 9, 10), q=3, n_passes=5, **options)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", ["regression", "sem"])
+def test_ranks_are_uniform(kind, seed):
+    model = regression() if kind == "regression" else Equations(n=12, update="row-gibbs", n_passes=5)
+    p = p_values(ranks(model, 1000, thin=20, seed=seed, burn_in=40))
+    assert min(p.values()) > 1e-4 / len(p), p
+
+
+def test_ranks_are_uniform_in_a_short_run(seed):
+    p = p_values(ranks(regression(), 400, thin=5, seed=seed))
+    assert min(p.values()) > 1e-5 / len(p), p
+
+
+def test_negative_control_ranks_with_another_prior_are_not_uniform(seed):
+    class Other(Regression):
+        def server_options(self):
+            return super().server_options() | {"rate_eta": 4 * self.rate_eta}
+
+    p = p_values(ranks(Other(n=(12, 9, 10), q=3, n_passes=5), 400, thin=5, seed=seed))
+    assert min(p.values()) < 1e-8, p
+
+
+# ---- Simulated truth: p = 50, five effects of 0.5, four clients of 150 rows.
+
+
+def inclusion_probabilities(seed, *, rounds, burn_in, chains=4, p=50):
+    rng = np.random.default_rng(seed)
+    theta = np.where(np.arange(p) < 5, 0.5, 0.0)
+    X = [rng.standard_normal((150, p)) for _ in range(4)]
+    y = [X_k @ theta + rng.standard_normal(150) for X_k in X]
+    model = Regression(X=X, c0=0.01, n_passes=5, **DEFAULTS)
+    size = {"chains": chains, "rounds": rounds, "burn_in": burn_in}
+    return posterior(model, model.given(y), lambda s: {"q": s.inclusion}, seed=seed, **size)["q"][0]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_effects_are_found_and_others_are_not(seed):
+    q = np.stack([inclusion_probabilities(1000 * seed + i, rounds=500, burn_in=100) for i in range(200)])
+    assert (q[:, :5] > 0.5).mean() >= 0.97
+    assert np.quantile(q[:, 5:], 0.99) < 0.15
+
+
+def test_effects_are_found_and_others_are_not_in_a_few_data_sets(seed):
+    q = np.stack([inclusion_probabilities(1000 * seed + i, rounds=200, burn_in=60, chains=2) for i in range(3)])
+    assert (q[:, :5] > 0.5).all()
+    assert (q[:, 5:] < 0.3).all()
+
+
+# ---- NUTS.
+
+
+def summaries(model, data, *, chains, rounds, burn_in, seed):
+    """name -> mean, sd and their errors, like the stored ones."""
+
+    def functions(s):
+        values = {
+            "theta": s.theta, "site": s.coefficients().transpose(1, 0, 2), "log_tau_sq": np.log(s.tau_sq),
+            "log_eta": np.log(s.eta[:, 0]), "rho": s.rho, "log_sigma_sq": np.log(s.local[0]).T,
+        }  # fmt: skip
+        return values | {f"{name}^2": value**2 for name, value in values.items()} | {"inclusion": s.inclusion}
+
+    found = posterior(model, data, functions, chains=chains, rounds=rounds, burn_in=burn_in, seed=seed)
+    out = {"inclusion": {"mean": found["inclusion"][0], "mean_error": found["inclusion"][1]}}
+    for name in found:
+        if f"{name}^2" in found:
+            (mean, error), (square, _) = found[name], found[f"{name}^2"]
+            out[name] = {"mean": mean, "mean_error": error, "sd": np.sqrt(square - mean**2)}
+    return out
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_summaries_of_long_nuts_runs(name, seed):
+    stored = REFERENCES[name]
+    X, y = ([np.array(a) for a in stored[key]] for key in ("X", "y"))
+    model = Regression(X=X, c0=stored["c0"], n_passes=5, **DEFAULTS)
+    own = summaries(model, model.given(y), chains=100, rounds=600, burn_in=100, seed=seed)
+    for quantity, their in stored["posterior"].items():
+        mean, sd, error, sd_error = (np.array(their[key]) for key in ("mean", "sd", "mean_error", "sd_error"))
+        allowed = 4 * np.hypot(error, own[quantity]["mean_error"])
+        if quantity == "inclusion":
+            assert (np.abs(own[quantity]["mean"] - mean) < 0.02 + allowed).all(), (quantity, own[quantity], their)
+            continue
+        assert (np.abs(own[quantity]["mean"] - mean) < 0.05 * sd + allowed).all(), (quantity, own[quantity], their)
+        assert (np.abs(own[quantity]["sd"] - sd) < 0.05 * sd + 4 * sd_error).all(), (quantity, own[quantity], their)
