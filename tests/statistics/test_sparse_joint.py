@@ -209,7 +209,7 @@ FAULTS = {
     "c0 as a standard deviation": (SpikeBySd, {}, 1),
     "sigma with the horseshoe's term": (SigmaWithPrior, {}, 1),
     "sigma with n for n - 1": (InterceptCounted, {}, 1),
-    "sigma from its prior": (SigmaFromPrior, {}, 2),
+    "sigma from its prior": (SigmaFromPrior, {"n": (12, 12, 12)}, 2),
     "overlapping legs": (OverlappingLegs, {}, 1),
     "absent clients left out": (AbsentLeftOut, {"participation": 0.5}, 1),
     "translation without data": (MoveWithoutData, {"moves": "translate"}, 2),

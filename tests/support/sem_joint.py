@@ -121,7 +121,7 @@ class PlainEquations(Equations):
                 W = np.linalg.inv(B)
                 size = self.step_size
                 if self.fault == "step without ratio":
-                    size = size * np.exp(np.tanh(B[:, j, h]))
+                    size = size * np.exp(2 * np.tanh(2 * B[:, j, h]))
                 delta = size * rng.standard_normal(c)
                 e = (B[:, j, :, None] * y).sum(axis=1)
                 ratio = 1 - delta * (W[:, j, h] if self.fault == "W transposed" else W[:, h, j])

@@ -157,9 +157,10 @@ class Hierarchy:
             return values.mean(axis=(0, 2))
 
         def pair(values):
-            return (values.sum(axis=-1) ** 2 - (values**2).sum(axis=-1)) / (values.shape[-1] * max(values.shape[-1] - 1, 1))
+            n = values.shape[-1]
+            return (values.sum(axis=-1) ** 2 - (values**2).sum(axis=-1)) / (n * (n - 1))
 
-        return {
+        values = {
             "log lambda^2": each(log_lambda),
             "(log lambda^2)^2": each(log_lambda**2),
             "log tau^2": log_tau.mean(axis=1),
@@ -169,18 +170,20 @@ class Hierarchy:
             "(log eta)^2": (np.log(eta) ** 2).mean(axis=1),
             "logit rho": logit(state.rho),
             "gamma": gamma.mean(axis=1),
-            "gamma_1 gamma_2": pair(gamma),
             "tanh theta": np.tanh(theta[:, 0]),
             "tanh^2 theta": (np.tanh(theta) ** 2).mean(axis=1),
             "log |theta|": np.log(np.abs(theta) + 1e-290).mean(axis=1),
             "log |d|": each(np.log(size + 1e-290)),
             "|d| < 0.1": each(size < 0.1),
             "|d| < tau": each(size < np.sqrt(state.tau_sq[:, real])),
-            "tanh d_1 tanh d_2": pair(bounded).mean(axis=0),
-            "tanh d_k tanh d_l": pair(bounded.transpose(1, 2, 0)).mean(axis=1),
             "|theta_k| < 0.5": each(np.abs(theta + d) < 0.5),
             "gamma, |theta| > 0.3": (state.gamma[:, real] * (np.abs(theta) > 0.3)).mean(axis=1),
-        } | self.local_functions(state, data)  # fmt: skip
+        }
+        if len(free) > 1:
+            values |= {"gamma_1 gamma_2": pair(gamma), "tanh d_1 tanh d_2": pair(bounded).mean(axis=0)}
+        if self.m > 1:
+            values["tanh d_k tanh d_l"] = pair(bounded.transpose(1, 2, 0)).mean(axis=1)
+        return values | self.local_functions(state, data)
 
 
 class Sites(Hierarchy):
