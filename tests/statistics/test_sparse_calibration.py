@@ -28,7 +28,7 @@ def quantities(model, s):
         "log tau^2_1": np.log(s.tau_sq[:, first[0]]),
         "log tau^2_2": np.log(s.tau_sq[:, first[1]]),
         "log eta": np.log(s.eta[:, first[0]]),
-        "rho": s.rho,
+        "rho": s.rho[:, 0],
         "log lambda^2": np.log(s.lambda_sq[0][:, first[0]]),
         "d": s.deviation[0][:, first[0]],
         "theta_k1": s.coefficients()[0][:, first[0]],
@@ -118,7 +118,7 @@ def summaries(model, data, *, chains, rounds, burn_in, seed):
     def functions(s):
         values = {
             "theta": s.theta, "site": s.coefficients().transpose(1, 0, 2), "log_tau_sq": np.log(s.tau_sq),
-            "log_eta": np.log(s.eta[:, 0]), "rho": s.rho, "log_sigma_sq": np.log(s.local[0]).T,
+            "log_eta": np.log(s.eta[:, 0]), "rho": s.rho[:, 0], "log_sigma_sq": np.log(s.local[0]).T,
         }  # fmt: skip
         return values | {f"{name}^2": value**2 for name, value in values.items()} | {"inclusion": s.inclusion}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from geweke import BOUND, joint_test, worst
-from sparse_joint import Imputed, Logistic, Regression, inverse_gamma
+from sparse_joint import Imputed, Logistic, Regression, ServerOnly, inverse_gamma
 
 from fedkern.kernels import shrinkage
 
@@ -45,6 +45,22 @@ VARIANTS = {
     "translate, slab": {"moves": "translate", "slab": 0.7},
 }
 
+def diagonal(p):
+    """Indicators of a Markov random field: regression j has no coefficient j."""
+    ids = np.full((p, p), -2)
+    for j in range(p):
+        ids[j, np.arange(p) != j] = np.arange(p - 1)
+    return ids.ravel()
+
+
+SERVERS = {
+    "several regressions": {"q": 9, "g": 3, "indicators": diagonal(3)},
+    "several regressions, one rate": {"q": 9, "g": 3, "indicators": diagonal(3), "shared_rho": True, "n_passes": 3},
+    "several regressions, sums": {"q": 9, "g": 3, "indicators": diagonal(3), "shared_rho": True, "sums": True},
+    "an eta for each coefficient": {"q": 9, "g": 3, "indicators": diagonal(3), "eta_form": "coordinate", "order": "printed"},
+    "one client": {"m": 1, "n_passes": 3},
+    "nine clients": {"m": 9, "scales": "expanded"},
+}
 SITES = {
     "logistic": (Logistic, {}),
     "logistic, slab": (Logistic, {"slab": 0.7, "n_sweeps": 2}),
@@ -74,6 +90,12 @@ def test_prior_and_chain_agree_closely(name, rounds, seed):
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("name", SERVERS)
+def test_the_server_alone(name, rounds, seed):
+    check(ServerOnly(rounds=rounds, **SERVERS[name]), seed, rounds, chains=800, steps=60)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("name", SITES)
 def test_rows_of_logistic_and_imputed_sites(name, rounds, seed):
     model, options = SITES[name]
@@ -95,12 +117,12 @@ class TauWithoutHalf(Regression):
     """The printed line: sum d^2 / lambda^2 in place of its half."""
 
     def server(self, state, number, present):
-        old = [a[:, None] for a in (state.theta, state.tau_sq, state.gamma, state.eta)] + [state.rho[:, None]]
+        old = [a[:, None] for a in (state.theta, state.tau_sq, state.gamma, state.eta)] + [state.rho]
         sums = sum(shrinkage.local_sums(d[:, None], lam[:, None]) for d, lam in zip(state.deviation, state.lambda_sq))
         sums[2] *= 2
         options = self.options | {"seed": self.seed, "step": number}
         drawn = shrinkage.global_sweep_sums(sums, self.m, self.indicators[None], *old, **options)
-        theta, tau_sq, gamma, eta, rho = (a[:, 0] for a in drawn[:5])
+        (theta, tau_sq, gamma, eta), rho = (a[:, 0] for a in drawn[:4]), drawn[4]
         moved = state.deviation + state.theta - theta
         return replace(state, theta=theta, tau_sq=tau_sq, gamma=gamma, eta=eta, rho=rho, deviation=moved)
 

@@ -1,6 +1,7 @@
 """The sparse models as joint distributions of parameters and data, for geweke.joint_test; rounds are made of the public kernels.
 
-Arrays: c chains, m clients, q coefficients. A variant of the sampler is a keyword, a fault a subclass that overrides a step.
+Arrays: c chains, m clients, q coefficients, those of g regressions in a row. A variant is a keyword, a fault a subclass
+that overrides a step.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class State:
     tau_sq: NDArray[Any]
     gamma: NDArray[Any]
     eta: NDArray[Any]
-    rho: NDArray[Any]  # (c,)
+    rho: NDArray[Any]  # (c, g)
     deviation: NDArray[Any]  # (m, c, q)
     lambda_sq: NDArray[Any]
     local: tuple[NDArray[Any], ...]  # what else a client has, each with leading axes (m, c)
@@ -44,13 +45,13 @@ def half_cauchy_sq(rng, scale, size):
 class Hierarchy:
     """Global parameters, deviations and their scales; the server's side of a round. Section 1 and 4."""
 
-    m, q = 3, 2
+    m, q, g = 3, 2, 1
     shape_eta, rate_eta, rho_a, rho_b = 3.0, 2.0, 2.0, 2.0
     seed = 5
 
     def __init__(
         self, *, scales="exact", order="blocked", eta_form="common", n_passes=1, sums=False, c0=0.1, spike_variance=0.0,
-        scale_tau=1.0, scale_lambda=1.0, slab=np.inf, indicators=None, participation=1.0, n_sweeps=1, **changes,
+        scale_tau=1.0, scale_lambda=1.0, slab=np.inf, indicators=None, shared_rho=False, participation=1.0, n_sweeps=1, **changes,
     ):  # fmt: skip
         for name, value in changes.items():
             setattr(self, name, value)
@@ -58,7 +59,7 @@ class Hierarchy:
         self.options = {
             "scales": scales, "order": order, "eta_form": eta_form, "c0": c0, "spike_variance": spike_variance,
             "scale_tau": scale_tau, "shape_eta": self.shape_eta, "rate_eta": self.rate_eta,
-            "rho_a": self.rho_a, "rho_b": self.rho_b,
+            "rho_a": self.rho_a, "rho_b": self.rho_b, "shared_rho": shared_rho,
         }  # fmt: skip
         self.n_passes, self.sums, self.participation, self.n_sweeps = n_passes, sums, participation, n_sweeps
         self.indicators = np.arange(self.q) if indicators is None else np.asarray(indicators)
@@ -70,12 +71,14 @@ class Hierarchy:
         return np.where(gamma > 0, eta, self.options["spike_variance"] or self.options["c0"] * eta)
 
     def prior(self, rng, n):
-        m, q, real = self.m, self.q, self.indicators > -2
+        m, q, g, ids, real = self.m, self.q, self.g, self.indicators, self.indicators > -2
         common = self.options["eta_form"] == "common"
-        eta = np.broadcast_to(inverse_gamma(rng, self.shape_eta, self.rate_eta, (n, 1 if common else q)), (n, q)).copy()
-        rho = rng.beta(self.rho_a, self.rho_b, n)
-        drawn = rng.random((n, q)) < rho[:, None]
-        gamma = np.where(self.indicators >= 0, drawn[:, np.maximum(self.indicators, 0)], self.indicators == -1).astype(float)
+        eta = inverse_gamma(rng, self.shape_eta, self.rate_eta, (n, g, 1 if common else q // g))
+        eta = np.broadcast_to(eta, (n, g, q // g)).reshape(n, q).copy()
+        rho = np.broadcast_to(rng.beta(self.rho_a, self.rho_b, (n, 1 if self.options["shared_rho"] else g)), (n, g)).copy()
+        drawn = (rng.random((n, g, q // g)) < rho[..., None]).reshape(n, q)
+        first = np.arange(q) // (q // g) * (q // g)  # of the row: its indicators are numbered from 0
+        gamma = np.where(ids >= 0, drawn[:, first + np.maximum(ids, 0)], ids == -1).astype(float)
         theta = np.where(real, np.sqrt(self.spike(gamma, eta)) * rng.standard_normal((n, q)), 0.0)
         tau_sq, lambda_sq = self.prior_scales(rng, n)
         tau_sq, lambda_sq = np.where(real, tau_sq, 1.0), np.where(real, lambda_sq, 1.0)
@@ -130,9 +133,17 @@ class Hierarchy:
 
     def server(self, state, number, present):
         """`present` is not used: an absent client's last terms stay in the sums."""
-        old = [a[:, None] for a in (state.theta, state.tau_sq, state.gamma, state.eta)] + [state.rho[:, None]]
+        shape = (self.g, self.q // self.g)
+
+        def rows(a):
+            return a.reshape(*a.shape[:-1], *shape)
+
+        def flat(a):
+            return a.reshape(*a.shape[:-2], self.q)
+
+        old = [rows(a) for a in (state.theta, state.tau_sq, state.gamma, state.eta)] + [state.rho]
         options = self.server_options() | {"seed": self.seed, "step": number * self.n_passes}
-        deviation, lambda_sq, ids = state.deviation[:, :, None], state.lambda_sq[:, :, None], self.indicators[None]
+        deviation, lambda_sq, ids = rows(state.deviation), rows(state.lambda_sq), self.indicators.reshape(shape)
         if self.sums:
             sums = sum(shrinkage.local_sums(d, lam, slab=options["slab"]) for d, lam in zip(deviation, lambda_sq))
             theta, tau_sq, gamma, eta, rho, q, _ = shrinkage.global_sweep_sums(sums, self.m, ids, *old, **options)
@@ -141,8 +152,8 @@ class Hierarchy:
             options |= {"n_passes": self.n_passes, "scale_lambda": self.prior_options["scale_lambda"]}
             drawn = shrinkage.global_sweep(deviation, lambda_sq, ids, *old, **options)
             theta, tau_sq, gamma, eta, rho, q, deviation, lambda_sq, _ = drawn
-        flat = (a[:, 0] for a in (theta, tau_sq, gamma, eta, rho))
-        return State(*flat, deviation[:, :, 0], lambda_sq[:, :, 0], state.local, q[:, 0])
+        drawn = (flat(a) for a in (theta, tau_sq, gamma, eta))
+        return State(*drawn, rho, flat(deviation), flat(lambda_sq), state.local, flat(q))
 
     # ---- Test functions, of finite variance. Coefficients and clients are averaged.
 
@@ -168,7 +179,8 @@ class Hierarchy:
             "log lambda^2 log tau^2": each(log_lambda * log_tau),
             "log eta": np.log(eta).mean(axis=1),
             "(log eta)^2": (np.log(eta) ** 2).mean(axis=1),
-            "logit rho": logit(state.rho),
+            "logit rho": logit(state.rho).mean(axis=1),
+            "(logit rho)^2": (logit(state.rho) ** 2).mean(axis=1),
             "gamma": gamma.mean(axis=1),
             "tanh theta": np.tanh(theta[:, 0]),
             "tanh^2 theta": (np.tanh(theta) ** 2).mean(axis=1),
@@ -184,6 +196,27 @@ class Hierarchy:
         if self.m > 1:
             values["tanh d_k tanh d_l"] = pair(bounded.transpose(1, 2, 0)).mean(axis=1)
         return values | self.local_functions(state, data)
+
+
+class ServerOnly(Hierarchy):
+    """Sites without data: theta_k and lambda_k are what is simulated, and a round is the server's alone."""
+
+    def prior_local(self, rng, n):
+        return ()
+
+    def simulate(self, rng, state):
+        lambda_sq = half_cauchy_sq(rng, self.prior_options["scale_lambda"], state.deviation.shape)
+        deviation = np.sqrt(lambda_sq * state.tau_sq) * rng.standard_normal(lambda_sq.shape)
+        real = self.indicators > -2
+        return np.where(real, deviation, 0.0), np.where(real, lambda_sq, 1.0)
+
+    def round(self, state, data, number):
+        """The deviation from the present theta is all that the server keeps of theta_k; a second round goes on from the first."""
+        again = number % 2 == 1 and self.rounds == 2
+        return self.server(state if again else replace(state, deviation=data[0], lambda_sq=data[1]), number, None)
+
+    def local_functions(self, state, data):
+        return {}
 
 
 class Sites(Hierarchy):
