@@ -20,13 +20,14 @@ VARIANTS = {
     "other scales": {"update": "element", "scale_tau": 0.3, "scale_lambda": 1.0},
 } | {f"stable, {update}": {"update": update, "stable": True} for update in ("element", "row", "row-gibbs")}  # fmt: skip
 
+SHORT = {"chains": 400, "steps": 40, "draws": 40_000}
 FULL = {"chains": 4000, "steps": 250, "draws": 1_000_000}
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_prior_and_chain_agree(name, rounds, seed):
-    z = joint_test(Equations(**VARIANTS[name]), seed, rounds=rounds, chains=500, steps=50, draws=100_000)
+    z = joint_test(Equations(**VARIANTS[name]), seed, rounds=rounds, **SHORT)
     assert worst(z)[0] < BOUND, z
 
 
@@ -42,7 +43,7 @@ def test_prior_and_chain_agree_closely(name, rounds, seed):
 
 
 def test_the_plain_sampler_agrees(seed):
-    z = joint_test(PlainEquations(), seed, chains=500, steps=50, draws=100_000)
+    z = joint_test(PlainEquations(), seed, **SHORT)
     assert worst(z)[0] < BOUND, z
 
 
@@ -57,7 +58,7 @@ def test_the_plain_sampler_agrees(seed):
     ],
 )
 def test_negative_control_a_fault_inside_a_move_is_seen(fault, p, seed):
-    z = joint_test(PlainEquations(fault=fault, p=p), seed, chains=1000, steps=80, draws=100_000)
+    z = joint_test(PlainEquations(fault=fault, p=p), seed, chains=800, steps=60, draws=40_000)
     assert worst(z)[0] > BOUND, z
 
 
@@ -91,7 +92,7 @@ class TruncatedGivenParents(Equations):
     def prior(self, rng, n):
         state = Hierarchy.prior(self, rng, 3 * n)
         deviation, scale = state.deviation.copy(), np.sqrt(state.lambda_sq * state.tau_sq) * (self.indicators > -2)
-        for _ in range(60):
+        for _ in range(40):
             unstable = radius((state.theta + deviation).reshape(self.m, -1, self.p, self.p)) >= 1
             deviation[unstable] = scale[unstable] * rng.standard_normal((int(unstable.sum()), self.q))
         keep = np.flatnonzero(~unstable.any(axis=0))[:n]
@@ -108,5 +109,5 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_negative_control_a_planted_fault_is_seen(name, seed):
     model, options = FAULTS[name]
-    z = joint_test(model(**options), seed, chains=500, steps=50, draws=50_000)
+    z = joint_test(model(**options), seed, **SHORT)
     assert worst(z)[0] > BOUND, z
