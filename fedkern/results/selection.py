@@ -186,6 +186,19 @@ def modes(samples: Samples, gap: float = 0.15) -> list[Mode]:
     return sorted(found, key=lambda mode: -mode.share)
 
 
+def either(samples: Samples) -> Array:
+    """(p, p) probabilities that a pair of nodes has an edge in at least one direction: the mean of 1 - (1 - q_jh)(1 - q_hj).
+
+    Where chains agree about the pair but not about its direction, this is large and both PIPs are not.
+    """
+    p = len(samples.nodes)
+    mean = np.zeros((p, p))
+    for chain in samples.inclusion:  # one at a time: memory of a chain, not of all
+        absent = 1 - matrix(chain, p)
+        mean += np.mean(1 - absent * np.swapaxes(absent, -1, -2), axis=0) / len(samples.inclusion)
+    return mean
+
+
 def gamma_table(samples: Samples) -> Array:
     """(p, p) PIPs [to, from] of a graph, as the paper's heat map shows them."""
     return matrix(samples.pip, len(samples.nodes))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkern.cli import reproduce
-from fedkern.cli.reproduce import printed, sparse, sparse_mrf, sparse_sem, sparse_simulation
+from fedkern.cli.reproduce import printed, sparse, sparse_sem, sparse_simulation
 from fedkern.cli.reproduce.sparse_simulation import Design, Outcome, Setting
 from fedkern.data import sachs, table
 from fedkern.errors import JobError
@@ -103,8 +103,9 @@ def test_only_the_regression_has_slips_to_show(tmp_path: Path) -> None:
 
 def test_scores_of_a_perfect_graph_and_of_a_reversed_one() -> None:
     pip = sachs.adjacency(sachs.LEARNED) * 0.9 + 0.05
-    assert set(sparse_sem.scores(pip, sachs.LEARNED).values()) == {1.0}
-    turned = sparse_sem.scores(pip.T, sachs.LEARNED)
+    pairs = np.maximum(pip, pip.T)
+    assert set(sparse_sem.scores(pip, pairs, sachs.LEARNED).values()) == {1.0}
+    turned = sparse_sem.scores(pip.T, pairs, sachs.LEARNED)
     assert turned["AUROC, pairs"] == turned["AUPRC, pairs"] == 1.0
     assert turned["AUROC"] < 0.5
     assert turned["AUPRC"] < 0.3
@@ -112,7 +113,7 @@ def test_scores_of_a_perfect_graph_and_of_a_reversed_one() -> None:
 
 def test_pairs_of_a_symmetric_graph_are_counted_once() -> None:
     pip = np.array([[0.0, 0.97, 0.2], [0.97, 0.0, 0.93], [0.2, 0.93, 0.0]])
-    inside = sparse_mrf.chosen(pip)
+    inside = sparse.pairs_at(pip, 0.1)
     assert inside.tolist() == [[False, True, False], [True, False, True], [False, True, False]]
 
 

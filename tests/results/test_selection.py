@@ -98,6 +98,18 @@ def test_the_graph_has_the_surest_edges_with_their_signs() -> None:
     assert selection._ends("x,HLA,1", commas) == ("x", "HLA,1")
 
 
+def test_a_pair_is_sure_where_chains_disagree_about_its_direction_alone() -> None:
+    inclusion = np.zeros((2, 10, 6))
+    inclusion[0, :, 0] = inclusion[1, :, 2] = 0.98  # A,B in one chain and B,A in the other
+    inclusion[..., 1] = 0.3
+    inclusion[:, ::2, 4] = 0.5
+    found = selection.either(samples(np.zeros((2, 10, 6)), inclusion))
+    np.testing.assert_allclose(found, found.T)
+    assert found[0, 1] == pytest.approx(0.98)
+    assert found[0, 2] == pytest.approx(0.5 * 0.3 + 0.5 * (1 - 0.7 * 0.5))
+    assert (found[1, 2], found[0, 0]) == (0, 0)
+
+
 def test_the_table_of_sites_that_differ() -> None:
     numbers = {"mean": 0.5, "q05": 0.1, "q95": 0.9}
     parameters = {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...results import selection
 from ...results.posterior import comparable
 from ..job import run as run_job
 
@@ -98,6 +99,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     return "\n".join([*lines, *("| " + " | ".join(map(cell, row)) + " |" for row in rows)]) + "\n"
+
+
+def pairs_at(symmetric: Array, level: float) -> NDArray[np.bool_]:
+    """(p, p) pairs in the Bayesian FDR set of symmetric probabilities; each counts once."""
+    upper = np.where(np.triu(np.ones(symmetric.shape, dtype=bool), 1), symmetric, np.nan)
+    inside = selection.fdr_set(upper, level)
+    return np.asarray(inside | inside.T)
 
 
 def auroc(scores: Array, truth: NDArray[np.bool_]) -> float:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...data import rppa
 from ...results import graphs, selection
-from .sparse import Array, converged, job, kept, real, table, write_sites
+from .sparse import converged, job, kept, pairs_at, real, table, write_sites
 
 ROUNDS, FAST, WHOLE = 2500, 300, 2500
 LEVEL = 0.1
@@ -60,7 +59,7 @@ def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bo
     title = f"PIPs of {len(nodes)} proteins, seven sites"
     graphs.heat_map(pip, nodes, title).savefig(out / f"{name}-pip.png", dpi=150)
     either, weights = np.array(graph["or"]), np.array(graph["partial_correlation"])
-    edges = graphs.undirected(weights, chosen(either), nodes, either)
+    edges = graphs.undirected(weights, pairs_at(either, LEVEL), nodes, either)
     drawn = sorted(edges, key=lambda edge: -edge.pip)[:120]
     note = f"the {len(drawn)} surest of {len(edges)} edges" if len(drawn) < len(edges) else f"{len(edges)} edges"
     figure = graphs.network(drawn, nodes, f"union graph, FDR {LEVEL:g}: {note}", directed=False)
@@ -68,16 +67,9 @@ def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bo
     return summary
 
 
-def chosen(symmetric: Array) -> NDArray[np.bool_]:
-    """(p, p) pairs of the Bayesian FDR set, each counted once."""
-    upper = np.where(np.triu(np.ones(symmetric.shape, dtype=bool), 1), symmetric, np.nan)
-    inside = selection.fdr_set(upper, LEVEL)
-    return np.asarray(inside | inside.T)
-
-
 def _described(summary: dict[str, Any]) -> str:
     graph, p = summary["graph"], len(summary["graph"]["nodes"])
-    counts = [int(chosen(np.array(graph[rule])).sum()) // 2 for rule in ("or", "and")]
+    counts = [int(pairs_at(np.array(graph[rule]), LEVEL).sum()) // 2 for rule in ("or", "and")]
     pips = np.array(graph["pip"])[~np.eye(p, dtype=bool)]
     return (
         f"{p} regressions; {converged(summary)}. Edges at a false discovery rate of {LEVEL:g}: {len(graph['edges'])} directed, "
@@ -92,7 +84,7 @@ def _edges(summary: dict[str, Any], everything: bool = False) -> str:
     nodes, pip = graph["nodes"], np.array(graph["pip"])
     either, both = np.array(graph["or"]), np.array(graph["and"])
     weights = np.array(graph["partial_correlation"])
-    edges = sorted(graphs.undirected(weights, chosen(either), nodes, either), key=lambda edge: -edge.pip)
+    edges = sorted(graphs.undirected(weights, pairs_at(either, LEVEL), nodes, either), key=lambda edge: -edge.pip)
     place = {name: j for j, name in enumerate(nodes)}
     rows = []
     for edge in edges if everything else edges[:40]:
@@ -108,15 +100,15 @@ def _stability(summary: dict[str, Any]) -> str:
     """How sure an edge of the union graph stays when each site is left out."""
     graph, left = summary["graph"], summary["leave_one_out"]
     nodes, either = graph["nodes"], np.array(graph["or"])
-    edges = sorted(graphs.undirected(either, chosen(either), nodes, either), key=lambda edge: -edge.pip)
+    edges = sorted(graphs.undirected(either, pairs_at(either, LEVEL), nodes, either), key=lambda edge: -edge.pip)
     rows = []
     for edge in edges:
         names = (f"{edge.to},{edge.source}", f"{edge.source},{edge.to}")
         without = [max(real(one["pip"][name]) for name in names) for one in left.values()]
         rows.append([f"{edge.to} - {edge.source}", edge.pip, *without])
-    whole, counts = chosen(either), []
+    whole, counts = pairs_at(either, LEVEL), []
     for site, one in left.items():
-        found = chosen(selection.symmetrised(selection.matrix([*map(real, one["pip"].values())], len(nodes))))
+        found = pairs_at(selection.symmetrised(selection.matrix([*map(real, one["pip"].values())], len(nodes))), LEVEL)
         same, new = int((whole & found).sum()) // 2, int((found & ~whole).sum()) // 2
         counts.append(f"{site} {same} of {int(whole.sum()) // 2} kept, {new} new")
     shared = "; ".join(counts)

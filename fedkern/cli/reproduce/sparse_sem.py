@@ -14,7 +14,7 @@ import numpy as np
 
 from ...data import sachs
 from ...results import graphs, selection
-from .sparse import Array, auprc, auroc, converged, job, kept, real, standardised, table, write_sites
+from .sparse import Array, auprc, auroc, converged, job, kept, pairs_at, real, standardised, table, write_sites
 
 ROUNDS, FAST = 2500, 120
 LEVEL, SURE = 0.1, 0.95
@@ -26,7 +26,7 @@ def run(out: Path, fast: bool = False) -> Path:
 
     Parameters
     ----------
-    out : folder for the runs, table.md, pip.png, graph.png and average.png
+    out : folder for the runs, table.md, pip.png, graph.png, pairs.png and average.png
     fast : few rounds, the first 100 cells of each condition, two chains, and only three conditions alone
 
     Returns
@@ -61,16 +61,16 @@ def averages(summary: dict[str, Any], key: str) -> Array:
     return selection.matrix(values, len(sachs.NODES))
 
 
-def scores(pip: Array, network: frozenset[tuple[str, str]]) -> dict[str, float]:
-    """AUROC and AUPRC of directed edges, and of pairs by the larger of their two PIPs."""
+def scores(directed: Array, pairs: Array, network: frozenset[tuple[str, str]]) -> dict[str, float]:
+    """AUROC and AUPRC of scores (11, 11) of directed edges, and of those of pairs."""
     truth, off = sachs.adjacency(network) > 0, ~np.eye(len(sachs.NODES), dtype=bool)
     upper = np.triu(off)
-    either, pairs = selection.symmetrised(pip)[upper], (truth | truth.T)[upper]
+    linked = (truth | truth.T)[upper]
     return {
-        "AUROC": auroc(pip[off], truth[off]),
-        "AUPRC": auprc(pip[off], truth[off]),
-        "AUROC, pairs": auroc(either, pairs),
-        "AUPRC, pairs": auprc(either, pairs),
+        "AUROC": auroc(directed[off], truth[off]),
+        "AUPRC": auprc(directed[off], truth[off]),
+        "AUROC, pairs": auroc(pairs[upper], linked),
+        "AUPRC, pairs": auprc(pairs[upper], linked),
     }
 
 
@@ -81,21 +81,25 @@ def _text(runs: dict[str, dict[str, Any]]) -> list[str]:
         heads: list[str] = []
         rows = []
         for name, summary in runs.items():
-            found = scores(np.array(summary["graph"]["pip"]), network)
+            found = scores(np.array(summary["graph"]["pip"]), np.array(summary["graph"]["either"]), network)
             edges = [(e["source"], e["to"]) for e in summary["graph"]["edges"]]
             right = sum(edge in network for edge in edges)
             turned = sum((to, source) in network and (source, to) not in network for source, to in edges)
             heads = ["run", *found, f"edges at FDR {LEVEL:g}", "in the network", "reversed"]
             rows.append([name, *found.values(), len(edges), right, turned])
             if name in ("federated", "pooled cells"):
-                by_size = scores(np.abs(averages(summary, "mean")), network)
+                size = np.abs(averages(summary, "mean"))
+                by_size = scores(size, selection.symmetrised(size), network)
                 rows.append([f"{name}, by abs average", *by_size.values(), "", "", ""])
         p = len(sachs.NODES)
         base = f"{truth.sum() / (p * (p - 1)):.3f} and {(truth | truth.T).sum() / (p * (p - 1)):.3f}"
         parts += [f"## Against the {label} network, {len(network)} arcs\n", table(heads, rows)]
         parts.append(f"Guessing has AUROC 0.5, and AUPRC {base} (pairs).\n")
     federated = runs["federated"]
+    pairs = skeleton(federated)
     parts += [
+        f"## Pairs of the federated run, FDR {LEVEL:g}: an edge in at least one direction\n",
+        table(("pair", "probability", "learned", "consensus"), [_pair(edge) for edge in pairs]),
         f"## Edges of the federated run, FDR {LEVEL:g}\n",
         f"{converged(federated)}. {federated['selection']['text']}.\n",
         table(("edge", "effect (standardised)", "PIP", "learned", "consensus"), [_edge(e) for e in federated["graph"]["edges"]]),
@@ -106,6 +110,19 @@ def _text(runs: dict[str, dict[str, Any]]) -> list[str]:
         _modes(federated),
     ]
     return parts
+
+
+def skeleton(summary: dict[str, Any]) -> list[selection.Edge]:
+    """Pairs that have an edge in at least one direction, at the Bayesian FDR; signed by the larger of the two site averages."""
+    either, mean = np.array(summary["graph"]["either"]), averages(summary, "mean")
+    larger = np.where(np.abs(mean) >= np.abs(mean.T), mean, mean.T)
+    found = graphs.undirected(larger, pairs_at(either, LEVEL), sachs.NODES, either)
+    return sorted(found, key=lambda edge: -edge.pip)
+
+
+def _pair(edge: selection.Edge) -> list[Any]:
+    there = ["yes" if {(edge.to, edge.source), (edge.source, edge.to)} & n else "" for n in sachs.NETWORKS.values()]
+    return [f"{edge.to} - {edge.source}", edge.pip, *there]
 
 
 def sure(summary: dict[str, Any]) -> list[selection.Edge]:
@@ -139,6 +156,9 @@ def _figures(out: Path, summary: dict[str, Any]) -> None:
     graphs.heat_map(np.array(graph["pip"]), nodes, "PIPs, nine conditions").savefig(out / "pip.png", dpi=150)
     edges = [selection.Edge(**edge) for edge in graph["edges"]]
     graphs.network(edges, nodes, f"directed graph, FDR {LEVEL:g}: {len(edges)} edges").savefig(out / "graph.png", dpi=150)
+    pairs = skeleton(summary)
+    title = f"pairs with an edge in either direction, FDR {LEVEL:g}: {len(pairs)}"
+    graphs.network(pairs, nodes, title, directed=False).savefig(out / "pairs.png", dpi=150)
     large = sure(summary)
     title = f"edges whose site average exceeds 0.2, probability > {SURE:g}: {len(large)}"
     graphs.network(large, nodes, title).savefig(out / "average.png", dpi=150)

@@ -22,7 +22,7 @@ from ...results import meta, selection
 from ..job import run as run_job
 from .sparse import Array, job, real, table, write_sites
 
-ROUNDS, FAST = 1500, 300
+ROUNDS, FAST = 1000, 300
 LEVEL = 0.1
 MIXED = (1.0, -0.7, 0.5, 0.3)
 
@@ -69,12 +69,12 @@ class Outcome:
 
 def designs() -> list[tuple[Design, int]]:
     """All settings, each with its number of data sets."""
-    own = [(Design("one client off", rows=n, apart=True), 40) for n in (30, 60, 120)]
     power = [(Design("five effects of 0.5", columns=50, rows=150, effects=(0.5,) * 5), 200)]
-    clients = [(Design("clients", clients=m, spread=0.1), 20) for m in (1, 2, 4, 8, 16)]
-    spread = [(Design("differences", spread=s), 20) for s in (0.0, 0.2, 0.4)]
+    own = [(Design("one client off", rows=n, apart=True), 20) for n in (30, 60, 120)]
+    clients = [(Design("clients", clients=m, spread=0.1), 10) for m in (1, 2, 4, 8, 16)]
+    spread = [(Design("differences", spread=s), 10) for s in (0.0, 0.2, 0.4)]
     sweeps = [(Design("local sweeps", spread=0.1, sweeps=n), 10) for n in (1, 5, 20)]
-    return own + power + clients + spread + sweeps
+    return power + own + clients + spread + sweeps
 
 
 def data_set(design: Design, seed: int) -> tuple[list[tuple[Array, Array]], Array]:

@@ -159,6 +159,8 @@ def _graph(model: SparseModel, found: Samples | Streamed, level: float) -> dict[
     rules = {"or": selection.symmetrised(table, "or").tolist(), "and": selection.symmetrised(table, "and").tolist()}
     edges = [vars(edge) for edge in selection.graph(found, level)]
     out: dict[str, Any] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
+    if isinstance(found, Samples):
+        out["either"] = selection.either(found).tolist()
     if model.config.model.kind == "mrf":
         correlation, clipped = found.partial_correlation()
         out |= {"partial_correlation": correlation.tolist(), "clipped": clipped}
