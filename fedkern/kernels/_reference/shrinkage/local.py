@@ -53,7 +53,6 @@ def from_orthogonal_factor(W, a, z):
     return solve_triangular(triangle[:, :p], triangle[:, p] + z, check_finite=False)
 
 
-@np.errstate(over="ignore", under="ignore", invalid="ignore")
 def draw_coefficients(R, e, t, sigma, form, columns, width, first_item, client, step, key):
     """d given the prior's standard deviations t and e = q - R theta; 1 if QR was needed; 1 if drawn in data space."""
     W, a = R * (t / sigma), e / sigma
@@ -81,10 +80,9 @@ def sweep(R, e, rss, n, tau_sq, d, lambda_sq, sigma_sq, model, regression, colum
     """One sweep: lambda, d, sigma^2."""
     expanded, form, scale_lambda, shape, rate, slab = model
     first_item = regression * width
-    with np.errstate(over="ignore", under="ignore"):
-        drawn = scales.local_variance(
-            d * d / (2 * tau_sq), lambda_sq, scale_lambda, expanded, first_item + columns, client, step, keys["scales"]
-        )
+    drawn = scales.local_variance(
+        d * d / (2 * tau_sq), lambda_sq, scale_lambda, expanded, first_item + columns, client, step, keys["scales"]
+    )
     lambda_sq, outside = scales.clipped(drawn)
     events[0] += outside.sum()
     if np.isnan(lambda_sq).any():
@@ -118,6 +116,7 @@ def sweeps(R, e, rss, n, tau_sq, state, model, regression, columns, width, count
     return state
 
 
+@scales.quiet
 def local_sweeps(
     R, theta, tau_sq, deviation, lambda_sq, sigma_sq, q, rss, gram, n, seed, chain, client, step, n_sweeps, expanded, form,
     scale_lambda, shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, events, n_threads,
@@ -131,6 +130,7 @@ def local_sweeps(
         )  # fmt: skip
 
 
+@scales.quiet
 def local_sweeps_batched(
     R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram, n, seed, chain, client, step, n_sweeps, expanded, form, scale_lambda,
     shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, events, n_threads,
@@ -148,6 +148,7 @@ def local_sweeps_batched(
             )  # fmt: skip
 
 
+@scales.quiet
 def gaussian_posterior_draw(R, mean, scale, sigma_sq, q, gram, seed, chain, client, step, form, slab, deviation, n_threads):
     R, p = np.triu(R), R.shape[1]
     for i in range(len(mean)):
