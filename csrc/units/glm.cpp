@@ -1,10 +1,8 @@
 #include "fedkern/glm_full.hpp"
 
-#include "table.hpp"
-
 namespace fedkern::tables::FEDKERN_ISA {
 
-const GlmTable glm = {
+extern const GlmTable glm = {
     .logliks = glm_logliks,
     .elbo_grad = glm_elbo_grad,
     .elbo_grad_full = glm_elbo_grad_full,

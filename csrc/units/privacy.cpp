@@ -1,10 +1,10 @@
 #include "fedkern/privacy.hpp"
 
-#include "table.hpp"
+#include "tables/privacy.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 
-const PrivacyTable privacy = {
+extern const PrivacyTable privacy = {
     .clip_sum_f32 = clip_sum<float>,
     .clip_sum_f64 = clip_sum<double>,
     .add_noise = add_noise,

@@ -1,10 +1,10 @@
 #include "fedkern/rng.hpp"
 
-#include "table.hpp"
+#include "tables/rng.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 
-const RngTable rng = {
+extern const RngTable rng = {
     .words = fill_words_in_parts,
     .uniform = fill_pairs_in_parts<fill_uniform>,
     .normal = fill_pairs_in_parts<fill_normal>,

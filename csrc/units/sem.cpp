@@ -1,10 +1,8 @@
 #include "fedkern/sem.hpp"
 
-#include "table.hpp"
-
 namespace fedkern::tables::FEDKERN_ISA {
 
-const SemTable sem = {
+extern const SemTable sem = {
     .log_density = sem_log_density,
     .sweeps = sem_sweeps,
 };

@@ -1,10 +1,10 @@
 #include "fedkern/shrinkage.hpp"
 
-#include "table.hpp"
+#include "tables/shrinkage.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 
-const ShrinkageTable shrinkage = {
+extern const ShrinkageTable shrinkage = {
     .local_sweeps = local_sweeps,
     .local_sweeps_batched = local_sweeps_batched,
     .gaussian_posterior_draw = gaussian_posterior_draw,

@@ -1,11 +1,11 @@
 #include "fedkern/shrinkage_moves.hpp"
 #include "fedkern/shrinkage_server.hpp"
 
-#include "table.hpp"
+#include "tables/shrinkage_server.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 
-const ShrinkageServerTable shrinkage_server = {
+extern const ShrinkageServerTable shrinkage_server = {
     .local_sums = local_sums,
     .global_sweep = global_sweep,
     .global_sweep_sums = global_sweep_sums,
