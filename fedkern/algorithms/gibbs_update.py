@@ -60,11 +60,9 @@ def moved(settings: Settings, values: Values, terms: Terms, round: int, step: in
 
 
 def _options(settings: Settings, step: int) -> dict[str, Any]:
-    own = {name: value for name, value in vars(settings.prior).items() if name not in ("shape_sigma", "rate_sigma")}
-    return {
-        "seed": settings.seed, "step": step, "scales": settings.scales, "order": settings.order,
-        **own,
-    }  # fmt: skip
+    not_the_servers = ("shape_sigma", "rate_sigma", "scale_lambda")
+    own = {name: value for name, value in vars(settings.prior).items() if name not in not_the_servers}
+    return {**own, "seed": settings.seed, "step": step, "scales": settings.scales, "order": settings.order}
 
 
 def swept(
@@ -73,7 +71,7 @@ def swept(
     """The server's sweeps from all clients' d and lambda^2 (m, c, g, p); these as they are afterwards, and the events."""
     theta, tau_sq, gamma, eta, rho, inclusion, deviation, lambda_sq, events = shrinkage.global_sweep(
         deviation, lambda_sq, settings.layout.indicators, values.theta, values.tau_sq, values.gamma, values.eta, values.rho,
-        n_passes=settings.server_sweeps, **_options(settings, step),
+        n_passes=settings.server_sweeps, scale_lambda=settings.prior.scale_lambda, **_options(settings, step),
     )  # fmt: skip
     return Values(theta, tau_sq, gamma, eta, rho, inclusion), deviation, lambda_sq, events
 
