@@ -12,10 +12,10 @@ import numpy as np
 
 from ...data import rppa
 from ...results import graphs, selection
-from .sparse import converged, job, kept, pairs_at, real, table, write_sites
+from .sparse import converged, job, kept, pairs_at, real, standardised, table, write_sites
 
 ROUNDS, FAST, WHOLE = 2500, 300, 2500
-LEVEL = 0.1
+LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn
 
 
 def run(out: Path, fast: bool = False) -> Path:
@@ -33,9 +33,9 @@ def run(out: Path, fast: bool = False) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     rppa.read()
     few = network(out, "eleven", FAST if fast else ROUNDS, whole=False, leave_one_out=not fast)
-    parts = ["## Eleven proteins, seven sites\n", _described(few), _edges(few, everything=True)]
+    parts = ["## Eleven proteins, seven sites\n", _described(few), _edges(few)]
     if not fast:
-        parts += ["## Stability: PIP (or) of these edges without one site\n", _stability(few)]
+        parts += ["## Stability: the larger PIP of these pairs without one site\n", _stability(few)]
         whole = network(out, "whole", WHOLE, whole=True, leave_one_out=False)
         parts += ["## All 217 proteins\n", _described(whole), _cost(out / "whole"), _edges(whole)]
     (out / "table.md").write_text("\n".join(parts), encoding="utf-8")
@@ -58,11 +58,9 @@ def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bo
     nodes, pip = graph["nodes"], np.array(graph["pip"])
     title = f"PIPs of {len(nodes)} proteins, seven sites"
     graphs.heat_map(pip, nodes, title).savefig(out / f"{name}-pip.png", dpi=150)
-    either, weights = np.array(graph["or"]), np.array(graph["partial_correlation"])
-    edges = graphs.undirected(weights, pairs_at(either, LEVEL), nodes, either)
-    drawn = sorted(edges, key=lambda edge: -edge.pip)[:120]
-    note = f"the {len(drawn)} surest of {len(edges)} edges" if len(drawn) < len(edges) else f"{len(edges)} edges"
-    figure = graphs.network(drawn, nodes, f"union graph, FDR {LEVEL:g}: {note}", directed=False)
+    edges = likely(graph)
+    drawn = f"the {MOST} surest of {len(edges)} pairs" if len(edges) > MOST else f"pairs: {len(edges)}"
+    figure = graphs.network(edges[:MOST], nodes, f"union graph, PIP > 0.5: {drawn}", directed=False)
     figure.savefig(out / f"{name}-graph.png", dpi=150)
     return summary
 
@@ -78,41 +76,47 @@ def _described(summary: dict[str, Any]) -> str:
     )
 
 
-def _edges(summary: dict[str, Any], everything: bool = False) -> str:
-    """Pairs of the union graph, by falling PIP."""
+def likely(graph: dict[str, Any]) -> list[selection.Edge]:
+    """Pairs whose larger PIP exceeds 0.5, by falling PIP; the mean is that of the partial correlation."""
+    either, weights = np.array(graph["or"]), np.array(graph["partial_correlation"])
+    found = graphs.undirected(weights, either > 0.5, graph["nodes"], either)
+    return sorted(found, key=lambda edge: -edge.pip)
+
+
+def _edges(summary: dict[str, Any]) -> str:
+    """Pairs with a PIP above 0.5, the 40 surest of them."""
     graph = summary["graph"]
-    nodes, pip = graph["nodes"], np.array(graph["pip"])
-    either, both = np.array(graph["or"]), np.array(graph["and"])
-    weights = np.array(graph["partial_correlation"])
-    edges = sorted(graphs.undirected(weights, pairs_at(either, LEVEL), nodes, either), key=lambda edge: -edge.pip)
-    place = {name: j for j, name in enumerate(nodes)}
-    rows = []
-    for edge in edges if everything else edges[:40]:
+    pip, inside = np.array(graph["pip"]), pairs_at(np.array(graph["or"]), LEVEL)
+    averages = standardised(summary["parameters"], "average")
+    place = {name: j for j, name in enumerate(graph["nodes"])}
+    heads = ["pair", "PIP, first on second", "second on first", f"FDR {LEVEL:g}, or", "partial correlation"]
+    heads += ["site averages", "P(abs > 0.2)"] if averages else []
+    rows, edges = [], likely(graph)
+    for edge in edges[:40]:
         i, j = place[edge.to], place[edge.source]
-        rows.append([f"{edge.to} - {edge.source}", float(pip[i, j]), float(pip[j, i]), float(both[i, j]), float(weights[i, j])])
-    more = "" if len(rows) == len(edges) else f"The 40 surest of {len(edges)}.\n"
-    if not rows:
-        return f"{summary['selection']['text']}.\n"
-    return more + "\n" + table(("pair", "PIP, first on second", "PIP, second on first", "and", "partial correlation"), rows)
+        row = [f"{edge.to} - {edge.source}", float(pip[i, j]), float(pip[j, i]), "yes" if inside[i, j] else "", edge.mean]
+        if averages:
+            both = [averages[f"{edge.to},{edge.source}"], averages[f"{edge.source},{edge.to}"]]
+            row += [", ".join(f"{real(one[key]):.2f}" for one in both) for key in ("mean", "p_large")]
+        rows.append(row)
+    few = f"The 40 surest of {len(edges)}.\n\n" if len(edges) > len(rows) else ""
+    return f"{few}{table(heads, rows)}" if rows else f"{summary['selection']['text']}.\n"
 
 
 def _stability(summary: dict[str, Any]) -> str:
-    """How sure an edge of the union graph stays when each site is left out."""
+    """How sure a likely pair stays when each site is left out."""
     graph, left = summary["graph"], summary["leave_one_out"]
-    nodes, either = graph["nodes"], np.array(graph["or"])
-    edges = sorted(graphs.undirected(either, pairs_at(either, LEVEL), nodes, either), key=lambda edge: -edge.pip)
     rows = []
-    for edge in edges:
+    for edge in likely(graph):
         names = (f"{edge.to},{edge.source}", f"{edge.source},{edge.to}")
         without = [max(real(one["pip"][name]) for name in names) for one in left.values()]
         rows.append([f"{edge.to} - {edge.source}", edge.pip, *without])
-    whole, counts = pairs_at(either, LEVEL), []
+    new = []
     for site, one in left.items():
-        found = pairs_at(selection.symmetrised(selection.matrix([*map(real, one["pip"].values())], len(nodes))), LEVEL)
-        same, new = int((whole & found).sum()) // 2, int((found & ~whole).sum()) // 2
-        counts.append(f"{site} {same} of {int(whole.sum()) // 2} kept, {new} new")
-    shared = "; ".join(counts)
-    return table(("pair", "all sites", *left), rows) + f"\nEdges at FDR {LEVEL:g} without a site: {shared}.\n"
+        either = selection.symmetrised(selection.matrix([*map(real, one["pip"].values())], len(graph["nodes"])))
+        count = int(np.triu((either > 0.5) & (np.array(graph["or"]) <= 0.5), 1).sum())
+        new.append(f"{site} {count}")
+    return table(("pair", "all sites", *left), rows) + f"\nOther pairs above 0.5 without a site: {', '.join(new)}.\n"
 
 
 def _cost(folder: Path) -> str:
