@@ -40,7 +40,8 @@ def summary(model: SparseModel, client: gibbs.Client, values: Array, scales: Arr
         out |= _described("sigma", model.nodes or ("",), np.sqrt(client.trace["sigma_sq"]) * unit)
     if "b" in client.trace.names():
         out |= _described("b", model.nodes, client.trace["b"] * unit)
-    if not model.is_graph and model.config.model.intercept and not model.config.model.splines:
+    measured = not np.isnan(values).all(axis=0).any()  # the centre of a column that was never measured here is unknown
+    if not model.is_graph and model.config.model.intercept and not model.config.model.splines and measured:
         out |= _described("intercept", ("",), _intercept(model, client, values, scales)[..., None])
     return {"rows": len(values), "rounds": client.trace.count, "parameters": out}
 
