@@ -257,7 +257,7 @@ def _graph(settings: Settings, kind: str, rows_of: Callable[[Draws, int], Array]
 def _sparse_job(settings: Settings, kind: str, *data: str) -> str:
     lines = ["[job]", 'method = "sparse"', f"seed = {settings.seed}", "rounds = 2500", ""]
     lines += ["[data]", 'clients = ["clients/*.csv"]', *data, "", "[model]", f'kind = "{kind}"', ""]
-    lines += ["[algorithm]", "chains = 4", "burn_in = 500"]
+    lines += ["[algorithm]", "chains = 4"]
     return "\n".join(lines) + "\n"
 
 

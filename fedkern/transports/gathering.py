@@ -40,8 +40,22 @@ class Gathering:
         ranks.hooks = hooks = hooks or Hooks()
         ranks.link.run += 1
         if self.is_server:
+            ranks.exchange("gather", b"", lambda told: [b""] * len(told))
             return self._wait(protocol, start[0]), {}
         return None, self._gather(protocol, start, dict(clients), codec, hooks)
+
+    def _all_here(self, longest: int) -> list[Frame]:
+        """Returns when no rank is in an earlier protocol any more; the frames of those that are ahead."""
+        ranks, early = self.ranks, []
+        ranks.tell("gather", tags.GATHER, b"")
+        while True:
+            item = ranks.next(longest, tags.SPREAD, tags.FRAME)
+            if item is None:
+                ranks.check(0)
+            elif item[1] == tags.SPREAD:
+                return early
+            else:
+                early.append(item[2])
 
     def _wait(self, protocol: Protocol, fresh: Any) -> Any:
         """Rank 0: until every client rank has told its replica's digest, and the first the replica itself."""
@@ -67,8 +81,8 @@ class Gathering:
     def _gather(self, protocol: Protocol, start: Any, clients: dict[int, Any], codec: Codec, hooks: Hooks) -> dict[int, Any]:
         ranks, (server, effects) = self.ranks, start
         others = [rank for rank in range(1, ranks.size) if rank != ranks.rank]
-        early: list[tuple[int, Message]] = []  # of a round that this rank has not reached
-        alive = time.monotonic()
+        longest, alive = codec.longest(protocol.to_server), time.monotonic()
+        early = [codec.decode(frame, protocol.to_server) for frame in self._all_here(longest)]  # not yet the round of this rank
         while not protocol.finished(server):
             asked, effects = effects, []
             for client, message in self._answers(protocol, asked, clients, codec, hooks, others):
@@ -84,7 +98,7 @@ class Gathering:
                     ranks.link.send(0, tags.PING)
                 if ranks.signals.pending:
                     raise Ended(3, f"stopped by {ranks.signals.pending} at rank {ranks.rank}")
-                item = ranks.next(codec.longest(protocol.to_server), tags.FRAME)
+                item = ranks.next(longest, tags.FRAME)
                 if item is None:
                     for rank in others:
                         ranks.check(rank)

@@ -93,7 +93,7 @@ class Ranks:
             near[:] = [rank for rank, reply in enumerate(replies) if rank and WELCOME.unpack(reply)[3]]
             return replies
 
-        level, self.n_threads, crowded, same, name = WELCOME.unpack(self._exchange("hello", hello, answer))
+        level, self.n_threads, crowded, same, name = WELCOME.unpack(self.exchange("hello", hello, answer))
         _core.limit_isa(LEVELS[level])
         patience = self.link.patience
         patience.spin, patience.longest = (1e-3, 2e-3) if crowded else (2e-2, 5e-4)
@@ -112,7 +112,7 @@ class Ranks:
             return [struct.pack("<q", -1 if chosen is None else chosen)] * len(offers)
 
         pairs = [struct.pack("<qq", party, number) for party in sorted(mine) for number in sorted(mine[party])]
-        (chosen,) = struct.unpack("<q", self._exchange("offers", b"".join(pairs), answer))
+        (chosen,) = struct.unpack("<q", self.exchange("offers", b"".join(pairs), answer))
         return chosen if chosen >= 0 else None
 
     def run(
@@ -191,7 +191,7 @@ class Ranks:
             raise RemoteFault(f"rank {source}: {tags.NAMES.get(tag, tag)}, expected {' or '.join(tags.NAMES[t] for t in wanted)}")
         return None
 
-    def _exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes:
+    def exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes:
         """Rank 0 gets a few bytes from every living rank and sends a few back to each."""
         if not self.is_server:
             self.tell(what, tags.GATHER, mine)

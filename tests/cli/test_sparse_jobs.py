@@ -24,6 +24,12 @@ def job(tmp_path: Path, kind: str = "sparse", **size: int) -> Path:
     return simulate(kind, tmp_path / kind, Settings(**(default | size)))
 
 
+def sent(tmp_path: Path, client: str) -> set[str]:
+    """Kinds of all messages that have left a client (`Received` says that there is nothing to answer)."""
+    lines = (tmp_path / "out" / "ledger" / f"{client}.jsonl").read_text().splitlines()
+    return {json.loads(line)["kind"] for line in lines}
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -81,8 +87,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     summary = (tmp_path / "out" / "summary.json").read_text()
     assert "sigma" not in json.loads(summary)["parameters"]
     assert "@client" not in summary
-    kinds = {json.loads(line)["kind"] for line in (tmp_path / "out" / "ledger" / "client-01.jsonl").read_text().splitlines()}
-    assert kinds == {"SchemaReply", "ColumnMoments", "Locals"}
+    assert sent(tmp_path, "client-01") == {"SchemaReply", "ColumnMoments", "Locals", "Received"}
 
 
 @pytest.mark.parametrize(
@@ -97,8 +102,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
 )
 def test_the_ledger_holds_what_the_setting_sends(tmp_path: Path, algorithm: dict[str, Any], kinds: set[str]) -> None:
     result = fedkern.run(job(tmp_path), out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
-    lines = [json.loads(line) for line in (tmp_path / "out" / "ledger" / "client-02.jsonl").read_text().splitlines()]
-    assert {line["kind"] for line in lines} == kinds | {"SchemaReply", "ColumnMoments"}
+    assert sent(tmp_path, "client-02") == kinds | {"SchemaReply", "ColumnMoments", "Received"}
     assert result.stop == "rounds"
 
 
@@ -212,8 +216,7 @@ def test_empty_cells_are_a_fault_or_are_imputed(tmp_path: Path) -> None:
     assert any("drawn as Gaussian" in note for note in result.summary["notes"])
     notes = json.loads((tmp_path / "out" / "client-site-1" / "rows.json").read_text())["notes"]
     assert any("1 rows without a response" in note for note in notes)
-    kinds = {json.loads(line)["kind"] for line in (tmp_path / "out" / "ledger" / "site-0.jsonl").read_text().splitlines()}
-    assert "SecondMoments" in kinds
+    assert "SecondMoments" in sent(tmp_path, "site-0")
 
 
 def test_columns_never_measured_together_are_named(tmp_path: Path) -> None:
@@ -248,17 +251,17 @@ def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks:
 
 def test_check_prints_what_is_disclosed(tmp_path: Path) -> None:
     path = job(tmp_path)
-    plain = python("-m", "fedkern", "check", path)
+    plain = python("-m", "fedkern.cli", "check", path)
     assert plain.code == 0, plain.err
     assert "draws of every client's coefficients in every round" in plain.out
     assert "Locals" in plain.out
     assert "Statistics" not in plain.out
-    moves = python("-m", "fedkern", "check", path, "--set", 'algorithm.moves=["translate"]')
+    moves = python("-m", "fedkern.cli", "check", path, "--set", 'algorithm.moves=["translate"]')
     assert "sufficient statistics follow" in moves.out
 
 
 def test_a_run_prints_its_effects(tmp_path: Path) -> None:
-    ended = python("-m", "fedkern", "run", job(tmp_path), "--out", tmp_path / "out", "--set", "job.rounds=200")
+    ended = python("-m", "fedkern.cli", "run", job(tmp_path), "--out", tmp_path / "out", "--set", "job.rounds=200")
     assert ended.code == 0, ended.err
     for words in ("PIP", "site average", "false discovery rate 0.1", "count as zero", "R-hat at most", "digest"):
         assert words in ended.out
