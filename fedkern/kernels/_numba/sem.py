@@ -64,23 +64,34 @@ def update_inverse(W, j, image, ratio):
 
 
 @njit(cache=False)
-def is_contraction(T):
+def is_contraction(matrix):
     """Whether the spectral radius is below 1: from the powers T^(2^k), their traces and their row and column sums."""
-    p = T.shape[0]
-    T = T.copy()
+    p = matrix.shape[0]
+    T, square, columns = matrix.copy(), np.empty((p, p)), np.empty(p)
     for _ in range(64):
-        size = np.abs(T)
-        bound = min(size.sum(axis=0).max(), size.sum(axis=1).max())
+        trace, rows = 0.0, 0.0
+        columns[:] = 0.0
+        for i in range(p):
+            trace += T[i, i]
+            row = 0.0
+            for k in range(p):
+                row += abs(T[i, k])
+                columns[k] += abs(T[i, k])
+            rows = max(rows, row)
+        most = 0.0
+        for k in range(p):
+            most = max(most, columns[k])
+        bound = min(rows, most)
+        if not (abs(trace) <= p and bound < 1e150):
+            return False
         if bound < 1.0:
             return True
-        if not (abs(np.trace(T)) <= p and bound < 1e150):
-            return False
-        square = np.zeros((p, p))
+        square[:] = 0.0
         for i in range(p):
             for k in range(p):
                 for h in range(p):
                     square[i, h] += T[i, k] * T[k, h]
-        T = square
+        T, square = square, T
     return False
 
 
@@ -89,12 +100,11 @@ def log_densities(Y, coefficients, b):
     p, n = Y.shape[1], Y.shape[2]
     loglik = np.empty(Y.shape[0])
     for c in range(loglik.size):
-        B = np.eye(p)
+        B = np.empty((p, p))
         value = 0.0
         for j in range(p):
             for h in range(p):
-                if h != j:
-                    B[j, h] = -coefficients[c, j, h]
+                B[j, h] = 1.0 if h == j else -coefficients[c, j, h]
             total = 0.0
             for i in range(n):
                 e = 0.0
@@ -107,23 +117,43 @@ def log_densities(Y, coefficients, b):
 
 
 @njit(cache=False)
+def combine(e, delta, Y, out):
+    """out = e - sum_h delta_h y_h. Returns sum |out|."""
+    for i in range(e.size):
+        out[i] = e[i]
+    for h in range(delta.size):
+        for i in range(e.size):
+            out[i] -= delta[h] * Y[h, i]
+    total = 0.0
+    for i in range(e.size):
+        total += abs(out[i])
+    return total
+
+
+@njit(cache=False)
+def dot(x, y):
+    total = 0.0
+    for i in range(x.size):
+        total += x[i] * y[i]
+    return total
+
+
+@njit(cache=False)
 def start(Y, theta, d, T, W, e, sums):
     """Theta, residuals, the inverse of I - Theta; returns log|det|."""
-    p, n = Y.shape
+    p = Y.shape[0]
     for j in range(p):
         for h in range(p):
             T[j, h] = 0.0 if h == j else theta[j, h] + d[j, h]
-        e[j] = Y[j]
-        for h in range(p):
-            for i in range(n):
-                e[j, i] -= T[j, h] * Y[h, i]
-        sums[j] = np.abs(e[j]).sum()
+        sums[j] = combine(Y[j], T[j], Y, e[j])
     return refactorise(T, W)
 
 
 @njit(cache=False)
 def refactorise(T, W):
-    W[:] = np.eye(T.shape[0]) - T
+    for j in range(T.shape[0]):
+        for h in range(T.shape[0]):
+            W[j, h] = (1.0 if h == j else 0.0) - T[j, h]
     return invert(W)
 
 
@@ -161,7 +191,8 @@ def take_row(j, delta, ratio, total, shifted, d, work, log_det, events):
             T[j, h] += delta[h]
             for k in range(p):
                 image[k] += delta[h] * W[h, k]
-    e[j] = shifted
+    for i in range(shifted.size):
+        e[j, i] = shifted[i]
     sums[j] = total
     if abs(ratio) < REFACTORISE_BELOW:
         events[REFACTORISED] += 1
@@ -175,7 +206,8 @@ def is_stable_with(T, j, delta, ratio):
     if not ratio > 0.0:
         return False
     T = T.copy()
-    T[j] += delta
+    for h in range(delta.size):
+        T[j, h] += delta[h]
     return is_contraction(T)
 
 
@@ -218,16 +250,6 @@ def elements(data, state, work, log_det, gain, stable, client, step, key, events
             events[PROPOSED] += 1
             log_step[j, h] += gain * ((1.0 if taken else 0.0) - TARGET)
     return log_det
-
-
-@njit(cache=False)
-def combine(e, delta, Y, out):
-    """out = e - sum_h delta_h y_h. Returns sum |out|."""
-    out[:] = e
-    for h in range(delta.size):
-        for i in range(e.size):
-            out[i] -= delta[h] * Y[h, i]
-    return np.abs(out).sum()
 
 
 @njit(cache=False)
@@ -313,16 +335,18 @@ def gibbs_row(j, data, state, work, log_det, stable, client, step, keys, events)
         mean = 1.0 / (scale * max(abs(e[j, i]), LEAST_RESIDUAL * scale))
         weight[i] = inverse_gaussian_one(mean, 1.0 / (scale * scale), j * n + i, client, step, weights_key)
     # 2. The row is normal: d = S u, u ~ N(A^-1 r, A^-1), A = I + S G S.
-    S, fixed, rest = np.sqrt(lambda_sq[j] * tau_sq[j]), theta[j].copy(), np.empty(n)
-    S[j] = fixed[j] = 0.0
-    combine(Y[j], fixed, Y, rest)
-    A, centre, direction, noise = np.eye(p), np.empty(p), np.empty(p), np.empty(p)
-    weighted = np.empty(n)
+    S, delta, rest, weighted = np.empty(p), np.empty(p), np.empty(n), np.empty(n)
+    for h in range(p):
+        S[h] = 0.0 if h == j else np.sqrt(lambda_sq[j, h] * tau_sq[j, h])
+        delta[h] = 0.0 if h == j else theta[j, h]
+    combine(Y[j], delta, Y, rest)
+    A, centre, direction, noise = np.empty((p, p)), np.empty(p), np.empty(p), np.empty(p)
     for a in range(p):
-        weighted[:] = weight * Y[a]
+        for i in range(n):
+            weighted[i] = weight[i] * Y[a, i]
         for h in range(a, p):
-            A[a, h] += S[a] * S[h] * np.dot(weighted, Y[h])
-        centre[a] = S[a] * np.dot(weighted, rest)
+            A[a, h] = (1.0 if h == a else 0.0) + S[a] * S[h] * dot(weighted, Y[h])
+        centre[a] = S[a] * dot(weighted, rest)
         direction[a] = S[a] * W[a, j]
     factorise(A)
     solve_lower(A, centre)
@@ -334,22 +358,25 @@ def gibbs_row(j, data, state, work, log_det, stable, client, step, keys, events)
             noise[h + 1] = second
     noise[j] = 0.0
     # 3. The determinant's ratio is 1 + r x, and under the normal x ~ N(a, 1).
-    variance = np.dot(direction, direction)
+    variance = dot(direction, direction)
     if variance >= 1e-200:
         r = np.sqrt(variance)
-        direction /= r
         along = 0.0
         for h in range(p):
+            direction[h] /= r
             if h != j:
                 along += d[j, h] * W[h, j]
-        a = along / r - np.dot(direction, centre)
+        a = along / r - dot(direction, centre)
         x = draw_ratio(j * p + j, r, a, power * n, client, step, proposals_key)
         # 4. The normal draw, moved along the direction so that its linear form is x.
-        noise += direction * (a - np.dot(direction, noise) - x)
-    noise += centre
+        shortfall = a - dot(direction, noise) - x
+        for h in range(p):
+            noise[h] += direction[h] * shortfall
+    for h in range(p):
+        noise[h] += centre[h]
     solve_upper(A, noise)
-    delta = S * noise - d[j]
-    delta[j] = 0.0
+    for h in range(p):
+        delta[h] = 0.0 if h == j else S[h] * noise[h] - d[j, h]
     ratio = row_ratio(j, delta, W)
     if stable and not is_stable_with(T, j, delta, ratio):
         return log_det
@@ -363,35 +390,40 @@ def log_target(x, ratio, a, N):
 
 
 @njit(cache=False)
-def log_normals(x, first, mode, wide):
-    """Logarithm of the density of a mixture of two normals."""
-    low = np.log(first / wide[0]) - 0.5 * ((x - mode[0]) / wide[0]) ** 2
-    high = np.log((1.0 - first) / wide[1]) - 0.5 * ((x - mode[1]) / wide[1]) ** 2
-    return max(low, high) + np.log1p(np.exp(-abs(low - high)))
+def log_normal(x, weight, mode, wide):
+    return np.log(weight / wide) - 0.5 * ((x - mode) / wide) ** 2
+
+
+@njit(cache=False)
+def log_sum(x, y):
+    """log(e^x + e^y)."""
+    return max(x, y) + np.log1p(np.exp(-abs(x - y)))
 
 
 @njit(cache=False)
 def draw_ratio(item, r, a, N, client, step, key):
-    """One independence step of x from 0, density ~ |1 + r x|^N exp(-(x - a)^2 / 2)."""
+    """One independence step of x from 0, density ~ |1 + r x|^N exp(-(x - a)^2 / 2): a normal at each of its two modes."""
     turn = 1.0 - a * r  # r x^2 + turn x - (a + N r) = 0
     root = np.sqrt((1.0 + a * r) ** 2 + 4.0 * N * (r * r))
     q = -0.5 * (turn - root if turn < 0.0 else turn + root)
-    mode = np.array([q / r, -(a + N * r) / q])
-    ratio = 1.0 + r * mode
-    small = 1 if abs(ratio[1]) < abs(ratio[0]) else 0
-    ratio[small] = -N * (r * r) / ratio[1 - small]  # the product of the two
-    sd = 1.0 / np.sqrt(1.0 + N * (r / ratio) * (r / ratio))
-    wide = 1.3 * sd
-    masses = log_target(mode[0], ratio[0], a, N) + np.log(sd[0]), log_target(mode[1], ratio[1], a, N) + np.log(sd[1])
-    first = min(max(1.0 / (1.0 + np.exp(masses[1] - masses[0])), 0.001), 0.999)
+    mode0, mode1 = q / r, -(a + N * r) / q
+    ratio0, ratio1 = 1.0 + r * mode0, 1.0 + r * mode1
+    if abs(ratio1) < abs(ratio0):  # the smaller from the product of the two
+        ratio1 = -N * (r * r) / ratio0
+    else:
+        ratio0 = -N * (r * r) / ratio1
+    sd0, sd1 = 1.0 / np.sqrt(1.0 + N * (r / ratio0) ** 2), 1.0 / np.sqrt(1.0 + N * (r / ratio1) ** 2)
+    mass0, mass1 = log_target(mode0, ratio0, a, N) + np.log(sd0), log_target(mode1, ratio1, a, N) + np.log(sd1)
+    first = min(max(1.0 / (1.0 + np.exp(mass1 - mass0)), 0.001), 0.999)
+    wide0, wide1 = 1.3 * sd0, 1.3 * sd1
     choice, accept = uniform_pair(item, 2, client, step, key)
-    which = 0 if choice < first else 1
     normal, _ = normal_pair(item, 3, client, step, key)
-    x = mode[which] + wide[which] * normal
+    x = mode0 + wide0 * normal if choice < first else mode1 + wide1 * normal
     if not abs(1.0 + r * x) >= LEAST_RATIO:
         return 0.0
     gain = log_target(x, 1.0 + r * x, a, N) - log_target(0.0, 1.0, a, N)
-    gain += log_normals(0.0, first, mode, wide) - log_normals(x, first, mode, wide)
+    gain += log_sum(log_normal(0.0, first, mode0, wide0), log_normal(0.0, 1.0 - first, mode1, wide1))
+    gain -= log_sum(log_normal(x, first, mode0, wide0), log_normal(x, 1.0 - first, mode1, wide1))
     return x if metropolis_accept(gain, accept) else 0.0
 
 
@@ -481,16 +513,16 @@ def all_sweeps(
 ):  # fmt: skip
     """In place."""
     p, n = Y.shape[1], Y.shape[2]
-    T, W, y, e = np.empty((p, p)), np.empty((p, p)), np.empty((p, n)), np.empty((p, n))
+    T, W, e = np.empty((p, p)), np.empty((p, p)), np.empty((p, n))
     sums, square = np.empty(p), np.empty(p)
     work = (T, W, e, sums)
     for c in range(Y.shape[0]):
         scales_key, normals_key = stream_key(seed, SCALES, chain + c), stream_key(seed, COEFFICIENT_NORMALS, chain + c)
         variances_key, proposals_key = stream_key(seed, VARIANCES, chain + c), stream_key(seed, PROPOSALS, chain + c)
         row_keys = (normals_key, proposals_key, stream_key(seed, AUGMENTATION, chain + c))
-        y[:] = Y[c]
+        y = Y[c]
         for j in range(p):
-            square[j] = np.dot(y[j], y[j])
+            square[j] = dot(y[j], y[j])
         data = (y, square, theta[c], tau_sq[c], temperature[c])
         state = (deviation[c], lambda_sq[c], b[c], log_step[c])
         counts, fault, log_det = events[c], -1, 0.0
@@ -511,14 +543,13 @@ def all_sweeps(
                     log_det = gibbs_row(j, data, state, work, log_det, stable, client, now, row_keys, counts)
             if update == ROW:
                 log_det = rows(data, state, work, log_det, gain, stable, client, now, proposals_key, counts)
-            if update == ELEMENT:
-                log_det = elements(data, state, work, log_det, gain, stable, client, now, proposals_key, counts)
-            if use_swap:
-                log_det = swap(data, state, work, log_det, stable, shape, rate, client, now, proposals_key, counts)
-            if update == ROW_GIBBS:
-                log_det = elements(data, state, work, log_det, gain, stable, client, now, proposals_key, counts)
+            for turn in (ELEMENT, ROW_GIBBS):  # elements before the swap, or after it
+                if update == turn:
+                    log_det = elements(data, state, work, log_det, gain, stable, client, now, proposals_key, counts)
+                if use_swap and turn == ELEMENT:
+                    log_det = swap(data, state, work, log_det, stable, shape, rate, client, now, proposals_key, counts)
             fault = draw_b(b[c], sums, temperature[c], n, shape, rate, client, now, variances_key)
-            if not abs(log_det) < np.inf:
+            if fault < 0 and not abs(log_det) < np.inf:
                 fault = OTHER
             if fault >= 0:
                 fault += 8 * t

@@ -78,6 +78,8 @@ class Chain:
     def start(self):
         """B, its inverse and determinant and the residuals: from the coefficients, at the start of every sweep."""
         self.B = np.eye(self.p) - np.where(self.off, self.theta + self.d, 0)
+        if not np.isfinite(self.B).all():
+            raise Fault(OTHER)
         self.factorise()
         self.e = self.B @ self.Y
         self.sums = np.abs(self.e).sum(axis=1)
@@ -259,8 +261,6 @@ class Chain:
     def draw_b(self, shape, rate):
         gamma = np.empty(self.p)
         rng.gamma(np.full(self.p, shape + self.power * self.n), self.keys["variances"], self.client, self.step, 0, gamma, 1)
-        if not np.isfinite(self.sums).all():
-            raise Fault(COEFFICIENTS)
         self.b[:] = (rate + self.power * self.sums) / gamma
         if not (np.isfinite(self.b) & (self.b > 0)).all():
             raise Fault(SCALE)
@@ -270,6 +270,8 @@ class Chain:
         gain = (step + 1.0) ** -0.6 if adapt else 0.0
         self.start()
         self.draw_scales(expanded, scale_lambda)
+        if not np.isfinite(self.sums).all():
+            raise Fault(COEFFICIENTS)
         if update == ROW_GIBBS:
             for j in range(self.p):
                 self.gibbs_row(j)
