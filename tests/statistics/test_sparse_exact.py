@@ -1,15 +1,14 @@
-"""Posteriors that are known: by quadrature, from a plain sampler with the same random numbers, from long NUTS runs."""
+"""Posteriors that are known by quadrature, and the law of the draws of coefficients."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import sparse_quadrature as quadrature
-from plain_sampler import Settings, sample
 from scipy import stats
 from sem_joint import Equations
 from sparse_chains import posterior
-from sparse_joint import Regression, State
+from sparse_joint import Regression
 
 from fedkern.kernels import shrinkage
 
@@ -98,33 +97,3 @@ def test_draws_of_coefficients_have_their_law(n, p, draw, slab, seed):
     assert np.abs(whitened.mean(axis=0)).max() < 4.5 / np.sqrt(c)
     assert np.abs(whitened.T @ whitened / c - np.eye(p)).max() < 4.5 * np.sqrt(2 / c)
     assert min(stats.kstest(column, "norm").pvalue for column in whitened.T) > 1e-5
-
-
-@pytest.mark.parametrize("m", [1, 4])
-@pytest.mark.parametrize("options", [{}, {"n_sweeps": 3}, {"scale_tau": 0.5, "scale_lambda": 2.0, "c0": 0.1}])
-def test_rounds_of_the_kernels_are_a_plain_sampler(m, options):
-    """With the same streams, within 1e-9. Few rounds: the difference of two such chains grows about threefold in each."""
-    rng, p, rounds, seed = np.random.default_rng(m), 5, 5, 77
-    X = [rng.standard_normal((n, p)) for n in (25, 31, 4, 40)[:m]]
-    y = [X_k @ [1.0, -0.7, 0, 0, 0.3] + rng.standard_normal(len(X_k)) + 2 for X_k in X]
-    start = {"theta": np.zeros(p), "tau_sq": np.ones(p), "eta": 1.0, "rho": 0.5}
-    start |= {"d": 0.1 * rng.standard_normal((m, p)), "lambda_sq": np.ones((m, p)), "sigma_sq": np.ones(m)}
-    options = {"c0": 0.01} | options
-    settings = Settings(
-        c0=options["c0"], s_tau=options.get("scale_tau", 1), s_lambda=options.get("scale_lambda", 1),
-        local_sweeps=options.get("n_sweeps", 1),
-    )  # fmt: skip
-    plain = sample(X, y, settings, rounds=rounds, seed=seed, start=start)
-
-    model = Regression(X=X, n_passes=5, draw="gram", **options, **DEFAULTS)
-    model.seed, data = seed, [type(d)(d.y[None], d.q[None], d.rss[None]) for d in model.given(y)]
-    one = np.ones((1, p))
-    state = State(0 * one, one, 0 * one, one, np.full((1, 1), 0.5), start["d"][:, None], np.ones((m, 1, p)), (np.ones((m, 1)),))
-    for number in range(rounds):
-        state = model.round(state, data, number)
-        found = {
-            "theta": state.theta[0], "tau_sq": state.tau_sq[0], "q": state.inclusion[0], "eta": state.eta[0, 0],
-            "rho": state.rho[0, 0], "d": state.deviation[:, 0], "sigma_sq": state.local[0][:, 0],
-        }  # fmt: skip
-        for name, value in found.items():
-            np.testing.assert_allclose(value, plain[name][number], rtol=1e-9, atol=1e-10, err_msg=f"{name}, round {number}")
