@@ -83,6 +83,8 @@ def _head(run: Run) -> str:
     last = run.lines[-1] if run.lines else {}
     metrics = run.summary.get("metrics") or last.get("metrics") or {}
     tiles = [(plots.WORDS.get(name, name), number(value)) for name, value in metrics.items()]
+    if "sampler" in run.summary:
+        tiles = report_sparse.tiles(run.summary)
     spent = [real(c["epsilon"]) for c in run.summary.get("privacy", {}).values()]
     tiles += [("Largest ε of a client", number(max(spent)))] if spent else []
     clients = run.summary.get("clients", {})

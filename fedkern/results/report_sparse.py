@@ -41,6 +41,13 @@ def sections(summary: Mapping[str, Any]) -> list[str]:
     return [*main, _mixing(summary), *more]
 
 
+def tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(words, value) of what stands at the top of the page."""
+    s = summary["sampler"]
+    mixed = [("Largest R-hat", f"{real(s['rhat']):.3f}"), ("Smallest ESS", f"{real(s['ess']):,.0f}")] if "rhat" in s else []
+    return [*mixed, ("Chains", str(s["chains"]))]
+
+
 def _effects(summary: Mapping[str, Any]) -> str:
     parameters = summary["parameters"]
     text = escape(f"Selection: {summary['selection']['text']}.")

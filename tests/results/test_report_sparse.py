@@ -57,6 +57,8 @@ def test_a_regression_s_report() -> None:
         "Largest R-hat 1.200, smallest effective sample size 55 (theta[age])",
         "the chains do not agree yet",
         "3 scales clipped",
+        "<b>1.200</b><span>Largest R-hat</span>",
+        "<b>55</b><span>Smallest ESS</span>",
         "<h2>Clients that differ</h2>",
         "clinic-a",
         "<h2>Separate fits</h2>",
