@@ -18,6 +18,8 @@ inline namespace FEDKERN_ISA {
 inline constexpr Index largest_small = 160;    // coefficients: up to here loops of our own, beyond LAPACK
 inline constexpr Index panel_rows = 4;         // finished together, by loops
 inline constexpr Index least_for_data = 33;    // coefficients: below, the Gram form is always the cheaper one
+inline constexpr Index panel_size = 1 << 17;   // numbers: a megabyte
+inline constexpr Index least_panel = 64;       // columns
 inline constexpr double data_rows = 0.6;       // of p: below, the data-space form is the cheaper one
 inline constexpr double most_data_scale = 1e4; // of t / sigma: beyond, the data-space form loses digits
 
@@ -99,7 +101,15 @@ class Design {
     /// c = R'e.
     void correlations(const double* e, double* c) const {
         std::fill_n(c, p, 0.);
-        for (Index i = 0; i < r; ++i)
+        Index i = 0;
+        for (; i + 4 <= r; i += 4) {
+            const double *x0 = row(i), *x1 = row(i + 1), *x2 = row(i + 2), *x3 = row(i + 3);
+            c[i] += e[i] * x0[i];
+            c[i + 1] += e[i] * x0[i + 1] + e[i + 1] * x1[i + 1];
+            c[i + 2] += e[i] * x0[i + 2] + e[i + 1] * x1[i + 2] + e[i + 2] * x2[i + 2];
+            for (Index j = i + 3; j < p; ++j) c[j] += (e[i] * x0[j] + e[i + 1] * x1[j]) + (e[i + 2] * x2[j] + e[i + 3] * x3[j]);
+        }
+        for (; i < r; ++i)
             for (Index j = i; j < p; ++j) c[j] += e[i] * row(i)[j];
     }
 
@@ -294,24 +304,25 @@ class CoefficientDraw {
     /// Bhattacharya, Chakraborty, Mallick (2016), about theta and in units of sigma: W = R S, (I + W W') w = e / sigma - v,
     /// v = W z + N(0, I), u = z + W'w.
     bool in_data_space(const double* e, double per_sigma, Counter at, U64 key) {
-        if (!W_) {
-            W_ = Numbers(r * p), M_ = Numbers(r * r), w_ = Numbers(r);
-            for (Index i = 0; i < r; ++i) std::fill_n(W_ + i * p, i, 0.);
-        }
-        double *const W = W_, *const M = M_, *const w = w_;
+        if (!W_) W_ = Numbers(std::max(panel_size, r * least_panel)), M_ = Numbers(r * r), w_ = Numbers(r);
+        double *const W = W_, *const M = M_, *const w = w_, *const u = u_;
         at.draw = 1;
         fill_normal({w, r}, at, key);
-        for (Index i = 0; i < r; ++i) {
-            const double* row = D.row(i);
-            for (Index j = i; j < p; ++j) W[i * p + j] = row[j] * s_[j];
-            w[i] = e[i] * per_sigma - w[i] - dot(W + i * p + i, z_ + i, p - i);
-        }
-        // W W': in a block of columns of the triangle, only the rows above its end are not 0.
-        call(D.blas.dsyrk, 'L', 'T', r, p - r, 1.0, W + r, p, 0.0, M, r);
-        const Index blocks = std::clamp<Index>(r / 64, 1, 6);
-        for (Index b = 0; b < blocks; ++b) {
-            const Index first = r * b / blocks, end = r * (b + 1) / blocks;
-            call(D.blas.dsyrk, 'L', 'T', end, end - first, 1.0, W + first, p, 1.0, M, r);
+        for (Index i = 0; i < r; ++i) w[i] = e[i] * per_sigma - w[i];
+        // A panel of columns of W at a time, which stays in the cache; within the triangle, only the rows above its end are not 0.
+        std::fill_n(M, r * r, 0.);
+        for (Index first = 0, end; first < p; first = end) {
+            const Index width = std::max(least_panel, panel_size / r);
+            end = std::min(p, first + (first < r ? std::clamp(r / 6, least_panel, width) : width));
+            const Index rows = std::min(r, end), columns = end - first;
+            for (Index i = 0; i < rows; ++i) {
+                double* const row = W + i * columns;
+                const Index begin = std::max(i, first);
+                std::fill_n(row, begin - first, 0.);
+                for (Index j = begin; j < end; ++j) row[j - first] = D.row(i)[j] * s_[j];
+                w[i] -= dot(row, z_ + first, columns);
+            }
+            call(D.blas.dsyrk, 'L', 'T', rows, columns, 1.0, W, columns, 1.0, M, r);
         }
         for (Index i = 0; i < r; ++i) M[i * r + i] += 1;
         int info = 0;
@@ -319,14 +330,8 @@ class CoefficientDraw {
         if (info) return false;
         call(D.blas.dtrsv, 'L', 'N', 'N', r, M, r, w, 1);
         call(D.blas.dtrsv, 'L', 'T', 'N', r, M, r, w, 1);
-        std::copy_n(static_cast<double*>(z_), p, static_cast<double*>(u_));
-        Index i = 0;
-        for (; i + 4 <= r; i += 4) {
-            const double *a = W + i * p, *b = a + p, *c = b + p, *d = c + p; // zeros before their diagonal
-            for (Index j = i; j < p; ++j) u_[j] += (w[i] * a[j] + w[i + 1] * b[j]) + (w[i + 2] * c[j] + w[i + 3] * d[j]);
-        }
-        for (; i < r; ++i)
-            for (Index j = i; j < p; ++j) u_[j] += w[i] * W[i * p + j];
+        D.correlations(w, u);
+        for (Index j = 0; j < p; ++j) u[j] = z_[j] + s_[j] * u[j];
         return true;
     }
 
