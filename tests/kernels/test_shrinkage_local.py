@@ -283,9 +283,19 @@ def test_second_moments_give_the_same_draws():
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
+def test_second_moments_may_be_singular():
+    """A level of a factor that a site lacks is a column of zeros: its coefficient follows the prior."""
+    X, y, (*_, n) = site()
+    X[:, 2] = 0
+    R, q, rss = shrinkage.factor_of_moments(X.T @ X, X.T @ y, float(y @ y))
+    np.testing.assert_allclose(R.T @ R, X.T @ X, atol=1e-12 * n)
+    np.testing.assert_allclose(R.T @ q, X.T @ y, atol=1e-12 * n)
+    np.testing.assert_allclose(q @ q + rss, y @ y, rtol=1e-12)
+
+
 def test_moments_of_no_columns_are_refused():
     X, y, (*_, n) = site()
-    with pytest.raises(ValueError, match="must be moments of independent columns"):
+    with pytest.raises(ValueError, match="must be moments of columns"):
         shrinkage.local_sweeps_gram(X.T @ X, X.T @ y, 0.5 * float(y @ y), n, *state(1, 6), seed=9)
 
 

@@ -18,7 +18,6 @@ Swept = tuple[Floats, Floats, Floats, NDArray[np.int64]]
 SCALES = {"exact": False, "expanded": True}
 FORMS = {"auto": 0, "gram": 1, "data": 2}
 QUANTITIES = ("lambda^2", "the coefficients", "sigma^2", "tau^2", "theta", "eta", "rho", "a quantity")
-EVENTS = ("scales clipped", "factorised again", "drawn in data space", "fault")
 
 _INT64 = (np.dtype("int64"),)
 _R = Array("R", ("r", "p"), F64)
@@ -196,7 +195,7 @@ def local_sweeps_gram(
     Raises
     ------
     ValueError
-        The moments are of no [X y], or so nearly collinear that they don't determine a factor.
+        The moments are those of no columns [X y].
 
     Source: sparse-models.md, section 3.
     """
@@ -225,14 +224,19 @@ def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Flo
     Raises
     ------
     ValueError
-        The matrix of moments of [X y] is not positive definite.
+        The matrix of moments of [X y] has a negative eigenvalue.
     """
     p = len(gram)
     moments = np.block([[gram, xty[:, None]], [xty[None, :], np.full((1, 1), yy)]])
     try:
         triangle = np.linalg.cholesky(moments).T
-    except np.linalg.LinAlgError:
-        raise ValueError("shrinkage.local_sweeps_gram: gram, xty, yy must be moments of independent columns [X y]") from None
+    except np.linalg.LinAlgError:  # singular, as with a column of zeros; or no moments at all
+        values, vectors = np.linalg.eigh(moments)
+        if not values[0] >= -1e-12 * values[-1]:
+            raise ValueError(
+                f"shrinkage.local_sweeps_gram: gram, xty, yy must be moments of columns [X y], have eigenvalue {values[0]}"
+            ) from None
+        triangle = np.asarray(np.linalg.qr(np.sqrt(np.maximum(values, 0))[:, None] * vectors.T, mode="r"))
     return np.ascontiguousarray(triangle[:p, :p]), triangle[:p, p].copy(), float(triangle[p, p] ** 2)
 
 
