@@ -1,8 +1,9 @@
 """Long NUTS runs of the sparse regression on three small federations: `make references` writes sparse.json beside this file.
 
-An independent program (NumPyro) for the same posterior, with gamma summed and deviations integrated out: given the scales they are
-Gaussian, and without them there is no funnel (24 leapfrogs a draw; d = tau lambda z takes 120 to 250 and diverges). Coefficients of
-sites are drawn afterwards. Summaries are stored with their Monte-Carlo errors, and comparisons allow for these.
+An independent program (NumPyro) for the same posterior, with gamma summed and deviations integrated out: given the scales
+they are Gaussian, and without them there is no funnel (24 leapfrogs a draw; d = tau lambda z takes 120 to 250 and diverges).
+Coefficients of sites are drawn afterwards. Summaries are stored with their Monte-Carlo errors, and comparisons allow for
+these.
 """
 
 from __future__ import annotations
