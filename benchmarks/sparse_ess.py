@@ -34,17 +34,14 @@ Array = NDArray[np.float64]
 Site = tuple[Array, Array, float, float]  # R, q, rss, n - 1
 
 
-def federation(deviating: bool, seed: int = 1) -> list[Site]:
-    """One strong and two weak effects among eleven correlated covariates; a deviating site has another first effect."""
+def federation(deviating: bool, seed: int) -> list[Site]:
+    """One strong effect among eleven covariates; a deviating site has hardly any."""
     generator = np.random.default_rng(seed)
-    root = np.linalg.cholesky(0.8 * np.eye(P) + 0.2)
     sites = []
     for k, n in enumerate(ROWS):
         theta = np.zeros(P)
-        theta[:3] = 0.6, 0.2, -0.15
-        if deviating and k == 0:
-            theta[0] = -0.2
-        X = generator.standard_normal((n, P)) @ root.T
+        theta[0] = 0.1 if deviating and k == 0 else 0.8
+        X = generator.standard_normal((n, P))
         y = X @ theta + generator.standard_normal(n)
         Q, R = np.linalg.qr(X - X.mean(axis=0))
         y -= y.mean()
@@ -97,18 +94,25 @@ def effective(x: Array) -> Array:
     return ess / (x.shape[0] * x.shape[1]) * 1000
 
 
+def row(name: str, rounds: int, seed: int, **options: Any) -> None:
+    begin, cells, inclusion = time.perf_counter(), [], []
+    for deviating in (False, True):
+        kept = draws(federation(deviating, seed), rounds, **options)
+        ess = {key: effective(x) for key, x in kept.items()}
+        cells.append((ess["theta"].min(), np.median(ess["theta"]), ess["log tau^2"].min(), ess["q"].min()))
+        inclusion.append(kept["q"][:, :, 0].mean())
+    line = " ".join(f"{a:6.0f} / {b:<5.0f}" for a, b in zip(*cells))
+    pips = "{:.2f} / {:.2f}".format(*inclusion)
+    print(f"{name:48s} {line}  PIP {pips}  {time.perf_counter() - begin:.0f} s", flush=True)
+
+
 def main(rounds: int) -> None:
     titles = " ".join(f"{title:14s}" for title in ("theta min", "theta median", "log tau^2 min", "q min"))
     print(f"{'homogeneous / one deviating site':49s} {titles}")
-    both = [federation(False), federation(True)]
     for name, options in SCHEDULES.items():
-        begin = time.perf_counter()
-        cells = []
-        for sites in both:
-            ess = {key: effective(x) for key, x in draws(sites, rounds, **options).items()}
-            cells.append((ess["theta"].min(), np.median(ess["theta"]), ess["log tau^2"].min(), ess["q"].min()))
-        line = " ".join(f"{a:6.0f} / {b:<5.0f}" for a, b in zip(*cells))
-        print(f"{name:48s} {line}   {time.perf_counter() - begin:.0f} s", flush=True)
+        row(name, rounds, 2, **options)  # its deviating site leaves a PIP near 0.67, as in that table
+    for seed in (1, 3, 4):
+        row(f"default, data set {seed}", rounds, seed, n_passes=5)
 
 
 if __name__ == "__main__":
