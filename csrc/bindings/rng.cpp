@@ -37,6 +37,13 @@ void inverse_gaussian(const py::array& mean, const py::array& shape, U64 key, U3
     kernels().rng.inverse_gaussian(m, a, y, {first_item, 0, client, step}, key, n_threads);
 }
 
+void polya_gamma(const py::array& z, U64 key, U32 client, U32 step, U32 first_item, const py::array& out, int n_threads) {
+    const auto tilt = vector<const double>(z, "z", z.size());
+    const auto y = vector<double>(out, "out", tilt.size);
+    const py::gil_scoped_release unlocked;
+    kernels().rng.polya_gamma(tilt, y, {first_item, 0, client, step}, key, n_threads);
+}
+
 py::typing::Dict<py::str, int> streams() {
     py::typing::Dict<py::str, int> ids;
 #define FEDKERN_STREAM(name, id) ids[#name] = id;
@@ -60,6 +67,8 @@ void bind_rng(py::module_& m) {
     pairs("exponential", &binding::fill_pairs<&RngTable::exponential>);
     m.def("gamma", &binding::gamma, "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a, "first_item"_a, "out"_a.noconvert(),
           "n_threads"_a);
+    m.def("polya_gamma", &binding::polya_gamma, "z"_a.noconvert(), "key"_a, "client"_a, "step"_a, "first_item"_a,
+          "out"_a.noconvert(), "n_threads"_a);
     m.def("inverse_gaussian", &binding::inverse_gaussian, "mean"_a.noconvert(), "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a,
           "first_item"_a, "out"_a.noconvert(), "n_threads"_a);
 }

@@ -1,4 +1,4 @@
-#include "fedkern/rng.hpp"
+#include "fedkern/polya_gamma.hpp"
 
 #include "tables/rng.hpp"
 
@@ -11,6 +11,7 @@ extern const RngTable rng = {
     .exponential = fill_pairs_in_parts<fill_exponential>,
     .gamma = fill_gamma_in_parts,
     .inverse_gaussian = fill_inverse_gaussian_in_parts,
+    .polya_gamma = fill_polya_gamma_in_parts,
 };
 
 } // namespace fedkern::tables::FEDKERN_ISA

@@ -51,6 +51,14 @@ INVERSE_GAUSSIAN = Kernel(
     outputs=(Array("out", ("n",), F64),),
     streams=("user",),
 )
+POLYA_GAMMA = Kernel(
+    "rng.polya_gamma",
+    purpose="Polya-Gamma numbers PG(1, z).",
+    source="Polson, Scott and Windle (2013); Devroye (2009)",
+    inputs=(Array("z", ("n",), F64),),
+    outputs=(Array("out", ("n",), F64),),
+    streams=("user",),
+)
 
 
 def key(seed: int, stream: str = "user", chain: int = 0) -> int:
@@ -371,6 +379,58 @@ def inverse_gaussian(
     key_, client_, step_, _, item = _counter(INVERSE_GAUSSIAN, filled.size, key, client, step, 0, first_item, per_block=1)
     call = INVERSE_GAUSSIAN.implementation(backend, (means, shapes, filled))
     call(means, shapes, key_, client_, step_, item, filled, n_threads)
+    return filled  # type: ignore[no-any-return]
+
+
+def polya_gamma(
+    z: NDArray[np.float64] | float,
+    *,
+    key: int,
+    n: int | None = None,
+    client: int = 0,
+    step: int = 0,
+    first_item: int = 0,
+    out: NDArray[np.float64] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> NDArray[np.float64]:
+    """Polya-Gamma numbers PG(1, z), exact.
+
+    Parameters
+    ----------
+    z : (n,) float64 array, or float
+        The tilt; a number that is not finite gives NaN.
+    key : int
+        From `key()`, or any 64-bit number.
+    n : int, optional
+        How many numbers, where `z` is a float.
+    client, step : int
+        The counter's other words, each in [0, 2^32).
+    first_item : int
+        Number e owns all blocks of item first_item + e < 2^32: draws 3 t to 3 t + 2 for attempt t.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : str, optional
+        "cpp", "numba" or "reference". They agree within a relative 1e-12.
+
+    Returns
+    -------
+    (n,) float64 array
+        Of mean tanh(z / 2) / (2 z).
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number outside its range (an exhausted counter), arrays of a wrong type or shape, a wrong `out`.
+
+    Source: Polson, Scott and Windle (2013), with the cut 0.64.
+    """
+    (tilts,) = _parameters(POLYA_GAMMA, n, z=z)
+    tilts, filled = POLYA_GAMMA.prepare({"z": tilts}, out)
+    key_, client_, step_, _, item = _counter(POLYA_GAMMA, filled.size, key, client, step, 0, first_item, per_block=1)
+    POLYA_GAMMA.implementation(backend, (tilts, filled))(tilts, key_, client_, step_, item, filled, n_threads)
     return filled  # type: ignore[no-any-return]
 
 

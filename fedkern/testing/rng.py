@@ -61,3 +61,11 @@ def gamma(source: Source) -> Case:
 def inverse_gaussian(source: Source) -> Case:
     n = source.size()
     return Case({"mean": parameter(source, n), "shape": parameter(source, n), "n": n, **counter(source, n)}, kind="variate")
+
+
+def polya_gamma(source: Source) -> Case:
+    n = source.size()
+    z = source.array(
+        source.choose([1.0, 30.0]) * source.random.standard_normal(n), extremes=(0.0, 1e-200, 3000.0, 1e200, np.inf, np.nan)
+    )
+    return Case({"z": z, **{k: v for k, v in counter(source, n).items() if k != "draw"}}, kind="variate")

@@ -10,6 +10,7 @@ struct RngTable {
     void (*gamma)(Vector<const double> shape, Vector<double> out, Counter first, U64 key, int n_threads);
     void (*inverse_gaussian)(Vector<const double> mean, Vector<const double> shape, Vector<double> out, Counter first, U64 key,
                              int n_threads);
+    void (*polya_gamma)(Vector<const double> z, Vector<double> out, Counter first, U64 key, int n_threads);
 };
 
 } // namespace fedkern

@@ -1,8 +1,10 @@
 """Philox4x32-10 for Numba: public, and callable from other people's nopython code.
 
 `philox`, `uniform_pair`, `normal_pair`, `exponential_pair` take the counter (item, draw, client, step) and a 64-bit key;
-`gamma_one` and `inverse_gaussian_one` the same without draw. Nothing has a state.
+`gamma_one`, `inverse_gaussian_one` and `polya_gamma_one` the same without draw. Nothing has a state.
 """
+
+from math import erfc
 
 import numpy as np
 from numba import njit, uint32, uint64
@@ -97,6 +99,55 @@ def inverse_gaussian_one(mean, shape, item, client, step, key):
     return mean / larger if u * (larger + 1.0) <= larger else mean * larger
 
 
+@njit(cache=False)
+def polya_gamma_accept(x, u):
+    """Whether u lies below 1 - a_1/a_0 + a_2/a_0 - ..., a falling series."""
+    rate = 0.5 * np.pi * np.pi * x if x > 0.64 else 2.0 / x
+    total, n = 1.0, 1.0
+    while True:
+        total -= (2.0 * n + 1.0) * np.exp(-n * (n + 1.0) * rate)
+        if u <= total:
+            return True
+        total += (2.0 * n + 3.0) * np.exp(-(n + 1.0) * (n + 2.0) * rate)
+        if u > total:
+            return False
+        n += 2.0
+
+
+@njit(cache=False, error_model="numpy")
+def polya_gamma_one(z, item, client, step, key):
+    """PG(1, z): an exponential beyond the cut t or an inverse Gaussian below it, then Devroye's series."""
+    t, c = 0.64, 0.5 * abs(z)
+    if not c < np.inf:
+        return np.nan
+    rate = np.pi * np.pi / 8.0 + 0.5 * c * c
+    high, low = 0.5 * erfc((1.0 - t * c) / 0.8 / np.sqrt(2.0)), 0.5 * erfc((1.0 + t * c) / 0.8 / np.sqrt(2.0))
+    odds = 4.0 / np.pi * rate * (np.exp(rate * t - c) * high + np.exp(rate * t + c + np.log(low)))
+    fresh, beyond, draw = True, False, 0
+    while True:
+        if fresh:
+            choice, _ = uniform_pair(item, draw + 2, client, step, key)
+            beyond = choice < 1.0 / (1.0 + odds)
+        test, series = uniform_pair(item, draw + 1, client, step, key)
+        fresh = True
+        if beyond:
+            e, _ = exponential_pair(item, draw, client, step, key)
+            x = t + e / rate
+        elif c * t < 1.0:
+            e, f = exponential_pair(item, draw, client, step, key)
+            x = t / (1.0 + t * e) ** 2
+            fresh = e * e <= 2.0 * f / t and test <= np.exp(-0.5 * c * c * x)
+        else:
+            normal, _ = normal_pair(item, draw, client, step, key)
+            w = normal * normal * (0.5 / c)
+            larger = 1.0 + w + np.sqrt(w) * np.sqrt(w + 2.0)
+            x = 1.0 / (c * larger) if test * (larger + 1.0) <= larger else larger / c
+            fresh = x <= t
+        if fresh and polya_gamma_accept(x, series):
+            return 0.25 * x
+        draw += 3
+
+
 @njit(cache=False, nogil=True)
 def words(key, client, step, draw, first_item, out, n_threads):
     for i in range(out.shape[0]):
@@ -137,3 +188,9 @@ def gamma(shape, key, client, step, first_item, out, n_threads):
 def inverse_gaussian(mean, shape, key, client, step, first_item, out, n_threads):
     for i in range(out.size):
         out[i] = inverse_gaussian_one(mean[i], shape[i], first_item + i, client, step, key)
+
+
+@njit(cache=False, nogil=True)
+def polya_gamma(z, key, client, step, first_item, out, n_threads):
+    for i in range(out.size):
+        out[i] = polya_gamma_one(z[i], first_item + i, client, step, key)

@@ -1,6 +1,7 @@
 """What the random-number kernels mean: Philox4x32-10 and the distributions made of its blocks."""
 
 import numpy as np
+from scipy.special import log_ndtr
 
 MASK = np.uint64(0xFFFFFFFF)
 
@@ -104,3 +105,51 @@ def inverse_gaussian(mean, shape, key, client, step, first_item, out, n_threads)
     larger = 1 + w + np.sqrt(w) * np.sqrt(w + 2)
     out[:] = np.nan
     out[good] = np.where(u * (larger + 1) <= larger, mu / larger, mu * larger)
+
+
+CUT = 0.64
+
+
+def polya_gamma_series(x, u):
+    """Whether u lies below 1 - a_1/a_0 + a_2/a_0 - ...; sums go on until all are decided."""
+    rate = np.where(x > CUT, 0.5 * np.pi**2 * x, 2 / x)
+    total, n = np.ones(x.shape), 0
+    accepted, todo = np.zeros(x.shape, bool), np.ones(x.shape, bool)
+    while todo.any():
+        n += 1
+        total += (-1) ** n * (2 * n + 1) * np.exp(-n * (n + 1) * rate)
+        decided = (u <= total) if n % 2 else (u > total)
+        accepted |= todo & decided & (n % 2 == 1)
+        todo &= ~decided
+    return accepted
+
+
+def polya_gamma(z, key, client, step, first_item, out, n_threads):
+    """Polson, Scott and Windle: an exponential beyond the cut or an inverse Gaussian below it, then Devroye's series."""
+    out[:] = np.nan
+    todo, attempt = np.flatnonzero(np.isfinite(z)), 0
+    side = np.full(len(z), -1)  # 1: beyond the cut, 0: below, -1: to be drawn
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        c = abs(np.asarray(z)) / 2
+        rate = np.pi**2 / 8 + 0.5 * c * c
+        below = [np.exp(rate * CUT + s * c + log_ndtr((-s * CUT * c - 1) / 0.8)) for s in (-1, 1)]
+        tail = 1 / (1 + 4 / np.pi * rate * sum(below))
+        while todo.size:
+            item, here = items(first_item, len(z))[todo], c[todo]
+            (u, v), (test, series) = (uniforms(item, 3 * attempt + b, client, step, key) for b in range(2))
+            choice, _ = uniforms(item, 3 * attempt + 2, client, step, key)
+            side[todo] = np.where(side[todo] < 0, choice < tail[todo], side[todo])
+            beyond, tilted = side[todo] == 1, here * CUT < 1
+            e, f = -np.log(u), -np.log(v)
+            mean = 1 / np.where(tilted, 1, here)
+            w = normals(u, v)[0] ** 2 * 0.5 * mean
+            larger = 1 + w + np.sqrt(w) * np.sqrt(w + 2)
+            gaussian = np.where(test * (larger + 1) <= larger, mean / larger, mean * larger)
+            x = np.where(beyond, CUT + e / rate[todo], np.where(tilted, CUT / (1 + CUT * e) ** 2, gaussian))
+            kept = (e * e <= 2 * f / CUT) & (test <= np.exp(-0.5 * here * here * x))
+            proposed = beyond | np.where(tilted, kept, x <= CUT)
+            accepted = proposed & polya_gamma_series(np.where(proposed, x, 1), series)
+            out[todo[accepted]] = x[accepted] / 4
+            side[todo[proposed]] = -1
+            todo = todo[~accepted]
+            attempt += 1
