@@ -9,6 +9,7 @@ void bind_glm(py::module_&);
 void bind_privacy(py::module_&);
 void bind_rng(py::module_&);
 void bind_sem(py::module_&);
+void bind_shrinkage_rows(py::module_&);
 void bind_shrinkage_server(py::module_&);
 void bind_shrinkage(py::module_&);
 void bind_blas(py::module_&);
@@ -27,6 +28,7 @@ PYBIND11_MODULE(_core, m) {
     family("privacy", fedkern::bind_privacy);
     family("rng", fedkern::bind_rng);
     family("sem", fedkern::bind_sem);
+    family("shrinkage", fedkern::bind_shrinkage_rows);
     family("shrinkage", fedkern::bind_shrinkage_server);
     family("shrinkage", fedkern::bind_shrinkage);
     family("blas", fedkern::bind_blas);

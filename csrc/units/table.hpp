@@ -6,6 +6,7 @@
 #include "tables/privacy.hpp"
 #include "tables/rng.hpp"
 #include "tables/shrinkage.hpp"
+#include "tables/shrinkage_rows.hpp"
 #include "tables/shrinkage_server.hpp"
 
 namespace fedkern {
@@ -16,6 +17,7 @@ namespace fedkern {
     FEDKERN_FAMILY(PrivacyTable, privacy)                   \
     FEDKERN_FAMILY(GlmTable, glm)                           \
     FEDKERN_FAMILY(SemTable, sem)                           \
+    FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)      \
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \
     FEDKERN_FAMILY(ShrinkageTable, shrinkage)
 

@@ -10,17 +10,12 @@
 
 #include "blas.hpp"
 #include "blocks.hpp"
+#include "shrinkage_gaussian.hpp"
 #include "shrinkage_server_views.hpp"
 
 namespace fedkern {
 
 inline namespace FEDKERN_ISA {
-
-FEDKERN_INLINE double dot(const double* a, const double* b, Index n) {
-    double sum = 0;
-    for (Index i = 0; i < n; ++i) sum += a[i] * b[i];
-    return sum;
-}
 
 /// Z'h and Z'HZ of one client for a block of coordinates, without the prior's terms but with the slab's.
 inline void move_terms(Tensor<const double, 2> R, Tensor<const double, 2> q, Tensor<const std::int64_t, 1> block, MoveState state,

@@ -18,6 +18,7 @@ from .local import (
     raise_fault,
 )
 from .moves import move, move_terms
+from .rows import imputed_sweeps, logistic_sweeps
 from .server import global_sweep, global_sweep_sums, local_sums
 
 __all__ = [
@@ -25,10 +26,12 @@ __all__ = [
     "gaussian_posterior_draw",
     "global_sweep",
     "global_sweep_sums",
+    "imputed_sweeps",
     "local_sums",
     "local_sweeps",
     "local_sweeps_batched",
     "local_sweeps_gram",
+    "logistic_sweeps",
     "move",
     "move_terms",
     "raise_fault",

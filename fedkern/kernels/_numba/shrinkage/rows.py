@@ -1,0 +1,230 @@
+"""Local sweeps that touch rows, for Numba: sparse-models.md, section 11."""
+
+import numpy as np
+from numba import njit
+
+from ..rng import gamma_one, normal_pair, polya_gamma_one, stream_key
+from .local import prior_deviation
+from .moves import cholesky
+from .scales import clipped, local_variance
+from .server import IDS
+
+SCALES, COEFFICIENTS, VARIANCES, AUGMENTATION, IMPUTATION = (
+    IDS[name] for name in ("scales", "coefficients", "variances", "augmentation", "imputation")
+)
+OF_LAMBDA, OF_COEFFICIENTS, OF_SIGMA, OF_OTHERS = 0, 1, 2, 7
+FINE = -1
+
+
+@njit(cache=False, error_model="numpy")
+def normals(n, first_item, client, step, key):
+    out = np.empty(n)
+    for e in range(n):
+        out[e] = normal_pair(first_item + e // 2, 0, client, step, key)[e % 2]
+    return out
+
+
+@njit(cache=False, error_model="numpy")
+def solve_transposed(L, x):
+    """x becomes L'^-1 x."""
+    for j in range(x.size - 1, -1, -1):
+        x[j] = (x[j] - (L[j + 1 :, j] * x[j + 1 :]).sum()) / L[j, j]
+
+
+@njit(cache=False, error_model="numpy")
+def posterior_draw(W, a, prior, z):
+    """u = A^-1 W'a + L'^-1 z, L L' = A = diag(prior) + W'W; whether QR was needed."""
+    n, k = W.shape
+    A = W.T @ W
+    for j in range(k):
+        A[j, j] += prior[j]
+    if cholesky(A):
+        u = W.T @ a
+        for j in range(k):
+            u[j] = (u[j] - (A[j, :j] * u[:j]).sum()) / A[j, j]
+        u += z
+        solve_transposed(A, u)
+        return u, False
+    rows = np.zeros((n + k, k + 1))
+    rows[:n, :k], rows[:n, k] = W, a
+    for j in range(k):
+        rows[n + j, j] = np.sqrt(prior[j])
+    triangle = np.linalg.qr(rows)[1]
+    u = triangle[:k, k].copy()
+    for j in range(k):
+        u[j] += -z[j] if triangle[j, j] < 0.0 else z[j]
+    solve_transposed(np.ascontiguousarray(triangle[:k, :k].T), u)
+    return u, True
+
+
+@njit(cache=False, error_model="numpy")
+def draw_scales(d, tau_sq, lambda_sq, t, expanded, scale, slab, client, step, key):
+    """lambda^2 and the prior's standard deviations in place; how many were clipped, -1 where one is not a number."""
+    clips = 0
+    for j in range(d.size):
+        drawn = local_variance(0.5 * d[j] * d[j] / tau_sq[j], lambda_sq[j], scale, expanded, j, client, step, key)
+        if np.isnan(drawn):
+            return -1
+        lambda_sq[j] = clipped(drawn)
+        clips += lambda_sq[j] < drawn or lambda_sq[j] > drawn
+        t[j] = prior_deviation(np.sqrt(lambda_sq[j] * tau_sq[j]), slab)
+    return clips
+
+
+@njit(cache=False, error_model="numpy")
+def logistic_sweep(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, client, step, o, events):
+    """One sweep in place: alpha, and the faulty quantity."""
+    expanded, scale_lambda, scale_intercept, intercept, slab = o
+    n, p = X.shape
+    k = p + 1 if intercept else p
+    s = np.full(k, scale_intercept)
+    clips = draw_scales(d, tau_sq, lambda_sq, s[:p], expanded, scale_lambda, slab, client, step, stream_key(seed, SCALES, chain))
+    if clips < 0:
+        return alpha, OF_LAMBDA
+    events[0] += clips
+    base = X @ theta
+    predictor, key = base + X @ d + alpha, stream_key(seed, AUGMENTATION, chain)
+    W, a = np.empty((n, k)), np.empty(n)
+    for i in range(n):
+        root = np.sqrt(polya_gamma_one(predictor[i], i, client, step, key))
+        a[i] = (y[i] - 0.5) / root - root * base[i]
+        W[i, :p] = root * X[i] * s[:p]
+        if intercept:
+            W[i, p] = root * s[p]
+    if not (np.isfinite(W).all() and np.isfinite(a).all()):
+        return alpha, OF_COEFFICIENTS
+    u, again = posterior_draw(W, a, np.ones(k), normals(k, 0, client, step, stream_key(seed, COEFFICIENTS, chain)))
+    events[1] += again
+    d[:] = s[:p] * u[:p]
+    if intercept:
+        alpha = s[p] * u[p]
+    return alpha, FINE if np.isfinite(d).all() and np.isfinite(alpha) else OF_COEFFICIENTS
+
+
+@njit(cache=False, error_model="numpy")
+def impute(row, r, K, L, b, sigma, normal):
+    """x_U | x_O, y in place: a draw of N(K x_O, C), C = L L', corrected by what it says of y."""
+    p = row.size
+    for u in range(p):
+        if L[u, u] > 0.0:
+            row[u] = 0.0
+    drawn = K @ row
+    along = L.T @ b
+    noise = L @ normal[:p]
+    for u in range(p):
+        row[u] = drawn[u] + noise[u] if L[u, u] > 0.0 else row[u]
+    surprise = r - (b * row).sum() - sigma * normal[p]
+    gain = L @ along * (surprise / ((along * along).sum() + sigma * sigma))
+    for u in range(p):
+        if L[u, u] > 0.0:
+            row[u] += gain[u]
+
+
+@njit(cache=False, error_model="numpy")
+def imputed_sweep(y, pattern, K, L, theta, tau_sq, d, lambda_sq, noise, alpha, X, seed, chain, client, step, o, events):
+    """One sweep in place: sigma^2, alpha, and the faulty quantity."""
+    expanded, scale_lambda, shape, rate, slab = o
+    n, p = X.shape
+    t, prior = np.empty(p), np.ones(p + 1)
+    prior[p] = 0.0
+    clips = draw_scales(d, tau_sq, lambda_sq, t, expanded, scale_lambda, slab, client, step, stream_key(seed, SCALES, chain))
+    if clips < 0:
+        return noise, alpha, OF_LAMBDA
+    events[0] += clips
+    sigma = np.sqrt(noise)
+    e = y - X @ theta
+    W, a = np.full((n, p + 1), 1.0 / np.sqrt(n)), e / sigma
+    W[:, :p] = X * (t / sigma)
+    if not (np.isfinite(W).all() and np.isfinite(a).all()):
+        return noise, alpha, OF_COEFFICIENTS
+    u, again = posterior_draw(W, a, prior, normals(p + 1, 0, client, step, stream_key(seed, COEFFICIENTS, chain)))
+    events[1] += again
+    d[:] = t * u[:p]
+    alpha = sigma / np.sqrt(n) * u[p]
+    if not (np.isfinite(d).all() and np.isfinite(alpha)):
+        return noise, alpha, OF_COEFFICIENTS
+    e = e - X @ d - alpha
+    noise = (rate + 0.5 * (e * e).sum()) / gamma_one(shape + 0.5 * n, 0, client, step, stream_key(seed, VARIANCES, chain))
+    if not (noise > 0.0 and noise < np.inf):
+        return noise, alpha, OF_SIGMA
+    key = stream_key(seed, IMPUTATION, chain)
+    for i in range(n):
+        if pattern[i] >= 0:
+            normal = normals(p + 1, i * (p // 2 + 1), client, step, key)
+            impute(X[i], y[i] - alpha, K[pattern[i]], L[pattern[i]], theta + d, np.sqrt(noise), normal)
+    return noise, alpha, FINE if np.isfinite(X).all() else OF_OTHERS
+
+
+@njit(cache=False, nogil=True)
+def logistic_chains(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, client, step, n_sweeps, o, events):
+    for c in range(len(theta)):
+        events[c, :3], events[c, 3] = 0, -1
+        for i in range(n_sweeps):
+            alpha[c], quantity = logistic_sweep(
+                X,
+                y[c],
+                theta[c],
+                tau_sq[c],
+                d[c],
+                lambda_sq[c],
+                alpha[c],
+                seed,
+                chain + np.uint64(c),
+                client,
+                step + i,
+                o,
+                events[c],
+            )
+            if quantity != FINE:
+                events[c, 3] = 8 * i + quantity
+                break
+
+
+@njit(cache=False, nogil=True)
+def imputed_chains(
+    y, pattern, K, L, theta, tau_sq, d, lambda_sq, noise, alpha, X, seed, chain, client, step, n_sweeps, o, events
+):  # fmt: skip
+    for c in range(len(theta)):
+        events[c, :3], events[c, 3] = 0, -1
+        for i in range(n_sweeps):
+            noise[c], alpha[c], quantity = imputed_sweep(
+                y[c], pattern, K, L, theta[c], tau_sq[c], d[c], lambda_sq[c], noise[c], alpha[c], X[c], seed,
+                chain + np.uint64(c), client, step + i, o, events[c]
+            )  # fmt: skip
+            if quantity != FINE:
+                events[c, 3] = 8 * i + quantity
+                break
+
+
+def ordered(*arrays):
+    """Copies of one layout, so that one compilation serves all."""
+    return [np.array(a, order="C") for a in arrays]
+
+
+def give(out, *results):
+    for target, value in zip(out, results):
+        target[...] = value
+
+
+def logistic_sweeps(
+    X, y, theta, tau_sq, deviation, lambda_sq, alpha, seed, chain, client, step, n_sweeps, expanded, scale_lambda,
+    scale_intercept, intercept, slab, *rest,
+):  # fmt: skip
+    *out, _ = rest
+    given = ordered(X, y, theta, tau_sq)
+    d, scales, at = ordered(deviation, lambda_sq, alpha if intercept else 0 * alpha)
+    o, happened = (expanded, scale_lambda, scale_intercept, intercept, slab), np.empty(out[-1].shape, np.int64)
+    logistic_chains(*given, d, scales, at, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened)
+    give(out, d, scales, at, happened)
+
+
+def imputed_sweeps(
+    y, pattern, K, L, theta, tau_sq, deviation, lambda_sq, sigma_sq, alpha, completed, seed, chain, client, step, n_sweeps,
+    expanded, scale_lambda, shape, rate, slab, *rest,
+):  # fmt: skip
+    *out, _ = rest
+    given = ordered(y, pattern, K, L, theta, tau_sq)
+    d, scales, noise, at, X = ordered(deviation, lambda_sq, sigma_sq, alpha, completed)
+    o, happened = (expanded, scale_lambda, shape, rate, slab), np.empty(out[-1].shape, np.int64)
+    imputed_chains(*given, d, scales, noise, at, X, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened)
+    give(out, d, scales, noise, at, X, happened)

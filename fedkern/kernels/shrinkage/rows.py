@@ -1,0 +1,261 @@
+"""A site's part where every sweep touches its rows: a logistic response, or covariates that are missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._registry import F64, Array, Kernel
+from .local import SCALES, Floats, _choice, _counter, _each, _require, raise_fault
+
+_CHAINS = ("c", "p")
+_STATE = tuple(Array(name, _CHAINS, F64) for name in ("theta", "tau_sq", "deviation", "lambda_sq"))
+_NEW = tuple(Array(f"new_{name}", _CHAINS, F64) for name in ("deviation", "lambda_sq"))
+_EVENTS = Array("events", ("c", "4"), (np.dtype("int64"),))
+_Y = Array("y", ("c", "n"), F64)
+
+LOGISTIC_SWEEPS = Kernel(
+    "shrinkage.logistic_sweeps",
+    purpose="Gibbs sweeps of one site's logistic regression: scales, Polya-Gamma variables, coefficients with intercept.",
+    source="sparse-models.md, section 11; Polson, Scott and Windle (2013)",
+    inputs=(Array("X", ("n", "p"), F64), *_STATE, Array("alpha", ("c",), F64), _Y),
+    outputs=(*_NEW, Array("new_alpha", ("c",), F64), _EVENTS),
+    streams=("scales", "augmentation", "coefficients"),
+    blas=True,
+)
+IMPUTED_SWEEPS = Kernel(
+    "shrinkage.imputed_sweeps",
+    purpose="Gibbs sweeps of one site's regression with missing covariates, which are drawn given the others and the response.",
+    source="sparse-models.md, section 11",
+    inputs=(
+        Array("X", ("n", "p"), F64),
+        Array("psi", ("p", "p"), F64),
+        *_STATE,
+        Array("sigma_sq", ("c",), F64),
+        Array("alpha", ("c",), F64),
+        Array("completed", ("c", "n", "p"), F64),
+        _Y,
+    ),
+    outputs=(
+        *_NEW,
+        Array("new_sigma_sq", ("c",), F64),
+        Array("new_alpha", ("c",), F64),
+        Array("new_completed", ("c", "n", "p"), F64),
+        _EVENTS,
+    ),
+    streams=("scales", "coefficients", "variances", "imputation"),
+    blas=True,
+)
+
+Swept = tuple[NDArray[Any], ...]
+
+
+def logistic_sweeps(
+    X: Floats,
+    y: Floats,
+    theta: Floats,
+    tau_sq: Floats,
+    deviation: Floats,
+    lambda_sq: Floats,
+    alpha: Floats,
+    *,
+    seed: int,
+    chain: int = 0,
+    client: int = 0,
+    step: int = 0,
+    n_sweeps: int = 1,
+    scales: str = "exact",
+    scale_lambda: float = 1.0,
+    scale_intercept: float = 10.0,
+    intercept: bool = True,
+    slab: float = np.inf,
+    out: Any = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Swept:
+    """Gibbs sweeps of one site's P(y = 1) = 1 / (1 + exp(-x'theta_k - alpha)), theta_k = theta + deviation.
+
+    Parameters
+    ----------
+    X : (n, p) float64 array
+        The site's covariates.
+    y : (c, n) or (n,) float64 array
+        0 or 1: of each chain, or the same for all.
+    theta, tau_sq : (c, p) float64 array
+        Global coefficients and squared scales, > 0.
+    deviation, lambda_sq : (c, p) float64 array
+        The site's deviations from theta and their squared local scales.
+    alpha : (c,) float64 array
+        The site's intercepts.
+    seed, chain, client, step : int
+        Names of the random numbers: chain i of the call has number chain + i, sweep t number step + t.
+    n_sweeps : int
+        How many sweeps, >= 1.
+    scales : str
+        "exact" or "expanded", as for `local_sweeps`.
+    scale_lambda : float
+        Scale of the half-Cauchy prior of lambda.
+    scale_intercept : float
+        Standard deviation of the intercept's normal prior.
+    intercept : bool
+        False: there is none, and alpha comes back as 0.
+    slab : float
+        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
+
+    Returns
+    -------
+    deviation, lambda_sq : (c, p) float64 array
+    alpha : (c,) float64 array
+    events : (c, 4) int64 array
+        Scales clipped to [1e-60, 1e60], systems factorised again by QR, 0, -1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, a response that is neither 0 nor 1.
+    NumericalError
+        A draw is not finite: chain, client, sweep and quantity are named.
+
+    Source: sparse-models.md, section 11.
+    """
+    name = LOGISTIC_SWEEPS.name
+    expanded = _choice(name, "scales", scales, SCALES)
+    _positive(name, slab, scale_lambda=scale_lambda, scale_intercept=scale_intercept)
+    counter = _counter(name, seed, chain, client, step, n_sweeps)
+    y = _each(y, len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1, 1)
+    inputs = {"X": X, "y": y, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "alpha": alpha}
+    arrays = LOGISTIC_SWEEPS.prepare(inputs, out)
+    _require(name, bool(((y == 0) | (y == 1)).all()), "y", "must be 0 or 1", "another number")
+    state, outputs = arrays[1:6], arrays[7:]
+    numbers = float(scale_lambda), float(scale_intercept), bool(intercept), float(slab)
+    LOGISTIC_SWEEPS.implementation(backend, arrays)(X, y, *state, *counter, expanded, *numbers, *outputs, n_threads)
+    raise_fault(name, outputs[-1], chain, client, step)
+    return tuple(outputs)
+
+
+def imputed_sweeps(
+    X: Floats,
+    y: Floats,
+    psi: Floats,
+    theta: Floats,
+    tau_sq: Floats,
+    deviation: Floats,
+    lambda_sq: Floats,
+    sigma_sq: Floats,
+    alpha: Floats,
+    completed: Floats,
+    *,
+    seed: int,
+    chain: int = 0,
+    client: int = 0,
+    step: int = 0,
+    n_sweeps: int = 1,
+    scales: str = "exact",
+    scale_lambda: float = 1.0,
+    shape: float = 2.0,
+    rate: float = 1.0,
+    slab: float = np.inf,
+    out: Any = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Swept:
+    """Gibbs sweeps of one site's y = alpha + X theta_k + e, where values of X are missing: its rows are N(0, psi).
+
+    Parameters
+    ----------
+    X : (n, p) float64 array
+        The site's covariates about the centre, NaN where missing.
+    y : (c, n) or (n,) float64 array
+        The response: of each chain, or the same for all. Rows without one have been dropped.
+    psi : (p, p) float64 array
+        Covariance of the covariates, positive definite.
+    theta, tau_sq : (c, p) float64 array
+        Global coefficients and squared scales, > 0.
+    deviation, lambda_sq : (c, p) float64 array
+        The site's deviations from theta and their squared local scales.
+    sigma_sq, alpha : (c,) float64 array
+        The site's error variances and intercepts, which have a flat prior.
+    completed : (c, n, p) float64 array
+        X with its missing values filled by the sweep before; at first by anything finite.
+    seed, chain, client, step : int
+        Names of the random numbers: chain i of the call has number chain + i, sweep t number step + t.
+    n_sweeps : int
+        How many sweeps, >= 1.
+    scales : str
+        "exact" or "expanded", as for `local_sweeps`.
+    scale_lambda : float
+        Scale of the half-Cauchy prior of lambda.
+    shape, rate : float
+        The prior of sigma^2, which is drawn with n degrees of freedom: the intercept is drawn, too.
+    slab : float
+        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
+
+    Returns
+    -------
+    deviation, lambda_sq : (c, p) float64 array
+    sigma_sq, alpha : (c,) float64 array
+    completed : (c, n, p) float64 array
+    events : (c, 4) int64 array
+        Scales clipped to [1e-60, 1e60], systems factorised again by QR, 0, -1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, no row, a psi that is not positive definite, a completed matrix that
+        differs from X where X is known.
+    NumericalError
+        A draw is not finite: chain, client, sweep and quantity are named.
+
+    Source: sparse-models.md, section 11.
+    """
+    name = IMPUTED_SWEEPS.name
+    expanded = _choice(name, "scales", scales, SCALES)
+    _positive(name, slab, scale_lambda=scale_lambda, shape=shape, rate=rate)
+    counter = _counter(name, seed, chain, client, step, n_sweeps)
+    y = _each(y, len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1, 1)
+    inputs = {
+        "X": X, "y": y, "psi": psi, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq,
+        "sigma_sq": sigma_sq, "alpha": alpha, "completed": completed,
+    }  # fmt: skip
+    arrays = IMPUTED_SWEEPS.prepare(inputs, out)
+    n, p = X.shape
+    _require(name, n > 0, "X", "must have rows", X.shape)
+    _require(name, n * (p // 2 + 1) < 2**32, "X", "must have fewer than 2^32 values", X.shape)
+    missing = np.isnan(X)
+    known = bool((completed[:, ~missing] == X[~missing]).all())
+    _require(name, known, "completed", "must be X where X is known", "other values")
+    patterns = _patterns(name, missing, psi)
+    state, outputs = arrays[2:9], arrays[10:]
+    numbers = float(scale_lambda), float(shape), float(rate), float(slab)
+    run = IMPUTED_SWEEPS.implementation(backend, arrays)
+    run(y, *patterns, *state, *counter, expanded, *numbers, *outputs, n_threads)
+    raise_fault(name, outputs[-1], chain, client, step)
+    return tuple(outputs)
+
+
+def _positive(kernel: str, slab: float, **numbers: float) -> None:
+    _require(kernel, slab > 0, "slab", "must be > 0", slab)
+    for name, value in numbers.items():
+        _require(kernel, 0 < value < np.inf, name, "must be > 0 and finite", value)
+
+
+def _patterns(kernel: str, missing: NDArray[np.bool_], psi: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Number of each row's pattern (-1: complete); what is missing regressed on the others; Cholesky factor of the rest."""
+    try:
+        np.linalg.cholesky(psi)
+        symmetric = bool(np.allclose(psi, psi.T, rtol=1e-10, atol=0))
+    except np.linalg.LinAlgError:
+        symmetric = False
+    _require(kernel, symmetric, "psi", "must be symmetric and positive definite", "another matrix")
+    incomplete, p = np.flatnonzero(missing.any(axis=1)), len(psi)
+    kinds, number = np.unique(missing[incomplete], axis=0, return_inverse=True)
+    of_row = np.full(len(missing), -1)
+    of_row[incomplete] = number.ravel()
+    K, L = np.zeros((2, len(kinds), p, p))
+    for i, u in enumerate(kinds):
+        o = ~u
+        K[i][np.ix_(u, o)] = np.linalg.solve(psi[np.ix_(o, o)], psi[np.ix_(o, u)]).T
+        L[i][np.ix_(u, u)] = np.linalg.cholesky(psi[np.ix_(u, u)] - K[i][np.ix_(u, o)] @ psi[np.ix_(o, u)])
+    return of_row, K, L
