@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedkern.cli.reproduce import sparse_mrf, sparse_sem, sparse_simulation
+from fedkern.cli.reproduce import sparse_mrf, sparse_regression, sparse_sem, sparse_simulation
 from fedkern.cli.reproduce.sparse_simulation import Design
 
 needs_data = pytest.mark.skipif("FEDKERN_DATA" not in os.environ, reason="set FEDKERN_DATA to the folder of the published data")
@@ -16,6 +17,23 @@ needs_data = pytest.mark.skipif("FEDKERN_DATA" not in os.environ, reason="set FE
 
 def drawn(path: Path) -> bool:
     return path.stat().st_size > 10_000
+
+
+@needs_data
+def test_four_hospitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse_regression, "FAST", 200)
+    text = sparse_regression.run(tmp_path, fast=True, printed=True).read_text()
+    for words in ("## Heart disease, four hospitals", "| cp=non-anginal |", "Selection: ", "| S_pO2 | 0.673 |", "printed: PIP"):
+        assert words in text, words
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    age = numbers["hospitals"]["average_std[age]"]
+    assert -0.42 < age["mean"] < -0.2  # older people reach lower rates, whatever the rounds
+    assert age["p_positive"] < 0.01
+    assert numbers["simulated"]["theta_std[S_pO2]"]["pip"] > 0.5
+    assert drawn(tmp_path / "effects.png")
+    before = (tmp_path / "hospitals" / "summary.json").stat().st_mtime_ns
+    sparse_regression.run(tmp_path, fast=True)
+    assert (tmp_path / "hospitals" / "summary.json").stat().st_mtime_ns == before
 
 
 @needs_data
