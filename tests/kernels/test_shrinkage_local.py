@@ -144,9 +144,9 @@ def test_draws_of_coefficients_have_their_moments(rows, draw, slab, backend, see
     assert worst_z(got, *law_of_draw(R, q, mean, scale, 1.05 * sigma_sq, slab)) > 5.5  # is it noticed?
 
 
-@pytest.mark.parametrize(("rows", "p"), [(60, 170), (300, 170), (30, 60)])
+@pytest.mark.parametrize(("rows", "p"), [(60, 170), (400, 340), (30, 60)])
 def test_large_draws_have_their_moments_in_both_forms(rows, p, seed):
-    """LAPACK's part, along ten directions."""
+    """By loops and by LAPACK, along ten directions."""
     _, _, (R, q, *_) = site(rows, p, seed=3)
     random, n = np.random.default_rng(4), 2000
     mean, scale, sigma_sq = np.zeros(p), np.exp(random.standard_normal(p)), 2.0
@@ -165,6 +165,18 @@ def test_the_form_follows_the_sizes_and_the_scales(p):
         one = np.ones((1, p))
         *_, events = shrinkage.local_sweeps(*data, 0 * one, tau_sq * one, np.sqrt(tau_sq) * one, one, np.ones(1), seed=1)
         assert events[0, [0, 2, 3]].tolist() == [0, want, -1]
+
+
+@pytest.mark.parametrize(("rows", "p"), [(300, 180), (400, 340), (100, 340)])
+def test_every_way_to_factorise_draws_as_the_reference(rows, p):
+    """Loops over rows of any length, LAPACK, and the data-space form in several panels."""
+    _, _, data = site(rows, p)
+    given = state(2, p)
+    want = shrinkage.local_sweeps(*data, *given, seed=8, n_sweeps=2, backend="reference")
+    got = shrinkage.local_sweeps(*data, *given, seed=8, n_sweeps=2)
+    for a, b in zip(got[:3], want):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8 * np.abs(b).max() if b is want[0] else 0)
+    np.testing.assert_array_equal(got[3], want[3])
 
 
 # --- Error variance.
@@ -189,7 +201,7 @@ def test_residual_squares_do_not_cancel(unexplained, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("copies", [1, 15])
+@pytest.mark.parametrize("copies", [1, 15, 60])
 def test_equal_columns_with_huge_scales_need_an_orthogonal_factor_which_is_counted(copies, backend):
     """Whether Cholesky's factorisation fails hangs on the rounding of each chain's scales: among twenty, some do."""
     X, y, _ = site(60, 6)
@@ -223,7 +235,7 @@ def test_huge_scales_everywhere_give_the_least_squares_fit(backend):
 
 
 @pytest.mark.parametrize("backend", COMPILED)
-@pytest.mark.parametrize(("rows", "p"), [(40, 6), (10, 40), (200, 170)])
+@pytest.mark.parametrize(("rows", "p"), [(40, 6), (10, 40), (400, 340)])
 @pytest.mark.parametrize("scales", ["exact", "expanded"])
 def test_chains_and_sweeps_together_are_those_alone(rows, p, scales, backend):
     _, _, data = site(rows, p)
