@@ -198,7 +198,7 @@ def sweeps(
     _, p, n = arrays[0].shape
     if p == 0 or n == 0 or p * max(n, p + 1) >= LIMIT:
         raise ValueError(f"sem.sweeps: Y must have at least one variable and one row, and p n < 2^32; got p = {p}, n = {n}")
-    if not all(0 < t < np.inf for t in arrays[7]):
+    if not (0 < arrays[7].min(initial=1) and arrays[7].max(initial=1) < np.inf):
         raise ValueError(f"sem.sweeps: temperature must be > 0 and finite, got {arrays[7]}")
     code = UPDATES.index(_chosen(p, n) if update == "auto" else update)
     scalars = (
