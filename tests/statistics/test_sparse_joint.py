@@ -13,7 +13,7 @@ from fedkern.kernels import shrinkage
 
 FULL = {"chains": 4000, "steps": 250, "draws": 1_000_000}
 SHORT = {"chains": 500, "steps": 60, "draws": 100_000}
-FAINT = {"chains": 4000, "steps": 100, "draws": 200_000}
+FAINT = {"chains": 3000, "steps": 80, "draws": 200_000}
 
 VARIANTS = {
     "default": {},

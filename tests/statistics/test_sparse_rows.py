@@ -1,0 +1,65 @@
+"""Joint tests (Geweke) of sites whose rows are touched in every sweep: logistic responses, missing covariates (section 11)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from geweke import BOUND, joint_test, worst
+from sparse_joint import Imputed, Logistic
+
+SHORT = {"chains": 500, "steps": 60, "draws": 100_000}
+FULL = {"chains": 4000, "steps": 250, "draws": 1_000_000}
+SITES = {
+    "logistic": (Logistic, {}),
+    "logistic, slab": (Logistic, {"slab": 0.7, "n_sweeps": 2}),
+    "logistic, expanded": (Logistic, {"scales": "expanded"}),
+    "imputed": (Imputed, {}),
+    "imputed, two sweeps": (Imputed, {"n_sweeps": 2, "n_passes": 2}),
+    "imputed, slab": (Imputed, {"slab": 0.7}),
+}
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("name", SITES)
+def test_rows_of_logistic_and_imputed_sites(name, rounds, seed):
+    model, options = SITES[name]
+    z = joint_test(model(**options), seed, rounds=rounds, **SHORT)
+    assert worst(z)[0] < BOUND, z
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("name", SITES)
+def test_rows_of_logistic_and_imputed_sites_closely(name, rounds, seed):
+    model, options = SITES[name]
+    z = joint_test(model(**options), seed, rounds=rounds, **FULL)
+    assert worst(z)[0] < BOUND, z
+
+
+class ResponseIgnored(Imputed):
+    """Missing covariates from their law given the others, without the response."""
+
+    def client(self, k, state, data, number):
+        *rest, alpha, _ = super().client(k, state, data, number)
+        fresh = self.prior_local(np.random.default_rng([1, k, number]), len(alpha))[2][k]
+        return *rest, alpha, fresh
+
+
+class NarrowIntercept(Logistic):
+    """Intercepts drawn as if their standard deviation were half of what it is."""
+
+    def client(self, k, state, data, number):
+        self.scale_intercept = 5.0
+        drawn = super().client(k, state, data, number)
+        self.scale_intercept = 10.0
+        return drawn
+
+
+def test_negative_control_another_prior_of_the_intercept_is_seen(seed):
+    z = joint_test(NarrowIntercept(), seed, rounds=1, **SHORT)
+    assert worst(z)[0] > 2 * BOUND, z
+
+
+def test_negative_control_imputation_that_ignores_the_response_is_seen(seed):
+    z = joint_test(ResponseIgnored(), seed, rounds=2, **SHORT)
+    assert worst(z)[0] > 2 * BOUND, z
