@@ -1,6 +1,9 @@
-"""Simulation-based calibration, and simulated truth."""
+"""Simulation-based calibration, simulated truth, effective draws."""
 
 from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,3 +106,20 @@ def test_effects_are_found_and_others_are_not_in_a_few_data_sets(seed):
     q = np.stack([inclusion_probabilities(1000 * seed + i, rounds=200, burn_in=60, chains=2) for i in range(3)])
     assert (q[:, :5] > 0.5).all()
     assert (q[:, 5:] < 0.3).all()
+
+
+# ---- Mixing: the table of section 6.
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("deviating", [False, True])
+def test_effective_draws_of_the_default(deviating):
+    path = Path(__file__).parents[2] / "benchmarks" / "sparse_ess.py"
+    spec = importlib.util.spec_from_file_location("sparse_ess", path)
+    table = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(table)
+    kept = table.draws(table.federation(deviating, 2), 2500, n_passes=5)
+    ess = {name: table.effective(x).min() for name, x in kept.items()}
+    assert ess["theta"] >= 85, ess
+    assert ess["log tau^2"] >= 105, ess
+    assert ess["q"] >= 155, ess
