@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -229,6 +230,10 @@ class Imputed:
     n_threads: int = 1
     own: tuple[str, ...] = ("sigma_sq", "alpha")
 
+    @cached_property
+    def _patterns(self) -> shrinkage.Patterns:
+        return shrinkage.missing_patterns(self.X, self.psi)
+
     def start(self, settings: Settings) -> State:
         c = settings.chains
         filled = np.where(np.isnan(self.X), 0.0, self.X)
@@ -241,7 +246,7 @@ class Imputed:
     def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
         d, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
             self.X, self.y, self.psi, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
-            state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"], slab=settings.prior.slab,
+            state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"], slab=settings.prior.slab, patterns=self._patterns,
             n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
         one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}

@@ -46,7 +46,7 @@ class Gathering:
 
     def _all_here(self, longest: int) -> list[Frame]:
         """Returns when no rank is in an earlier protocol any more; the frames of those that are ahead."""
-        ranks, early = self.ranks, []
+        ranks, early = self.ranks, list[Frame]()
         ranks.tell("gather", tags.GATHER, b"")
         while True:
             item = ranks.next(longest, tags.SPREAD, tags.FRAME)

@@ -156,7 +156,7 @@ inline void logistic_sweeps(Tensor<const double, 2> X, Tensor<const double, 2> y
 /// r = y - alpha - x_O'theta_O. `row(j)` is x_j; normals e_j, and e_p of the response.
 template <class Row>
 void impute(const Row& row, double residual, Tensor<const double, 2> K, Tensor<const double, 2> L, const std::vector<double>& b,
-            double sigma, const std::vector<double>& normal, std::vector<double>& drawn, std::vector<double>& along) {
+            double sigma, const double* normal, std::vector<double>& drawn, std::vector<double>& along) {
     const Index p = Index(b.size());
     const auto missing = [&](Index j) { return L[j][j] > 0; };
     double variance = sigma * sigma, surprise = residual - sigma * normal[p];
@@ -197,7 +197,8 @@ inline void imputed_sweeps(Tensor<const double, 2> y, Patterns patterns, RowStat
         RowChain x(from, chain);
         RowDraw coefficients(n, p + 1, blas);
         coefficients.prior[p] = 0;
-        std::vector<double> X = by_columns(completed[chain]), e(n), b(p), normal(p + 2), drawn(p), along(p);
+        const Index items = p / 2 + 1; // of a row: its normals are neighbours of the next row's, and are made together
+        std::vector<double> X = by_columns(completed[chain]), e(n), b(p), normals(2 * items * n), drawn(p), along(p);
         double alpha = from.alpha[chain], variance = sigma_sq[chain];
         const double root_n = math::sqrt(double(n));
 
@@ -224,13 +225,13 @@ inline void imputed_sweeps(Tensor<const double, 2> y, Patterns patterns, RowStat
             if (!positive(variance)) return of_sigma;
 
             for (Index j = 0; j < p; ++j) b[j] = x.theta[j] + x.d[j];
+            fill_normal({normals.data(), 2 * items * n}, at, value_key);
             bool finite = true;
             for (Index i = 0; i < n; ++i) {
                 const Index pattern = patterns.of_row[i];
                 if (pattern < 0) continue;
-                fill_normal({normal.data(), p + 1}, plus(at, i * (p / 2 + 1)), value_key);
                 impute([&](Index j) -> double& { return X[j * n + i]; }, y[chain][i] - alpha, patterns.K[pattern], patterns.L[pattern],
-                       b, math::sqrt(variance), normal, drawn, along);
+                       b, math::sqrt(variance), normals.data() + 2 * items * i, drawn, along);
                 for (Index j = 0; j < p; ++j) finite &= math::magnitude(X[j * n + i]) < math::infinity<double>();
             }
             return finite ? no_quantity : of_others;

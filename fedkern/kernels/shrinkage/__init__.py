@@ -18,10 +18,11 @@ from .local import (
     raise_fault,
 )
 from .moves import move, move_terms
-from .rows import imputed_sweeps, logistic_sweeps
+from .rows import Patterns, imputed_sweeps, logistic_sweeps, missing_patterns
 from .server import global_sweep, global_sweep_sums, local_sums
 
 __all__ = [
+    "Patterns",
     "factor_of_moments",
     "gaussian_posterior_draw",
     "global_sweep",
@@ -32,6 +33,7 @@ __all__ = [
     "local_sweeps_batched",
     "local_sweeps_gram",
     "logistic_sweeps",
+    "missing_patterns",
     "move",
     "move_terms",
     "raise_fault",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,21 @@ IMPUTED_SWEEPS = Kernel(
 )
 
 Swept = tuple[NDArray[Any], ...]
+
+
+class Patterns(NamedTuple):
+    """Rows by what they lack.
+
+    Attributes
+    ----------
+    of_row : (n,) number of each row's pattern, -1: nothing is missing
+    K : (k, p, p) what is missing regressed on the others
+    L : (k, p, p) Cholesky factor of what is left of its covariance
+    """
+
+    of_row: NDArray[np.int64]
+    K: Floats
+    L: Floats
 
 
 def logistic_sweeps(
@@ -157,6 +172,7 @@ def imputed_sweeps(
     shape: float = 2.0,
     rate: float = 1.0,
     slab: float = np.inf,
+    patterns: Patterns | None = None,
     out: Any = None,
     n_threads: int = 1,
     backend: str | None = None,
@@ -191,6 +207,8 @@ def imputed_sweeps(
         The prior of sigma^2, which is drawn with n degrees of freedom: the intercept is drawn, too.
     slab : float
         Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
+    patterns : Patterns
+        What `missing_patterns(X, psi)` gave: saves its work in every call but the first. Then psi and completed are not checked.
 
     Returns
     -------
@@ -223,10 +241,11 @@ def imputed_sweeps(
     n, p = X.shape
     _require(name, n > 0, "X", "must have rows", X.shape)
     _require(name, n * (p // 2 + 1) < 2**32, "X", "must have fewer than 2^32 values", X.shape)
-    missing = np.isnan(X)
-    known = bool((completed[:, ~missing] == X[~missing]).all())
-    _require(name, known, "completed", "must be X where X is known", "other values")
-    patterns = _patterns(name, missing, psi)
+    if patterns is None:
+        there = ~np.isnan(X)
+        known = bool((completed[:, there] == X[there]).all())
+        _require(name, known, "completed", "must be X where X is known", "other values")
+        patterns = missing_patterns(X, psi)
     state, outputs = arrays[2:9], arrays[10:]
     numbers = float(scale_lambda), float(shape), float(rate), float(slab)
     run = IMPUTED_SWEEPS.implementation(backend, arrays)
@@ -241,8 +260,26 @@ def _positive(kernel: str, slab: float, **numbers: float) -> None:
         _require(kernel, 0 < value < np.inf, name, "must be > 0 and finite", value)
 
 
-def _patterns(kernel: str, missing: NDArray[np.bool_], psi: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Number of each row's pattern (-1: complete); what is missing regressed on the others; Cholesky factor of the rest."""
+def missing_patterns(X: Floats, psi: Floats) -> Patterns:
+    """Which rows lack the same columns, and what psi says of these given the others.
+
+    Parameters
+    ----------
+    X : (n, p) array
+        NaN where a value is missing.
+    psi : (p, p) array
+        Covariance of the columns, positive definite.
+
+    Returns
+    -------
+    Patterns
+
+    Raises
+    ------
+    ValueError
+        A psi that is not symmetric and positive definite.
+    """
+    kernel, missing = IMPUTED_SWEEPS.name, np.isnan(X)
     try:
         np.linalg.cholesky(psi)
         symmetric = bool(np.allclose(psi, psi.T, rtol=1e-10, atol=0))
@@ -258,4 +295,4 @@ def _patterns(kernel: str, missing: NDArray[np.bool_], psi: Floats) -> tuple[NDA
         o = ~u
         K[i][np.ix_(u, o)] = np.linalg.solve(psi[np.ix_(o, o)], psi[np.ix_(o, u)]).T
         L[i][np.ix_(u, u)] = np.linalg.cholesky(psi[np.ix_(u, u)] - K[i][np.ix_(u, o)] @ psi[np.ix_(o, u)])
-    return of_row, K, L
+    return Patterns(of_row, K, L)
