@@ -66,7 +66,7 @@ def sparse_rows(tmp_path, kind, **settings):
     path = simulate(kind, tmp_path, Settings(**settings))
     job = tomllib.loads(path.read_text())
     assert (job["job"]["method"], job["model"]["kind"]) == ("sparse", "regression" if kind == "sparse" else kind)
-    assert job["job"]["rounds"] > job["algorithm"]["burn_in"]
+    assert (job["job"]["rounds"], job["algorithm"]["chains"]) == (2500, 4)
     assert not (tmp_path / "test.csv").exists()
     files = [table.load(file) for file in table.find(job["data"]["clients"], tmp_path).values()]
     return [np.column_stack([f.columns[name] for name in f.names]) for f in files], truth_of(tmp_path), files[0].names
