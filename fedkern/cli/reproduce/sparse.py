@@ -90,15 +90,17 @@ def interval(row: Mapping[str, Any], digits: int = 3) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table; numbers with three decimals."""
+    """A Markdown table; numbers with three decimals. "None." without rows."""
 
     def cell(value: Any) -> str:
         if isinstance(value, float):
             return "" if math.isnan(value) else f"{value:.3f}"
         return str(value)
 
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    return "\n".join([*lines, *("| " + " | ".join(map(cell, row)) + " |" for row in rows)]) + "\n"
+    found = ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
+    if not found:
+        return "None.\n"
+    return "\n".join(["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads), *found]) + "\n"
 
 
 def pairs_at(symmetric: Array, level: float) -> NDArray[np.bool_]:
