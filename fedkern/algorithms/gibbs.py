@@ -275,7 +275,7 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
     settings, layout = state.settings, state.settings.layout
     if settings.aggregate == "sums":
         sums = {k: layout.full(_of(answer, Sums).sums, 0.0) for k, answer in state.answers.items()}
-        for told in sums.values():
+        for told in () if layout.whole else sums.values():
             told[0][..., ~layout.there] = 1.0
         values, events = update.swept_sums(settings, state.values, sums, state.step)
         return replace(state, values=values, step=state.step + 1, events=_counted(state.events, events)), None
@@ -313,7 +313,10 @@ def _of(answer: Mapping[str, Message], kind: type[M]) -> M:
 
 
 def _counted(before: NDArray[np.int64], events: NDArray[Any]) -> NDArray[np.int64]:
-    counted: NDArray[np.int64] = before + events[..., :3].reshape(-1, 3).sum(axis=0)
+    counts = events[..., :3]
+    if not counts.any():  # as nearly always
+        return before
+    counted: NDArray[np.int64] = before + counts.reshape(-1, 3).sum(axis=0)
     return counted
 
 

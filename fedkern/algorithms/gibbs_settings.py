@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -48,29 +49,38 @@ class Layout:
 
     indicators: NDArray[np.int64]
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """(g, p)."""
         g, p = self.indicators.shape
         return g, p
 
-    @property
+    @cached_property
     def there(self) -> NDArray[np.bool_]:
         """(g, p): where there is a coefficient."""
         there: NDArray[np.bool_] = self.indicators != NONE
         return there
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many coefficients there are."""
         return int(self.there.sum())
 
+    @cached_property
+    def whole(self) -> bool:
+        """Whether every place has a coefficient: then both forms are the same numbers."""
+        return bool(self.there.all())
+
     def flat(self, full: NDArray[np.float64]) -> NDArray[np.float64]:
         """(..., g, p) -> (..., size): the coefficients alone, row by row. This is what travels and what is kept."""
+        if self.whole:
+            return full.reshape(*full.shape[:-2], self.size)
         return np.ascontiguousarray(full[..., self.there])
 
     def full(self, flat: NDArray[np.float64], inert: float) -> NDArray[np.float64]:
         """(..., size) -> (..., g, p), with `inert` where there is no coefficient."""
+        if self.whole:
+            return flat.reshape(*flat.shape[:-1], *self.shape)
         out = np.full((*flat.shape[:-1], *self.shape), inert)
         out[..., self.there] = flat
         return out

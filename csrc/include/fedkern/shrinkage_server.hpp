@@ -43,7 +43,7 @@ struct ServerKeys {
 inline void local_sums(Tensor<const double, 3> deviation, Tensor<const double, 3> lambda_sq, double slab, Tensor<double, 4> out,
                        int n_threads) {
     const Index c = deviation.shape[0], g = deviation.shape[1], p = deviation.shape[2];
-    for_blocks(c * g, c * g, n_threads, [&](Index row, Index, Index) {
+    for_blocks(c * g, c * g, worthwhile(n_threads, 10. * double(c * g * p)), [&](Index row, Index, Index) {
         const Index i = row / g, r = row % g;
         std::vector<double> work(6 * p);
         double *d = work.data(), *l = d + p, *products = l + p;
@@ -265,6 +265,8 @@ inline void sweep_chains(const Clients* clients, const Tensor<const double, 4>* 
                          Tensor<const std::int64_t, 2> indicators, const ServerState<const double>& from, const ServerOptions& o,
                          const ServerDraws& draws, const ServerResult& to, int n_threads) {
     const Index c = from.rho.shape[0], g = from.rho.shape[1], parts = o.shared_rho ? 1 : g, length = g ? g / parts : 0;
+    const double numbers = double(c * g * indicators.shape[1]), each = double(draws.passes) * (400. + 100. * double(n_clients));
+    n_threads = worthwhile(n_threads, numbers * each);
     for_blocks(c * parts, c * parts, n_threads, [&](Index unit, Index, Index) {
         const Index chain = unit / parts, begin = unit % parts * length;
         sweep_rows(chain, begin, begin + length, g, clients, given, n_clients, indicators, from, o, draws, to);

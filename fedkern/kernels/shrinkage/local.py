@@ -463,11 +463,13 @@ def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int 
     chain, client, step : int
         Numbers of the first chain, the client and the first sweep.
     """
-    faulty = np.argwhere(events[..., -1] >= 0)
-    if len(faulty):
-        first, *regression = (int(i) for i in faulty[0])
-        sweep, quantity = divmod(int(events[(*faulty[0], -1)]), 8)
-        where = "".join(f", regression {j}" for j in regression)
-        raise NumericalError(
-            f"{kernel}: chain {chain + first}{where}, client {client}, sweep {step + sweep}: {QUANTITIES[quantity]} is not finite"
-        )
+    faults = events[..., -1]
+    if faults.max(initial=-1) < 0:
+        return
+    place = np.argwhere(faults >= 0)[0]
+    first, *regression = (int(i) for i in place)
+    sweep, quantity = divmod(int(faults[tuple(place)]), 8)
+    where = "".join(f", regression {j}" for j in regression)
+    raise NumericalError(
+        f"{kernel}: chain {chain + first}{where}, client {client}, sweep {step + sweep}: {QUANTITIES[quantity]} is not finite"
+    )
