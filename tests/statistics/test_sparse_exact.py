@@ -31,7 +31,7 @@ def three_sites():
 
 
 REGRESSIONS = [{"n_passes": 5}, {"moves": "interweave"}, {"order": "printed", "draw": "data"}]
-SHORT_AND_LONG = [(6e-3, 1), pytest.param(1e-3, 16, marks=pytest.mark.nightly)]
+SHORT_AND_LONG = [(6e-3, 1), pytest.param(1e-3, 20, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize(("error", "size"), SHORT_AND_LONG)

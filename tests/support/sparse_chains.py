@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 
 def posterior(model, data, functions, *, chains, rounds, burn_in, seed):
-    """{name: (mean, error)} of functions(state) -> {name: (c, ...)}; chains start in the prior, errors are from their spread."""
+    """{name: (mean, error)} of functions(state) -> {name: (c, ...)}; chains start in the prior, errors are from their spread.
+
+    Deviations start within [-1, 1]: from the prior's far tails a random walk takes longer to return than a test lasts.
+    """
     state = model.prior(np.random.default_rng(seed), chains)
+    state = replace(state, deviation=np.clip(state.deviation, -1, 1))
     model.seed, sums = seed, {}
     for number in range(burn_in + rounds):
         state = model.round(state, data, number)
