@@ -97,7 +97,10 @@ def two_equations(Y, *, c0, a_eta, b_eta, a_b, b_b, scale_tau=1.0, scale_lambda=
     prior = np.array([[1 / 3, 1 / 6], [1 / 6, 1 / 3]])
     joint = np.einsum("ab,ai,bj,ij->abij", prior, density, density, mass, optimize=True)
     total = joint.sum()
-    stable = np.abs(np.outer(x, x)) < 1
+    both = joint.sum(axis=(0, 1)) / total
+    below = np.cumsum(both, axis=1) - both / 2  # of the second coefficient; |x_1 x_2| < 1 ends between two nodes
+    edges = 1 / np.maximum(np.abs(x), 1e-4)
+    stable = sum(np.interp(e, x, row) - np.interp(-e, x, row) for e, row in zip(edges, below))
     first, second = joint.sum(axis=(0, 1, 3)) / total, joint.sum(axis=(0, 1, 2)) / total
     with_mean = np.einsum("ab,ai,bj,ij->", prior, mean, density, mass, optimize=True) / total
     return {
@@ -106,5 +109,5 @@ def two_equations(Y, *, c0, a_eta, b_eta, a_b, b_b, scale_tau=1.0, scale_lambda=
         "tanh theta_1": with_mean,
         "tanh x_1": first @ np.tanh(x),
         "tanh x_2": second @ np.tanh(x),
-        "stable": joint[..., stable].sum() / total,
+        "stable": stable,
     }
