@@ -19,17 +19,6 @@ from fedkern.errors import JobError
 SUMMARY: dict[str, Any] = {"sampler": {"chains": 2, "kept": 5, "rhat": 1.01, "ess": 50.0, "slowest": "eta"}}
 
 
-def test_areas_under_curves_are_those_of_scikit_learn() -> None:
-    from sklearn.metrics import average_precision_score, roc_auc_score
-
-    random = np.random.default_rng(1)
-    for _ in range(20):
-        truth = random.uniform(size=60) < 0.3
-        scores = np.round(random.normal(size=60) + truth, 1)  # with ties
-        assert sparse.auroc(scores, truth) == pytest.approx(roc_auc_score(truth, scores))
-        assert sparse.auprc(scores, truth) == pytest.approx(average_precision_score(truth, scores))
-
-
 def test_files_of_sites_are_read_back_with_their_gaps(tmp_path: Path) -> None:
     sites = {"b": {"x": np.array([0.1, np.nan]), "y": np.array([1.0, 2.0])}, "a": {"x": np.array([1e-17]), "y": np.array([3.0])}}
     paths = sparse.write_sites(tmp_path / "data", sites)

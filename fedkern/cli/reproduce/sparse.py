@@ -108,27 +108,3 @@ def pairs_at(symmetric: Array, level: float) -> NDArray[np.bool_]:
     upper = np.where(np.triu(np.ones(symmetric.shape, dtype=bool), 1), symmetric, np.nan)
     inside = selection.fdr_set(upper, level)
     return np.asarray(inside | inside.T)
-
-
-def auroc(scores: Array, truth: NDArray[np.bool_]) -> float:
-    """Area under the receiver operating curve; ties count half."""
-    order = np.argsort(scores, kind="stable")
-    ranks = np.empty(len(scores))
-    ranks[order] = np.arange(1, len(scores) + 1)
-    _, group = np.unique(scores, return_inverse=True)
-    ranks = (np.bincount(group, ranks) / np.bincount(group))[group]
-    positive = int(truth.sum())
-    return float((ranks[truth].sum() - positive * (positive + 1) / 2) / (positive * (len(scores) - positive)))
-
-
-def auprc(scores: Array, truth: NDArray[np.bool_]) -> float:
-    """Average precision: the mean, over the true ones, of the precision at each one's score; ties come in together."""
-    levels = np.unique(scores)[::-1]
-    total = float(truth.sum())
-    area = before = 0.0
-    for level in levels:
-        inside = scores >= level
-        hits = float(truth[inside].sum())
-        area += (hits - before) / total * hits / float(inside.sum())
-        before = hits
-    return area

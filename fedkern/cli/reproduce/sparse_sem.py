@@ -14,7 +14,7 @@ import numpy as np
 
 from ...data import sachs
 from ...results import graphs, selection
-from .sparse import Array, auprc, auroc, converged, job, kept, pairs_at, real, standardised, table, write_sites
+from .sparse import Array, converged, job, kept, pairs_at, real, standardised, table, write_sites
 
 ROUNDS, FAST = 2500, 120
 LEVEL, SURE = 0.1, 0.95
@@ -63,14 +63,16 @@ def averages(summary: dict[str, Any], key: str) -> Array:
 
 def scores(directed: Array, pairs: Array, network: frozenset[tuple[str, str]]) -> dict[str, float]:
     """AUROC and AUPRC of scores (11, 11) of directed edges, and of those of pairs."""
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
     truth, off = sachs.adjacency(network) > 0, ~np.eye(len(sachs.NODES), dtype=bool)
     upper = np.triu(off)
     linked = (truth | truth.T)[upper]
     return {
-        "AUROC": auroc(directed[off], truth[off]),
-        "AUPRC": auprc(directed[off], truth[off]),
-        "AUROC, pairs": auroc(pairs[upper], linked),
-        "AUPRC, pairs": auprc(pairs[upper], linked),
+        "AUROC": roc_auc_score(truth[off], directed[off]),
+        "AUPRC": average_precision_score(truth[off], directed[off]),
+        "AUROC, pairs": roc_auc_score(linked, pairs[upper]),
+        "AUPRC, pairs": average_precision_score(linked, pairs[upper]),
     }
 
 

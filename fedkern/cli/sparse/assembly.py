@@ -134,7 +134,7 @@ def _trace(model: SparseModel, *, client: bool) -> Any:
         return None
     delta = model.config.output.delta
     if client:
-        return Streams({"deviates": lambda d: (np.abs(d["deviation"]) > delta) * 1.0}, thinned=())
+        return Streams({"deviates": lambda d: (np.abs(d["deviation"]) > delta) * 1.0}, thinned=(), unused=("deviation",))
     derived: dict[str, Callable[[Mapping[str, Array]], Any]] = {
         "log_tau": lambda d: 0.5 * np.log(d["tau_sq"]),
         "large": lambda d: (np.abs(d["average"]) > delta) * 1.0,

@@ -22,10 +22,11 @@ class Streams:
     ----------
     derived : name -> what is computed of a round's draws (c, ...) and summarised beside them
     thinned : names of which thinned draws are kept
+    unused : names of draws that only `derived` needs
     """
 
-    def __init__(self, derived: Derived, thinned: tuple[str, ...] = ("theta",)) -> None:
-        self.derived, self.thinned = derived, thinned
+    def __init__(self, derived: Derived, thinned: tuple[str, ...] = ("theta",), unused: tuple[str, ...] = ()) -> None:
+        self.derived, self.thinned, self.unused = derived, thinned, unused
         self.count = 0
         self.streams: dict[str, Stream] = {}
 
@@ -33,6 +34,8 @@ class Streams:
         """The draws of one round."""
         every = {**draws, **{name: compute(draws) for name, compute in self.derived.items()}}
         for name, value in every.items():
+            if name in self.unused:
+                continue
             flat = value.reshape(len(value), -1)
             if name not in self.streams:
                 self.streams[name] = Stream(len(flat), flat.shape[1], keep=name in self.thinned)
@@ -52,7 +55,7 @@ class Streams:
 
     def load(self, saved: Mapping[str, Any]) -> Streams:
         """A fresh one with what was saved."""
-        fresh = Streams(self.derived, self.thinned)
+        fresh = Streams(self.derived, self.thinned, self.unused)
         fresh.count = saved["trace.count"]
         for name in {key.split(".")[1] for key in saved if key.startswith("trace.") and key.count(".") == 2}:
             part = {key.split(".")[2]: value for key, value in saved.items() if key.startswith(f"trace.{name}.")}
