@@ -102,6 +102,7 @@ class Settings:
     share_local : whether the server keeps the clients' coefficients
     on_loss : of a client, "stop" or "drop"
     tempering : chains of a ladder of temperatures; 1: none
+    n_threads : of the server's kernels; no bit depends on it
     """
 
     layout: Layout
@@ -123,6 +124,7 @@ class Settings:
     share_local: bool = False
     on_loss: Literal["stop", "drop"] = "stop"
     tempering: int = 1
+    n_threads: int = 1
 
     @property
     def sums(self) -> int:

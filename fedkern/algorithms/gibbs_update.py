@@ -54,7 +54,7 @@ def moved(settings: Settings, values: Values, terms: Terms, round: int, step: in
     theta, t = shrinkage.move(
         terms.gradient, terms.precision, settings.coordinates(round), values.theta[:, 0], values.tau_sq[:, 0],
         values.gamma[:, 0], values.eta[:, 0], seed=settings.seed, step=step, scale_tau=prior.scale_tau, c0=prior.c0,
-        spike_variance=prior.spike_variance,
+        spike_variance=prior.spike_variance, n_threads=settings.n_threads,
     )  # fmt: skip
     return replace(values, theta=theta[:, None], tau_sq=(t * t)[:, None]), t[:, None]
 
@@ -62,7 +62,8 @@ def moved(settings: Settings, values: Values, terms: Terms, round: int, step: in
 def _options(settings: Settings, step: int) -> dict[str, Any]:
     not_the_servers = ("shape_sigma", "rate_sigma", "scale_lambda")
     own = {name: value for name, value in vars(settings.prior).items() if name not in not_the_servers}
-    return {**own, "seed": settings.seed, "step": step, "scales": settings.scales, "order": settings.order}
+    how = {"scales": settings.scales, "order": settings.order, "n_threads": settings.n_threads}
+    return {**own, **how, "seed": settings.seed, "step": step}
 
 
 def swept(

@@ -161,6 +161,7 @@ def sampled(
     """One run of the sampler: the server's last state (None elsewhere) and the clients'."""
     config, n = model.config, len(model.names)
     judge = _judge(config)
+    settings = replace(settings, n_threads=place.n_threads or info.cores())
     if config.algorithm.statistics == "pooled":
         return _at_the_server(place, model, data, settings, hooks, judge, without), {}
     clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}
