@@ -44,10 +44,10 @@ class Gathering:
             return self._wait(protocol, start[0]), {}
         return None, self._gather(protocol, start, dict(clients), codec, hooks)
 
-    def _all_here(self, longest: int) -> list[Frame]:
-        """Returns when no rank is in an earlier protocol any more; the frames of those that are ahead."""
+    def _all_here(self, what: str, mine: bytes, longest: int) -> list[Frame]:
+        """Tells rank 0 something, and returns when all ranks have; the frames of those that are ahead."""
         ranks, early = self.ranks, list[Frame]()
-        ranks.tell("gather", tags.GATHER, b"")
+        ranks.tell(what, tags.GATHER, mine)
         while True:
             item = ranks.next(longest, tags.SPREAD, tags.FRAME)
             if item is None:
@@ -63,15 +63,17 @@ class Gathering:
         told: dict[int, bytes] = {}
         content: bytes | None = None
         while len(told) < ranks.size - 1 or content is None:
-            item = ranks.next(LARGEST, tags.FRAME)
+            item = ranks.next(LARGEST, tags.FRAME, tags.GATHER)
             if item is None:
                 for rank in range(1, ranks.size):
                     if rank not in told:
                         ranks.check(rank)
-            elif len(item[2]) == 32:
+            elif item[1] == tags.GATHER:
                 told[item[0]] = bytes(item[2])
             else:
                 content = bytes(item[2])
+        for rank in ranks.others():  # nobody leaves before all have what they need
+            ranks.link.send(rank, tags.SPREAD)
         if set(told.values()) != {_digest(content)}:
             raise FedkernError(
                 "the ranks of a job without a server came to different results: they have different software or hardware"
@@ -82,7 +84,7 @@ class Gathering:
         ranks, (server, effects) = self.ranks, start
         others = [rank for rank in range(1, ranks.size) if rank != ranks.rank]
         longest, alive = codec.longest(protocol.to_server), time.monotonic()
-        early = [codec.decode(frame, protocol.to_server) for frame in self._all_here(longest)]  # not yet the round of this rank
+        early = [codec.decode(frame, protocol.to_server) for frame in self._all_here("gather", b"", longest)]  # not yet my round
         while not protocol.finished(server):
             asked, effects = effects, []
             for client, message in self._answers(protocol, asked, clients, codec, hooks, others):
@@ -112,9 +114,9 @@ class Gathering:
                 server, more = protocol.server_receive(server, client, message)
                 effects += more
         content = pack(protocol.save(server))
-        ranks.link.send(0, tags.FRAME, _digest(content))
         if ranks.rank == 1:
             ranks.link.send(0, tags.FRAME, content)
+        self._all_here("gathered", _digest(content), longest)
         return clients
 
     def _answers(
