@@ -403,23 +403,24 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
         local = moved(local, state.theta - theta)
     if isinstance(event, GlobalsTempered):
         local["temperature"] = event.temperature.copy()
-    state = swept(replace(state, state=local, theta=theta, tau_sq=tau_sq), event.round, event.since)
+    state = swept(state, local, theta, tau_sq, event)
     return state, answers(state, event.round)
 
 
-def swept(state: Client, round: int, since: int) -> Client:
-    """The local sweeps of a round."""
-    settings = state.settings
+def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:
+    """The local sweeps of a round, from the site's state as the server's draws have left it."""
+    settings, since = state.settings, event.since
     counter = {"seed": settings.seed, "client": state.index, "step": state.step}
-    local = state.site.sweeps(settings, state.state, state.theta, state.tau_sq, **counter)
+    local = state.site.sweeps(settings, before, theta, tau_sq, **counter)
     events = _counted(state.events, local.pop("events"))
     if since != state.since:
         state.trace.clear()
-    if _kept(settings, round + 1 - since):
-        flat, cold = settings.layout.flat, _cold(settings, state.state)
-        draw = {"theta": flat((state.theta + local["deviation"])[cold]), "deviation": flat(local["deviation"][cold])}
+    if _kept(settings, event.round + 1 - since):
+        flat, cold = settings.layout.flat, _cold(settings, before)
+        draw = {"theta": flat((theta + local["deviation"])[cold]), "deviation": flat(local["deviation"][cold])}
         state.trace.add(draw | {name: local[name][cold] for name in state.site.own})
-    return replace(state, state={**state.state, **local}, step=state.step + settings.local_sweeps, since=since, events=events)
+    step = state.step + settings.local_sweeps
+    return replace(state, state=before | local, theta=theta, tau_sq=tau_sq, step=step, since=since, events=events)
 
 
 def _cold(settings: Settings, state: State) -> Any:
