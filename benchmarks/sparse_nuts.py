@@ -66,8 +66,7 @@ if __name__ == "__main__":
     for sampler, measure in (("fedkern, federated", ours), ("NumPyro NUTS", nuts)):
         draws, seconds = measure(X, y)
         rates[sampler] = draws / seconds
-        print(
-            f"{sampler:<20}{draws:8.0f} effective draws of the slowest coefficient in {seconds:6.2f} s: {draws / seconds:8.1f} a second"
-        )
+        rate = f"{draws / seconds:.0f} a second"
+        print(f"{sampler:<20}{draws:8.0f} effective draws of the slowest coefficient in {seconds:6.2f} s: {rate}")
     first, second = rates.values()
     print(f"{name}, p = {X[0].shape[1]}, {len(X)} sites: {first / second:.0f} times as many")
