@@ -1,6 +1,6 @@
 """Effective draws per second of the sparse regression beside NumPyro's NUTS, on one federation of tests/references.
 
-    pip install numpyro jax; python benchmarks/sparse_nuts.py
+    pip install numpyro jax; python -m benchmarks.bench_sparse
 
 NUTS samples the same posterior with everything integrated out that can be (the deviations, the indicators); compilation and
 warm-up are not counted for either. Ours runs as a federated job does: machines, messages, server and clients in one process.
@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import arviz as az
 import numpy as np
 
 from fedkern.algorithms import gibbs
@@ -21,12 +20,26 @@ from fedkern.algorithms.gibbs_sites import Factor, Regression
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "references"))
+from .common import need
+
+REFERENCES = Path(__file__).parents[2] / "tests" / "references"
+
+
+def references():
+    """The module with the federations and NumPyro's model."""
+    need("numpyro")
+    sys.path.insert(0, str(REFERENCES))
+    try:
+        return need("sparse")
+    finally:
+        sys.path.remove(str(REFERENCES))
 
 
 def ess(theta) -> float:
     """Of the slowest coefficient; theta (chain, draw, p)."""
-    return float(az.ess({"x": np.asarray(theta)})["x"].min())
+    import arviz
+
+    return float(arviz.ess({"x": np.asarray(theta)})["x"].min())
 
 
 def ours(X, y, rounds: int = 6000) -> tuple[float, float]:
@@ -42,13 +55,12 @@ def ours(X, y, rounds: int = 6000) -> tuple[float, float]:
 def nuts(X, y, draws: int = 1000) -> tuple[float, float]:
     """The same of one chain of NUTS, warmed up."""
     import jax
-    import sparse as references
     from numpyro.infer import MCMC, NUTS
 
     jax.config.update("jax_enable_x64", True)
-    kernel = NUTS(references.model, target_accept_prob=0.95)
+    kernel = NUTS(references().model, target_accept_prob=0.95)
     sampler = MCMC(kernel, num_warmup=1000, num_samples=draws, num_chains=1, progress_bar=False)
-    given = references.moments(X, y)
+    given = references().moments(X, y)
     sampler.warmup(jax.random.key(1), *given)
     sampler.run(jax.random.key(2), *given)  # compiles
     begin = time.perf_counter()
@@ -57,16 +69,33 @@ def nuts(X, y, draws: int = 1000) -> tuple[float, float]:
     return ess(theta), time.perf_counter() - begin
 
 
-if __name__ == "__main__":
-    import sparse as references
+SAMPLERS = {"fedkern, federated": ours, "NumPyro NUTS": nuts}
 
-    name, made = next(iter(references.DATA.items()))
-    X, y = references.federation(**made)
-    rates = {}
-    for sampler, measure in (("fedkern, federated", ours), ("NumPyro NUTS", nuts)):
+
+class EffectiveDraws:
+    """Per second, of the slowest coefficient."""
+
+    params = tuple(SAMPLERS)
+    param_names = ("sampler",)
+    unit = "effective draws per second"
+    timeout = 300
+
+    def setup(self, sampler: str) -> None:
+        data = references()
+        self.X, self.y = data.federation(**next(iter(data.DATA.values())))
+
+    def track_theta(self, sampler: str) -> float:
+        draws, seconds = SAMPLERS[sampler](self.X, self.y)
+        return draws / seconds
+
+
+if __name__ == "__main__":
+    data = references()
+    name, made = next(iter(data.DATA.items()))
+    X, y = data.federation(**made)
+    rates = []
+    for sampler, measure in SAMPLERS.items():
         draws, seconds = measure(X, y)
-        rates[sampler] = draws / seconds
-        rate = f"{draws / seconds:.0f} a second"
-        print(f"{sampler:<20}{draws:8.0f} effective draws of the slowest coefficient in {seconds:6.2f} s: {rate}")
-    first, second = rates.values()
-    print(f"{name}, p = {X[0].shape[1]}, {len(X)} sites: {first / second:.0f} times as many")
+        rates.append(draws / seconds)
+        print(f"{sampler:<20}{draws:8.0f} effective draws (slowest coefficient) in {seconds:6.2f} s: {rates[-1]:.0f} a second")
+    print(f"{name}, p = {X[0].shape[1]}, {len(X)} sites: {rates[0] / rates[1]:.0f} times as many")
