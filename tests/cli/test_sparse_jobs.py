@@ -11,9 +11,12 @@ import pytest
 from command import mpirun, python
 
 import fedkern
-from fedkern.cli.config import parse
+from fedkern.cli.assembly import Output, perform
+from fedkern.cli.config import load, parse
 from fedkern.data.synthetic import Settings, simulate
-from fedkern.errors import JobError
+from fedkern.errors import JobError, LostPeer
+from fedkern.transports.driver import Signals
+from fedkern.transports.inprocess import InProcess
 
 FAST = {"rounds": 150}
 BASE: dict[str, Any] = {"job": {"method": "sparse"}, "data": {"clients": ["x.csv"], "response": "y"}}
@@ -247,6 +250,35 @@ def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks:
     assert ended.code == 0, ended.err
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["digest"] == fedkern.run(path, job={"rounds": 60}, algorithm={"burn_in": 20}).digest
+
+
+class Later(Signals):
+    """A signal that comes in the middle of the sampler."""
+
+    reads = 0
+
+    @property
+    def pending(self) -> str | None:
+        self.reads += 1
+        return "SIGTERM" if self.reads > 700 else None
+
+    @pending.setter
+    def pending(self, value: str | None) -> None:
+        assert value is None
+
+
+def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    config, folder = load(path, ["job.rounds=300", "algorithm.burn_in=100", "algorithm.checkpoint_every=0.01"])
+    place = InProcess(signals=Later())
+    with pytest.raises(LostPeer, match="stopped by SIGTERM; --resume goes on"):
+        perform(place, config, folder, Output(tmp_path / "out", quiet=True))
+    assert list((tmp_path / "out" / "checkpoint").glob("gibbs-*"))
+    resumed = perform(InProcess(), config, folder, Output(tmp_path / "out", resume=True, quiet=True))
+    whole = perform(InProcess(), config, folder, Output(tmp_path / "whole", quiet=True))
+    assert resumed is not None
+    assert whole is not None
+    assert resumed.digest == whole.digest
 
 
 def test_check_prints_what_is_disclosed(tmp_path: Path) -> None:

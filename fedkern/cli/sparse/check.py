@@ -32,8 +32,8 @@ def disclosure(model: SparseModel) -> str:
         return "every client's sufficient statistics (Gram matrix, X'y, y'y, number of rows) go to the server, once"
     seen = "all clients" if a.topology == "allgather" else "the server"
     if a.aggregate == "sums":
-        return f"{seen} see sums over a client's deviations and scales, three or four numbers for each coefficient and round"
-    text = f"{seen} see draws of every client's coefficients in every round"
+        return f"sums of a client's deviations and scales, three or four numbers for each coefficient and round, go to {seen}"
+    text = f"draws of every client's coefficients in every round go to {seen}"
     if a.moves:
         text += "; with moves also X'y / sigma^2 and X'X / sigma^2 of every client, from which its sufficient statistics follow"
     return text
