@@ -48,6 +48,7 @@ def sent(tmp_path: Path, client: str) -> set[str]:
         ({"algorithm": {"burn_in": 2500}}, "burn_in = 2500 leaves nothing of job.rounds = 2500"),
         ({"model": {"kind": "sem"}, "algorithm": {"moves": ["translate"]}}, "moves do not exist with"),
         ({"model": {"kind": "mrf"}}, 'data.response: model.kind = "mrf" explains every column by the others'),
+        ({"model": {"family": "bernoulli"}, "output": {"site_fits": True}}, "output.site_fits are least-squares fits"),
         ({"model": {"kind": "mrv"}}, 'did you mean "mrf"?'),
         ({"model": {"splines": {"x": [1.0, 0.0, 2.0]}}}, "at least 3 knots in increasing order"),
         ({"privacy": {"epsilon": 1.0}}, 'method = "sparse" has no private form'),

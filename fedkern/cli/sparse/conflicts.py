@@ -61,6 +61,8 @@ def _model(config: SparseConfig) -> Iterator[str]:
         yield 'model.rho = "shared" is for kind = "mrf"; remove it'
     if model.family == "bernoulli" and model.missing == "impute":
         yield 'model.missing = "impute" needs family = "gaussian"'
+    if config.output.site_fits and (model.kind != "regression" or model.family != "gaussian"):
+        yield 'output.site_fits are least-squares fits of kind = "regression" with family = "gaussian"; remove the key'
     if model.splines and model.missing == "impute":
         yield 'model.splines with model.missing = "impute" do not exist together; leave one out'
     for name, knots in model.splines.items():
