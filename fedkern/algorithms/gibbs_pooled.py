@@ -50,7 +50,6 @@ class Server:
     n_clients: int
     judge: gibbs.Judge | None = None
     trace: Any = None
-    n_threads: int = 1
     without: frozenset[int] = frozenset()
     received: Mapping[int, Statistics] = field(default_factory=dict)
     sampled: gibbs.Server | None = None
@@ -96,7 +95,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 def _site(state: Server, told: Statistics) -> Regression | MarkovRandomField:
     r = min(told.rows, len(told.q))
     R = np.array(told.R[:r])
-    return SITES[state.kind](Factor(R, np.array(told.q[:r]), told.rss, told.n, R.T @ R), n_threads=state.n_threads)
+    return SITES[state.kind](Factor(R, np.array(told.q[:r]), told.rss, told.n, R.T @ R), n_threads=state.settings.n_threads)
 
 
 def sample(state: Server) -> gibbs.Server:

@@ -102,7 +102,7 @@ class Settings:
     share_local : whether the server keeps the clients' coefficients
     on_loss : of a client, "stop" or "drop"
     tempering : chains of a ladder of temperatures; 1: none
-    n_threads : of the server's kernels; no bit depends on it
+    n_threads : of the kernels at the server; no bit depends on it
     """
 
     layout: Layout

@@ -14,6 +14,8 @@ from . import diagnostics
 Array = NDArray[np.float64]
 Row = dict[str, float]
 
+# What convergence is judged on, and its name. R-hat and ESS use ranks: those of tau^2 are those of log tau.
+JUDGED = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
 LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs
 
 
@@ -72,8 +74,7 @@ class Samples:
 
     def slowest(self) -> tuple[float, float, str] | None:
         """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta and logit rho; None without ArviZ."""
-        labels = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
-        found = {name: self.mixing[name] for name in labels if name in self.mixing}
+        found = {name: self.mixing[name] for name in JUDGED if name in self.mixing}
         there = {name: both for name, both in found.items() if np.isfinite(both[1]).any()}
         if not there:
             return None
@@ -81,7 +82,7 @@ class Samples:
         ess = there[name][1]
         rhat = max(float(np.nanmax(rhats)) for rhats, _ in there.values())
         which = f"[{self._labels(len(ess))[int(np.nanargmin(ess))]}]" if len(ess) > 1 else ""
-        return rhat, float(np.nanmin(ess)), labels[name] + which
+        return rhat, float(np.nanmin(ess)), JUDGED[name] + which
 
     @property
     def mean(self) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from .samples import Array, Row
 from .streaming import Stream
 
+JUDGED = ("theta", "log_tau", "inclusion")  # what convergence is judged on: not by ranks, so that tau needs its logarithm
 LISTED = 2000  # coefficients in `parameters`: those with the largest PIPs
 
 
@@ -49,7 +50,7 @@ class Streamed:
 
     def slowest(self) -> tuple[float, float, str] | None:
         """Largest R-hat, smallest ESS, and whose it is, over theta, log tau and q."""
-        found = [(name, self.streams[name]) for name in ("theta", "log_tau", "inclusion") if name in self.streams]
+        found = [(name, self.streams[name]) for name in JUDGED if name in self.streams]
         ess = np.stack([stream.ess for _, stream in found])
         if np.isnan(ess).all():
             return None

@@ -16,7 +16,7 @@ from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError
 from ...models.encoding import Encoding
-from ...results import diagnostics
+from ...results import diagnostics, samples, streamed
 from ...results.result import Result
 from ...transports.codec import Codec
 from .. import info
@@ -110,17 +110,9 @@ def _judge(config: SparseConfig) -> gibbs.Judge | None:
 
     def judge(trace: Any) -> bool:
         if isinstance(trace, Streams):
-            found = [(s.rhat, s.ess) for name, s in trace.streams.items() if name in ("theta", "log_tau", "inclusion")]
+            found = [(trace.streams[name].rhat, trace.streams[name].ess) for name in streamed.JUDGED]
         else:
-            rho = trace["rho"]
-            quantities = [
-                trace["theta"],
-                np.log(trace["tau_sq"]),
-                trace["inclusion"],
-                np.log(trace["eta"]),
-                np.log(rho) - np.log1p(-rho),
-            ]
-            found = [diagnostics.rhat_ess(q) for q in quantities]
+            found = [diagnostics.rhat_ess(trace[name]) for name in samples.JUDGED]
         rhat = max(float(np.nanmax(r, initial=1.0)) for r, _ in found)
         ess = min(float(np.nanmin(e, initial=np.inf)) for _, e in found)
         return rhat <= until.rhat and ess >= until.ess
@@ -138,12 +130,11 @@ def _trace(model: SparseModel, *, client: bool) -> Any:
     derived: dict[str, Callable[[Mapping[str, Array]], Any]] = {
         "log_tau": lambda d: 0.5 * np.log(d["tau_sq"]),
         "large": lambda d: (np.abs(d["average"]) > delta) * 1.0,
-        "positive": lambda d: (d["average"] > 0) * 1.0,
     }
     if model.config.model.kind == "mrf":
         derived["partial"] = lambda d: publish.partial(d["theta"], len(model.nodes))
     if model.config.algorithm.aggregate == "sums":
-        del derived["large"], derived["positive"]
+        del derived["large"]
     return Streams(derived)
 
 
@@ -189,8 +180,8 @@ def _at_the_server(
         clients[k] = gibbs_pooled.Client(site.factor, len(data.values[k]))
     start = None
     if place.is_server:
-        trace, threads = _trace(model, client=False), place.n_threads or info.cores()
-        state = gibbs_pooled.Server(settings, model.config.model.kind, len(model.names), judge, trace, threads, without)
+        trace = _trace(model, client=False)
+        state = gibbs_pooled.Server(settings, model.config.model.kind, len(model.names), judge, trace, without)
         start = gibbs_pooled.start(state)
     server, _ = hooks.run(place, gibbs_pooled.PROTOCOL, start, clients, Codec(settings.dims(), len(model.names)))
     return None if server is None else server.sampled
