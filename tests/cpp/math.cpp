@@ -67,6 +67,8 @@ template <class T> void both(const char* type, double range) {
     const auto softplus = [](__float128 x) { return x == -HUGE_VALQ ? 0 : x > 0 ? x + log1pq(expq(-x)) : log1pq(expq(x)); };
     check<T>(named("softplus"), -range, range, false, FUNCTION(softplus), softplus);
     check<T>(named("softplus_small"), 1e-20, 40, true, FUNCTION(softplus), softplus);
+    check<T>(named("tanh"), -25, 25, false, FUNCTION(tanh), tanhq);
+    check<T>(named("tanh_small"), least, 30, true, FUNCTION(tanh), tanhq);
 }
 
 int main() {

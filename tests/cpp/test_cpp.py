@@ -64,6 +64,7 @@ BOUNDS = {
     "cos": 2,
     "sigmoid": 3,
     "softplus": 3,
+    "tanh": 3,
     "normal_pdf": 4,
     "normal_cdf": 5,
 }
@@ -81,7 +82,7 @@ def test_errors_of_elementary_functions(level, tmp_path):
         assert float(error) > 0.4, f"{name}: an error this small means that nothing was compared"
 
 
-FUNCTIONS = ("exp", "expm1", "log", "log1p", "sigmoid", "softplus", "normal_pdf", "normal_cdf", "sincos_turns")
+FUNCTIONS = ("exp", "expm1", "log", "log1p", "sigmoid", "softplus", "tanh", "normal_pdf", "normal_cdf", "sincos_turns")
 
 
 @pytest.mark.parametrize("level", HERE_LEVELS)

@@ -1,8 +1,8 @@
 // Elementary functions without branches, so that a plain loop over them becomes vector instructions at every level.
 //
 // NaN gives NaN, +-inf the limit, results below the normal range have one more rounding and no more. Largest error over dense
-// grids of the whole domain, in units in the last place (tests/cpp/math.cpp): exp, log, log1p, sin, cos, expm1 2; sigmoid, softplus 3;
-// normal_pdf 4; normal_cdf 5. The coefficients are Chebyshev fits of the functions named beside them, rounded to the type.
+// grids of the whole domain, in units in the last place (tests/cpp/math.cpp): exp, log, log1p, sin, cos, expm1 2; sigmoid, softplus,
+// tanh 3; normal_pdf 4; normal_cdf 5. The coefficients are Chebyshev fits of the functions named beside them, rounded to the type.
 #pragma once
 #include "view.hpp"
 
@@ -152,6 +152,17 @@ template <class T> FEDKERN_INLINE T sigmoid(T x) {
 
 /// log(1 + e^x). In one loop with sigmoid(x), the compiler computes the exponential once.
 template <class T> FEDKERN_INLINE T softplus(T x) { return (x < 0 ? T(0) : x) + log1p_unit(exp_decay(x)); }
+
+/// tanh(x) = (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x, accurate for small x too.
+template <class T> FEDKERN_INLINE T tanh(T x) {
+    using F = Format<T>;
+    constexpr typename F::Bits sign = typename F::Bits(1) << (8 * sizeof(T) - 1);
+    const T a = magnitude(x), clipped = a > 20 ? T(20) : a; // there tanh is 1
+    const auto [minus_one, scale] = exp_parts(-2 * clipped, T(-0.0));
+    const T inverse = from_bits<T>((typename F::Bits(2 * F::bias) << F::fraction) - to_bits(scale));
+    const T n = ((inverse - scale) - minus_one * scale) * scale; // 1 - e^-2|x|
+    return from_bits<T>(to_bits(n / (2 - n)) | (to_bits(x) & sign));
+}
 
 template <class T> struct SinCos {
     T sin, cos;
