@@ -1,0 +1,134 @@
+"""A Gaussian variational block: its parameters in one flat vector, reparameterised draws, and gradients of the ELBO.
+
+q(theta) = N(mu, L L'). A draw is theta = mu + L eps, and the gradient of an objective F(theta) - log q(theta) is a function of
+c = dF/dtheta at that draw. Two estimators: *path* (sticking the landing: -log q enters through theta alone, its own parameters
+frozen), and the closed-form entropy. They have one mean. Source: vertical.md, sections 4 and 5; sigma.md, section 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+Vector = NDArray[np.float64]
+LEAST = np.log(1e-8)  # of a log standard deviation, or of the logarithm of a diagonal element of L
+
+
+@dataclass(frozen=True)
+class Block:
+    """q(theta) = N(mu, L L') of `size` coordinates; L is diagonal, or (`full`) lower triangular with a positive diagonal.
+
+    The flat parameters are mu (d,) and then the logarithms of the standard deviations (d,); or the lower triangle of L row by
+    row, (d (d + 1) / 2,), where diagonal elements are given by their logarithms.
+    """
+
+    size: int
+    full: bool = False
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of the flat parameters."""
+        d = self.size
+        return d + (d * (d + 1) // 2 if self.full else d)
+
+    @cached_property
+    def _triangle(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        return np.tril_indices(self.size)
+
+    @cached_property
+    def _diagonal(self) -> NDArray[np.intp]:
+        """Where the diagonal of L stands in its flat triangle."""
+        rows, columns = self._triangle
+        return np.flatnonzero(rows == columns)
+
+    def initial(self, mean: Vector | float = 0.0, sd: float = 0.1) -> Vector:
+        """The parameters of N(mean, sd^2 I)."""
+        parameters = np.zeros(self.n_parameters)
+        parameters[: self.size] = mean
+        scale = parameters[self.size :]
+        scale[self._diagonal if self.full else slice(None)] = np.log(sd)
+        return parameters
+
+    def at(self, mean: Vector, spread: Vector) -> Vector:
+        """The parameters of N(mean, spread): (d,) standard deviations, or a covariance (d, d)."""
+        if not self.full:
+            return np.concatenate([mean, np.log(spread)])
+        flat = np.linalg.cholesky(spread)[self._triangle]
+        flat[self._diagonal] = np.log(flat[self._diagonal])
+        return np.concatenate([mean, flat])
+
+    def scale(self, parameters: Vector) -> Vector:
+        """(d,) standard deviations, or (d, d) L."""
+        flat = parameters[self.size :]
+        if not self.full:
+            return np.exp(np.maximum(flat, LEAST))
+        L = np.zeros((self.size, self.size))
+        L[self._triangle] = flat
+        np.fill_diagonal(L, np.exp(np.maximum(flat[self._diagonal], LEAST)))
+        return L
+
+    def sample(self, parameters: Vector, eps: Vector) -> Vector:
+        """theta = mu + L eps."""
+        scale = self.scale(parameters)
+        theta: Vector = parameters[: self.size] + (scale @ eps if self.full else scale * eps)
+        return theta
+
+    def gradient(self, parameters: Vector, eps: Vector, c: Vector, *, path: bool = True) -> Vector:
+        """Gradient of F(theta) - log q(theta) in the flat parameters, for the draw of `eps`.
+
+        Parameters
+        ----------
+        parameters : (n_parameters,)
+        eps : (d,) standard normals of the draw
+        c : (d,) dF/dtheta at the draw, without q's own term
+        path : sticking the landing, or the closed-form entropy
+
+        Returns
+        -------
+        (n_parameters,)
+        """
+        d, scale = self.size, self.scale(parameters)
+        out = np.empty(self.n_parameters)
+        if not self.full:
+            total = np.add(c, eps / scale, out=out[:d]) if path else c
+            out[:d] = total
+            np.multiply(total, eps, out=out[d:])
+            out[d:] *= scale
+            if not path:
+                out[d:] += 1
+            return out
+        total = c + solve_triangular(scale, eps, lower=True, trans="T", check_finite=False) if path and d else c
+        out[:d] = total
+        rows, columns = self._triangle
+        flat = total[rows] * eps[columns]
+        flat[self._diagonal] *= np.diag(scale)
+        if not path:
+            flat[self._diagonal] += 1
+        out[d:] = flat
+        return out
+
+    def moments(self, parameters: Vector) -> tuple[Vector, Vector]:
+        """Mean (d,), and standard deviations (d,) or the covariance (d, d)."""
+        scale = self.scale(parameters)
+        return parameters[: self.size].copy(), scale @ scale.T if self.full else scale
+
+    def sd(self, parameters: Vector) -> Vector:
+        """(d,) marginal standard deviations."""
+        scale = self.scale(parameters)
+        return np.sqrt(np.einsum("ij,ij->i", scale, scale)) if self.full else scale
+
+    def log_density(self, parameters: Vector, eps: Vector) -> float:
+        """log q at the draw of `eps`."""
+        scale = self.scale(parameters)
+        log_det = np.log(np.diag(scale) if self.full else scale).sum()
+        return float(-0.5 * (eps @ eps) - log_det - 0.5 * self.size * np.log(2 * np.pi))
+
+    def entropy(self, parameters: Vector) -> float:
+        """-E log q."""
+        scale = self.scale(parameters)
+        log_det = np.log(np.diag(scale) if self.full else scale).sum()
+        return float(log_det + 0.5 * self.size * (1 + np.log(2 * np.pi)))
