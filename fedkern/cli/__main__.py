@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     info.set_defaults(call=_info)
 
     simulate = commands.add_parser("simulate", help="write a synthetic federation: client files, truth.json, job.toml")
-    simulate.add_argument("kind", metavar="KIND", help="logistic, poisson, regression, sparse, mrf or sem")
+    simulate.add_argument("kind", metavar="KIND", help="logistic, poisson, regression, sparse, mrf, sem or vertical")
     simulate.add_argument("--out", required=True, metavar="DIR")
     for name, default in (("clients", 4), ("rows", 200), ("columns", 5), ("seed", 1)):
         simulate.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"default {default}")

@@ -91,6 +91,11 @@ def equal(n: int, n_clients: int, seed: int = 0) -> Parts:
     return [part.astype(np.int64) for part in np.array_split(order, n_clients)]
 
 
+def folds(n: int, k: int, seed: int = 0) -> Parts:
+    """Test rows of a k-fold cross-validation: each row once, sizes differing by at most one, sorted within a fold."""
+    return [np.sort(part) for part in equal(n, k, seed)]
+
+
 def by_column(values: Sequence[object] | NDArray[np.generic]) -> dict[str, NDArray[np.int64]]:
     """One client for each value of a column (a hospital, a state): name -> rows, sorted by name."""
     found: dict[str, list[int]] = {}

@@ -41,13 +41,18 @@ class Settings:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A federation in memory. `truth` has the names of `summary.json`; `job` is the text of job.toml."""
+    """A federation in memory. `truth` has the names of `summary.json`; `job` is the text of job.toml.
+
+    `headers`: of each client's file, where they differ; `server`: header and rows of the server's own file.
+    """
 
     names: tuple[str, ...]
     clients: tuple[Array, ...]  # (rows, number of names) each
     test: Array | None
     truth: Mapping[str, float]
     job: str
+    headers: tuple[tuple[str, ...], ...] = ()
+    server: tuple[tuple[str, ...], Array] | None = None
 
 
 class Draws:
@@ -159,6 +164,35 @@ def sem(settings: Settings) -> Simulated:
     return _graph(settings, "sem", rows_of, effects)
 
 
+def vertical(settings: Settings) -> Simulated:
+    """Logistic regression whose columns are split: all clients have the same rows, and only the server has y.
+
+    Files share nothing but the column `id`, and each has its own order of rows. Client k has its own columns xk_1 to xk_p.
+    """
+    n, p, m = settings.rows, settings.columns, settings.clients
+    shared = Draws(settings.seed, 2**32 - 1)
+    ids = 10_001.0 + np.argsort(shared.uniform(n))
+    center, scale, b = _center(p), _scale(p), -0.5
+    server = Draws(settings.seed, 2**32 - 2)
+    names: list[tuple[str, ...]] = []
+    files: list[Array] = []
+    truth: dict[str, float] = {}
+    a = np.zeros(n)
+    for k in range(m):
+        draws = Draws(settings.seed, k)
+        x = np.round(center + scale * draws.normal(n, p), 4)
+        slopes = 1.5 / math.sqrt(m * p) * draws.normal(p) / scale
+        a += (x - center) @ slopes
+        b -= float(center @ slopes)
+        names.append(("id", *(f"x{k + 1}_{j + 1}" for j in range(p))))
+        truth |= {f"theta[{name}]": float(slope) for name, slope in zip(names[-1][1:], slopes)}
+        files.append(np.column_stack([ids, x])[np.argsort(draws.uniform(n))])
+    y = (server.uniform(n) < 1 / (1 + np.exp(0.5 - a))).astype(np.float64)
+    own = np.column_stack([ids, y])[np.argsort(server.uniform(n))]
+    truth = {"intercept": b} | truth
+    return Simulated(names[0], tuple(files), None, truth, _vertical_job(settings), tuple(names), (("id", "y"), own))
+
+
 KINDS: dict[str, Callable[[Settings], Simulated]] = {
     "logistic": logistic,
     "poisson": poisson,
@@ -166,11 +200,12 @@ KINDS: dict[str, Callable[[Settings], Simulated]] = {
     "sparse": sparse,
     "mrf": mrf,
     "sem": sem,
+    "vertical": vertical,
 }
 
 
 def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Path:
-    """Writes `clients/*.csv`, `truth.json`, `job.toml`, and for the models that predict `test.csv`, into a folder.
+    """Writes `clients/*.csv`, `truth.json`, `job.toml`, and `test.csv` or `server.csv` where the kind has one, into a folder.
 
     Returns
     -------
@@ -189,10 +224,13 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
         raise JobError(f"{folder}: already holds files; choose another --out, or remove them")
     made = KINDS[kind](settings)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in zip(client_names(settings.clients), made.clients):
-        _write(folder / f"{name}.csv", made.names, rows)
+    headers = made.headers or (made.names,) * len(made.clients)
+    for name, header, rows in zip(client_names(settings.clients), headers, made.clients):
+        _write(folder / f"{name}.csv", header, rows)
     if made.test is not None:
         _write(out / "test.csv", made.names, made.test)
+    if made.server is not None:
+        _write(out / "server.csv", *made.server)
     shown = {"kind": kind, "clients": settings.clients, "rows": settings.rows, "columns": settings.columns, "seed": settings.seed}
     (out / "truth.json").write_text(json.dumps({"simulated": shown, "parameters": dict(made.truth)}, indent=2) + "\n", "utf-8")
     (out / "job.toml").write_text(made.job, "utf-8")
@@ -258,6 +296,22 @@ def _sparse_job(settings: Settings, kind: str, *data: str) -> str:
     lines = ["[job]", 'method = "sparse"', f"seed = {settings.seed}", "rounds = 2500", ""]
     lines += ["[data]", 'clients = ["clients/*.csv"]', *data, "", "[model]", f'kind = "{kind}"', ""]
     lines += ["[algorithm]", "chains = 4"]
+    return "\n".join(lines) + "\n"
+
+
+def _vertical_job(settings: Settings) -> str:
+    lines = ["[job]", 'method = "vertical"', f"seed = {settings.seed}", "rounds = 5000", ""]
+    lines += [
+        "[data]",
+        'clients = ["clients/*.csv"]',
+        'id = "id"',
+        'response = "y"',
+        'server = "server.csv"',
+        "holdout = 0.2",
+        "",
+    ]
+    lines += ["[model]", 'kind = "linear"', 'augmentation = "augmented"', 'family = "bernoulli"', "rho = 0.5", ""]
+    lines += ["[algorithm]", 'auxiliary = "amortised"']
     return "\n".join(lines) + "\n"
 
 

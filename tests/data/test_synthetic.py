@@ -122,6 +122,43 @@ def test_the_cyclic_model_s_truth_gives_independent_laplace_errors(tmp_path):
         assert abs(np.corrcoef(wrong.T) - np.eye(4)).max() > 0.2
 
 
+def vertical_files(folder):
+    """Ids and columns of each client's file and of the server's, as they stand there."""
+    job = tomllib.loads((folder / "job.toml").read_text())
+    assert (job["job"]["method"], job["data"]["id"], job["data"]["holdout"]) == ("vertical", "id", 0.2)
+    paths = [*table.find(job["data"]["clients"], folder).values(), folder / job["data"]["server"]]
+    files = [table.load(path) for path in paths]
+    return [(file.columns["id"], {name: file.columns[name] for name in file.names if name != "id"}) for file in files]
+
+
+def test_vertical_files_share_ids_alone_and_their_truth_is_that_of_the_joined_rows(tmp_path):
+    simulate("vertical", tmp_path, Settings(clients=3, rows=4000, columns=2, seed=4))
+    files = vertical_files(tmp_path)
+    names = [name for _, columns in files for name in columns]
+    assert names == ["x1_1", "x1_2", "x2_1", "x2_2", "x3_1", "x3_2", "y"]
+    joined = {name: values[np.argsort(ids)] for ids, columns in files for name, values in columns.items()}
+    X, y = np.column_stack([joined[name] for name in names[:-1]]), joined["y"]
+    truth = truth_of(tmp_path)
+    true = np.array([truth["intercept"], *(truth[f"theta[{name}]"] for name in names[:-1])])
+    Z = np.column_stack([np.ones(len(X)), (X - X.mean(axis=0)) / X.std(axis=0)])
+    expected = np.r_[true[0] + X.mean(axis=0) @ true[1:], true[1:] * X.std(axis=0)]
+    fit = minimize(lambda t: NEGATIVE_LOGLIK["logistic"](Z @ t, y), expected, method="BFGS")
+    assert abs((fit.x - expected) / np.sqrt(np.diag(fit.hess_inv))).max() < 4.5
+    # Rows joined by their place rather than by their id say nothing.
+    unjoined = np.column_stack([values for _, columns in files for values in columns.values()])
+    wrong = NEGATIVE_LOGLIK["logistic"](np.column_stack([np.ones(4000), unjoined[:, :-1]]) @ true, unjoined[:, -1])
+    assert wrong > NEGATIVE_LOGLIK["logistic"](Z @ expected, y) + 500
+
+
+def test_vertical_files_have_their_own_orders_of_rows(tmp_path):
+    simulate("vertical", tmp_path, Settings(clients=2, rows=50, columns=1))
+    ids = [ids for ids, _ in vertical_files(tmp_path)]
+    for k, own in enumerate(ids):
+        assert len(set(own)) == 50
+        assert set(own) == set(ids[0])
+        assert all(abs(np.corrcoef(own, other)[0, 1]) < 0.6 for other in ids[:k])
+
+
 def test_poisson_counts_are_poisson():
     draws = synthetic.Draws(3, 0)
     mean = 2.5
@@ -145,7 +182,9 @@ def test_the_job_and_the_test_rows(tmp_path, kind):
 
 
 def test_faults(tmp_path):
-    with pytest.raises(JobError, match="weather: no such kind; there are logistic, poisson, regression, sparse, mrf, sem"):
+    with pytest.raises(
+        JobError, match="weather: no such kind; there are logistic, poisson, regression, sparse, mrf, sem, vertical"
+    ):
         simulate("weather", tmp_path)
     for kind in GRAPHS:
         with pytest.raises(JobError, match=f"simulate {kind}: a graph needs --columns of at least 2, got 1"):

@@ -1,0 +1,50 @@
+"""Rows that all parties share, split by column (vertical.md, section 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One matrix a client, all with the same rows in the same order, and what the server or everybody holds.
+
+    `offset`: the known part of the linear predictor. `group`: of each row, 0 to len(groups) - 1. `truth`: of simulated data,
+    name -> value.
+    """
+
+    X: tuple[Array, ...]
+    names: tuple[tuple[str, ...], ...]
+    y: Array
+    offset: Array | None = None
+    group: NDArray[np.int64] | None = None
+    groups: tuple[str, ...] = ()
+    truth: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.y)
+
+    def pooled(self) -> Array:
+        """(n, p) all clients' columns side by side, which no party of a federation holds."""
+        return np.column_stack(self.X)
+
+    def rows(self, index: NDArray[np.int64]) -> Columns:
+        """These rows only, in this order."""
+        X = tuple(x[index] for x in self.X)
+        offset = None if self.offset is None else self.offset[index]
+        group = None if self.group is None else self.group[index]
+        return Columns(X, self.names, self.y[index], offset, group, self.groups, self.truth)
+
+
+def write(path: Path, header: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """A csv file from columns of cells without commas."""
+    lines = [",".join(header), *(",".join(row) for row in zip(*cells))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
