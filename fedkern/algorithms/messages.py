@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,17 @@ class Protocol:
     finished: Callable[[Any], bool]
     save: Callable[[Any], Saved]
     load: Callable[[Any, Mapping[str, Any]], Any]
+
+
+State = TypeVar("State")
+
+
+def evolve(state: State, **changes: Any) -> State:
+    """`dataclasses.replace` without running `__init__`: several times as fast, for states that change with every message."""
+    new: State = object.__new__(type(state))
+    new.__dict__.update(state.__dict__)
+    new.__dict__.update(changes)
+    return new
 
 
 class RemoteFault(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -235,7 +236,7 @@ class Network:
 def start(sizes: tuple[int, ...], uniforms: Vector) -> Vector:
     """Weights and biases uniform in +-1 / sqrt(fan in), layer by layer."""
     parameters, at = 2 * uniforms - 1, 0
-    for d_in, d_out in zip(sizes[:-1], sizes[1:]):
+    for d_in, d_out in pairwise(sizes):
         size = (d_in + 1) * d_out
         parameters[at : at + size] /= np.sqrt(d_in)
         at += size

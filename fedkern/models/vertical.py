@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,6 +136,18 @@ class Site:
             out[self.parts["psi"]] = psi
         return out
 
+    def place(self, parameter: int) -> str:
+        """What a parameter belongs to, for people: "theta", "z of row 17", "layer 2 of the network of z"."""
+        name, part = next((name, part) for name, part in self.parts.items() if part.start <= parameter < part.stop)
+        at = parameter - part.start
+        if name in ("mean", "log_sd"):
+            return f"the {name.replace('_', ' ')} of z of row {at}"
+        if name == "theta":
+            return "theta"
+        sizes = self.auxiliary.sizes if name == "psi" else getattr(self.predictor, "sizes", ())
+        ends = np.cumsum([(a + 1) * b for a, b in pairwise(sizes)])
+        return f"layer {int(np.searchsorted(ends, at, side='right')) + 1} of the network of {'z' if name == 'psi' else 'g'}"
+
     def columns(self, index: Index | None) -> Index | None:
         """Which parameters a batch of rows touches; None for all."""
         if index is None or "mean" not in self.parts:
@@ -215,10 +228,8 @@ class Site:
         if self.point:
             return 0.0
         a, d = self.auxiliary, drawn
-        if a.kind == "mean-field":
-            log_sd = self._rows(parameters, d.index)[1]
-        else:
-            log_sd = self._conditional(parameters, d.g, d.extra)[1]
+        mean_field = a.kind == "mean-field"
+        log_sd = (self._rows(parameters, d.index) if mean_field else self._conditional(parameters, d.g, d.extra))[1]
         r = (d.z - d.g) / a.rho
         rows = -0.5 * (r @ r) - len(r) * np.log(a.rho) + log_sd.sum() + 0.5 * (d.tau @ d.tau)
         theta = self.predictor.log_prior(d.theta) - self.block.log_density(parameters[self.parts["theta"]], d.eps)

@@ -1,0 +1,210 @@
+"""Before a vertical job: do all parties have the same rows? Each tells digests of its row ids; the order of rows is then agreed.
+
+A digest is BLAKE2b-128 of the id's text under a key from the job's seed: it keeps ids out of casual sight, not from somebody who
+can guess them and knows the job file. All parties must have the same set of ids; each puts its rows in the order of the digests,
+so files may be in any order. When they differ, every client is told which of its OWN digests others lack, and names these ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError, LostPeer
+from . import pieces
+from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
+
+DIMS = {"schema": pieces.PIECE}
+WIDTH = 32  # hexadecimal digits of a digest
+SHOWN = 5  # ids in an error
+
+
+@dataclass(frozen=True)
+class AskIds(Message, kind=60):
+    """Server to client."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Ids(Message, kind=61):
+    """Client to server: digests of its row ids, sorted; and whether it has the response."""
+
+    round: int
+    part: int
+    parts: int
+    text: Annotated[bytes, "schema"]
+
+
+@dataclass(frozen=True)
+class Aligned(Message, kind=62):
+    """Server to client: the rows agree, or which of this client's digests others lack, and whom."""
+
+    round: int
+    part: int
+    parts: int
+    text: Annotated[bytes, "schema"]
+
+
+def digests(ids: Sequence[str], seed: int) -> list[str]:
+    """The digest of each id."""
+    key = seed.to_bytes(8, "little")
+    return [blake2b(text.encode("utf-8", "replace"), digest_size=WIDTH // 2, key=key).hexdigest() for text in ids]
+
+
+def order(ids: Sequence[str], seed: int, who: str, places: Sequence[str]) -> NDArray[np.int64]:
+    """The agreed order of a party's rows.
+
+    Raises
+    ------
+    JobError
+        An id stands in two rows, or is empty; both rows are named.
+    """
+    seen: dict[str, int] = {}
+    for row, text in enumerate(ids):
+        if not text:
+            raise JobError(f"{who}, {places[row]}: the row has no id; every row needs one, the same at all parties")
+        if text in seen:
+            where = f"{places[seen[text]]} and in {places[row]}"
+            raise JobError(f"{who}: id {text!r} stands in {where}; an id names one row: remove one of them")
+        seen[text] = row
+    found = digests(ids, seed)
+    return np.array(sorted(range(len(found)), key=found.__getitem__), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's side: `ids` in the order of their digests; `response`: whether it has that column."""
+
+    name: str
+    ids: tuple[str, ...]
+    seed: int
+    response: bool = False
+    pieces: tuple[bytes, ...] = ()
+    aligned: bool = False
+    holder: int | None = None  # the client that tells the server the response, if one has to
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server's side. `own`: the ids of its own file, or None where it has no file."""
+
+    names: tuple[str, ...]
+    seed: int
+    own: tuple[str, ...] | None = None
+    replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    told: bool = False
+    n_rows: int = 0
+
+    @property
+    def holders(self) -> list[int]:
+        """Clients that have the response."""
+        return [k for k in sorted(self.replies) if self.replies[k]["response"]]
+
+
+def start(names: tuple[str, ...], seed: int, own: tuple[str, ...] | None) -> tuple[Server, ServerEffects]:
+    """Asks everybody."""
+    return Server(names, seed, own), [(k, AskIds(0)) for k in range(len(names))]
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """Tells the digests; then takes note, or refuses with the names of its own rows."""
+    if isinstance(event, AskIds):
+        content = {"ids": "".join(digests(state.ids, state.seed)), "response": state.response}
+        return state, [Ids(0, *piece) for piece in pieces.cut(content)]
+    have, answer = pieces.add("server: Aligned", state.pieces, event)
+    if answer is None:
+        return replace(state, pieces=have), []
+    if answer["alone"]:
+        alone = set(_split(answer["alone"]))
+        mine = [text for text, digest in zip(state.ids, digests(state.ids, state.seed)) if digest in alone]
+        raise JobError(_alone(f"client {state.name!r}", mine, len(state.ids), answer["without"]))
+    return replace(state, pieces=(), aligned=True, holder=answer["holder"]), []
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One client's digests; when all are here, what each must know.
+
+    Raises
+    ------
+    LostPeer
+        A client was lost.
+    RemoteFault
+        A malformed or repeated answer.
+    """
+    if isinstance(event, ClientLost | Deadline):
+        silent = [name for k, name in enumerate(state.names) if k not in state.replies]
+        raise LostPeer(f"no answer from {', '.join(map(repr, silent))} before the rows were aligned; start the job again")
+    if sender in state.replies or state.told:
+        raise RemoteFault(f"client {sender}: Ids came twice")
+    have, content = pieces.add(f"client {sender}: Ids", state.pieces.get(sender, ()), event)
+    if content is None:
+        return replace(state, pieces={**state.pieces, sender: have}), []
+    pieces.fields(f"client {sender}: Ids", content, {"ids", "response"})
+    if not isinstance(content["ids"], str) or not isinstance(content["response"], bool) or len(content["ids"]) % WIDTH:
+        raise RemoteFault(f"client {sender}: Ids must be digests and a truth value")
+    state = replace(state, replies={**state.replies, sender: {**content, "ids": _split(content["ids"])}})
+    if len(state.replies) < len(state.names):
+        return state, []
+    return _compared(state)
+
+
+def _compared(state: Server) -> tuple[Server, ServerEffects]:
+    """Whether all have the same rows, and what is told to those that have others."""
+    sets = {name: frozenset(state.replies[k]["ids"]) for k, name in enumerate(state.names)}
+    if state.own is not None:
+        sets["the server"] = frozenset(digests(state.own, state.seed))
+    common = frozenset.intersection(*sets.values())
+    holder = state.holders[0] if state.holders else None
+    effects: ServerEffects = []
+    for k, name in enumerate(state.names):
+        alone = sorted(sets[name] - common)
+        without = [repr(other) if other != "the server" else other for other in sets if sets[name] - sets[other]]
+        content = {"alone": "".join(alone), "without": _some(without, quoted=False), "holder": holder}
+        effects += [(k, Aligned(0, *piece)) for piece in pieces.cut(content)]
+    if state.own is not None and sets["the server"] - common:
+        found = dict(zip(digests(state.own, state.seed), state.own))
+        mine = [found[digest] for digest in sorted(sets["the server"] - common)]
+        without = [repr(other) for other in sets if sets["the server"] - sets[other]]
+        raise JobError(_alone("the server's file", mine, len(state.own), _some(without, quoted=False)))
+    return replace(state, told=True, n_rows=len(common)), effects
+
+
+def _alone(who: str, mine: Sequence[str], n_rows: int, without: str) -> str:
+    return (
+        f"{who}: {len(mine)} of its {n_rows} rows are not at {without}: ids {_some(mine)}; all parties of a vertical job need the "
+        "same rows: remove these, or add them there"
+    )
+
+
+def _split(text: str) -> list[str]:
+    return [text[at : at + WIDTH] for at in range(0, len(text), WIDTH)]
+
+
+def _some(texts: Sequence[str], *, quoted: bool = True) -> str:
+    shown = ", ".join(repr(text) if quoted else text for text in texts[:SHOWN])
+    return shown + (f", ... ({len(texts)} in all)" if len(texts) > SHOWN else "")
+
+
+def finished(state: Server) -> bool:
+    """Whether everybody has been told."""
+    return state.told
+
+
+def save(state: Any) -> Saved:
+    """Nothing: it is over in two questions."""
+    return {}
+
+
+def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
+    """`fresh`."""
+    return fresh
+
+
+PROTOCOL = Protocol("alignment", (AskIds, Aligned), (Ids,), server_receive, client_receive, finished, save, load)
