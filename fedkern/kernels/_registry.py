@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 BACKENDS = ("cpp", "numba", "cuda", "reference")
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
@@ -35,12 +36,14 @@ class Array:
     shape : one symbol a dimension; "2*d" in an output is twice what d is
     dtypes : the types that it may have; an output that is allocated has the first
     optional : may be None
+    like : the first input, where the type must be the same; then an output that is allocated has it
     """
 
     name: str
     shape: tuple[str, ...]
     dtypes: tuple[np.dtype[Any], ...] = FLOATS
     optional: bool = False
+    like: str = ""
 
     def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
         """The array itself, or an error that names the argument, what it must be, and what came."""
@@ -107,13 +110,15 @@ def check_together(arrays: Sequence[Array]) -> Callable[..., dict[str, int] | No
     for i, a in enumerate(arrays):
         test = [f"type(a{i}) is ndarray", f"a{i}.dtype in t{i}", f"a{i}.ndim == {len(a.shape)}"]
         for k, symbol in enumerate(a.shape):
-            if symbol in bound:
+            if symbol in bound or symbol.isdigit():
                 test.append(f"a{i}.shape[{k}] == {symbol}")
             elif not symbol.isidentifier() or (a.optional and any(symbol in later.shape for later in arrays[i + 1 :])):
                 return lambda *values: None
             elif not a.optional:
                 bound.append(symbol)
                 test.append(f"({symbol} := a{i}.shape[{k}]) >= 0")
+        if a.like:
+            test.append(f"a{i}.dtype is a0.dtype")
         tests.append(f"(a{i} is None or {' and '.join(test)})" if a.optional else " and ".join(test))
     arguments = ", ".join(f"a{i}" for i in range(len(arrays)))
     sizes = ", ".join(f"{s!r}: {s}" for s in bound)
@@ -151,9 +156,9 @@ class Kernel:
         KERNELS[self.name] = self
 
     def implementation(self, backend: str | None, arrays: Sequence[Any] = ()) -> Callable[..., Any]:
-        """The function of one backend, by default of the one at home where the arrays live."""
+        """The function of one backend, by default of the one at home where the arrays live (the first that there is)."""
         if backend is None:
-            backend = "cpp"
+            backend = self.backends[0]
             for array in arrays:
                 if array is not None and type(array) is not np.ndarray:
                     backend = self._home(arrays)
@@ -196,23 +201,31 @@ class Kernel:
         inputs and outputs, in the record's order
         """
         arrays = [inputs[a.name] for a in self.inputs]
-        bound = None if sizes else self._check_together(*arrays)
-        if bound is None:
+        bound = self._check_together(*arrays)
+        if bound is None or (sizes and any(bound.setdefault(s, n) != n for s, n in sizes.items())):
             bound = dict(sizes or {})
-            arrays = [a.check(self.name, value, bound) for a, value in zip(self.inputs, arrays)]
+            arrays = [self._same_type(a, a.check(self.name, value, bound), arrays) for a, value in zip(self.inputs, arrays)]
         if out is None:
-            return arrays + [np.empty([size(s, bound) for s in spec.shape], spec.dtypes[0]) for spec in self.outputs]
+            return arrays + [self._allocate(spec, bound, arrays) for spec in self.outputs]
         given = out if isinstance(out, tuple) else (out,)
         if len(given) != len(self.outputs):
             raise TypeError(f"{self.name}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")
         results = []
         for spec, value in zip(self.outputs, given):
             if value is None:
-                results.append(np.empty([size(s, bound) for s in spec.shape], spec.dtypes[0]))
+                results.append(self._allocate(spec, bound, arrays))
                 continue
-            if not spec.check(self.name, value, bound).flags.writeable:
+            if not self._same_type(spec, spec.check(self.name, value, bound), arrays).flags.writeable:
                 raise ValueError(f"{self.name}: {spec.name} is read-only")
             if any(a is not None and np.may_share_memory(value, a) for a in (*arrays, *results)):
                 raise ValueError(f"{self.name}: {spec.name} overlaps another argument")
             results.append(value)
         return arrays + results
+
+    def _allocate(self, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any]) -> NDArray[Any]:
+        return np.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[0])
+
+    def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> Any:
+        if spec.like and value.dtype != inputs[0].dtype:
+            raise TypeError(f"{self.name}: {spec.name} must be {inputs[0].dtype} as {spec.like} is, got {value.dtype}")
+        return value

@@ -1,0 +1,304 @@
+"""The client's side of the augmented models: draws of its auxiliary variables, and gradients from the messages of the others.
+
+One client has a design H (n, p), coefficients w, its part g = H w of the linear predictor, and auxiliary variables
+z_i ~ N(g_i, sd rho). Variational families of z given w:
+
+* mean-field: N(mean_i, sd exp(log_sd_i)), whatever w is;
+* amortised: N(m, sd s) with m = g + o1, log s = log rho + o2 clamped to [-8, 4], where (o1, o2) are the values of one network
+  (1 + e, *hidden, 2) with tanh at (g_i, extra_i). Its derivative is 0 where o2 is clamped. Parameters psi: see `mlp`.
+
+A draw is z = m + s tau with standard normal tau that the caller gives, and keeps for the gradient: w, tau, z must be of one
+draw. Gradients are of the evidence lower bound at that draw; the terms of the prior of w and of its own distribution are the
+caller's. `message` is the derivative of the log-likelihood in z that comes from outside, `own` what enters through g.
+
+* path=True, "sticking the landing": log q(z | w) with its own parameters held fixed; its variance goes to 0 where q is exact.
+* path=False: the closed-form entropy sum log s.
+
+All arrays are float64. Sums over rows are taken in an order that depends on n alone: results do not depend on `n_threads`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import mlp
+from ._registry import F64, Array, Kernel
+
+Floats = NDArray[np.float64]
+
+_BACKENDS = ("numba", "reference")
+
+
+def _rows(*names: str) -> tuple[Array, ...]:
+    return tuple(Array(name, ("n",), F64) for name in names)
+
+
+_H, _W = Array("H", ("n", "p"), F64), Array("w", ("p",), F64)
+_EXTRA, _PSI = Array("extra", ("n", "e"), F64), Array("psi", ("k",), F64)
+_OWN = Array("own", ("n",), F64, optional=True)
+_GRADIENTS = (Array("grad_w", ("p",), F64), Array("cotangent", ("n",), F64))
+
+MEAN_FIELD_DRAW = Kernel(
+    "augmented.mean_field_draw",
+    purpose="Linear predictor and auxiliary variables of one client, mean-field.",
+    source="vertical.md, section 4",
+    inputs=(_H, _W, *_rows("tau", "mean", "log_sd")),
+    outputs=_rows("g", "z"),
+    backends=_BACKENDS,
+)
+
+MEAN_FIELD_GRADIENT = Kernel(
+    "augmented.mean_field_gradient",
+    purpose="Gradient of the ELBO in one client's coefficients and mean-field parameters.",
+    source="vertical.md, section 5",
+    inputs=(_H, *_rows("g", "z", "tau", "log_sd", "message"), _OWN),
+    outputs=(*_GRADIENTS, *_rows("grad_mean", "grad_log_sd")),
+    backends=_BACKENDS,
+)
+
+AMORTISED_DRAW = Kernel(
+    "augmented.amortised_draw",
+    purpose="Linear predictor and auxiliary variables of one client, amortised.",
+    source="vertical.md, section 4",
+    inputs=(_H, _W, *_rows("tau"), _EXTRA, _PSI),
+    outputs=_rows("g", "z"),
+    backends=_BACKENDS,
+)
+
+AMORTISED_GRADIENT = Kernel(
+    "augmented.amortised_gradient",
+    purpose="Gradient of the ELBO in one client's coefficients and in the network of its auxiliary variables.",
+    source="vertical.md, section 5",
+    inputs=(_H, *_rows("g", "z", "tau"), _EXTRA, _PSI, *_rows("message"), _OWN),
+    outputs=(*_GRADIENTS, Array("grad_psi", ("k",), F64)),
+    backends=_BACKENDS,
+)
+
+
+def _checked(kernel: str, rho: float) -> float:
+    if not 0 < rho < math.inf:
+        raise ValueError(f"{kernel}: rho must be > 0 and finite, got {rho}")
+    return float(rho)
+
+
+@lru_cache(maxsize=256)
+def _network(kernel: str, e: int, hidden: tuple[int, ...]) -> tuple[NDArray[np.int64], dict[str, int]]:
+    """The hidden sizes as backends take them, and how many parameters the network has."""
+    return mlp.network(kernel, (1 + e, *hidden, 2))[0][1:-1], {"k": mlp.n_parameters((1 + e, *hidden, 2))}
+
+
+def _columns(extra: Any) -> int:
+    return extra.shape[1] if isinstance(extra, np.ndarray) and extra.ndim == 2 else 0
+
+
+def mean_field_draw(
+    H: Floats,
+    w: Floats,
+    tau: Floats,
+    mean: Floats,
+    log_sd: Floats,
+    *,
+    out: tuple[Floats | None, Floats | None] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats]:
+    """Linear predictor and auxiliary variables, mean-field.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    w : (p,) float64 array
+    tau : (n,) float64 array
+        Standard normal numbers.
+    mean, log_sd : (n,) float64 arrays
+        Of q(z).
+    out : tuple of two (n,) float64 arrays, optional
+
+    Returns
+    -------
+    g : (n,) float64 array
+        H w.
+    z : (n,) float64 array
+        mean + exp(log_sd) tau.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a wrong `out`.
+    """
+    arrays = MEAN_FIELD_DRAW.prepare({"H": H, "w": w, "tau": tau, "mean": mean, "log_sd": log_sd}, out)
+    MEAN_FIELD_DRAW.implementation(backend, arrays)(*arrays, n_threads)
+    return arrays[5], arrays[6]
+
+
+def mean_field_gradient(
+    H: Floats,
+    g: Floats,
+    z: Floats,
+    tau: Floats,
+    log_sd: Floats,
+    message: Floats,
+    own: Floats | None = None,
+    *,
+    rho: float,
+    path: bool = True,
+    out: tuple[Floats | None, ...] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Gradient of the ELBO at one draw, mean-field.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    g, z : (n,) float64 arrays
+        From `mean_field_draw`.
+    tau, log_sd : (n,) float64 arrays
+        Those of the draw.
+    message : (n,) float64 array
+        Derivative of the log-likelihood in z.
+    own : (n,) float64 array, optional
+        Derivative of the client's own part of the likelihood in g (power likelihood); default 0.
+    rho : float
+        Standard deviation of z about g, > 0 and finite.
+    path : bool
+        See the module.
+    out : tuple of four float64 arrays, (p,), (n,), (n,), (n,), optional
+
+    Returns
+    -------
+    grad_w : (p,) float64 array
+        H'cotangent.
+    cotangent : (n,) float64 array
+        own + (z - g) / rho^2: the derivative in g, of which a design that depends on parameters needs more than H'cotangent.
+    grad_mean : (n,) float64 array
+        a = message - (z - g) / rho^2, plus tau / s if `path`.
+    grad_log_sd : (n,) float64 array
+        a tau s, plus 1 if not `path`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a `rho` outside its range, a wrong `out`.
+    """
+    rho = _checked("augmented.mean_field_gradient", rho)
+    inputs = {"H": H, "g": g, "z": z, "tau": tau, "log_sd": log_sd, "message": message, "own": own}
+    arrays = MEAN_FIELD_GRADIENT.prepare(inputs, out)
+    MEAN_FIELD_GRADIENT.implementation(backend, arrays)(*arrays[:7], rho, bool(path), *arrays[7:], n_threads)
+    return arrays[7], arrays[8], arrays[9], arrays[10]
+
+
+def amortised_draw(
+    H: Floats,
+    w: Floats,
+    tau: Floats,
+    extra: Floats,
+    psi: Floats,
+    *,
+    rho: float,
+    hidden: Sequence[int] = (16, 16),
+    out: tuple[Floats | None, Floats | None] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats]:
+    """Linear predictor and auxiliary variables, amortised.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    w : (p,) float64 array
+    tau : (n,) float64 array
+        Standard normal numbers.
+    extra : (n, e) float64 array
+        What the network sees beside g; e may be 0.
+    psi : (k,) float64 array
+        Its parameters, k = mlp.n_parameters((1 + e, *hidden, 2)).
+    rho : float
+        Standard deviation of z about g, > 0 and finite.
+    hidden : sequence of int
+        Sizes of the hidden layers.
+    out : tuple of two (n,) float64 arrays, optional
+
+    Returns
+    -------
+    g : (n,) float64 array
+        H w.
+    z : (n,) float64 array
+        m + s tau.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
+    """
+    rho = _checked("augmented.amortised_draw", rho)
+    sizes, symbols = _network("augmented.amortised_draw", _columns(extra), tuple(hidden))
+    arrays = AMORTISED_DRAW.prepare({"H": H, "w": w, "tau": tau, "extra": extra, "psi": psi}, out, symbols)
+    AMORTISED_DRAW.implementation(backend, arrays)(*arrays[:5], rho, sizes, *arrays[5:], n_threads)
+    return arrays[5], arrays[6]
+
+
+def amortised_gradient(
+    H: Floats,
+    g: Floats,
+    z: Floats,
+    tau: Floats,
+    extra: Floats,
+    psi: Floats,
+    message: Floats,
+    own: Floats | None = None,
+    *,
+    rho: float,
+    hidden: Sequence[int] = (16, 16),
+    path: bool = True,
+    out: tuple[Floats | None, ...] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a time.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    g, z : (n,) float64 arrays
+        From `amortised_draw`.
+    tau : (n,) float64 array
+    extra : (n, e) float64 array
+    psi : (k,) float64 array
+        Those of the draw.
+    message : (n,) float64 array
+        Derivative of the log-likelihood in z.
+    own : (n,) float64 array, optional
+        Derivative of the client's own part of the likelihood in g (power likelihood); default 0.
+    rho : float
+    hidden : sequence of int
+        As in `amortised_draw`.
+    path : bool
+        See the module.
+    out : tuple of three float64 arrays, (p,), (n,), (k,), optional
+
+    Returns
+    -------
+    grad_w : (p,) float64 array
+        H'cotangent.
+    cotangent : (n,) float64 array
+        The whole derivative in g: own + (z - g) / rho^2, and what comes through z and through log q(z | w).
+    grad_psi : (k,) float64 array
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
+    """
+    rho = _checked("augmented.amortised_gradient", rho)
+    sizes, symbols = _network("augmented.amortised_gradient", _columns(extra), tuple(hidden))
+    inputs = {"H": H, "g": g, "z": z, "tau": tau, "extra": extra, "psi": psi, "message": message, "own": own}
+    arrays = AMORTISED_GRADIENT.prepare(inputs, out, symbols)
+    AMORTISED_GRADIENT.implementation(backend, arrays)(*arrays[:8], rho, sizes, bool(path), *arrays[8:], n_threads)
+    return arrays[8], arrays[9], arrays[10]

@@ -1,0 +1,192 @@
+"""Fully connected networks: values, and gradients in the parameters and in the input.
+
+A network is its `sizes` (d0, d1, .., dL): layer l maps d_(l-1) numbers to d_l, a = W h + b; all layers but the last apply the
+activation. Its parameters are one vector: for each layer W (d_l, d_(l-1)) row by row, then b (d_l,).
+
+=========== ===================================
+activation  h
+=========== ===================================
+"tanh"      tanh(a)
+"relu"      a where a > 0, 0 where a <= 0, with derivative 0 at 0
+"identity"  a
+=========== ===================================
+
+All arrays of a call have one type, float32 or float64; sums over rows are taken in float64 in an order that depends on the number
+of rows alone: results do not depend on `n_threads`. Nothing of the size of rows times hidden units is stored: `backward` computes
+the values again, a block of rows at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._registry import Array, Kernel
+
+Float = TypeVar("Float", np.float64, np.float32)
+
+ACTIVATIONS = {"tanh": 0, "relu": 1, "identity": 2}
+LIMIT = 2**31  # of a layer's size
+
+_X = Array("X", ("n", "d"))
+_PARAMETERS = Array("parameters", ("k",), like="X")
+
+FORWARD = Kernel(
+    "mlp.forward",
+    purpose="Values of a fully connected network at every row.",
+    source="vertical.md, sections 4 and 9.3",
+    inputs=(_X, _PARAMETERS),
+    outputs=(Array("Y", ("n", "q"), like="X"),),
+    backends=("numba", "reference"),
+)
+
+BACKWARD = Kernel(
+    "mlp.backward",
+    purpose="Gradient of sum(upstream * Y) in the network's parameters and in its input.",
+    source="vertical.md, sections 5 and 9.3",
+    inputs=(_X, _PARAMETERS, Array("upstream", ("n", "q"), like="X")),
+    outputs=(Array("grad_parameters", ("k",), like="X"), Array("grad_X", ("n", "d"), like="X")),
+    backends=("numba", "reference"),
+)
+
+
+def n_parameters(sizes: Sequence[int]) -> int:
+    """Length of the parameter vector.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        (d0, d1, .., dL).
+
+    Returns
+    -------
+    int
+        sum_l d_l (d_(l-1) + 1).
+
+    Raises
+    ------
+    ValueError
+        Fewer than two sizes, or one that is not positive.
+    """
+    return network("mlp.n_parameters", tuple(sizes))[1]["k"]
+
+
+@lru_cache(maxsize=256)
+def network(kernel: str, sizes: tuple[int, ...], activation: str = "tanh") -> tuple[NDArray[np.int64], dict[str, int], int]:
+    """What backends and checks need of a network, found once for each.
+
+    Parameters
+    ----------
+    kernel : str
+        The name in messages.
+    sizes : tuple of int
+    activation : str
+
+    Returns
+    -------
+    sizes : (L + 1,) int64 array, read-only
+    symbols : dict
+        d, q, k: the first size, the last one, the number of parameters.
+    code : int
+        Of the activation.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two sizes, one that is not positive, an unknown activation.
+    """
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"{kernel}: activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    known = [operator.index(n) for n in sizes]
+    if len(known) < 2 or not all(1 <= n < LIMIT for n in known):
+        raise ValueError(f"{kernel}: sizes must be at least two positive integers below 2^31, got {sizes}")
+    array = np.array(known, np.int64)
+    array.flags.writeable = False
+    k = sum(n_out * (n_in + 1) for n_in, n_out in itertools.pairwise(known))
+    return array, {"d": known[0], "q": known[-1], "k": k}, ACTIVATIONS[activation]
+
+
+def forward(
+    X: NDArray[Float],
+    parameters: NDArray[Float],
+    *,
+    sizes: Sequence[int],
+    activation: str = "tanh",
+    out: NDArray[Float] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> NDArray[Float]:
+    """Values of a network at every row.
+
+    Parameters
+    ----------
+    X : (n, d0) array, float32 or float64
+    parameters : (k,) array of the same type
+        See the module; k = n_parameters(sizes).
+    sizes : sequence of int
+        (d0, d1, .., dL), at least two.
+    activation : "tanh", "relu" or "identity"
+        Of all layers but the last.
+    out : (n, dL) array of the same type, optional
+
+    Returns
+    -------
+    (n, dL) array
+        NaN in a row of X gives NaN in that row.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, types that differ, impossible sizes, an unknown activation, a wrong `out`.
+    """
+    array, symbols, code = network("mlp.forward", tuple(sizes), activation)
+    arrays = FORWARD.prepare({"X": X, "parameters": parameters}, out, symbols)
+    FORWARD.implementation(backend, arrays)(arrays[0], arrays[1], array, code, arrays[2], n_threads)
+    return arrays[2]  # type: ignore[no-any-return]
+
+
+def backward(
+    X: NDArray[Float],
+    parameters: NDArray[Float],
+    upstream: NDArray[Float],
+    *,
+    sizes: Sequence[int],
+    activation: str = "tanh",
+    out: tuple[NDArray[Any] | None, NDArray[Any] | None] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[NDArray[Float], NDArray[Float]]:
+    """Gradient of sum(upstream * forward(X, parameters)) in the parameters and in X.
+
+    Parameters
+    ----------
+    X : (n, d0) array, float32 or float64
+    parameters : (k,) array of the same type
+    upstream : (n, dL) array of the same type
+        Derivatives of an objective in the network's values.
+    sizes : sequence of int
+    activation : "tanh", "relu" or "identity"
+        As in `forward`.
+    out : tuple of two arrays of the same type, (k,) and (n, d0), optional
+
+    Returns
+    -------
+    grad_parameters : (k,) array
+        Summed over rows.
+    grad_X : (n, d0) array
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `forward`.
+    """
+    array, symbols, code = network("mlp.backward", tuple(sizes), activation)
+    arrays = BACKWARD.prepare({"X": X, "parameters": parameters, "upstream": upstream}, out, symbols)
+    BACKWARD.implementation(backend, arrays)(*arrays[:3], array, code, *arrays[3:], n_threads)
+    return arrays[3], arrays[4]

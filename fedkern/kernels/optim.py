@@ -1,0 +1,126 @@
+"""Optimisers as single passes over a flat vector: a new state, and the step that is added to the parameters (ascent)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._registry import F64, Array, Kernel
+
+Vector = NDArray[np.float64]
+
+_GRADIENT, _STEP = Array("gradient", ("k",), F64), Array("step", ("k",), F64)
+
+ADAM = Kernel(
+    "optim.adam",
+    purpose="One iteration of Adam with bias correction.",
+    source="dp-pvi.md, section 5; Kingma and Ba (2015), Algorithm 1",
+    inputs=(Array("state", ("3", "k"), F64), _GRADIENT),
+    outputs=(Array("new_state", ("3", "k"), F64), _STEP),
+    backends=("numba", "reference"),
+)
+
+ADAGRAD = Kernel(
+    "optim.adagrad",
+    purpose="One iteration of Adagrad.",
+    source="dp-pvi.md, section 5; Duchi, Hazan and Singer (2011)",
+    inputs=(Array("state", ("1", "k"), F64), _GRADIENT),
+    outputs=(Array("new_state", ("1", "k"), F64), _STEP),
+    backends=("numba", "reference"),
+)
+
+
+def adam(
+    state: Vector,
+    gradient: Vector,
+    *,
+    learning_rate: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    out: tuple[Vector | None, Vector | None] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Vector, Vector]:
+    """One iteration of Adam with bias correction.
+
+    Parameters
+    ----------
+    state : (3, k) float64 array
+        Rows m, v and t, the number of iterations so far of each element; zeros at the start.
+    gradient : (k,) float64 array
+    learning_rate : float
+        > 0 and finite.
+    beta1, beta2 : float
+        In [0, 1).
+    epsilon : float
+        >= 0 and finite.
+    out : tuple of two float64 arrays, (3, k) and (k,), optional
+
+    Returns
+    -------
+    new_state : (3, k) float64 array
+        beta1 m + (1 - beta1) g, beta2 v + (1 - beta2) g^2, t + 1.
+    step : (k,) float64 array
+        learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon), of the new m, v and t.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, a wrong `out`.
+    """
+    if not (0 < learning_rate < np.inf and 0 <= beta1 < 1 and 0 <= beta2 < 1 and 0 <= epsilon < np.inf):
+        raise ValueError(
+            "optim.adam: needs learning_rate > 0, 0 <= beta1 < 1, 0 <= beta2 < 1, epsilon >= 0, all finite; "
+            f"got learning_rate = {learning_rate}, beta1 = {beta1}, beta2 = {beta2}, epsilon = {epsilon}"
+        )
+    state, gradient, new_state, step = ADAM.prepare({"state": state, "gradient": gradient}, out)
+    function = ADAM.implementation(backend, (state, gradient))
+    function(state, gradient, float(learning_rate), float(beta1), float(beta2), float(epsilon), new_state, step, n_threads)
+    return new_state, step
+
+
+def adagrad(
+    state: Vector,
+    gradient: Vector,
+    *,
+    learning_rate: float,
+    epsilon: float = 1e-10,
+    out: tuple[Vector | None, Vector | None] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Vector, Vector]:
+    """One iteration of Adagrad.
+
+    Parameters
+    ----------
+    state : (1, k) float64 array
+        Sums of squared gradients so far; zeros at the start.
+    gradient : (k,) float64 array
+    learning_rate : float
+        > 0 and finite.
+    epsilon : float
+        >= 0 and finite.
+    out : tuple of two float64 arrays, (1, k) and (k,), optional
+
+    Returns
+    -------
+    new_state : (1, k) float64 array
+        G + g^2.
+    step : (k,) float64 array
+        learning_rate g / (sqrt(G) + epsilon), of the new G.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, a wrong `out`.
+    """
+    if not (0 < learning_rate < np.inf and 0 <= epsilon < np.inf):
+        raise ValueError(
+            "optim.adagrad: needs learning_rate > 0 and epsilon >= 0, both finite; "
+            f"got learning_rate = {learning_rate}, epsilon = {epsilon}"
+        )
+    state, gradient, new_state, step = ADAGRAD.prepare({"state": state, "gradient": gradient}, out)
+    function = ADAGRAD.implementation(backend, (state, gradient))
+    function(state, gradient, float(learning_rate), float(epsilon), new_state, step, n_threads)
+    return new_state, step

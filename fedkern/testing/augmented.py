@@ -1,0 +1,112 @@
+"""Cases of the augmented models' kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedkern.kernels import augmented
+from fedkern.kernels._reference import augmented as _reference
+
+from . import Case, Source
+from .mlp import gradient_magnitudes, magnitudes, parameters_of
+
+reference: Any = _reference
+
+HIDDEN = ((), (1,), (5,), (8, 8), (16, 16), (17, 3, 9))
+EXTREMES: tuple[tuple[float, ...], ...] = ((), (), (0.0, 1e-200, 1e9, np.nan))
+
+
+def rows(source: Source) -> dict[str, Any]:
+    """What both families share."""
+    n, p = source.size(), source.choose([0, 1, 2, 3, 9])
+    extremes = source.choose(EXTREMES)
+    return {"H": source.normal(n, p, extremes=extremes), "w": source.normal(p), "tau": source.normal(n)}
+
+
+def mean_field_draw(source: Source) -> Case:
+    arguments = rows(source)
+    n = len(arguments["tau"])
+    arguments |= {
+        "mean": source.normal(n),
+        "log_sd": source.normal(n, extremes=source.choose((*EXTREMES[:1], (-40.0, 5.0, np.nan)))),
+    }
+    with np.errstate(over="ignore", invalid="ignore"):
+        g = abs(arguments["H"]) @ abs(arguments["w"])
+        z = abs(arguments["mean"]) + np.exp(arguments["log_sd"]) * abs(arguments["tau"])
+    return Case(arguments, magnitude=[g, z])
+
+
+def gradient_inputs(source: Source, drawn: dict[str, Any], g: Any, z: Any) -> dict[str, Any]:
+    n = len(g)
+    return {
+        "H": drawn["H"],
+        "g": source.array(g),
+        "z": source.array(z),
+        "tau": drawn["tau"],
+        "message": source.normal(n, extremes=source.choose(EXTREMES)),
+        "own": source.choose([None, source.normal(n)]),
+        "path": source.choose([True, False]),
+    }
+
+
+def terms(arguments: dict[str, Any], s: Any, rounding: Any = 0.0) -> tuple[Any, Any]:
+    """Sums of absolute terms of a, and of own + (z - g) / rho^2; `rounding` is that of log s."""
+    own = 0 if arguments["own"] is None else abs(arguments["own"])
+    pull = (abs(arguments["z"]) + abs(arguments["g"])) / arguments["rho"] ** 2
+    return abs(arguments["message"]) + pull + abs(arguments["tau"]) / s * (1 + rounding), own + pull
+
+
+def mean_field_gradient(source: Source) -> Case:
+    drawn = rows(source)
+    n, rho = len(drawn["tau"]), source.choose([0.02, 0.5, 1.0, 10.0])
+    drawn |= {"mean": source.normal(n), "log_sd": source.array(0.5 * source.random.standard_normal(n) + np.log(rho))}
+    g, z = augmented.mean_field_draw(**drawn, backend="reference")
+    arguments = gradient_inputs(source, drawn, g, z) | {"log_sd": drawn["log_sd"], "rho": rho}
+    s = np.exp(arguments["log_sd"])
+    a, cotangent = terms(arguments, s)
+    magnitude = (abs(arguments["H"]).T @ cotangent, cotangent, a, 1 + a * abs(arguments["tau"]) * s)
+    return Case(arguments, magnitude=magnitude)
+
+
+def amortised(source: Source) -> dict[str, Any]:
+    arguments = rows(source)
+    e, hidden = source.choose([0, 1, 2, 5]), source.choose(HIDDEN)
+    extra = source.array(source.random.standard_normal((len(arguments["tau"]), e)), extremes=source.choose(EXTREMES))
+    scale = source.choose([1.0, 1.0, 12.0])  # the last one clamps many of the log s
+    psi = source.array(parameters_of(source, (1 + e, *hidden, 2), scale))
+    return arguments | {"extra": extra, "psi": psi, "hidden": hidden, "rho": source.choose([0.02, 0.5, 1.0, 10.0])}
+
+
+def network(g: Any, rounding: Any, arguments: dict[str, Any]) -> tuple[Any, Any, Any, Any, tuple[int, ...]]:
+    """s, magnitudes of the network's inputs and of its two values, its sizes."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes, _, _, o2 = reference.network(g, arguments["extra"], arguments["psi"], arguments["hidden"])
+        u = np.column_stack([rounding, abs(arguments["extra"])])
+        s = arguments["rho"] * np.exp(np.clip(o2, reference.LOWEST, reference.HIGHEST))
+    most = magnitudes(u, arguments["psi"], tuple(sizes))[-1].T
+    return s, u, most[0], most[1], tuple(sizes)
+
+
+def amortised_draw(source: Source) -> Case:
+    arguments = amortised(source)
+    with np.errstate(over="ignore", invalid="ignore"):
+        most = abs(arguments["H"]) @ abs(arguments["w"])
+        s, _, o1, o2, _ = network(arguments["H"] @ arguments["w"], most, arguments)
+    return Case(arguments, magnitude=[most, most + o1 + s * abs(arguments["tau"]) * (1 + o2)])
+
+
+def amortised_gradient(source: Source) -> Case:
+    drawn = amortised(source)
+    g, z = augmented.amortised_draw(**drawn, backend="reference")
+    arguments = gradient_inputs(source, drawn, g, z) | {name: drawn[name] for name in ("extra", "psi", "hidden", "rho")}
+    tau = abs(arguments["tau"])
+    s, u, _, o2, sizes = network(arguments["g"], abs(arguments["g"]), arguments)
+    a, cotangent = terms(arguments, s, o2)
+    for_psi = np.column_stack([a, 1 + a * tau * s * (1 + o2)])
+    for_g = for_psi + np.column_stack([tau / s * (1 + o2), 1 + tau**2])
+    grad_psi, _ = gradient_magnitudes(u, arguments["psi"], for_psi, sizes, "tanh")
+    _, through = gradient_magnitudes(u, arguments["psi"], for_g, sizes, "tanh")
+    cotangent = cotangent + through[:, 0] + for_g[:, 0]
+    return Case(arguments, magnitude=[abs(arguments["H"]).T @ cotangent, cotangent, grad_psi])

@@ -1,0 +1,85 @@
+"""Cases of the network kernels."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from fedkern.kernels import mlp
+from fedkern.kernels._reference import mlp as _reference
+
+from . import Case, Source
+
+reference: Any = _reference
+
+HIDDEN = ((), (1,), (5,), (8, 8), (16, 16), (17, 3, 9), (96, 80))
+KINK = {"float64": 1e-10, "float32": 1e-4}  # a relu's input nearer to 0, relative to its terms, has two derivatives
+
+
+def parameters_of(source: Source, sizes: tuple[int, ...], scale: float = 1.0) -> Any:
+    """About as large as they are in a network that has been trained."""
+    parts = [
+        part
+        for n_in, n_out in itertools.pairwise(sizes)
+        for part in (source.random.standard_normal(n_in * n_out) / np.sqrt(n_in), 0.3 * source.random.standard_normal(n_out))
+    ]
+    return scale * np.concatenate(parts)
+
+
+def magnitudes(X: Any, parameters: Any, sizes: tuple[int, ...]) -> list[Any]:
+    """Of each layer's values, the sums of the absolute terms, with what rounding of the layers before does to them."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return reference.values(abs(X), abs(parameters), np.array(sizes), reference.IDENTITY)  # type: ignore[no-any-return]
+
+
+def gradient_magnitudes(X: Any, parameters: Any, upstream: Any, sizes: tuple[int, ...], activation: str) -> tuple[Any, Any]:
+    """The same for a gradient: a slope 1 - h^2 has twice the error of h."""
+    h = magnitudes(X, parameters, sizes)
+    delta, parts = abs(upstream.astype(np.float64)), list[Any]()
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, (W, _) in reversed(list(enumerate(reference.layers(abs(parameters.astype(np.float64)), sizes)))):
+            parts = [(delta.T @ (1 + h[i])).ravel(), delta.sum(axis=0), *parts]
+            delta = delta @ W
+            if i and activation == "tanh":
+                delta = delta * (1 + 2 * np.minimum(h[i], 1 / np.finfo(np.float32).eps))
+    return np.concatenate(parts), delta
+
+
+def near_a_kink(X: Any, parameters: Any, sizes: tuple[int, ...]) -> bool:
+    """Whether rounding might decide on which side of 0 an input of a relu is."""
+    h, most = (X.astype(np.float64), abs(X.astype(np.float64)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for W, b in reference.layers(parameters.astype(np.float64), sizes)[:-1]:
+            a, most = h @ W.T + b, most @ abs(W).T + abs(b)
+            if (abs(a) <= KINK[str(X.dtype)] * most).any():
+                return True
+            h = reference.activate(a, reference.RELU)
+    return False
+
+
+def problem(source: Source) -> tuple[dict[str, Any], tuple[int, ...]]:
+    dtype = source.choose(["f8", "f4"])
+    n, sizes = source.size(), (source.choose([1, 2, 3, 9, 33]), *source.choose(HIDDEN), source.choose([1, 2, 3]))
+    extremes = source.choose([(), (), (0.0, 1e-200, -1e4, 1e9, np.nan)])
+    X = source.normal(n, sizes[0], dtype=dtype, extremes=extremes)
+    parameters = source.array(parameters_of(source, sizes, source.choose([1.0, 1.0, 3.0])), dtype)
+    activation = source.choose(sorted(mlp.ACTIVATIONS))
+    if activation == "relu" and near_a_kink(X, parameters, sizes):
+        activation = "tanh"
+    return {"X": X, "parameters": parameters, "sizes": sizes, "activation": activation}, sizes
+
+
+def forward(source: Source) -> Case:
+    arguments, sizes = problem(source)
+    magnitude = magnitudes(arguments["X"], arguments["parameters"], sizes)[-1]
+    return Case(arguments, precision=str(arguments["X"].dtype), magnitude=[magnitude])
+
+
+def backward(source: Source) -> Case:
+    arguments, sizes = problem(source)
+    X, parameters = arguments["X"], arguments["parameters"]
+    upstream = source.normal(len(X), sizes[-1], dtype=X.dtype, extremes=source.choose([(), (), (0.0, 1e-200, 1e6)]))
+    magnitude = gradient_magnitudes(X, parameters, upstream, sizes, arguments["activation"])
+    return Case({**arguments, "upstream": upstream}, precision=str(X.dtype), magnitude=magnitude)
