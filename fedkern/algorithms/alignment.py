@@ -178,8 +178,8 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
 
 def _alone(who: str, mine: Sequence[str], n_rows: int, without: str) -> str:
     return (
-        f"{who}: {len(mine)} of its {n_rows} rows are not at {without}: ids {_some(mine)}; all parties of a vertical job need the "
-        "same rows: remove these, or add them there"
+        f"{who}: {len(mine)} of its {n_rows} rows are not at {without}: ids {_some(mine)}; "
+        "all parties of a vertical job need the same rows: remove these, or add them there"
     )
 
 

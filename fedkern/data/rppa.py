@@ -23,9 +23,7 @@ SITES = {
 }
 GAPS = ("AXL", "ENY2", "GATA6", "GCN5L2", "MYOSINIIA", "PARP1", "SLC1A5")  # proteins that not all rows have
 # The eleven of the paper's network: LKB1 is its STK11, P27 its CDKN1B.
-PAPER = (
-    *("LKB1", "P27", "P27_pT157", "P27_pT198", "ECADHERIN", "GATA3", "PTEN", "P53", "RB", "PI3KP110ALPHA", "HER2"),
-)
+PAPER = (*("LKB1", "P27", "P27_pT157", "P27_pT198", "ECADHERIN", "GATA3", "PTEN", "P53", "RB", "PI3KP110ALPHA", "HER2"),)
 
 
 def read(folder: str | Path | None = None, *, whole: bool = False) -> dict[str, dict[str, Array]]:
