@@ -20,6 +20,7 @@ All arrays are float64. Sums over rows are taken in an order that depends on n a
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -238,7 +239,7 @@ def amortised_draw(
         Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
     """
     rho = _checked("augmented.amortised_draw", rho)
-    sizes, symbols = _network("augmented.amortised_draw", _columns(extra), tuple(hidden))
+    sizes, symbols = _network("augmented.amortised_draw", _columns(extra), tuple(map(operator.index, hidden)))
     arrays = AMORTISED_DRAW.prepare({"H": H, "w": w, "tau": tau, "extra": extra, "psi": psi}, out, symbols)
     AMORTISED_DRAW.implementation(backend, arrays)(*arrays[:5], rho, sizes, *arrays[5:], n_threads)
     return arrays[5], arrays[6]
@@ -297,7 +298,7 @@ def amortised_gradient(
         Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
     """
     rho = _checked("augmented.amortised_gradient", rho)
-    sizes, symbols = _network("augmented.amortised_gradient", _columns(extra), tuple(hidden))
+    sizes, symbols = _network("augmented.amortised_gradient", _columns(extra), tuple(map(operator.index, hidden)))
     inputs = {"H": H, "g": g, "z": z, "tau": tau, "extra": extra, "psi": psi, "message": message, "own": own}
     arrays = AMORTISED_GRADIENT.prepare(inputs, out, symbols)
     AMORTISED_GRADIENT.implementation(backend, arrays)(*arrays[:8], rho, sizes, bool(path), *arrays[8:], n_threads)

@@ -74,18 +74,17 @@ def n_parameters(sizes: Sequence[int]) -> int:
     ValueError
         Fewer than two sizes, or one that is not positive.
     """
-    return network("mlp.n_parameters", tuple(sizes))[1]["k"]
+    return network("mlp.n_parameters", sizes)[1]["k"]
 
 
-@lru_cache(maxsize=256)
-def network(kernel: str, sizes: tuple[int, ...], activation: str = "tanh") -> tuple[NDArray[np.int64], dict[str, int], int]:
+def network(kernel: str, sizes: Sequence[int], activation: str = "tanh") -> tuple[NDArray[np.int64], dict[str, int], int]:
     """What backends and checks need of a network, found once for each.
 
     Parameters
     ----------
     kernel : str
         The name in messages.
-    sizes : tuple of int
+    sizes : sequence of int
     activation : str
 
     Returns
@@ -101,15 +100,19 @@ def network(kernel: str, sizes: tuple[int, ...], activation: str = "tanh") -> tu
     ValueError
         Fewer than two sizes, one that is not positive, an unknown activation.
     """
+    return _network(kernel, tuple(map(operator.index, sizes)), activation)
+
+
+@lru_cache(maxsize=256)
+def _network(kernel: str, sizes: tuple[int, ...], activation: str) -> tuple[NDArray[np.int64], dict[str, int], int]:
     if activation not in ACTIVATIONS:
         raise ValueError(f"{kernel}: activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
-    known = [operator.index(n) for n in sizes]
-    if len(known) < 2 or not all(1 <= n < LIMIT for n in known):
+    if len(sizes) < 2 or not all(1 <= n < LIMIT for n in sizes):
         raise ValueError(f"{kernel}: sizes must be at least two positive integers below 2^31, got {sizes}")
-    array = np.array(known, np.int64)
+    array = np.array(sizes, np.int64)
     array.flags.writeable = False
-    k = sum(n_out * (n_in + 1) for n_in, n_out in itertools.pairwise(known))
-    return array, {"d": known[0], "q": known[-1], "k": k}, ACTIVATIONS[activation]
+    k = sum(n_out * (n_in + 1) for n_in, n_out in itertools.pairwise(sizes))
+    return array, {"d": sizes[0], "q": sizes[-1], "k": k}, ACTIVATIONS[activation]
 
 
 def forward(
@@ -145,7 +148,7 @@ def forward(
     TypeError, ValueError
         Wrong type or shape, types that differ, impossible sizes, an unknown activation, a wrong `out`.
     """
-    array, symbols, code = network("mlp.forward", tuple(sizes), activation)
+    array, symbols, code = network("mlp.forward", sizes, activation)
     arrays = FORWARD.prepare({"X": X, "parameters": parameters}, out, symbols)
     FORWARD.implementation(backend, arrays)(arrays[0], arrays[1], array, code, arrays[2], n_threads)
     return arrays[2]  # type: ignore[no-any-return]
@@ -186,7 +189,7 @@ def backward(
     TypeError, ValueError
         As `forward`.
     """
-    array, symbols, code = network("mlp.backward", tuple(sizes), activation)
+    array, symbols, code = network("mlp.backward", sizes, activation)
     arrays = BACKWARD.prepare({"X": X, "parameters": parameters, "upstream": upstream}, out, symbols)
     BACKWARD.implementation(backend, arrays)(*arrays[:3], array, code, *arrays[3:], n_threads)
     return arrays[3], arrays[4]

@@ -1,0 +1,308 @@
+"""The client's side of the augmented models: vertical.md, sections 4 and 5.
+
+Gradients are compared with differences of the ELBO at frozen normals (message and own likelihood are linear there), with and
+without the parameters of q held fixed. (All four kernels are also in the conformance test of all kernels.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkern.kernels import augmented, mlp
+from fedkern.kernels._reference import augmented as reference
+from fedkern.kernels._registry import KERNELS
+
+BACKENDS = KERNELS["augmented.mean_field_draw"].backends
+DIFFERENCES = 5e-6  # of four-point central differences
+RHO = 0.7
+
+
+def problem(n=31, p=3, e=1, hidden=(16, 16), seed=0):
+    """Design, coefficients, normals, both families' parameters, messages."""
+    rng = np.random.default_rng(seed)
+    draw = rng.standard_normal
+    return {
+        "H": draw((n, p)),
+        "w": draw(p),
+        "tau": draw(n),
+        "mean": draw(n),
+        "log_sd": 0.4 * draw(n) - 0.5,
+        "extra": draw((n, e)),
+        "psi": 0.4 * draw(mlp.n_parameters((1 + e, *hidden, 2))),
+        "message": draw(n),
+        "own": draw(n),
+        "hidden": hidden,
+    }
+
+
+def names(a, *wanted):
+    return {name: a[name] for name in wanted}
+
+
+def differences(f, x, step=1e-3):
+    """Four-point central differences of f in every coordinate of x."""
+    gradient = np.empty(x.shape)
+    for i in np.ndindex(x.shape):
+        at = []
+        for k in (1, -1, 2, -2):
+            moved = x.copy()
+            moved[i] += k * step
+            at.append(f(moved))
+        gradient[i] = (8 * (at[0] - at[1]) - (at[2] - at[3])) / (12 * step)
+    return gradient
+
+
+def relative(got, want):
+    return np.linalg.norm(got - want) / np.linalg.norm(want)
+
+
+# Mean-field --------------------------------------------------------------------------------------------------------------------
+
+
+def mean_field_elbo(a, w, mean, log_sd, frozen=None):
+    """At frozen normals; with `frozen` = (mean, log_sd), log q has these parameters."""
+    g, z = a["H"] @ w, mean + np.exp(log_sd) * a["tau"]
+    value = a["message"] @ z + a["own"] @ g - ((z - g) ** 2).sum() / (2 * RHO**2)
+    if frozen is None:
+        return value + log_sd.sum()
+    return value + ((z - frozen[0]) ** 2 / (2 * np.exp(2 * frozen[1]))).sum()
+
+
+def mean_field_gradient(a, backend, path):
+    g, z = augmented.mean_field_draw(**names(a, "H", "w", "tau", "mean", "log_sd"), backend=backend)
+    call = names(a, "H", "tau", "log_sd", "message", "own")
+    return augmented.mean_field_gradient(g=g, z=z, rho=RHO, path=path, backend=backend, **call)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("path", [False, True])
+def test_mean_field_gradients_are_differences_of_the_elbo(backend, path):
+    a = problem()
+    w, mean, log_sd = a["w"], a["mean"], a["log_sd"]
+    frozen = (mean, log_sd) if path else None
+    grad_w, cotangent, grad_mean, grad_log_sd = mean_field_gradient(a, backend, path)
+    assert relative(grad_w, differences(lambda x: mean_field_elbo(a, x, mean, log_sd, frozen), w)) <= DIFFERENCES
+    assert relative(grad_mean, differences(lambda x: mean_field_elbo(a, w, x, log_sd, frozen), mean)) <= DIFFERENCES
+    assert relative(grad_log_sd, differences(lambda x: mean_field_elbo(a, w, mean, x, frozen), log_sd)) <= DIFFERENCES
+    np.testing.assert_allclose(grad_w, a["H"].T @ cotangent, rtol=1e-12)
+    other = mean_field_gradient(a, backend, not path)
+    assert relative(grad_log_sd, other[3]) > 1e-2  # negative control: the two estimators are not one
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_path_gradient_is_zero_where_mean_field_is_exact(backend):
+    """Gaussian likelihood of one row each, at fixed w: z | w, y is normal, and q can be just that."""
+    a, sigma = problem(), 0.9
+    y, g = np.random.default_rng(1).standard_normal(31), a["H"] @ a["w"]
+    variance = 1 / (1 / RHO**2 + 1 / sigma**2)
+    a["mean"], a["log_sd"] = variance * (g / RHO**2 + y / sigma**2), np.full(31, 0.5 * np.log(variance))
+    z = a["mean"] + np.exp(a["log_sd"]) * a["tau"]
+    a["message"] = (y - z) / sigma**2
+    *_, grad_mean, grad_log_sd = mean_field_gradient(a, backend, True)
+    assert max(abs(grad_mean).max(), abs(grad_log_sd).max()) < 1e-13
+    *_, grad_mean, grad_log_sd = mean_field_gradient(a, backend, False)
+    assert min(abs(grad_mean).max(), abs(grad_log_sd).max()) > 0.1  # negative control
+
+
+# Amortised ---------------------------------------------------------------------------------------------------------------------
+
+
+def conditional(a, g, psi):
+    """Mean and standard deviation of q(z | w)."""
+    _, _, o1, o2 = reference.network(g, a["extra"], psi, a["hidden"])
+    return g + o1, RHO * np.exp(np.clip(o2, -8, 4))
+
+
+def amortised_elbo(a, w, psi, frozen=None):
+    """At frozen normals; with `frozen` = psi, log q(z | w) has these parameters."""
+    g = a["H"] @ w
+    m, s = conditional(a, g, psi)
+    z = m + s * a["tau"]
+    value = a["message"] @ z + a["own"] @ g - ((z - g) ** 2).sum() / (2 * RHO**2)
+    m, s = conditional(a, g, psi if frozen is None else frozen)
+    return value + ((z - m) ** 2 / (2 * s**2) + np.log(s)).sum()
+
+
+def amortised_gradient(a, backend, path):
+    drawn = augmented.amortised_draw(**names(a, "H", "w", "tau", "extra", "psi", "hidden"), rho=RHO, backend=backend)
+    call = names(a, "H", "tau", "extra", "psi", "message", "own", "hidden")
+    return augmented.amortised_gradient(g=drawn[0], z=drawn[1], rho=RHO, path=path, backend=backend, **call)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("path", [False, True])
+@pytest.mark.parametrize(("e", "hidden"), [(0, (16, 16)), (1, (16, 16)), (2, (16, 16)), (2, ()), (3, (5, 9, 4))])
+def test_amortised_gradients_are_differences_of_the_elbo(e, hidden, path, backend):
+    a = problem(e=e, hidden=hidden)
+    w, psi = a["w"], a["psi"]
+    frozen = psi if path else None
+    grad_w, cotangent, grad_psi = amortised_gradient(a, backend, path)
+    assert relative(grad_w, differences(lambda x: amortised_elbo(a, x, psi, frozen), w)) <= DIFFERENCES
+    assert relative(grad_psi, differences(lambda x: amortised_elbo(a, w, x, frozen), psi)) <= DIFFERENCES
+    np.testing.assert_allclose(grad_w, a["H"].T @ cotangent, rtol=1e-10, atol=1e-12)
+    assert relative(grad_psi, amortised_gradient(a, backend, not path)[2]) > 1e-2  # negative control
+
+
+def by_formula(a, path):
+    """Section 5 with the derivatives of m and log s by differences: nothing is simplified."""
+    g, step = a["H"] @ a["w"], 1e-4
+    at = [conditional(a, g + k * step, a["psi"]) for k in (1, -1, 2, -2)]
+    slope = [
+        (8 * (p - q) - (r - u)) / (12 * step)
+        for p, q, r, u in zip(*([f(c) for f in (lambda c: c[0], lambda c: np.log(c[1]))] for c in at))
+    ]
+    (m, s), (m_slope, log_s_slope) = conditional(a, g, a["psi"]), slope
+    z, tau = m + s * a["tau"], a["tau"]
+    a_ = a["message"] - (z - g) / RHO**2 + (tau / s if path else 0)
+    c = a["own"] + (z - g) / RHO**2
+    c = c + (-tau * m_slope / s - tau**2 * log_s_slope + log_s_slope if path else log_s_slope)
+    c = c + (m_slope + s * log_s_slope * tau) * a_
+    return a_, c
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("path", [False, True])
+def test_the_amortised_gradient_is_the_formula(path, backend):
+    a = problem(e=1)
+    _, cotangent, grad_psi = amortised_gradient(a, backend, path)
+    a_, want = by_formula(a, path)
+    assert relative(cotangent, want) <= DIFFERENCES
+    s = conditional(a, a["H"] @ a["w"], a["psi"])[1]
+    upstream = np.column_stack([a_, a_ * a["tau"] * s + (0 if path else 1)])
+    inputs = np.column_stack([a["H"] @ a["w"], a["extra"]])
+    chain, _ = mlp.backward(inputs, a["psi"], upstream, sizes=(2, 16, 16, 2), backend="reference")
+    np.testing.assert_allclose(grad_psi, chain, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_both_estimators_have_one_gradient_in_g(backend):
+    """-log q(z | w) moves with w as its entropy does, at fixed normals: path or not."""
+    a = problem(e=2)
+    (w1, g1, _), (w2, g2, _) = (amortised_gradient(a, backend, path) for path in (True, False))
+    np.testing.assert_allclose(g1, g2, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(w1, w2, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_last_layer_of_zeros_is_the_prior_conditional(backend):
+    a = problem()
+    a["psi"][-34:] = 0
+    g, z = augmented.amortised_draw(**names(a, "H", "w", "tau", "extra", "psi"), rho=RHO, backend=backend)
+    np.testing.assert_allclose(g, a["H"] @ a["w"], rtol=1e-13)
+    np.testing.assert_allclose(z, g + RHO * a["tau"], rtol=1e-13)
+    a["message"], a["own"] = np.zeros(31), None
+    grad_w, cotangent, grad_psi = amortised_gradient(a, backend, True)
+    assert max(abs(grad_w).max(), abs(cotangent).max(), abs(grad_psi).max()) < 1e-12  # q is exact
+    assert abs(amortised_gradient(a, backend, False)[2]).max() > 0.1  # negative control
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("shift", "log_s"), [(-30.0, -8.0), (30.0, 4.0)])
+def test_a_clamped_log_sd_does_not_move(shift, log_s, backend):
+    a = problem()
+    a["psi"][-1] += shift
+    g, z = augmented.amortised_draw(**names(a, "H", "w", "tau", "extra", "psi"), rho=RHO, backend=backend)
+    m, s = conditional(a, g, a["psi"])
+    np.testing.assert_allclose(s, RHO * np.exp(log_s), rtol=1e-13)
+    np.testing.assert_allclose(z, m + s * a["tau"], rtol=1e-12, atol=1e-12)
+    for path in (False, True):
+        grad_psi = amortised_gradient(a, backend, path)[2]
+        assert grad_psi[-1] == 0
+        assert abs(grad_psi[-2]) > 1e-3
+        np.testing.assert_array_equal(grad_psi[-18:-2], 0)  # weights of o2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("o2", [-8.0, 4.0])
+def test_at_the_bounds_themselves_log_s_follows(o2, backend):
+    a = problem()
+    a["psi"][-34:] = 0
+    a["psi"][-1] = o2
+    assert abs(amortised_gradient(a, backend, False)[2][-1]) > 1e-3
+
+
+# Shapes, threads, what is not a number -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_rows_and_no_columns(backend):
+    for n, p in ((0, 3), (5, 0), (0, 0)):
+        a = problem(n=n, p=p)
+        grad_w, cotangent, grad_psi = amortised_gradient(a, backend, True)
+        assert (grad_w.shape, cotangent.shape, grad_psi.shape) == ((p,), (n,), (354,))
+        assert n or not grad_psi.any()
+        assert n or not grad_w.any()
+        grad_w, _, grad_mean, _ = mean_field_gradient(a, backend, True)
+        assert (grad_w.shape, grad_mean.shape) == ((p,), (n,))
+        assert n or not grad_w.any()
+        g, _ = augmented.mean_field_draw(**names(a, "H", "w", "tau", "mean", "log_sd"), backend=backend)
+        assert p or not g.any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_own_part_is_an_own_part_of_zero(backend):
+    a = problem()
+    for gradient in (mean_field_gradient, amortised_gradient):
+        zero, none = gradient(a | {"own": np.zeros(31)}, backend, True), gradient(a | {"own": None}, backend, True)
+        assert all(x.tobytes() == y.tobytes() for x, y in zip(zero, none))
+        assert relative(gradient(a, backend, True)[0], none[0]) > 1e-3
+
+
+def test_threads_do_not_change_a_bit():
+    a = problem(n=6000)
+    call = names(a, "H", "tau", "extra", "psi", "message", "own")
+    g, z = augmented.amortised_draw(**names(a, "H", "w", "tau", "extra", "psi"), rho=RHO)
+    one = augmented.amortised_gradient(g=g, z=z, rho=RHO, **call)
+    for n_threads in (2, 5):
+        found = augmented.amortised_gradient(g=g, z=z, rho=RHO, n_threads=n_threads, **call)
+        assert all(x.tobytes() == y.tobytes() for x, y in zip(found, one))
+        again = augmented.amortised_draw(**names(a, "H", "w", "tau", "extra", "psi"), rho=RHO, n_threads=n_threads)
+        assert again[1].tobytes() == z.tobytes()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_message_that_is_not_a_number_is_not_lost(backend):
+    a = problem()
+    a["message"][4] = np.nan
+    grad_w, cotangent, grad_psi = amortised_gradient(a, backend, True)
+    assert np.isnan(cotangent[4])
+    assert np.isfinite(np.delete(cotangent, 4)).all()
+    assert np.isnan(grad_w).all()
+    assert np.isnan(grad_psi[-1])
+    assert np.isnan(mean_field_gradient(a, backend, True)[2][4])
+
+
+@pytest.mark.parametrize("rho", [0.0, -1.0, np.inf, np.nan])
+def test_a_standard_deviation_must_be_positive_and_finite(rho):
+    a = problem()
+    g = z = np.zeros(31)
+    for name, call in (
+        ("amortised_draw", names(a, "H", "w", "tau", "extra", "psi")),
+        ("amortised_gradient", names(a, "H", "tau", "extra", "psi", "message") | {"g": g, "z": z}),
+        ("mean_field_gradient", names(a, "H", "tau", "log_sd", "message") | {"g": g, "z": z}),
+    ):
+        with pytest.raises(ValueError, match=f"augmented.{name}: rho must be > 0 and finite, got {rho}"):
+            getattr(augmented, name)(rho=rho, **call)
+
+
+ERRORS = [
+    ({"psi": np.zeros(353)}, ValueError, r"psi must have shape \(k\) with k = 354, got \(353,\)"),
+    ({"extra": np.zeros((31, 2))}, ValueError, r"psi must have shape \(k\) with k = 370, got \(354,\)"),
+    ({"extra": np.zeros(31)}, ValueError, r"extra must have shape \(n, e\) with n = 31, got \(31,\)"),
+    ({"extra": np.zeros((30, 1))}, ValueError, r"extra must have shape \(n, e\) with n = 31"),
+    ({"hidden": (16,)}, ValueError, r"psi must have shape \(k\) with k = 82"),
+    ({"hidden": (16, 0)}, ValueError, r"sizes must be at least two positive integers below 2\^31, got \(2, 16, 0, 2\)"),
+    ({"tau": np.zeros(30)}, ValueError, r"tau must have shape \(n\) with n = 31, got \(30,\)"),
+    ({"H": np.zeros((31, 3), "f4")}, TypeError, "H must be float64, got float32"),
+    ({"w": np.zeros(4)}, ValueError, r"w must have shape \(p\) with p = 3, got \(4,\)"),
+    ({"w": [0.0, 1.0, 2.0]}, TypeError, "w must be a NumPy array, got list"),
+    ({"out": np.zeros(31)}, TypeError, "out must be a tuple of g, z"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), ERRORS)
+def test_errors_say_what_was_wanted_and_what_came(change, error, message):
+    a = names(problem(), "H", "w", "tau", "extra", "psi") | change
+    with pytest.raises(error, match="augmented.amortised_draw: " + message):
+        augmented.amortised_draw(rho=RHO, **a)

@@ -1,0 +1,126 @@
+"""Optimisers: against the published recursions written out, and as what `algorithms.optim` uses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkern.algorithms import optim as algorithms
+from fedkern.kernels import optim
+from fedkern.kernels._registry import KERNELS
+
+BACKENDS = KERNELS["optim.adam"].backends
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_adam_for_many_iterations(backend):
+    """Kingma and Ba (2015), Algorithm 1, one element at a time."""
+    rng, k = np.random.default_rng(0), 11
+    state, x = np.zeros((3, k)), np.zeros(k)
+    m, v, want = [0.0] * k, [0.0] * k, [0.0] * k
+    for t in range(1, 301):
+        g = rng.standard_normal(k) * np.exp(rng.uniform(-5, 5))
+        state, step = optim.adam(state, g, learning_rate=0.02, beta1=0.8, beta2=0.95, epsilon=1e-6, backend=backend)
+        x = x + step
+        for j in range(k):
+            m[j] = 0.8 * m[j] + 0.2 * g[j]
+            v[j] = 0.95 * v[j] + 0.05 * g[j] ** 2
+            want[j] += 0.02 * (m[j] / (1 - 0.8**t)) / ((v[j] / (1 - 0.95**t)) ** 0.5 + 1e-6)
+    np.testing.assert_allclose(x, want, rtol=1e-10)
+    np.testing.assert_allclose(state, [m, v, [300] * k], rtol=1e-10)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_adam_counts_each_element_for_itself(backend):
+    """Elements that a batch has not touched keep their count: each is as if it were alone."""
+    g = np.array([0.3, -2.0, 0.3, 5.0, 0.3])
+    counts = np.array([0.0, 0.0, 4.0, 9.0, 0.0])
+    state = np.stack([0.1 * counts, 0.2 * counts, counts])
+    new, step = optim.adam(state, g, learning_rate=0.1, backend=backend)
+    for j in range(5):
+        alone, alone_step = optim.adam(state[:, j : j + 1].copy(), g[j : j + 1], learning_rate=0.1, backend=backend)
+        np.testing.assert_array_equal(alone[:, 0], new[:, j])
+        np.testing.assert_array_equal(alone_step, step[j])
+    np.testing.assert_array_equal(new[2], counts + 1)
+    assert step[0] == step[4] != step[2]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_first_step_of_adam_has_the_size_of_the_learning_rate(backend):
+    _, step = optim.adam(np.zeros((3, 3)), np.array([1e-3, -7.0, 0.0]), learning_rate=0.5, backend=backend)
+    np.testing.assert_allclose(step, [0.5, -0.5, 0.0], rtol=2e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_adagrad_for_many_iterations(backend):
+    rng = np.random.default_rng(0)
+    state, total = np.zeros((1, 7)), np.zeros(7)
+    for _ in range(50):
+        g = rng.standard_normal(7)
+        total += g**2
+        state, step = optim.adagrad(state, g, learning_rate=0.3, backend=backend)
+        np.testing.assert_allclose(state[0], total, rtol=1e-13)
+        np.testing.assert_allclose(step, 0.3 * g / np.sqrt(total), rtol=1e-8)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_old_state_is_left_as_it_was(backend):
+    state, g = np.ones((3, 5)), np.ones(5)
+    optim.adam(state, g, learning_rate=0.1, backend=backend)
+    np.testing.assert_array_equal(state, 1)
+    optim.adagrad(state[:1], g, learning_rate=0.1, backend=backend)
+    np.testing.assert_array_equal(state, 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_optimisers_find_the_top_of_a_hill(backend):
+    target = np.array([3.0, -1.0, 0.5])
+    for function, rows, rate in ((optim.adam, 3, 0.05), (optim.adagrad, 1, 1.0)):
+        state, x = np.zeros((rows, 3)), np.zeros(3)
+        for _ in range(2000):
+            state, step = function(state, target - x, learning_rate=rate, backend=backend)
+            x = x + step
+        np.testing.assert_allclose(x, target, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["adam", "adagrad"])
+def test_the_optimisers_of_the_protocols_are_these(name):
+    optimiser = algorithms.OPTIMISERS[name](0.01)
+    state, g = optimiser.init(9), np.random.default_rng(0).standard_normal(9)
+    for _ in range(3):
+        want = getattr(optim, name)(state, g, learning_rate=0.01, backend="reference")
+        state, step = optimiser.update(state, g)
+        np.testing.assert_allclose(state, want[0], rtol=1e-13)
+        np.testing.assert_allclose(step, want[1], rtol=1e-12)
+
+
+ADAM_ERRORS = [
+    ({"learning_rate": 0.0}, ValueError, "needs learning_rate > 0, .* got learning_rate = 0.0"),
+    ({"learning_rate": np.nan}, ValueError, "got learning_rate = nan"),
+    ({"beta1": 1.0}, ValueError, "beta1 = 1.0"),
+    ({"beta2": -0.1}, ValueError, "beta2 = -0.1"),
+    ({"epsilon": -1e-8}, ValueError, "epsilon = -1e-08"),
+    ({"state": np.zeros((2, 5))}, ValueError, r"state must have shape \(3, k\) with .*got \(2, 5\)"),
+    ({"gradient": np.zeros(4)}, ValueError, r"gradient must have shape \(k\) with k = 5, got \(4,\)"),
+    ({"gradient": np.zeros(5, "f4")}, TypeError, "gradient must be float64, got float32"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), ADAM_ERRORS)
+def test_adam_refuses_by_name(change, error, message):
+    call = {"state": np.zeros((3, 5)), "gradient": np.zeros(5), "learning_rate": 0.1} | change
+    with pytest.raises(error, match="optim.adam: .*" + message):
+        optim.adam(**call)
+
+
+@pytest.mark.parametrize("change", [{"learning_rate": -1.0}, {"epsilon": np.inf}, {"state": np.zeros((3, 5))}])
+def test_adagrad_refuses(change):
+    call = {"state": np.zeros((1, 5)), "gradient": np.zeros(5), "learning_rate": 0.1} | change
+    with pytest.raises(ValueError, match=r"optim\.adagrad: "):
+        optim.adagrad(**call)
+
+
+def test_a_state_is_not_updated_in_place():
+    state = np.zeros((3, 5))
+    with pytest.raises(ValueError, match="new_state overlaps another argument"):
+        optim.adam(state, np.zeros(5), learning_rate=0.1, out=(state, None))
