@@ -26,13 +26,14 @@ from ..results.summary import Outcome, summary
 from ..transports.codec import Codec
 from ..transports.inprocess import InProcess
 from . import info
-from .config import Config, SparseConfig
+from .config import AnyConfig, SparseConfig, VerticalConfig
 from .files import RunFolder
 from .hooks import RunHooks
 from .model import Model
 from .parties import Parties, parties
 from .progress import Progress
 from .sparse import assembly as sparse
+from .vertical import assembly as vertical
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Output:
     quiet: bool = False
 
 
-def perform(place: Place, config: Config | SparseConfig, folder: Path, output: Output) -> Result | None:
+def perform(place: Place, config: AnyConfig, folder: Path, output: Output) -> Result | None:
     """The part of one place (a process, or an MPI rank) in a job whose paths are relative to `folder`.
 
     Returns
@@ -77,6 +78,8 @@ def perform(place: Place, config: Config | SparseConfig, folder: Path, output: O
         place.hooks, hooks.clients = hooks, tuple(mine)  # from here on they decide what others read of a fault
         if files is not None and place.is_server:
             files.write_json("job.json", config.model_dump())
+        if isinstance(config, VerticalConfig):
+            return vertical.perform(place, config, found, hooks, output)
         tables = {k: found.rows(k) for k in mine}
         encoding = _agreed(place, found, tables, hooks)
         if isinstance(config, SparseConfig):
@@ -91,7 +94,7 @@ def perform(place: Place, config: Config | SparseConfig, folder: Path, output: O
         return _published(model, server, test, certified, hooks)
 
 
-def agreed_identity(place: Place, config: Config | SparseConfig, found: Parties) -> bytes:
+def agreed_identity(place: Place, config: AnyConfig, found: Parties) -> bytes:
     """What every rank of the job must have in common; JobError on a rank that has something else, or if there are too many."""
     identity = f"{config.digest} {' '.join(found.names)}".encode()
     place.agree(identity)

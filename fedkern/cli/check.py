@@ -19,12 +19,13 @@ from ..models.encoding import Column, Encoding, Spec
 from ..models.sparse import relative
 from ..transports.codec import Codec
 from .assembly import agreed_identity
-from .config import Config, SparseConfig, load
+from .config import AnyConfig, Config, SparseConfig, VerticalConfig, load
 from .job import place_for
 from .model import Model
 from .parties import Parties, fingerprint, parties
 from .sparse import check as sparse
 from .sparse.model import SparseModel
+from .vertical import check as vertical
 
 if TYPE_CHECKING:
     from .assembly import Place
@@ -46,7 +47,7 @@ def command(options: argparse.Namespace) -> int:
     return place_for(options, main)
 
 
-def checked(place: Place, config: Config | SparseConfig, folder: Path) -> list[str] | None:
+def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
     """What `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
@@ -56,6 +57,8 @@ def checked(place: Place, config: Config | SparseConfig, folder: Path) -> list[s
     """
     found = parties(config, folder)
     agreed_identity(place, config, found)
+    if isinstance(config, VerticalConfig):
+        return _vertical(place, config, found)
     spec = _public(found.spec)
     clients = {}
     for k in place.mine(found.n_clients):
@@ -74,6 +77,16 @@ def checked(place: Place, config: Config | SparseConfig, folder: Path) -> list[s
         job = SparseModel(config, found.names, relative(encoding))
         return [*sparse.lines(job), "", *_wire(found.n_clients, sparse.protocols(job))]
     return list(_lines(config, found, Model(config, found.names, encoding)))
+
+
+def _vertical(place: Place, config: VerticalConfig, found: Parties) -> list[str] | None:
+    """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
+    n_rows = vertical.counted(place, config, found)
+    if n_rows is None:
+        return None
+    train, test = vertical.held_out(config, n_rows)
+    job = vertical.VerticalModel(config, found.names, len(train), len(test))
+    return [*vertical.lines(job), "", *_wire(found.n_clients, vertical.protocols(job))]
 
 
 def _public(spec: Spec) -> Spec:
@@ -174,7 +187,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
 
 
-def _local(config: Config | SparseConfig, folder: Path, path: Path) -> int:
+def _local(config: AnyConfig, folder: Path, path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     spec = parties(config, folder).spec
     own = table.load(path, text=spec.texts, response=spec.response or "y")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,8 +20,10 @@ from .explain import explain
 from .section import Count, Finite, Positive, Section, key
 from .sparse.config import SparseAlgorithmSection, SparseModelSection, SparseOutputSection
 from .sparse.conflicts import conflicts as sparse_conflicts
+from .vertical.config import VerticalAlgorithmSection, VerticalModelSection, VerticalOutputSection
+from .vertical.conflicts import conflicts as vertical_conflicts
 
-METHODS = ("pvi", "sparse")
+METHODS = ("pvi", "vertical", "sparse")
 
 
 def _rounds(value: Any) -> Any:
@@ -86,6 +88,26 @@ class DataSection(Section):
     standardise: Literal["public", "exchange", "none"] = key("exchange", help="by [data.columns], by statistics, or not")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
     test: str | None = key(None, help="a file of test rows, held by the server")
+
+
+class VerticalDataSection(Section):
+    """Columns are split over clients: every file has the same rows, named by an id, and columns of its own."""
+
+    clients: Annotated[list[str], BeforeValidator(_paths)] = key([], help="csv, parquet, npz or npy files; wildcards allowed")
+    names: list[str] = key([], help="of the clients, in the order of their files; by default the files' stems")
+    id: str = key(help="the column that names the row at every party")
+    response: str = key(help="the column to be explained")
+    positive: str | None = key(None, help="the label that counts as 1 in a binary response")
+    server: str | None = key(None, help="the server's file, with id, response and offset; else a client tells the response")
+    offset: str | None = key(None, help="a column of the server's file that is added to the linear predictor")
+    group: str | None = key(None, help="multilevel: a column of every client, each of whose levels has slopes of its own")
+    holdout: float = key(0.0, ge=0, lt=1, help="share of the rows that are kept for testing")
+    folds: Count | None = key(None, help="instead of holdout: the rows of one of so many folds are kept for testing")
+    fold: int = key(0, ge=0, help="which of the folds, from 0")
+    split_seed: int = key(0, ge=0, lt=2**32, help="of the rows that are kept for testing", remedy="a number of 32 bits")
+    ignore: list[str] = key([], help="columns of the files that the model does not use")
+    standardise: Literal["own", "public", "none"] = key("own", help="by a client's own training rows, by [data.columns], or not")
+    columns: dict[str, ColumnSection] = key({}, help="what is known of the columns")
 
 
 class ModelSection(Section):
@@ -169,7 +191,7 @@ class Job(Section):
     """What a job of any method has, with all defaults filled in."""
 
     job: JobSection
-    data: DataSection
+    data: Section
     model: Section
     algorithm: Section
     privacy: PrivacySection | None = None
@@ -189,6 +211,7 @@ class Job(Section):
 class Config(Job):
     """A job of method "pvi"."""
 
+    data: DataSection
     model: ModelSection
     algorithm: AlgorithmSection
     output: OutputSection
@@ -197,14 +220,32 @@ class Config(Job):
 class SparseConfig(Job):
     """A job of method "sparse"."""
 
+    data: DataSection
     model: SparseModelSection
     algorithm: SparseAlgorithmSection
     output: SparseOutputSection
 
 
+class VerticalConfig(Job):
+    """A job of method "vertical"."""
+
+    data: VerticalDataSection
+    model: VerticalModelSection
+    algorithm: VerticalAlgorithmSection
+    output: VerticalOutputSection
+
+
+AnyConfig = Config | SparseConfig | VerticalConfig
+KINDS: dict[str, tuple[type[AnyConfig], Callable[[Any], Iterator[str]]]] = {
+    "pvi": (Config, conflicts),
+    "sparse": (SparseConfig, sparse_conflicts),
+    "vertical": (VerticalConfig, vertical_conflicts),
+}
+
+
 def load(
     job: str | Path | Mapping[str, Any], sets: Sequence[str] = (), sections: Mapping[str, Mapping[str, Any]] | None = None
-) -> tuple[Config | SparseConfig, Path]:
+) -> tuple[AnyConfig, Path]:
     """Reads and checks a job.
 
     Parameters
@@ -242,17 +283,17 @@ def merged(raw: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return {**raw, **over, **both}
 
 
-def parse(raw: Mapping[str, Any], *, name: str = "job", sets: Sequence[str] = ()) -> Config | SparseConfig:
+def parse(raw: Mapping[str, Any], *, name: str = "job", sets: Sequence[str] = ()) -> AnyConfig:
     """Checks the tables of a job and fills in the defaults; `name` begins the error text."""
     for text in sets:
         raw = override(raw, text)
-    sparse = table(raw, "job").get("method") == "sparse"
-    kind: type[Config | SparseConfig] = SparseConfig if sparse else Config
+    method = table(raw, "job").get("method")
+    kind, refused = KINDS.get(method, KINDS["pvi"]) if isinstance(method, str) else KINDS["pvi"]
     try:
         config = kind.model_validate(filled(raw))
     except ValidationError as error:
         raise JobError(f"{name}: {explain(error.errors(include_url=False), kind)}") from None
-    faults = list(sparse_conflicts(config) if isinstance(config, SparseConfig) else conflicts(config))
+    faults = list(refused(config))
     if faults:
         raise JobError(f"{name}: " + "; also ".join(faults))
     return config

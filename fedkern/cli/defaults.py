@@ -49,6 +49,10 @@ SPARSE: Tables = {
 }
 
 
+# vertical.md, sections 4 and 9.
+VERTICAL: Tables = {"job": {"rounds": 10_000}, "privacy": {"accountant": "pld", "sampling": "full"}}
+
+
 def table(raw: Mapping[str, Any], section: str) -> Mapping[str, Any]:
     """A section of the file as it came; what is no table is left to validation."""
     value = raw.get(section, {})
@@ -68,8 +72,9 @@ def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
     """
     private = "privacy" in raw
     variant = table(raw, "algorithm").get("variant", "pvi")
-    if table(raw, "job").get("method") == "sparse":
-        return _sparse(raw)
+    method = table(raw, "job").get("method")
+    if method in ("sparse", "vertical"):
+        return _sparse(raw) if method == "sparse" else _vertical(raw)
     layers = [BASE, PRIVATE if private else OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
@@ -116,4 +121,21 @@ def _sparse(raw: Mapping[str, Any]) -> dict[str, Any]:
     algorithm.setdefault("burn_in", min(500, rounds // 5))
     several = algorithm.get("aggregate", "locals") == "locals" and algorithm.get("scales", "exact") == "exact"
     algorithm.setdefault("server_sweeps", 5 if several else 1)
+    return out
+
+
+def _vertical(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Networks have no intercept of their own; a power likelihood needs the response at all clients (vertical.md, section 6)."""
+    out = _laid(raw, [VERTICAL])
+    model, algorithm = out["model"], out["algorithm"]
+    if not isinstance(model, dict) or not isinstance(algorithm, dict):
+        return out
+    model.setdefault("intercept", model.get("kind", "linear") not in ("network", "bayes-network"))
+    power = model.get("augmentation") == "power"
+    algorithm.setdefault("response", "shared" if power else "server")
+    soul = algorithm.get("inference") == "soul"
+    algorithm.setdefault("auxiliary", "mean-field" if soul else "amortised")
+    terms = out.get("privacy")
+    if isinstance(terms, dict):
+        terms.setdefault("calibrate", "noise_multiplier" not in terms)
     return out

@@ -12,11 +12,12 @@ from uuid import uuid4
 
 from ..algorithms.messages import SERVER, Charge, Charged, ChargeFailed
 from ..privacy.budget import POLICY, Holder
-from .config import Config, SparseConfig
+from .config import AnyConfig
 from .files import RunFolder, write_atomically
 from .keeping import Keeper
 from .sparse.watch import SamplerWatch
 from .terms import Plan
+from .vertical.watch import VerticalWatch
 from .watch import Watch
 
 HOME = "FEDKERN_CLIENT_HOME"
@@ -30,11 +31,11 @@ class RunHooks(Keeper):
     watch : called at the server with its state after every event, while it is set
     """
 
-    def __init__(self, config: Config | SparseConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
+    def __init__(self, config: AnyConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
         super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
         self.config, self.names = config, names
         self.holders: dict[int, Holder] = {}
-        self.watch: Watch | SamplerWatch | None = None
+        self.watch: Watch | SamplerWatch | VerticalWatch | None = None
         self._elsewhere: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> RunHooks:

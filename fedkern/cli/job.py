@@ -14,7 +14,7 @@ from ..transports.driver import Timeouts
 from ..transports.inprocess import InProcess
 from . import show
 from .assembly import Output, perform
-from .config import Config, SparseConfig, load
+from .config import AnyConfig, Config, load
 
 if TYPE_CHECKING:
     from .assembly import Place
@@ -48,7 +48,7 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
     return result
 
 
-def least(config: Config | SparseConfig) -> int:
+def least(config: AnyConfig) -> int:
     """Updates that a job must reach for its result to count."""
     return config.algorithm.min_updates if isinstance(config, Config) else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
 
@@ -11,9 +12,8 @@ from ..data import table
 from ..data.table import Table
 from ..errors import JobError
 from ..models.encoding import Column, Spec
-from .config import Config, SparseConfig
-
-AnyConfig = Config | SparseConfig
+from .config import AnyConfig, Config, SparseConfig, VerticalConfig
+from .vertical import rows as vertical
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Parties:
     rows : client number -> its table
     header : client number -> (its source, its column names), without reading a row
     test : the server's test rows, or None
+    server : vertical: the server's own table, or None
     data_name : client number -> what its holder's policy calls the data: the file's stem, or the built-in set's name
     fingerprint : client number -> of its file, see `fingerprint`; None for built-in data
     """
@@ -38,6 +39,7 @@ class Parties:
     test: Callable[[], Table | None]
     data_name: Callable[[int], str]
     fingerprint: Callable[[int], str | None] = lambda client: None
+    server: Callable[[], Table | None] = lambda: None
 
     @property
     def n_clients(self) -> int:
@@ -52,10 +54,16 @@ def parties(config: AnyConfig, folder: Path) -> Parties:
     JobError
         No file matches, two clients have one name, or the job file names clients that do not exist.
     """
-    found = _builtin(config) if config.data.builtin else _files(config, folder)
+    vertical_job = isinstance(config, VerticalConfig)
+    found = _builtin(config) if not vertical_job and config.data.builtin else _files(config, folder)
     known = ", ".join(found.names)
     weights = config.algorithm.client_weights if isinstance(config, Config) else ()
-    for section, names in (("algorithm.client_weights", weights), ("privacy.clients", _own_terms(config))):
+    priors = config.model.priors if isinstance(config, VerticalConfig) else ()
+    for section, names in (
+        ("algorithm.client_weights", weights),
+        ("privacy.clients", _own_terms(config)),
+        ("model.priors", priors),
+    ):
         for name in names:
             if name not in found.names:
                 raise JobError(f"{section}.{name}: there is no such client; there are {known}")
@@ -66,12 +74,12 @@ def _own_terms(config: AnyConfig) -> list[str]:
     return list(config.privacy.clients) if config.privacy is not None else []
 
 
-def _declared(config: AnyConfig) -> dict[str, Column]:
+def _declared(config: Config | SparseConfig) -> dict[str, Column]:
     tables = config.data.columns.items()
     return {name: Column.declared(name, section.model_dump(exclude_none=True, exclude={"reference"})) for name, section in tables}
 
 
-def _spec(config: AnyConfig, response: str | None, positive: str | None, columns: dict[str, Column]) -> Spec:
+def _spec(config: Config | SparseConfig, response: str | None, positive: str | None, columns: dict[str, Column]) -> Spec:
     data, model = config.data, config.model
     sparse = isinstance(config, SparseConfig)  # its intercepts belong to the clients, and have no column
     return Spec(
@@ -90,7 +98,7 @@ def _spec(config: AnyConfig, response: str | None, positive: str | None, columns
     )
 
 
-def _builtin(config: AnyConfig) -> Parties:
+def _builtin(config: Config | SparseConfig) -> Parties:
     from ..data import builtin
 
     data, split = config.data, config.data.split
@@ -120,7 +128,7 @@ def _builtin(config: AnyConfig) -> Parties:
     )
 
 
-def _fits(config: AnyConfig, response: str, positive: str | None) -> None:
+def _fits(config: Config | SparseConfig, response: str, positive: str | None) -> None:
     """Whether the model can explain what the built-in data have."""
     model, name = config.model, config.data.builtin
     if isinstance(config, SparseConfig) and model.kind == "regression" and not (response or config.data.response):
@@ -150,20 +158,27 @@ def _files(config: AnyConfig, folder: Path) -> Parties:
         wild = any(mark in pattern for mark in "*?[")
         files += table.find([pattern], folder).items() if wild else [(_stem(Path(pattern)), folder / pattern)]
     names, paths = _named(config, tuple(name for name, _ in files)), [path for _, path in files]
-    spec = _spec(config, data.response, data.positive, _declared(config))
+    if isinstance(config, VerticalConfig):
+        spec, texts = vertical.spec_of(config, response=False), vertical.texts_of(config)
+    else:
+        spec = _spec(config, config.data.response, config.data.positive, _declared(config))
+        texts = spec.texts
 
     def rows(k: int) -> Table:
         with _client(names[k]):
-            return table.load(paths[k], text=spec.texts, response=spec.response or "y")
+            return table.load(paths[k], text=texts, response=spec.response or "y")
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         with _client(names[k]):
             return str(paths[k]), table.header(paths[k], response=spec.response or "y")
 
-    def test() -> Table | None:
-        return table.load(folder / data.test, text=spec.texts, response=spec.response or "y") if data.test else None
+    def own(name: str) -> Table | None:
+        """A file of the server's: `test` or `server`."""
+        path = getattr(data, name, None)
+        return table.load(folder / path, text=texts, response=spec.response or "y") if path else None
 
-    return Parties(names, spec, rows, header, test, lambda k: _stem(paths[k]), lambda k: fingerprint(paths[k]))
+    test, server = partial(own, "test"), partial(own, "server")
+    return Parties(names, spec, rows, header, test, lambda k: _stem(paths[k]), lambda k: fingerprint(paths[k]), server)
 
 
 def fingerprint(path: Path) -> str | None:

@@ -1,6 +1,7 @@
 """Every key of a job file with its type, default and meaning, as a commented TOML file.
 
-`python -m fedkern.cli.reference` is that of method "pvi"; `python -m fedkern.cli.reference sparse` that of the sparse models.
+`python -m fedkern.cli.reference` is that of method "pvi"; `python -m fedkern.cli.reference sparse` that of the sparse models,
+`python -m fedkern.cli.reference vertical` that of vertically split data.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from . import config
 from .defaults import filled, table
 from .section import Section
 from .sparse import config as sparse
+from .vertical import config as vertical
 
 HEAD = """\
 # Every key of a job file{}, with its default (... where there is none) and what it may be. Copy those that you need.
@@ -32,6 +34,13 @@ SECTIONS: dict[str, dict[str, type[Section]]] = {
         "privacy": config.PrivacySection,
         "output": config.OutputSection,
     },
+    "vertical": {
+        "job": config.JobSection,
+        "data": config.VerticalDataSection,
+        "model": vertical.VerticalModelSection,
+        "algorithm": vertical.VerticalAlgorithmSection,
+        "output": vertical.VerticalOutputSection,
+    },
     "sparse": {
         "job": config.JobSection,
         "data": config.DataSection,
@@ -45,6 +54,8 @@ TABLES: dict[str, type[Section]] = {
     "data.columns.NAME": config.ColumnSection,
     "privacy.clients.NAME": config.Terms,
     "algorithm.until": sparse.UntilSection,
+    "model.prior": vertical.PriorSection,
+    "model.priors.NAME": vertical.PriorSection,
 }
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 

@@ -9,6 +9,7 @@ from ..privacy.certificate import text
 from ..results.posterior import comparable
 from ..results.result import Result
 from .sparse import show as sparse
+from .vertical import show as vertical
 
 SHOWN = 12  # coefficients; all of them are in summary.json
 WHY = {
@@ -25,6 +26,9 @@ def lines(result: Result) -> Iterator[str]:
     content = result.summary
     if content["method"] == "sparse":
         yield from sparse.lines(content, WHY[result.stop])
+        return
+    if content["method"] == "vertical":
+        yield from vertical.lines(content, WHY[result.stop])
         return
     updates = sum(client["updates"] for client in content["clients"].values())
     yield f"{WHY[result.stop]}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"

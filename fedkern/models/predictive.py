@@ -1,7 +1,8 @@
 """Predictions from a linear predictor that is Gaussian under the posterior, and how good they are.
 
 Rules: "plug-in" (the inverse link at the predictor's mean), "posterior" (averaged over the posterior of coefficients; no rho),
-"augmented" (with N(0, J rho^2) added to the predictor). Averages are 20-point Gauss-Hermite sums. Source: vertical.md, section 11.
+"augmented" (with N(0, J rho^2) added to the predictor). Averages are 20-point Gauss-Hermite sums.
+Source: vertical.md, section 11.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WEIGHTS = WEIGHTS / WEIGHTS.sum()
 BINS = 10
 
 
-def predicted(likelihood: Likelihood, mean: Vector, variance: Vector, log_scale: float = 0.0) -> Vector:
+def predicted(likelihood: Likelihood, mean: Vector, variance: Vector) -> Vector:
     """E[y] of each row, its predictor being N(mean, variance)."""
     eta = mean[:, None] + np.sqrt(variance)[:, None] * NODES
     return np.asarray(likelihood.mean(eta) @ WEIGHTS)
@@ -50,7 +51,7 @@ def scores(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, lo
     predictions; absent where there is none), calibration_error (mean |frequency - probability| over ten bins, weighted by rows);
     otherwise rmse of the predictive mean, and coverage_90 of the central 90 % interval (gaussian)
     """
-    p = predicted(likelihood, mean, variance, log_scale)
+    p = predicted(likelihood, mean, variance)
     density = log_density(likelihood, y, mean, variance, log_scale)
     out = {"log_likelihood": float(density.mean())}
     if likelihood.family != "bernoulli":
@@ -103,8 +104,7 @@ def without(
     total, spread_of_others = mean[here].sum(axis=0), variance[here].sum(axis=0)
     filled = centre[party] + slope @ (mean[here] - centre[here, None])
     left = max(float(own - slope @ given), 0.0)
-    nothing = np.zeros_like(total)
     return {
-        "conditional": (total + filled, spread_of_others + (left + rho**2) + nothing),
-        "mean": (total + centre[party], spread_of_others + (float(own) + rho**2) + nothing),
+        "conditional": (total + filled, spread_of_others + (left + rho**2)),
+        "mean": (total + centre[party], spread_of_others),
     }

@@ -1,0 +1,160 @@
+"""A vertical job from its files to its result. The same code for one process and for every rank of an MPI job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms import alignment, response, vertical, vertical_predict
+from ...data.table import Table
+from ...errors import JobError
+from ...kernels import rng
+from ...results.result import Result
+from ...transports.codec import Codec
+from ..config import VerticalConfig
+from ..hooks import RunHooks
+from ..parties import Parties
+from ..progress import Progress
+from . import own, publish
+from .model import VerticalModel
+from .rows import Columns, ServerRows, aligned, columns, held_out, response_of, server_rows
+from .watch import VerticalWatch
+
+if TYPE_CHECKING:
+    from ..assembly import Output, Place
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of this place: `columns` of its clients, `server` where it lives; which rows train, and which test."""
+
+    columns: Mapping[int, Columns]
+    server: ServerRows | None
+    train: Index
+    test: Index
+
+
+def perform(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks, output: Output) -> Result | None:
+    """The part of one place; the result at the server's, None elsewhere."""
+    rows = _rows(place, config, found, hooks)
+    model = VerticalModel(config, found.names, len(rows.train), len(rows.test))
+    batch = config.algorithm.batch_size
+    if batch is not None and batch > model.n_rows:
+        raise JobError(f"algorithm.batch_size = {batch}: there are {model.n_rows} training rows; lower it, or leave it out")
+    server, clients = _trained(place, model, rows, hooks, output)
+    for k, client in clients.items():
+        hooks.write_own(k, "posterior.json", own.summary(model, client, rows.columns[k]))
+    predicted = _predicted(place, model, rows, clients, hooks)
+    if server is None:
+        return None
+    assert rows.server is not None
+    return publish.result(model, server, rows.server, (rows.train, rows.test), predicted, hooks)
+
+
+def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks) -> Rows:
+    """Aligns the parties' rows, and gives each party its arrays."""
+    names, n = found.names, found.n_clients
+    tables: dict[int, Table] = {}
+    ids: dict[int, tuple[str, ...]] = {}
+    for k in place.mine(n):
+        tables[k], ids[k] = aligned(found.rows(k), config, f"client {names[k]!r}")
+    has = {k: config.data.response in table.names for k, table in tables.items()}
+    shared = config.algorithm.response == "shared"
+    for k, there in has.items():
+        if shared and not there:
+            raise JobError(
+                f"client {names[k]!r}, {tables[k].source}: column {config.data.response!r} is missing, and this job uses the "
+                'response at every client; add it, or take augmentation = "augmented" with algorithm.response = "server"'
+            )
+    table, own_ids = None, None
+    if place.is_server and (loaded := found.server()) is not None:
+        table, own_ids = aligned(loaded, config, "data.server")
+    clients = {k: alignment.Client(names[k], ids[k], config.job.seed, has[k]) for k in tables}
+    start = alignment.start(names, config.job.seed, own_ids) if place.is_server else None
+    server, clients = hooks.run(place, alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, n))
+    n_rows = server.n_rows if server is not None else len(next(iter(ids.values())))
+    train, test = held_out(config, n_rows)
+    rows = None if table is None else server_rows(table, config)
+    if config.data.server is None:
+        holder = (server.holders[0] if server.holders else None) if server is not None else next(iter(clients.values())).holder
+        rows = _told(place, config, found, tables, holder, n_rows, hooks)
+    made = {k: columns(tables.pop(k), config, train, names[k], response=shared) for k in list(tables)}
+    for k, column in made.items():
+        if column.notes:
+            hooks.write_own(k, "rows.json", {"notes": list(column.notes)})
+    return Rows(made, rows, train, test)
+
+
+def _told(
+    place: Place,
+    config: VerticalConfig,
+    found: Parties,
+    tables: Mapping[int, Table],
+    holder: int | None,
+    n_rows: int,
+    hooks: RunHooks,
+) -> ServerRows | None:
+    """The response from the first client that has it, where the server has no file."""
+    if holder is None:
+        raise JobError(
+            f"data.server is missing, and no client has a column {config.data.response!r}: give the server a file with "
+            f"{config.data.id!r} and {config.data.response!r}"
+        )
+    clients = {
+        k: response.Client(found.names[k], response_of(table, config, found.names[k]) if k == holder else None)
+        for k, table in tables.items()
+    }
+    start = response.start(holder) if place.is_server else None
+    server, _ = hooks.run(place, response.PROTOCOL, start, clients, Codec({"n": n_rows}, found.n_clients))
+    return None if server is None else ServerRows(server.y, None)
+
+
+def _trained(
+    place: Place, model: VerticalModel, rows: Rows, hooks: RunHooks, output: Output
+) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:
+    """The last states of this place's parties."""
+    config, settings, names = model.config, model.settings, model.names
+    sd, likelihood = config.algorithm.start_sd, model.likelihood if model.shared else None
+    clients = {}
+    for k, column in rows.columns.items():
+        y = column.y[rows.train] if column.y is not None else None
+        clients[k] = vertical.client(names[k], k, settings, model.site(k, column, rows.train), y, likelihood, sd)
+    start = None
+    if rows.server is not None:
+        offset = None if rows.server.offset is None else rows.server.offset[rows.train]
+        start = vertical.start(settings, model.server, names, rows.server.y[rows.train], offset, sd)
+    with Progress(settings.rounds, quiet=output.quiet) as progress:
+        hooks.watch = VerticalWatch(every=config.output.metrics_every, write=hooks.metric, progress=progress)
+        codec = Codec(settings.dims(), len(names))
+        server, clients = hooks.run(place, vertical.protocol(settings), start, clients, codec, resume=output.resume)
+        hooks.watch = None
+    return server, clients
+
+
+def _predicted(
+    place: Place, model: VerticalModel, rows: Rows, clients: Mapping[int, vertical.Client], hooks: RunHooks
+) -> vertical_predict.Server | None:
+    """The clients' parts at the test rows; None elsewhere than at the server, and where no row is kept for testing."""
+    with_z = model.config.output.missing_party
+    if not len(rows.test):
+        return None
+    ready = {}
+    for k, client in clients.items():
+        predictor = model.predictor(k, rows.columns[k], rows.test)
+        normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
+        mean, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
+        z = client.site.mean_z(client.released, client.extra) if with_z else None
+        ready[k] = vertical_predict.Client(mean, variance, z)
+    n = len(model.names)
+    start = vertical_predict.start(n, with_z) if place.is_server else None
+    codec = Codec({"t": model.n_test, "n": model.n_rows}, n)
+    server: Any = hooks.run(place, vertical_predict.protocol(with_z), start, ready, codec)[0]
+    return server  # type: ignore[no-any-return]

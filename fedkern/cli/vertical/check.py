@@ -1,0 +1,97 @@
+"""What `fedkern check` prints of a vertical job: the model, what is disclosed, and every message that may leave a party."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...algorithms import alignment, response, vertical, vertical_predict
+from ...data.design import check_header
+from ...transports.codec import Codec
+from ..config import VerticalConfig
+from ..parties import Parties
+from .model import VerticalModel
+from .rows import aligned, held_out, needed, spec_of
+
+if TYPE_CHECKING:
+    from ..assembly import Place
+
+__all__ = ["VerticalModel", "counted", "held_out", "lines", "protocols"]
+
+LINK = {"bernoulli": "at least 4", "poisson": "1 / the mean count", "gaussian": "sigma^2"}
+
+
+def counted(place: Place, config: VerticalConfig, found: Parties) -> int | None:
+    """The number of rows, once all headers are right and all parties have the same ids; None elsewhere than at the server."""
+    clients, names, shared = {}, found.names, config.algorithm.response == "shared"
+    for k in place.mine(found.n_clients):
+        source, header = found.header(k)
+        spec = spec_of(config, response=shared)
+        check_header(header, spec, source, names[k])
+        needed(config, spec, header, f"client {names[k]!r}, {source}")
+        ids = aligned(found.rows(k), config, f"client {names[k]!r}")[1]
+        clients[k] = alignment.Client(names[k], ids, config.job.seed, config.data.response in header)
+    table = found.server() if place.is_server else None
+    own = None if table is None else aligned(table, config, "data.server")[1]
+    start = alignment.start(names, config.job.seed, own) if place.is_server else None
+    server, _ = place.run(alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, found.n_clients))
+    return None if server is None else server.n_rows  # type: ignore[no-any-return]
+
+
+def lines(model: VerticalModel) -> Iterator[str]:
+    """Job, model, inference, and what is disclosed."""
+    c, m, a = model.config, model.config.model, model.config.algorithm
+    yield f"job      vertical, {m.kind}, rounds = {c.job.rounds}, seed {c.job.seed}"
+    if model.network:
+        yield f"model    {m.family}, split network {'-'.join(map(str, m.hidden))}-{m.features}, point estimates"
+    else:
+        intercept = "an intercept at the server" if m.intercept else "no intercept"
+        yield f"model    {m.family}, {m.augmentation} model, rho {m.rho:g}, {intercept}"
+        q = f"{a.auxiliary} auxiliary variables, {a.covariance} covariance" if a.inference == "sfvi" else "Langevin, a mode of z"
+        yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
+    yield f"clients  {len(model.names)}: {', '.join(model.names)}"
+    yield f"rows     {model.n_rows} train, {model.n_test} are kept for testing"
+    yield f"response {c.data.response}, " + ("used at every client" if model.shared else "used at the server alone")
+    if not model.network:
+        J = len(model.names)
+        factor = f"{(J - 1) ** 2 / J:g}" if model.power else f"{J}"
+        yield (
+            f"information  of a row that is kept: v / (v + {factor} rho^2) = v / (v + {float(factor) * m.rho**2:.4g}), "
+            f"v = {LINK[m.family]}"
+        )
+        if m.family == "bernoulli":
+            yield f"             at least {4 / (4 + float(factor) * m.rho**2):.1%}"
+    yield ""
+    yield "privacy  none is claimed: the job is federated, and rho is no protection (z is drawn anew in every round, so its"
+    yield "         average shows the client's part of the predictor)"
+    yield f"disclosure  {disclosure(model)}"
+
+
+def disclosure(model: VerticalModel) -> str:
+    """In words, what the parties learn of each other (section 11)."""
+    data = model.config.data
+    texts = ["digests of row ids, a draw of each client's part of every training row's predictor in every round"]
+    if model.network:
+        texts = ["digests of row ids, each client's part of every training row's predictor in every round"]
+    if data.server is None:
+        texts.append(f"{data.response} of all rows from the first client that has it, once")
+    if model.n_test or data.holdout or data.folds:
+        texts.append("mean and variance of each client's part at the test rows, once")
+    down = {
+        "bernoulli": "; clients see slopes y - p, whose signs are the labels",
+        "gaussian": "; clients see slopes from which y follows once Z is known",
+        "poisson": "; clients see slopes y - rate",
+    }[model.config.model.family]
+    return f"the server sees {', '.join(texts)}" + ("" if model.shared else down)
+
+
+def protocols(model: VerticalModel) -> list[tuple[Any, Mapping[str, int]]]:
+    """All protocols of the job with the sizes of their messages, in order."""
+    found: list[tuple[Any, Mapping[str, int]]] = [(alignment.PROTOCOL, alignment.DIMS)]
+    if model.config.data.server is None:
+        found.append((response.PROTOCOL, {"n": model.n_rows + model.n_test}))
+    found.append((vertical.protocol(model.settings), model.settings.dims()))
+    if model.n_test:
+        sizes = {"t": model.n_test, "n": model.n_rows}
+        found.append((vertical_predict.protocol(model.config.output.missing_party), sizes))
+    return found

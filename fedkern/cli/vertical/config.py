@@ -1,0 +1,72 @@
+"""The job file's sections where method = "vertical". Source: vertical.md, sections 2, 4, 6 to 11."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from ..section import Count, Finite, Positive, Section, key
+
+
+def _scale(value: Any) -> Any:
+    if value == "unknown" or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")):
+        return value
+    raise PydanticCustomError("scale", 'a number > 0, or "unknown"')
+
+
+class PriorSection(Section):
+    """The prior of one client's coefficients; it does not have to tell anybody."""
+
+    mean: Finite = key(0.0, help="of every coefficient, on the standardised scale")
+    sd: Positive = key(1.0, help="of every coefficient, on the standardised scale")
+
+
+class VerticalModelSection(Section):
+    kind: Literal["linear", "multilevel", "network", "bayes-network"] = key(
+        "linear", help="of a client's part: linear, slopes by group, split network, hierarchical Bayes split network"
+    )
+    augmentation: Literal["augmented", "power"] = key("augmented", help="auxiliary variables alone, or power likelihoods")
+    family: Literal["bernoulli", "poisson", "gaussian"] = key("bernoulli", help="of the response, with its canonical link")
+    rho: Positive = key(0.5, help="standard deviation of the auxiliary variables about the clients' parts")
+    scale: Annotated[float | str, BeforeValidator(_scale)] = key("unknown", help="standard deviation of a gaussian response")
+    intercept: bool = key(help="at the server, with a standard normal prior; default false for networks, else true")
+    prior: PriorSection = key(PriorSection(), help="of every client's coefficients")
+    priors: dict[str, PriorSection] = key({}, help="client -> the prior of its own coefficients")
+    centred: bool = key(False, help="multilevel: slopes themselves instead of their standardised deviations")
+    hidden: list[Count] = key([8, 8], help="networks: units of the hidden layers, ReLU")
+    features: Count = key(2, help="networks: outputs of a client's network, the columns of its last layer")
+
+
+class VerticalAlgorithmSection(Section):
+    inference: Literal["sfvi", "soul"] = key("sfvi", help="variational, or Langevin draws given the mode of the auxiliaries")
+    auxiliary: Literal["mean-field", "amortised"] = key(help="family of the auxiliary variables; default amortised")
+    inputs: Literal["recommended", "paper"] = key("recommended", help="amortised: with the average message, or as published")
+    network: list[Count] = key([16, 16], help="amortised: units of the hidden layers, tanh")
+    covariance: Literal["diagonal", "full"] = key("diagonal", help="of each client's coefficients")
+    estimator: Literal["stl", "entropy"] = key("stl", help="of gradients: sticking the landing, or the closed-form entropy")
+    response: Literal["server", "shared"] = key(help="where the response is used: at the server alone, or at all clients")
+    draws: Count = key(1, help="joint draws of a round; messages grow with them")
+    batch_size: Count | None = key(None, help="rows of a mini-batch; by default all")
+    local_steps: Count = key(1, help="steps of a client from one exchange (augmented, logistic or known scale)")
+    theta_update: Literal["gradient", "closed-form"] = key("gradient", help="closed-form: linear, mean-field, augmented")
+    optimiser: Literal["adam", "adagrad", "sgd"] = key("adam", help="of all parties")
+    learning_rate: Positive = key(0.01, help="of the optimiser")
+    cool_down: float = key(0.0, ge=0, le=1, help="share of the rounds, the last, over which the learning rate falls to zero")
+    average: Literal["none", "half"] = key("half", help="release the last parameters, or the mean over the second half of rounds")
+    memory: float = key(0.9, ge=0, lt=1, help="of the average message that amortised families are told")
+    start_sd: Positive = key(0.1, help="standard deviation of the coefficients' posterior at the start")
+    gradient_clip: Positive | None = key(None, help="bound on the norm of a client's gradient")
+    moves: Count = key(10, help="soul: Langevin moves of a client in a round")
+    step_size: float | None = key(None, gt=0, help="soul: of the moves; by default and at most 0.2 over the curvature")
+    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+
+
+class VerticalOutputSection(Section):
+    metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
+    draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")
+    chains: Count = key(4, help="independent sets of draws")
+    bound: bool = key(False, help="clients also send their terms of the ELBO, one number a round")
+    rule: Literal["posterior", "plug-in", "augmented"] = key("posterior", help="of the predictions on the rows kept for testing")
+    missing_party: bool = key(False, help="score the test rows without each party too; clients send E z of the training rows")

@@ -1,0 +1,224 @@
+"""Which rows a vertical job has, in the order that all parties agree on; which of them train; and each party's arrays of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms import alignment
+from ...data.cells import Text, plain
+from ...data.design import Column, Encoding, Spec, describe, encode
+from ...data.table import Table
+from ...errors import JobError
+from ...kernels import rng
+from ..config import VerticalConfig
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+TINY = 1e-14
+
+
+def spec_of(config: VerticalConfig, *, response: bool) -> Spec:
+    """What is known of a client's columns before its file is opened; with the response where it is used there."""
+    data = config.data
+    columns = {name: Column.declared(name, section.model_dump(exclude_none=True)) for name, section in data.columns.items()}
+    ignore = {*data.ignore, data.group, None if response else data.response} - {None}
+    return Spec(
+        response=data.response if response else None,
+        family=config.model.family,
+        positive=data.positive if response else None,
+        row_id=data.id,
+        ignore=tuple(sorted(str(name) for name in ignore)),
+        intercept=False,
+        standardise="public",
+        columns=columns,
+    )
+
+
+def server_spec(config: VerticalConfig) -> Spec:
+    """The server's own file: id, response and offset; other columns are not read."""
+    data = config.data
+    return Spec(
+        response=data.response,
+        family=config.model.family,
+        positive=data.positive,
+        offset=data.offset,
+        row_id=data.id,
+        intercept=True,
+        standardise="none",
+    )
+
+
+def texts_of(config: VerticalConfig) -> frozenset[str]:
+    """Columns of files that are read as text."""
+    data = config.data
+    texts = {data.id, *([data.group] if data.group else []), *([data.response] if data.positive is not None else [])}
+    return frozenset(texts | {name for name, c in data.columns.items() if c.kind == "categorical" or c.levels is not None})
+
+
+def cells(table: Table, name: str) -> list[str]:
+    """A column as texts, row by row."""
+    column = table.columns[name]
+    if isinstance(column, Text):
+        return [column.levels[code] for code in column.codes]
+    return [plain(value) for value in np.asarray(column).tolist()]
+
+
+def aligned(table: Table, config: VerticalConfig, who: str) -> tuple[Table, tuple[str, ...]]:
+    """A party's rows in the agreed order, and their ids."""
+    name = config.data.id
+    if name not in table.names:
+        raise JobError(f"{who}, {table.source}: column {name!r} (data.id) is missing; there are {', '.join(table.names)}")
+    ids = cells(table, name)
+    order = alignment.order(ids, config.job.seed, f"{who}, {table.source}", [table.place(row) for row in range(table.n_rows)])
+    return table.select(order), tuple(ids[row] for row in order)
+
+
+def held_out(config: VerticalConfig, n_rows: int) -> tuple[Index, Index]:
+    """Rows that train and rows that are kept for testing, the same at every party.
+
+    Raises
+    ------
+    JobError
+        Nothing would be left to learn from.
+    """
+    data = config.data
+    shuffled = np.argsort(rng.uniform(n_rows, key=rng.key(data.split_seed, "partition")), kind="stable")
+    if data.folds is not None:
+        if data.folds > n_rows:
+            raise JobError(f"data.folds = {data.folds}: there are {n_rows} rows; give fewer folds")
+        test = shuffled[data.fold :: data.folds]
+    else:
+        test = shuffled[: round(data.holdout * n_rows)]
+    train = np.setdiff1d(np.arange(n_rows), test)
+    if not len(train):
+        raise JobError(f"data.holdout = {data.holdout:g} leaves no row of {n_rows} to learn from; lower it")
+    return train, np.sort(test)
+
+
+def needed(config: VerticalConfig, spec: Spec, names: tuple[str, ...], who: str) -> None:
+    """Whether a client's header has a column of its own, and the group.
+
+    Raises
+    ------
+    JobError
+        It has not.
+    """
+    if not spec.covariates(names):
+        raise JobError(
+            f"{who}: no column is left beside {', '.join(names)}; a client of a vertical job needs a column of its own: "
+            "add one, or remove the client"
+        )
+    if config.data.group is not None and config.data.group not in names:
+        raise JobError(f"{who}: column {config.data.group!r} (data.group) is missing; every client needs it")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One client's covariates in the agreed order of rows: encoded by its own constants, which nobody else learns.
+
+    `y` is the response where it is used here. `group`, `levels`: the level of each row, where slopes vary by group.
+    """
+
+    encoding: Encoding
+    X: Array
+    y: Array | None
+    group: Index | None = None
+    levels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, response: bool) -> Columns:
+    """A client's arrays.
+
+    Raises
+    ------
+    JobError
+        No column is left, one is constant in the training rows, or the first bad row.
+    """
+    spec = spec_of(config, response=response)
+    needed(config, spec, table.names, f"client {client!r}, {table.source}")
+    found = describe(table, replace(spec, standardise="exchange"), client)
+    numeric = iter(range(0 if found.numeric is None else found.numeric.shape[1]))
+    complete = []
+    for name, kind in zip(found.names, found.kinds):
+        declared = spec.columns.get(name, Column(name))
+        if kind == "categorical":
+            levels = declared.levels or tuple(found.levels[name])
+            complete.append(Column(name, "categorical", levels))
+            continue
+        assert found.numeric is not None
+        values = np.asarray(found.numeric[train, next(numeric)], np.float64)
+        complete.append(_standardised(config, declared, values, client, table.source))
+    encoding = spec.encoding(tuple(complete))
+    design = encode(table, encoding, client=client)
+    X = np.ascontiguousarray(design.X, np.float64)
+    _refuse_constants(encoding, X[train], f"client {client!r}, {table.source}")
+    group, levels = _grouped(table, config)
+    return Columns(encoding, X, design.y if response else None, group, levels, design.notes if response else ())
+
+
+def _refuse_constants(encoding: Encoding, X: Array, who: str) -> None:
+    """A column with one value says what the intercept says. (A level that no training row has is left to the prior.)"""
+    at = 0
+    for column in encoding.columns:
+        width = 1 if column.levels is None else len(column.levels)
+        if len(X) > 1 and (np.ptp(X[:, at]) == 0 if column.levels is None else width == 1):
+            raise JobError(
+                f"{who}: column {column.name!r} has one value in all {len(X)} training rows, which the intercept already says; "
+                "add it to data.ignore"
+            )
+        at += width
+
+
+def _standardised(config: VerticalConfig, declared: Column, values: Array, client: str, source: str) -> Column:
+    if config.data.standardise == "none":
+        return Column(declared.name, "numeric", None, 0.0, 1.0)
+    if declared.center is not None or config.data.standardise == "public":
+        if declared.center is None:
+            raise JobError(
+                f"client {client!r}, {source}: column {declared.name!r} has no public center and scale; give them in "
+                f'[data.columns.{declared.name}], or take standardise = "own"'
+            )
+        return declared
+    center, spread = float(values.mean()), float(values.std())
+    return Column(declared.name, "numeric", None, center, spread if spread > TINY * abs(center) else 1.0)
+
+
+def _grouped(table: Table, config: VerticalConfig) -> tuple[Index | None, tuple[str, ...]]:
+    name = config.data.group
+    if name is None:
+        return None, ()
+    levels, codes = np.unique(np.array(cells(table, name)), return_inverse=True)
+    return codes.astype(np.int64), tuple(str(level) for level in levels)
+
+
+@dataclass(frozen=True)
+class ServerRows:
+    """The server's response and offset, in the agreed order."""
+
+    y: Array
+    offset: Array | None
+
+
+def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
+    """From the server's own file."""
+    data = config.data
+    kept = tuple(name for name in (data.id, data.response, data.offset) if name is not None)
+    missing = [name for name in kept if name not in table.names]
+    if missing:
+        raise JobError(f"data.server, {table.source}: column {missing[0]!r} is missing; there are {', '.join(table.names)}")
+    narrow = replace(table, names=kept, columns={name: table.columns[name] for name in kept}, matrix=None, matrix_names=())
+    design = encode(narrow, server_spec(config).encoding(()), client="")
+    return ServerRows(design.y, design.offset)
+
+
+def response_of(table: Table, config: VerticalConfig, client: str) -> Array:
+    """The response of a client that tells it to the server."""
+    data = config.data
+    kept = (data.id, data.response)
+    narrow = replace(table, names=kept, columns={name: table.columns[name] for name in kept}, matrix=None, matrix_names=())
+    spec = replace(server_spec(config), offset=None)
+    return encode(narrow, spec.encoding(()), client=client).y

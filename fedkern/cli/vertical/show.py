@@ -1,0 +1,49 @@
+"""What a finished vertical job prints: its predictive scores, what the server knows, and what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
+    """Stop reason, scores under every rule, rows without a party, parameters, bytes."""
+    n_clients = len(content["clients"])
+    yield f"{why}: {content['rounds']} rounds, {n_clients} clients, {content['inference']['rows']} rows"
+    prediction = content.get("prediction")
+    if prediction:
+        yield ""
+        yield from _scores(prediction)
+    parameters = content["parameters"]
+    if parameters:
+        yield ""
+    for name, row in parameters.items():
+        yield f"{name:<12} {row['mean']:>8.3f} sd {row['sd']:.3f}  ({row['q05']:.3f}, {row['q95']:.3f})"
+    if "elbo" in content:
+        yield f"ELBO {content['elbo']:.2f} (one draw)"
+    yield ""
+    sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
+    yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"
+    for note in content["notes"]:
+        yield f"note: {note}"
+    yield f"digest {content['digest']}"
+
+
+def _scores(prediction: Mapping[str, Any]) -> Iterator[str]:
+    rules = prediction["rules"]
+    names = list(dict.fromkeys(name for row in rules.values() for name in row))
+    yield f"{prediction['rows']} test rows; the rule of this job is {prediction['rule']!r}"
+    yield f"{'':<28}" + "".join(f"{name.replace('_', ' '):>22}" for name in names)
+    for rule, row in rules.items():
+        yield f"{rule:<28}" + _cells(names, row)
+    for party, ways in prediction.get("without", {}).items():
+        for way, row in ways.items():
+            label = f"without {party} ({'its mean' if way == 'mean' else 'given the others'})"
+            yield f"{label:<28}" + _cells(names, row)
+    bins = prediction.get("reliability", [])
+    if bins:
+        yield "predicted / observed: " + ", ".join(f"{b['probability']:.2f}/{b['frequency']:.2f} ({b['rows']})" for b in bins)
+
+
+def _cells(names: list[str], row: Mapping[str, float]) -> str:
+    return "".join(f"{row[name]:>22.4f}" if name in row else f"{'':>22}" for name in names)

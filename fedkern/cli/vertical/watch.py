@@ -1,0 +1,38 @@
+"""What the server of a vertical job sees while it runs: lines of metrics.jsonl, and progress."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..progress import Progress
+
+
+class VerticalWatch:
+    """Follows the server's state: every `every` rounds a line with b, log sigma, the ELBO where it is known, and the seconds."""
+
+    def __init__(self, *, every: int, write: Callable[[Mapping[str, Any]], None], progress: Progress) -> None:
+        self.every, self.write, self.progress = every, write, progress
+        self.round = 0
+        self._began = time.monotonic()
+        self._bounds: list[float] = []
+
+    def __call__(self, state: Any) -> None:
+        if state.round == self.round:
+            return
+        self.round = int(state.round)
+        if math.isfinite(getattr(state, "bound", math.nan)):
+            self._bounds.append(state.bound)
+        if self.round % self.every and state.stop is None:
+            return
+        metrics: dict[str, float] = {}
+        if self._bounds:
+            metrics["elbo"] = round(sum(self._bounds) / len(self._bounds), 4)  # the mean of these rounds' draws
+            self._bounds.clear()
+        b, log_scale = state.shared.split(state.parameters[: state.shared.block.size])
+        metrics |= {"intercept": round(b, 5)} if state.shared.intercept else {}
+        metrics |= {"sigma": round(math.exp(log_scale), 5)} if state.shared.likelihood.dispersed else {}
+        self.write({"round": self.round, "metrics": metrics, "seconds": round(time.monotonic() - self._began, 3)})
+        self.progress.show(self.round, ", ".join(f"{name} {value:.3f}" for name, value in metrics.items()))
