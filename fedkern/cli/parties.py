@@ -54,8 +54,7 @@ def parties(config: AnyConfig, folder: Path) -> Parties:
     JobError
         No file matches, two clients have one name, or the job file names clients that do not exist.
     """
-    vertical_job = isinstance(config, VerticalConfig)
-    found = _builtin(config) if not vertical_job and config.data.builtin else _files(config, folder)
+    found = _builtin(config) if not isinstance(config, VerticalConfig) and config.data.builtin else _files(config, folder)
     known = ", ".join(found.names)
     weights = config.algorithm.client_weights if isinstance(config, Config) else ()
     priors = config.model.priors if isinstance(config, VerticalConfig) else ()

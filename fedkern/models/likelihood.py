@@ -42,12 +42,12 @@ class Likelihood:
     def value(self, y: Vector, eta: Vector, log_scale: float = 0.0) -> Vector:
         """(n,) log p(y | eta), normalised in y."""
         if self.family == "bernoulli":
-            return -np.logaddexp(0.0, np.where(y > 0.5, -eta, eta))
+            return np.asarray(-np.logaddexp(0.0, np.where(y > 0.5, -eta, eta)))
         if self.family == "poisson":
             rate = np.minimum(eta, MOST)
             return np.asarray(y * rate - np.exp(rate) - gammaln(y + 1))
         sd = self._sd(log_scale)
-        return -0.5 * ((y - eta) / sd) ** 2 - np.log(sd) - HALF_LOG_TAU
+        return np.asarray(-0.5 * ((y - eta) / sd) ** 2 - np.log(sd) - HALF_LOG_TAU)
 
     def slope(self, y: Vector, eta: Vector, log_scale: float = 0.0) -> Vector:
         """(n,) d log p / d eta."""

@@ -70,7 +70,7 @@ class Linear:
 
     @property
     def n_theta(self) -> int:
-        return self.H.shape[1]
+        return int(self.H.shape[1])
 
     def rows(self, index: Index) -> Linear:
         return replace(self, H=self.H[index])
@@ -118,7 +118,7 @@ class Multilevel:
 
     @property
     def n_theta(self) -> int:
-        return (2 + self.n_levels) * self.X.shape[1]
+        return int((2 + self.n_levels) * self.X.shape[1])
 
     def rows(self, index: Index) -> Multilevel:
         return replace(self, X=self.X[index], group=self.group[index])

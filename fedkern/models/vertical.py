@@ -119,7 +119,7 @@ class Site:
     def n_uniforms(self) -> int:
         """Uniform numbers that `initial` takes."""
         psi = self.parts.get("psi", slice(0, 0))
-        return self.predictor.n_theta + self.predictor.n_phi + psi.stop - psi.start
+        return int(self.predictor.n_theta + self.predictor.n_phi + psi.stop - psi.start)
 
     def initial(self, uniforms: Vector, sd: float = 0.1) -> Vector:
         """Where the parameters start: q(theta) narrow, q(z) at its prior conditional, networks at random."""

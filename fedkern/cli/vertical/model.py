@@ -128,7 +128,8 @@ class VerticalModel:
 
     def warnings(self, y: Array) -> list[str]:
         """What a user of this rho should know (sections 3 and 11)."""
-        m, out = self.config.model, []
+        m = self.config.model
+        out: list[str] = []
         if self.network:
             return out
         if (share := self.kept(y)) < 0.5:

@@ -1,0 +1,278 @@
+"""A client of the vertical protocols: joint draws, gradient steps, and its part of the likelihood where the response is shared.
+
+What leaves is z_j and, in PL, rho_j with its sums (and, if the job asks, its terms of the ELBO): never theta, a variational
+parameter, a network's weight or a row. Source: vertical.md, sections 5 to 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import NumericalError
+from ..kernels import rng
+from ..models.likelihood import Likelihood
+from ..models.vertical import Drawn, Site
+from .averaging import Trajectory
+from .messages import ClientEffects, RemoteFault, Saved, evolve
+from .optim import OPTIMISERS
+from .vertical_messages import (
+    Begin,
+    BoundShare,
+    LikelihoodShare,
+    LikelihoodSum,
+    PredictorSum,
+    Residual,
+    Settings,
+    Vector,
+    ZShare,
+    batch_of,
+    of_batch,
+)
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client.
+
+    Attributes
+    ----------
+    site : what it computes; no message can carry what is in it
+    y, likelihood : (N,) its copy of the response, and what it is a response of; None where only the server has it
+    parameters, optimiser, trajectory : of all its variational parameters, of its networks
+    step : its own count of draws, the last word of its random counters
+    drawn : the joint draws of this round, one for each of S
+    residual : (N,) average of the messages that have come
+    own : PL, between the two exchanges: rho_j of each draw
+    """
+
+    name: str
+    index: int
+    settings: Settings
+    site: Site
+    y: Vector | None
+    likelihood: Likelihood | None
+    parameters: Vector
+    optimiser: Vector
+    trajectory: Trajectory
+    residual: Vector
+    round: int = 0
+    step: int = 0
+    drawn: tuple[Drawn, ...] = ()
+    own: tuple[Vector, ...] = ()
+
+    @property
+    def released(self) -> Vector:
+        """The averaged or the last parameters."""
+        averaged = self.settings.average == "half" and self.trajectory.count
+        return self.trajectory.half_mean() if averaged else self.parameters
+
+    @property
+    def extra(self) -> Vector:
+        """(N, e) what an amortised family is told beside g, now."""
+        known = {"response": self.y, "residual": self.residual}
+        columns = [known[name] for name in self.site.auxiliary.inputs]
+        return np.column_stack(columns) if columns else np.empty((self.settings.n_rows, 0))  # type: ignore[arg-type]
+
+
+def client(
+    name: str,
+    index: int,
+    settings: Settings,
+    site: Site,
+    y: Vector | None = None,
+    likelihood: Likelihood | None = None,
+    sd: float = 0.1,
+) -> Client:
+    """A client before the first round; `y` and `likelihood` where the response is shared, `sd` that of q(theta) at the start.
+
+    Raises
+    ------
+    ValueError
+        The response is needed here and is not here, or rows or numbers do not fit.
+    """
+    shared = settings.model == "power" or settings.response == "shared" or "response" in site.auxiliary.inputs
+    if shared and (y is None or likelihood is None):
+        raise ValueError(f"client {name!r}: the {settings.model} model with response = {settings.response!r} needs y here")
+    if site.predictor.n_rows != settings.n_rows or (y is not None and len(y) != settings.n_rows):
+        raise ValueError(f"client {name!r}: {site.predictor.n_rows} rows, the job has {settings.n_rows}")
+    key = rng.key(settings.seed, "initial")
+    parameters = site.initial(rng.uniform(site.n_uniforms, key=key, client=index), sd)
+    optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
+    trajectory, residual = Trajectory(np.zeros(len(parameters))), np.zeros(settings.n_rows)
+    return Client(name, index, settings, site, y, likelihood, parameters, optimiser, trajectory, residual)
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """Answers the server: a draw, a part of the likelihood, or after a step the next draw.
+
+    Raises
+    ------
+    NumericalError
+        A gradient is not finite: client, round and part of the parameters are named.
+    RemoteFault
+        An event that this job does not have, or of another round.
+    """
+    s = state.settings
+    if isinstance(event, Begin) and not state.drawn:
+        return _drawn(state)
+    if getattr(event, "round", None) != state.round or not state.drawn or isinstance(event, Begin):
+        raise RemoteFault(
+            f"server: {type(event).__name__} of round {getattr(event, 'round', None)}, expected round {state.round}"
+        )
+    if isinstance(event, PredictorSum):
+        if s.model == "power":
+            return _likelihood(state, event)
+        if s.response == "shared":
+            return _stepped(state, _slopes(state, event), ())
+    elif isinstance(event, Residual) and s.response == "server" and s.model != "power":
+        return _stepped(state, tuple(event.r), ())
+    elif isinstance(event, LikelihoodSum) and state.own:
+        return _stepped(state, tuple(event.R), state.own)
+    raise RemoteFault(f"server: {type(event).__name__} was not expected of a {s.model} model")
+
+
+def _drawn(state: Client) -> tuple[Client, ClientEffects]:
+    """The joint draws of this round; z leaves."""
+    s, site = state.settings, state.site
+    index = batch_of(s, state.round)
+    d, n = site.predictor.n_theta, s.n_rows if index is None else len(index)
+    extra = state.extra if index is None else state.extra[index]
+    key = rng.key(s.seed, "draws")
+    draws = []
+    for i in range(s.draws):
+        normals = rng.normal(d + n, key=key, client=state.index, step=state.step + i)
+        draws.append(site.draw(state.parameters, normals[:d], normals[d:], extra, index))
+    state = evolve(state, drawn=tuple(draws), step=state.step + s.draws, own=())
+    out: ClientEffects = [ZShare(state.round, np.stack([drawn.z for drawn in draws]))]
+    if s.bound and s.model != "power":
+        out.insert(0, BoundShare(state.round, _bound(state)))
+    return state, out
+
+
+def _bound(state: Client) -> float:
+    s = state.settings
+    return float(np.mean([state.site.bound(state.parameters, drawn, s.factor) for drawn in state.drawn]))
+
+
+def _slopes(state: Client, event: PredictorSum) -> tuple[Vector, ...]:
+    """AV with the response at the clients: r of each draw."""
+    assert state.y is not None  # `client` has seen to it
+    assert state.likelihood is not None
+    likelihood, y = state.likelihood, of_batch(state.y, state.drawn[0].index)
+    scales = event.log_scale if state.settings.dispersed else np.zeros((len(event.b), 1))
+    return tuple(likelihood.slope(y, b + Z, float(w[0])) for Z, b, w in zip(event.Z, event.b, scales))
+
+
+def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffects]:
+    """PL: this client's part of the likelihood's slopes, with g_j in the place of z_j."""
+    assert state.y is not None
+    assert state.likelihood is not None
+    s, likelihood = state.settings, state.likelihood
+    y, share = of_batch(state.y, state.drawn[0].index), 1 / s.n_clients
+    own, scales, values = [], np.zeros((s.draws, int(s.dispersed))), []
+    for i, drawn in enumerate(state.drawn):
+        eta = float(event.b[i]) + drawn.g + (event.Z[i] - drawn.z)
+        w = float(event.log_scale[i, 0]) if s.dispersed else 0.0
+        own.append(share * likelihood.slope(y, eta, w))
+        if s.dispersed:
+            scales[i] = share * likelihood.slope_scale(y, eta, w).sum()
+        if s.bound:
+            values.append(share * float(likelihood.value(y, eta, w).sum()))
+    rho = np.stack(own)
+    out: ClientEffects = [LikelihoodShare(state.round, rho, rho.sum(axis=1), scales)]
+    if s.bound:
+        out.insert(0, BoundShare(state.round, s.factor * float(np.mean(values)) + _bound(state)))
+    return evolve(state, own=tuple(own)), out
+
+
+def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
+    """A step of the optimiser (K of them), and the next draw unless this was the last round."""
+    s, index = state.settings, state.drawn[0].index
+    parts = tuple(m - o for m, o in zip(messages, own)) if own else messages
+    parameters, optimiser = state.parameters, state.optimiser
+    columns = state.site.columns(index)
+    update = OPTIMISERS[s.optimiser](s.rate(state.round)).update
+    for k in range(s.local_steps):
+        g = _gradient(state, parameters, parts, own, first=k == 0)
+        if columns is None:
+            optimiser, change = update(optimiser, g)
+            parameters = parameters + change
+        else:
+            moved, change = update(optimiser[:, columns], g)
+            optimiser, parameters = optimiser.copy(), parameters.copy()
+            optimiser[:, columns] = moved
+            parameters[columns] += change
+        if s.closed_form:
+            parameters = state.site.closed_form(parameters)
+    residual = state.residual
+    if "residual" in state.site.auxiliary.inputs:
+        rows = slice(None) if index is None else index
+        residual = residual.copy()
+        residual[rows] = s.memory * residual[rows] + (1 - s.memory) * np.mean(messages, axis=0)
+    trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
+    round = state.round + 1
+    state = evolve(
+        state, parameters=parameters, optimiser=optimiser, residual=residual, trajectory=trajectory, round=round, own=()
+    )
+    return _drawn(state) if round < s.rounds else (state, [])
+
+
+def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own: tuple[Vector, ...], *, first: bool) -> Vector:
+    """The mean gradient over the draws. After the first local step the messages are those of the separable minorant of the
+    likelihood about the point that was sent (section 8)."""
+    s, site, total = state.settings, state.site, None
+    for i, drawn in enumerate(state.drawn):
+        message = parts[i]
+        if not first:
+            assert s.curvature is not None
+            there = site.draw(parameters, drawn.eps, drawn.tau, drawn.extra, drawn.index)
+            message = message - (s.n_clients + 1) * s.curvature * (there.z - drawn.z)
+            drawn = there
+        g = site.gradient(parameters, drawn, message, own[i] if own else None, s.factor)
+        total = g if total is None else total + g
+    assert total is not None
+    if s.draws > 1:
+        total = total / s.draws
+    if not np.isfinite(total).all():
+        raise NumericalError(_not_finite(state, total))
+    if s.gradient_clip is not None:
+        norm = float(np.linalg.norm(total))
+        total = total * min(1.0, s.gradient_clip / norm) if norm else total
+    return total
+
+
+def _not_finite(state: Client, g: Vector) -> str:
+    """Which part of the parameters left the finite numbers."""
+    columns = state.site.columns(state.drawn[0].index)
+    where = np.flatnonzero(~np.isfinite(g)) if columns is None else columns[~np.isfinite(g)]
+    part = next(state.site.place(int(j)) for j in where)
+    return (
+        f"client {state.name!r}, round {state.round}: the gradient of {part} is not finite; "
+        "lower algorithm.learning_rate, raise model.rho, or set algorithm.gradient_clip"
+    )
+
+
+def save(state: Client) -> Saved:
+    """As named arrays and numbers; rows are never among them. Draws are made again from their counters."""
+    saved: Saved = {"round": state.round, "parameters": state.parameters, "optimiser": state.optimiser}
+    saved |= {"step": state.step, "residual": state.residual, "begun": int(bool(state.drawn))}
+    return saved | state.trajectory.save() | ({"own": np.stack(state.own)} if state.own else {})
+
+
+def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+    """A fresh state as it was when it was saved."""
+    begun = bool(saved["begun"]) and saved["round"] < fresh.settings.rounds
+    state = evolve(
+        fresh,
+        round=saved["round"],
+        parameters=saved["parameters"],
+        optimiser=saved["optimiser"],
+        trajectory=Trajectory.load(saved),
+        step=saved["step"] - (fresh.settings.draws if begun else 0),
+        residual=saved["residual"],
+    )
+    return evolve(_drawn(state)[0], own=tuple(saved.get("own", ()))) if begun else state
