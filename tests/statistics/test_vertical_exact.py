@@ -99,7 +99,7 @@ def test_the_power_likelihood_loses_less():
 def test_a_client_without_columns_only_adds_noise(kind):
     X, y = data()
     with_nothing = Model(kind, [*X, np.zeros((len(y), 0))], y, 0.7, 0.5)
-    mean, precision = with_nothing.posterior()
+    mean, _ = with_nothing.posterior()
     joint = with_nothing.joint()
     np.testing.assert_allclose(joint.mean[:5], mean, atol=1e-10)
     assert with_nothing.s2 == 0.49 + 0.25 * (4 if kind == "av" else 9 / 4)
