@@ -104,10 +104,9 @@ def size(dimension: str, sizes: Mapping[str, int]) -> int:
 
 
 def check_together(arrays: Sequence[Array], outputs: Sequence[Array] | None = None) -> Callable[..., Any]:
-    """One expression for all arrays, five times as fast as one check after the other: a function of (inputs by name, further sizes)
-    that gives None where an array is not as it should be (or is not exactly a NumPy array), and `Array.check` will say which.
-
-    Otherwise it gives all sizes; with `outputs`, the list of the inputs and of newly allocated outputs."""
+    """One expression for all arrays, five times as fast as one check after the other: a function of the inputs by name and of
+    further sizes. It gives None where an array is not as it should be (or is not exactly a NumPy array), and `Array.check` will
+    say which; otherwise all sizes or, with `outputs`, the list of the inputs and of newly allocated outputs."""
     tests, bound = ["True"], list[str]()
     for i, a in enumerate(arrays):
         test = [f"type(a{i}) is ndarray", f"a{i}.dtype in t{i}", f"a{i}.ndim == {len(a.shape)}"]
