@@ -51,6 +51,10 @@ class Predictor(Protocol):
     def phi_gradient(self, phi: Vector, w: Vector, cotangent: Vector) -> Vector:
         """The gradient in phi, given that in g."""
 
+    @property
+    def phi_precision(self) -> Vector:
+        """(n_phi,) of phi's normal prior about 0; zeros where there is none."""
+
     def initial(self, uniforms: Vector) -> tuple[Vector, Vector]:
         """Where theta and phi start, from n_theta + n_phi uniform numbers."""
 
@@ -92,6 +96,10 @@ class Linear:
         return (self.prior_mean - theta) / self.prior_sd**2
 
     def phi_gradient(self, phi: Vector, w: Vector, cotangent: Vector) -> Vector:
+        return np.empty(0)
+
+    @property
+    def phi_precision(self) -> Vector:
         return np.empty(0)
 
     def initial(self, uniforms: Vector) -> tuple[Vector, Vector]:
@@ -174,6 +182,10 @@ class Multilevel:
     def phi_gradient(self, phi: Vector, w: Vector, cotangent: Vector) -> Vector:
         return np.empty(0)
 
+    @property
+    def phi_precision(self) -> Vector:
+        return np.empty(0)
+
     def initial(self, uniforms: Vector) -> tuple[Vector, Vector]:
         theta = np.zeros(self.n_theta)
         p = self.X.shape[1]
@@ -183,12 +195,17 @@ class Multilevel:
 
 @dataclass(frozen=True)
 class Network:
-    """g = f_phi(X) w: a network's last hidden layer, then w ~ N(0, I). Source: vertical.md, section 9.3."""
+    """g = f_phi(X) w: a network's last hidden layer, then w ~ N(0, I). Source: vertical.md, section 9.3.
+
+    phi is maximised. With `weight_sd` it has a prior, N(0, weight_sd^2 / inputs of the layer) for weights and biases, and is its
+    mode; without (as published), only the number of steps keeps the network from learning its rows by heart.
+    """
 
     X: Matrix
     hidden: tuple[int, ...] = (8, 8)
     features: int = 2
     activation: str = "relu"
+    weight_sd: float | None = None
     sizes: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -227,6 +244,13 @@ class Network:
     def phi_gradient(self, phi: Vector, w: Vector, cotangent: Vector) -> Vector:
         upstream = cotangent[:, None] * w
         return mlp.backward(self.X, phi, upstream, sizes=self.sizes, activation=self.activation)[0]
+
+    @cached_property
+    def phi_precision(self) -> Vector:
+        if self.weight_sd is None:
+            return np.zeros(self.n_phi)
+        each = [np.full((d_in + 1) * d_out, d_in / self.weight_sd**2) for d_in, d_out in pairwise(self.sizes)]
+        return np.concatenate(each)
 
     def initial(self, uniforms: Vector) -> tuple[Vector, Vector]:
         theta = (2 * uniforms[: self.features] - 1) / np.sqrt(self.features)

@@ -219,21 +219,27 @@ class Site:
         else:
             head = self.block.gradient(parameters[parts["theta"]], d.eps, c + predictor.grad_prior(d.theta), path=self.path)
         if predictor.n_phi:
-            grad_phi = predictor.phi_gradient(parameters[parts["phi"]], d.w, cotangent)
-            return np.concatenate([head, factor * grad_phi, *rows])
+            phi = parameters[parts["phi"]]
+            grad_phi = factor * predictor.phi_gradient(phi, d.w, cotangent) - self.predictor.phi_precision * phi
+            return np.concatenate([head, grad_phi, *rows])
         return np.concatenate([head, *rows])
 
     def bound(self, parameters: Vector, drawn: Drawn, factor: float = 1.0) -> float:
-        """This client's terms of the ELBO at a draw: log N(z; g, sd rho) + log p(theta) - log q(theta) - log q(z | theta)."""
+        """This client's terms of the ELBO at a draw: log N(z; g, sd rho) + log p(theta) - log q(theta) - log q(z | theta).
+
+        With -phi' P phi / 2 where phi has a prior of precision P: without its constant.
+        """
+        phi = parameters[self.parts["phi"]]
+        point = -0.5 * float(self.predictor.phi_precision @ phi**2)
         if self.point:
-            return 0.0
+            return point
         a, d = self.auxiliary, drawn
         mean_field = a.kind == "mean-field"
         log_sd = (self._rows(parameters, d.index) if mean_field else self._conditional(parameters, d.g, d.extra))[1]
         r = (d.z - d.g) / a.rho
         rows = -0.5 * (r @ r) - len(r) * np.log(a.rho) + log_sd.sum() + 0.5 * (d.tau @ d.tau)
         theta = self.predictor.log_prior(d.theta) - self.block.log_density(parameters[self.parts["theta"]], d.eps)
-        return float(factor * rows + theta)
+        return float(factor * rows + theta) + point
 
     def _conditional(self, parameters: Vector, g: Vector, extra: Matrix) -> tuple[Vector, Vector]:
         """Mean and log sd of q(z_i | theta) of an amortised family."""

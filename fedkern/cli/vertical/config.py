@@ -37,6 +37,7 @@ class VerticalModelSection(Section):
     centred: bool = key(False, help="multilevel: slopes themselves instead of their standardised deviations")
     hidden: list[Count] = key([8, 8], help="networks: units of the hidden layers, ReLU")
     features: Count = key(2, help="networks: outputs of a client's network, the columns of its last layer")
+    weight_sd: Positive | None = key(None, help="networks: prior sd of weights, times the root of a layer's inputs; or none")
 
 
 class VerticalAlgorithmSection(Section):

@@ -53,6 +53,8 @@ def _model(config: VerticalConfig) -> Iterator[str]:
         yield 'algorithm.inference = "soul" draws coefficients given auxiliary variables; kind = "network" has none'
     if model.kind in NETWORKS and model.priors:
         yield f'model.priors: the last layers of kind = "{model.kind}" have standard normal priors, or none; remove the table'
+    if model.weight_sd is not None and model.kind not in NETWORKS:
+        yield f'model.weight_sd is a prior of networks; kind = "{model.kind}" has none, remove it'
     if model.augmentation == "power" and a.response != "shared":
         yield 'algorithm.response = "server": augmentation = "power" needs the response at every client; set it to "shared"'
 

@@ -98,7 +98,7 @@ class VerticalModel:
         """A client's part of the linear predictor at some of its rows."""
         m, X = self.config.model, np.ascontiguousarray(columns.X[rows])
         if m.kind in ("network", "bayes-network"):
-            return Network(X, tuple(m.hidden), m.features)
+            return Network(X, tuple(m.hidden), m.features, weight_sd=m.weight_sd)
         if m.kind == "multilevel":
             assert columns.group is not None
             return Multilevel(X, columns.group[rows], len(columns.levels), m.centred)
