@@ -167,12 +167,13 @@ def sem(settings: Settings) -> Simulated:
 def vertical(settings: Settings) -> Simulated:
     """Logistic regression whose columns are split: all clients have the same rows, and only the server has y.
 
-    Files share nothing but the column `id`, and each has its own order of rows. Client k has its own columns xk_1 to xk_p.
+    Files share nothing but the column `id`, and each has its own order of rows. Client k has its own columns xk_1 to xk_p. The
+    intercept is that at the covariates' means, since only clients know their scales.
     """
     n, p, m = settings.rows, settings.columns, settings.clients
     shared = Draws(settings.seed, 2**32 - 1)
     ids = 10_001.0 + np.argsort(shared.uniform(n))
-    center, scale, b = _center(p), _scale(p), -0.5
+    center, scale = _center(p), _scale(p)
     server = Draws(settings.seed, 2**32 - 2)
     names: list[tuple[str, ...]] = []
     files: list[Array] = []
@@ -183,13 +184,12 @@ def vertical(settings: Settings) -> Simulated:
         x = np.round(center + scale * draws.normal(n, p), 4)
         slopes = 1.5 / math.sqrt(m * p) * draws.normal(p) / scale
         a += (x - center) @ slopes
-        b -= float(center @ slopes)
         names.append(("id", *(f"x{k + 1}_{j + 1}" for j in range(p))))
         truth |= {f"theta[{name}]": float(slope) for name, slope in zip(names[-1][1:], slopes)}
         files.append(np.column_stack([ids, x])[np.argsort(draws.uniform(n))])
     y = (server.uniform(n) < 1 / (1 + np.exp(0.5 - a))).astype(np.float64)
     own = np.column_stack([ids, y])[np.argsort(server.uniform(n))]
-    truth = {"intercept": b} | truth
+    truth = {"intercept": float(a.mean()) - 0.5} | truth
     return Simulated(names[0], tuple(files), None, truth, _vertical_job(settings), tuple(names), (("id", "y"), own))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from fedkern.cli.job import run
 from fedkern.data import synthetic, table
 from fedkern.data.design import Spec, encode
 from fedkern.data.synthetic import Settings, simulate
@@ -141,12 +142,13 @@ def test_vertical_files_share_ids_alone_and_their_truth_is_that_of_the_joined_ro
     truth = truth_of(tmp_path)
     true = np.array([truth["intercept"], *(truth[f"theta[{name}]"] for name in names[:-1])])
     Z = np.column_stack([np.ones(len(X)), (X - X.mean(axis=0)) / X.std(axis=0)])
-    expected = np.r_[true[0] + X.mean(axis=0) @ true[1:], true[1:] * X.std(axis=0)]
+    expected = np.r_[true[0], true[1:] * X.std(axis=0)]
     fit = minimize(lambda t: NEGATIVE_LOGLIK["logistic"](Z @ t, y), expected, method="BFGS")
     assert abs((fit.x - expected) / np.sqrt(np.diag(fit.hess_inv))).max() < 4.5
     # Rows joined by their place rather than by their id say nothing.
-    unjoined = np.column_stack([values for _, columns in files for values in columns.values()])
-    wrong = NEGATIVE_LOGLIK["logistic"](np.column_stack([np.ones(4000), unjoined[:, :-1]]) @ true, unjoined[:, -1])
+    shuffled = np.column_stack([values for _, columns in files for values in columns.values()])[:, :-1]
+    unjoined = np.column_stack([np.ones(4000), (shuffled - X.mean(axis=0)) / X.std(axis=0)])
+    wrong = NEGATIVE_LOGLIK["logistic"](unjoined @ expected, files[-1][1]["y"])
     assert wrong > NEGATIVE_LOGLIK["logistic"](Z @ expected, y) + 500
 
 
@@ -196,3 +198,11 @@ def test_faults(tmp_path):
         Settings(rows=0)
     with pytest.raises(JobError, match="--seed: needs a number of 64 bits"):
         Settings(seed=-1)
+
+
+def test_the_vertical_job_runs_from_its_files(tmp_path):
+    path = simulate("vertical", tmp_path, Settings(clients=2, rows=60, columns=2))
+    path.write_text(path.read_text().replace("rounds = 5000", "rounds = 20"))
+    done = run(path, out=tmp_path / "out")
+    assert done.summary["encoding"] == {"id": "id", "response": "y", "rows": 48, "test_rows": 12}
+    assert "intercept" in done.summary["parameters"]
