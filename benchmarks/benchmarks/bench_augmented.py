@@ -6,7 +6,7 @@ numbers, and the next draw, whose z is sent. Peers do the same algebra (their gr
 by hand, Numba as fedkern's own plain loops, JAX and torch by automatic differentiation of the sticking-the-landing objective. An
 iteration is J steps, the sum of the z, and slopes at the server; JAX does all J clients in one compiled call (`vmap`).
 
-What a row takes with p columns and, amortised, e inputs beside g and a network with M weights (320 for two inputs, 336 for three):
+A row with p columns and, amortised, e inputs beside g and a network with M weights (320 for two inputs, 336 for three):
 
 ========== =============== ========================= =====================================
 family     flops           functions                 numbers read and written
