@@ -34,6 +34,12 @@ from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, Re
 from .optim import OPTIMISERS
 from .sfvi_family import Family, Settings, barycentre
 
+__all__ = [
+    "Client", "Family", "Fitted", "Global", "GlobalGradient", "GlobalGradientBound", "Reached", "Server", "Settings", "Start",
+    "barycentre", "client", "client_receive", "finished", "load", "local_posterior", "posterior", "protocol", "save",
+    "server_receive", "start",
+]  # fmt: skip
+
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Draws = Annotated[NDArray[np.float64], "s xi"]
