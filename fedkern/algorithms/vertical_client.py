@@ -31,6 +31,7 @@ from .vertical_messages import (
     ZShare,
     batch_of,
     of_batch,
+    stacked,
 )
 
 
@@ -74,8 +75,8 @@ class Client:
     def extra(self) -> Vector:
         """(N, e) what an amortised family is told beside g, now."""
         known = {"response": self.y, "residual": self.residual}
-        columns = [known[name] for name in self.site.auxiliary.inputs]
-        return np.column_stack(columns) if columns else np.empty((self.settings.n_rows, 0))  # type: ignore[arg-type]
+        columns = [column for name in self.site.auxiliary.inputs if (column := known[name]) is not None]
+        return columns[0][:, None] if len(columns) == 1 else np.array(columns).reshape(-1, self.settings.n_rows).T
 
 
 def client(
@@ -147,7 +148,7 @@ def _drawn(state: Client) -> tuple[Client, ClientEffects]:
         normals = rng.normal(d + n, key=key, client=state.index, step=state.step + i)
         draws.append(site.draw(state.parameters, normals[:d], normals[d:], extra, index))
     state = evolve(state, drawn=tuple(draws), step=state.step + s.draws, own=())
-    out: ClientEffects = [ZShare(state.round, np.stack([drawn.z for drawn in draws]))]
+    out: ClientEffects = [ZShare(state.round, stacked([drawn.z for drawn in draws]))]
     if s.bound and s.model != "power":
         out.insert(0, BoundShare(state.round, _bound(state)))
     return state, out
@@ -182,7 +183,7 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
             scales[i] = share * likelihood.slope_scale(y, eta, w).sum()
         if s.bound:
             values.append(share * float(likelihood.value(y, eta, w).sum()))
-    rho = np.stack(own)
+    rho = stacked(own)
     out: ClientEffects = [LikelihoodShare(state.round, rho, rho.sum(axis=1), scales)]
     if s.bound:
         out.insert(0, BoundShare(state.round, s.factor * float(np.mean(values)) + _bound(state)))
@@ -203,22 +204,28 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...
             parameters = parameters + change
         else:
             moved, change = update(optimiser[:, columns], g)
-            optimiser, parameters = optimiser.copy(), parameters.copy()
-            optimiser[:, columns] = moved
-            parameters[columns] += change
+            optimiser = _replaced(optimiser, (slice(None), columns), moved)
+            parameters = _replaced(parameters, columns, parameters[columns] + change)
         if s.closed_form:
             parameters = state.site.closed_form(parameters)
     residual = state.residual
     if "residual" in state.site.auxiliary.inputs:
-        rows = slice(None) if index is None else index
-        residual = residual.copy()
-        residual[rows] = s.memory * residual[rows] + (1 - s.memory) * np.mean(messages, axis=0)
+        mean = messages[0] if s.draws == 1 else np.mean(messages, axis=0)
+        blended = s.memory * of_batch(residual, index) + (1 - s.memory) * mean
+        residual = blended if index is None else _replaced(residual, index, blended)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
     round = state.round + 1
     state = evolve(
         state, parameters=parameters, optimiser=optimiser, residual=residual, trajectory=trajectory, round=round, own=()
     )
     return _drawn(state) if round < s.rounds else (state, [])
+
+
+def _replaced(values: Vector, where: Any, new: Vector) -> Vector:
+    """A copy with some elements replaced."""
+    values = values.copy()
+    values[where] = new
+    return values
 
 
 def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own: tuple[Vector, ...], *, first: bool) -> Vector:

@@ -151,3 +151,8 @@ def batch_of(settings: Settings, round: int) -> Index | None:
 def of_batch(values: Vector, index: Index | None) -> Vector:
     """Those of a round's rows; all of them without batches."""
     return values if index is None else values[index]
+
+
+def stacked(draws: list[Vector]) -> Vector:
+    """(S, n) of one array for each draw; no copy of a single one."""
+    return draws[0][np.newaxis] if len(draws) == 1 else np.stack(draws)

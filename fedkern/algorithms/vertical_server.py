@@ -30,6 +30,7 @@ from .vertical_messages import (
     ZShare,
     batch_of,
     of_batch,
+    stacked,
 )
 
 
@@ -158,7 +159,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     assert state.y is not None
     y = of_batch(state.y, index)
     found = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
-    r = np.stack([slope for slope, _ in found])
+    r = stacked([slope for slope, _ in found])
     if not np.isfinite(r).all():
         raise NumericalError(
             f"server, round {state.round}: a slope of the log-likelihood is not finite; lower algorithm.learning_rate"

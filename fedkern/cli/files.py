@@ -76,8 +76,12 @@ class Lines:
                 self._write(b"\n")
 
     def append(self, record: Mapping[str, Any]) -> None:
+        self.write(json.dumps(plain(record), allow_nan=False))
+
+    def write(self, line: str) -> None:
+        """A line that is JSON already."""
         with writing(self.path):
-            self._write(json.dumps(plain(record), allow_nan=False).encode() + b"\n")
+            self._write(line.encode() + b"\n")
 
     @property
     def size(self) -> int:

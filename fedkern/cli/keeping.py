@@ -58,7 +58,8 @@ class Keeper(Hooks):
         self._logs: dict[Path, Lines] = {}
         self.clients: tuple[int, ...] = ()  # that live here
         self._outboxes: dict[int, Outbox] = {}
-        self._shapes: dict[type[Message], dict[str, Any]] = {}
+        self._lines: dict[tuple[str, type[Message]], str] = {}
+        self._ledgers: dict[int, Lines] = {}
 
     def run(
         self,
@@ -104,23 +105,30 @@ class Keeper(Hooks):
         for outbox in self._outboxes.values():
             outbox.close()
         self._logs.clear()
+        self._ledgers.clear()
         self._outboxes.clear()
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
         if self.folder:
             kind = type(message)
-            fields = self._shapes.setdefault(
-                kind, {name: " ".join(f.shape) or f.type.__name__ for name, f in schema(kind).items()}
-            )
-            shapes = {name: value.shape for name, value in vars(message).items() if hasattr(value, "shape")}
-            record = {
-                "protocol": self.protocol,
-                "round": getattr(message, "round", None),
-                "kind": kind.__name__,
-                "fields": fields,
-            }
-            log = self._log(self.folder.ledger(client))
-            log.append({**record, "shapes": shapes, "bytes": n_bytes, "charge": charged})
+            line = self._lines.get((self.protocol, kind)) or self._line(message)
+            log = self._ledgers.get(client)
+            if log is None:
+                log = self._ledgers[client] = self._log(self.folder.ledger(client))
+            log.write(line % (getattr(message, "round", -1), n_bytes, charged))
+
+    def _line(self, message: Message) -> str:
+        """A line of the ledger without its numbers: all messages of a kind have the same fields and shapes."""
+        kind = type(message)
+        fields = {name: " ".join(f.shape) or f.type.__name__ for name, f in schema(kind).items()}
+        shapes = {name: value.shape for name, value in vars(message).items() if hasattr(value, "shape")}
+        parts = [json.dumps(part).replace("%", "%%") for part in (self.protocol, kind.__name__, fields, shapes)]
+        round = "%d" if "round" in fields else "null%.0s"
+        line = (
+            f'{{{{"protocol": {{}}, "round": {round}, "kind": {{}}, "fields": {{}}, "shapes": {{}}, "bytes": %d, "charge": %d}}}}'
+        )
+        self._lines[self.protocol, kind] = line = line.format(*parts)
+        return line
 
     def control(self, rank: int, what: str, n_bytes: int) -> None:
         if self.folder:
