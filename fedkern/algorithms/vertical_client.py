@@ -35,6 +35,9 @@ from .vertical_messages import (
 )
 
 
+REMEDY = "lower algorithm.learning_rate, raise model.rho, or set algorithm.gradient_clip"
+
+
 @dataclass(frozen=True)
 class Client:
     """One client.
@@ -146,7 +149,10 @@ def _drawn(state: Client) -> tuple[Client, ClientEffects]:
     draws = []
     for i in range(s.draws):
         normals = rng.normal(d + n, key=key, client=state.index, step=state.step + i)
-        draws.append(site.draw(state.parameters, normals[:d], normals[d:], extra, index))
+        drawn = site.draw(state.parameters, normals[:d], normals[d:], extra, index)
+        if not np.isfinite(drawn.z).all():
+            raise NumericalError(f"client {state.name!r}, round {state.round}: z is not finite; {REMEDY}")
+        draws.append(drawn)
     state = evolve(state, drawn=tuple(draws), step=state.step + s.draws, own=())
     out: ClientEffects = [ZShare(state.round, stacked([drawn.z for drawn in draws]))]
     if s.bound and s.model != "power":
@@ -257,10 +263,7 @@ def _not_finite(state: Client, g: Vector) -> str:
     columns = state.site.columns(state.drawn[0].index)
     where = np.flatnonzero(~np.isfinite(g)) if columns is None else columns[~np.isfinite(g)]
     part = next(state.site.place(int(j)) for j in where)
-    return (
-        f"client {state.name!r}, round {state.round}: the gradient of {part} is not finite; "
-        "lower algorithm.learning_rate, raise model.rho, or set algorithm.gradient_clip"
-    )
+    return f"client {state.name!r}, round {state.round}: the gradient of {part} is not finite; {REMEDY}"
 
 
 def save(state: Client) -> Saved:

@@ -43,7 +43,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (PRIVATE, {"privacy.clients.clinic-a.sampling_rat": 0.1}, "did you mean privacy.clients.clinic-a.sampling_rate?"),
     (OPEN, {"data.columns.age.centre": 0.0}, "unknown key data.columns.age.centre; did you mean data.columns.age.center?"),
     # methods and words
-    (OPEN, {"job.method": "vertical"}, 'job.method = "vertical": wanted "pvi" or "sparse" (no other method exists'),
+    (OPEN, {"job.method": "sigmo"}, 'job.method = "sigmo": wanted "pvi" or "vertical" or "sparse" (no other method exists'),
     (PRIVATE, {"privacy.sampling": "poison"}, 'privacy.sampling = "poison": wanted "poisson",'),
     (PRIVATE, {"privacy.sampling": "poison"}, 'did you mean "poisson"?'),
     (

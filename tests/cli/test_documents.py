@@ -22,9 +22,10 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_reference_is_what_the_program_says() -> None:
-    """Written by `python -m fedkern.cli.reference > mpi/reference.toml`, and with `sparse` for mpi/reference-sparse.toml."""
+    """Written by `python -m fedkern.cli.reference > mpi/reference.toml`, and with a method for mpi/reference-METHOD.toml."""
     assert (ROOT / "mpi" / "reference.toml").read_text(encoding="utf-8") == text()
-    assert (ROOT / "mpi" / "reference-sparse.toml").read_text(encoding="utf-8") == text("sparse")
+    for method in ("sparse", "vertical"):
+        assert (ROOT / "mpi" / f"reference-{method}.toml").read_text(encoding="utf-8") == text(method)
 
 
 @pytest.mark.parametrize(("method", "without"), [("pvi", set()), ("sparse", {"privacy"})])

@@ -22,6 +22,8 @@ def _data(config: VerticalConfig) -> Iterator[str]:
     data, model = config.data, config.model
     if not data.clients:
         yield "data.clients is missing: the clients' files"
+    if config.privacy is not None:
+        yield '[privacy]: method = "vertical" claims no privacy, and rho is no protection; remove the section'
     if config.job.rounds == "budget" and config.privacy is None:
         yield 'job.rounds = "budget" is for private jobs; give a number'
     if data.folds is not None and (data.folds < 2 or data.fold >= data.folds):

@@ -1,0 +1,287 @@
+"""Vertical jobs from files to a result: what people read, what is refused, and what the wire carries."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import mpirun, python
+
+import fedkern
+from fedkern.cli.assembly import Output, perform
+from fedkern.cli.config import load, parse
+from fedkern.data import heart_failure
+from fedkern.data.synthetic import Settings, simulate
+from fedkern.errors import JobError, LostPeer
+from fedkern.transports.driver import Signals
+from fedkern.transports.inprocess import InProcess
+
+FAST = {"rounds": 60}
+BASE: dict[str, Any] = {"job": {"method": "vertical"}, "data": {"clients": ["x.csv"], "id": "id", "response": "y"}}
+
+
+def job(tmp_path: Path, **size: int) -> Path:
+    default = {"clients": 3, "rows": 120, "columns": 2, "seed": 2}
+    return simulate("vertical", tmp_path / "vertical", Settings(**(default | size)))
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"model": {"rho": 0.0}}, "model.rho = 0: wanted a number greater than 0"),
+        ({"model": {"rho": -1.0}}, "model.rho = -1: wanted a number greater than 0"),
+        ({"model": {"rho": 1e7}}, "wanted above 1e-6 and below 1e6"),
+        ({"model": {"augmentation": "power"}, "algorithm": {"response": "server"}}, "needs the response at every client"),
+        ({"model": {"kind": "network", "augmentation": "power"}}, "has no auxiliary variables"),
+        ({"model": {"kind": "multilevel"}}, 'data.group and model.kind = "multilevel" go together'),
+        ({"model": {"family": "poisson"}, "algorithm": {"local_steps": 2}}, "a bounded curvature"),
+        ({"algorithm": {"theta_update": "closed-form"}}, 'is for kind = "linear", augmentation = "augmented"'),
+        ({"algorithm": {"inference": "soul"}, "output": {"bound": True}}, "has no ELBO"),
+        ({"data": BASE["data"] | {"folds": 5, "fold": 5}}, "fold from 0 to folds - 1"),
+        ({"data": BASE["data"] | {"folds": 5, "holdout": 0.1}}, "both keep rows for testing"),
+        ({"data": BASE["data"] | {"offset": "o"}}, "data.offset is a column of the server's file"),
+        ({"data": BASE["data"] | {"response": "id"}}, "must be different columns"),
+        ({"privacy": {"epsilon": 1.0}}, "rho is no protection"),
+        ({"data": BASE["data"] | {"standardise": "exchange"}}, 'wanted "own"'),
+        ({"model": {"kind": "lineal"}}, 'did you mean "linear"?'),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(JobError) as caught:
+        parse({**BASE, **changes})
+    assert text in str(caught.value)
+
+
+def test_a_logistic_job_finds_what_was_simulated(tmp_path: Path) -> None:
+    path = job(tmp_path, rows=600)
+    result = fedkern.run(path, out=tmp_path / "out", job={"rounds": 2000}, algorithm={"cool_down": 0.5})
+    truth = json.loads((path.parent / "truth.json").read_text())["parameters"]
+    assert result.parameters.keys() == {"intercept"}
+    assert result.metrics["accuracy"] > 0.6
+    own: dict[str, Any] = {}
+    for name in ("client-01", "client-02", "client-03"):
+        own |= json.loads((tmp_path / "out" / f"client-{name}" / "posterior.json").read_text())["parameters"]
+    slopes = {name: row for name, row in own.items() if name.startswith("theta[")}
+    assert slopes.keys() == truth.keys() - {"intercept"}
+    away = [(row["mean"] - truth[name]) / row["sd"] for name, row in slopes.items()]
+    assert np.abs(away).max() < 6
+    assert np.corrcoef([row["mean"] for row in slopes.values()], [truth[name] for name in slopes])[0, 1] > 0.9
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"algorithm": {"auxiliary": "mean-field", "covariance": "full"}},
+    {"algorithm": {"auxiliary": "mean-field", "theta_update": "closed-form"}},
+    {"algorithm": {"local_steps": 3, "average": "none"}},
+    {"algorithm": {"batch_size": 20, "auxiliary": "mean-field"}},
+    {"algorithm": {"draws": 2, "estimator": "entropy", "inputs": "paper"}},
+    {"model": {"kind": "bayes-network", "rho": 1.0}},
+    {"model": {"kind": "network"}},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_variants_run_and_send_only_what_the_specification_names(tmp_path: Path, changes: dict[str, Any]) -> None:
+    result = fedkern.run(job(tmp_path), out=tmp_path / "out", **({"job": FAST} | changes))
+    assert np.isfinite(result.metrics["log_likelihood"])
+    for name in ("client-01", "client-02", "client-03"):
+        sent = [json.loads(line) for line in lines_of(tmp_path / "out" / "ledger" / f"{name}.jsonl")]
+        assert {message["kind"] for message in sent} <= {"Ids", "ZShare", "Prediction", "Received", "Kept"}
+        assert sum(m["bytes"] for m in sent) == result.summary["wire"][name]["to_server"]["bytes"]
+
+
+def with_response(path: Path, names: tuple[str, ...] = ("client-01", "client-02", "client-03")) -> None:
+    """The server's response as one more column of the clients' files."""
+    y = dict(line.split(",") for line in lines_of(path.parent / "server.csv"))
+    for name in names:
+        file = path.parent / "clients" / f"{name}.csv"
+        write(file, [f"{line},{y[line.split(',')[0]]}" for line in lines_of(file)])
+
+
+def test_power_likelihoods_take_two_exchanges_and_the_response_at_every_client(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    with pytest.raises(JobError, match=r"client 'client-01'.*column 'y' is missing, and this job uses the response at every client"):
+        fedkern.run(path, job=FAST, model={"augmentation": "power"})
+    with_response(path)
+    result = fedkern.run(path, out=tmp_path / "out", job=FAST, model={"augmentation": "power"}, output={"bound": True})
+    assert np.isfinite(result.summary["elbo"])
+    sent = [json.loads(line)["kind"] for line in lines_of(tmp_path / "out" / "ledger" / "client-02.jsonl")]
+    assert sent.count("ZShare") == sent.count("LikelihoodShare") == FAST["rounds"]
+
+
+def test_where_the_response_is_used_changes_no_bit(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    at_server = fedkern.run(path, job=FAST)
+    with_response(path)
+    assert fedkern.run(path, job=FAST, algorithm={"response": "shared"}).digest == at_server.digest
+
+
+def test_a_client_tells_the_response_only_where_the_server_has_no_file(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    at_server = fedkern.run(path, job=FAST)
+    with pytest.raises(JobError, match="data.server is missing, and no client has a column 'y'"):
+        fedkern.run(_without_server(path), job=FAST)
+    with_response(path, ("client-02",))
+    told = fedkern.run(_without_server(path), out=tmp_path / "told", job=FAST)
+    kinds = {
+        name: {json.loads(line)["kind"] for line in lines_of(tmp_path / "told" / "ledger" / f"{name}.jsonl")}
+        for name in ("client-01", "client-02")
+    }
+    assert "Response" in kinds["client-02"]
+    assert "Response" not in kinds["client-01"]
+    assert told.digest == at_server.digest
+
+
+def _without_server(path: Path) -> Path:
+    """The same job without a file of the server's."""
+    other = path.with_name("told.toml")
+    other.write_text(path.read_text().replace('server = "server.csv"\n', ""))
+    return other
+
+
+def test_rows_that_do_not_agree_are_named(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    file = path.parent / "clients" / "client-02.csv"
+    whole = lines_of(file)
+    gone = whole[5].split(",")[0]
+    write(file, whole[:5] + whole[6:])
+    with pytest.raises(JobError) as caught:
+        fedkern.run(path, job=FAST)
+    assert "1 of its 120 rows are not at 'client-02'" in str(caught.value)
+    assert repr(gone) in str(caught.value)
+    write(file, [*whole, whole[3]])
+    with pytest.raises(JobError, match=f"id '{whole[3].split(',')[0]}' stands in line 4 and in line 122"):
+        fedkern.run(path, job=FAST)
+    write(file, [*whole[:3], "," + whole[3].partition(",")[2], *whole[4:]])
+    with pytest.raises(JobError, match="line 4: the row has no id"):
+        fedkern.run(path, job=FAST)
+    write(file, whole[:1] + [whole[1].replace(whole[1].split(",")[0], "99")] + whole[2:])
+    with pytest.raises(JobError, match="all parties of a vertical job need the same rows"):
+        fedkern.run(path, job=FAST)
+
+
+def test_columns_that_are_missing_or_constant_are_named(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    file = path.parent / "clients" / "client-03.csv"
+    whole = lines_of(file)
+    write(file, [line.split(",")[0] for line in whole])
+    with pytest.raises(JobError, match="client 'client-03'.*no column is left beside id"):
+        fedkern.run(path, job=FAST)
+    write(file, [whole[0], *(",".join([*line.split(",")[:-1], "7"]) for line in whole[1:])])
+    with pytest.raises(JobError, match=r"column 'x3_2' has one value in all 96 training rows"):
+        fedkern.run(path, job=FAST)
+    write(file, [whole[0].replace("id", "key"), *whole[1:]])
+    with pytest.raises(JobError, match=r"column 'id' \(data.id\) is missing"):
+        fedkern.run(path, job=FAST)
+
+
+def test_a_response_outside_its_domain_is_named(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    server = path.parent / "server.csv"
+    whole = lines_of(server)
+    write(server, [*whole[:4], whole[4].split(",")[0] + ",2", *whole[5:]])
+    with pytest.raises(JobError, match=r"line 5, column 'y': '2' is not 0 or 1"):
+        fedkern.run(path, job=FAST)
+    with pytest.raises(JobError, match="is not a count"):
+        write(server, [*whole[:4], whole[4].split(",")[0] + ",0.5", *whole[5:]])
+        fedkern.run(path, job=FAST, model={"family": "poisson"})
+
+
+def test_a_step_that_leaves_the_finite_numbers_is_named(tmp_path: Path) -> None:
+    with pytest.raises(fedkern.errors.NumericalError, match=r"client 'client-0\d', round \d+: the gradient of .* is not finite"):
+        fedkern.run(
+            job(tmp_path),
+            job={"rounds": 2000},
+            algorithm={"optimiser": "sgd", "learning_rate": 1e6, "auxiliary": "mean-field"},
+            model={"family": "gaussian", "scale": 1e-3, "rho": 1e-3},
+        )
+
+
+def test_rows_that_lack_a_party_are_scored(tmp_path: Path) -> None:
+    result = fedkern.run(job(tmp_path, rows=300), job={"rounds": 400}, output={"missing_party": True})
+    prediction = result.summary["prediction"]
+    assert prediction["without"].keys() == {"client-01", "client-02", "client-03"}
+    for ways in prediction["without"].values():
+        assert ways.keys() == {"conditional", "mean"}
+    assert sum(row["rows"] for row in prediction["reliability"]) == prediction["rows"] == 60
+
+
+def test_ranks_do_not_change_a_bit(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    want = fedkern.run(path, job={"rounds": 40}).digest
+    for ranks in (2, 4):
+        ended = mpirun(ranks, "run", path, "--set", "job.rounds=40", "--out", tmp_path / f"ranks-{ranks}", "--quiet")
+        assert ended.code == 0, ended.err
+        assert json.loads((tmp_path / f"ranks-{ranks}" / "summary.json").read_text())["digest"] == want
+
+
+class StopsAt(Signals):
+    """Stops once a file of metrics has so many lines."""
+
+    def __init__(self, path: Path, lines: int) -> None:
+        super().__init__()
+        self.path, self.lines = path, lines
+
+    @property
+    def pending(self) -> str | None:  # type: ignore[override]
+        return "SIGTERM" if self.path.exists() and len(lines_of(self.path)) >= self.lines else None
+
+    @pending.setter
+    def pending(self, value: str | None) -> None:
+        pass
+
+
+@pytest.mark.parametrize("augmentation", ["augmented", "power"])
+def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path, augmentation: str) -> None:
+    path, out = job(tmp_path), tmp_path / "out"
+    if augmentation == "power":
+        with_response(path)
+    config, folder = load(
+        path, sections={"job": {"rounds": 50}, "output": {"metrics_every": 10}, "model": {"augmentation": augmentation}}
+    )
+    want = perform(InProcess(), config, folder, Output(None, quiet=True))
+    assert want is not None
+    with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
+        perform(InProcess(signals=StopsAt(out / "metrics.jsonl", 2)), config, folder, Output(out, quiet=True))
+    result = perform(InProcess(), config, folder, Output(out, resume=True, quiet=True))
+    assert result is not None
+    assert result.digest == want.digest
+
+
+def test_check_says_what_each_party_will_send(tmp_path: Path) -> None:
+    ended = python("-m", "fedkern.cli", "check", str(job(tmp_path)))
+    assert ended.code == 0, ended.err
+    for text in ("96 train, 24 are kept for testing", "ZShare", "Residual", "rho is no protection", "used at the server alone"):
+        assert text in ended.out
+    assert "LikelihoodShare" not in ended.out
+
+
+def test_two_files_that_share_only_patient_ids(tmp_path: Path) -> None:
+    if "FEDKERN_DATA" not in os.environ:
+        pytest.skip("FEDKERN_DATA is not set: the heart data are not here")
+    heart_failure.read().write(tmp_path)
+    headers = [set(lines_of(tmp_path / f"{name}.csv")[0].split(",")) for name in ("client-1", "client-2", "server")]
+    assert headers[0] & headers[1] == headers[0] & headers[2] == {"id"}
+    (tmp_path / "job.toml").write_text(
+        '[job]\nmethod = "vertical"\nrounds = 1500\n[data]\nclients = ["client-1.csv", "client-2.csv"]\nid = "id"\n'
+        'response = "HeartDisease"\nserver = "server.csv"\nholdout = 0.2\n[model]\nkind = "bayes-network"\nrho = 1.0\n'
+    )
+    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    assert "calibration error" in ended.out
+    scores = json.loads((tmp_path / "out" / "summary.json").read_text())["prediction"]["rules"]["posterior"]
+    assert scores["accuracy"] > 0.78
+    assert scores["log_likelihood"] > -0.55
