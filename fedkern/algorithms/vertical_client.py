@@ -34,7 +34,6 @@ from .vertical_messages import (
     stacked,
 )
 
-
 REMEDY = "lower algorithm.learning_rate, raise model.rho, or set algorithm.gradient_clip"
 
 
