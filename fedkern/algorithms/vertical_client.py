@@ -261,8 +261,9 @@ def _not_finite(state: Client, g: Vector) -> str:
     """Which part of the parameters left the finite numbers."""
     columns = state.site.columns(state.drawn[0].index)
     where = np.flatnonzero(~np.isfinite(g)) if columns is None else columns[~np.isfinite(g)]
-    part = next(state.site.place(int(j)) for j in where)
-    return f"client {state.name!r}, round {state.round}: the gradient of {part} is not finite; {REMEDY}"
+    parts = list(dict.fromkeys(state.site.place(int(j)) for j in where))
+    named = ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+    return f"client {state.name!r}, round {state.round}: the gradient of {named} is not finite; {REMEDY}"
 
 
 def save(state: Client) -> Saved:
