@@ -95,6 +95,7 @@ class VerticalDataSection(Section):
 
     clients: Annotated[list[str], BeforeValidator(_paths)] = key([], help="csv, parquet, npz or npy files; wildcards allowed")
     names: list[str] = key([], help="of the clients, in the order of their files; by default the files' stems")
+    builtin: Literal["heart-failure"] | None = key(None, help="a published set in FEDKERN_DATA, split by column")
     id: str = key(help="the column that names the row at every party")
     response: str = key(help="the column to be explained")
     positive: str | None = key(None, help="the label that counts as 1 in a binary response")

@@ -52,6 +52,8 @@ SPARSE: Tables = {
 # vertical.md, sections 4 and 9.
 VERTICAL: Tables = {"job": {"rounds": 10_000}, "privacy": {"accountant": "pld", "sampling": "full"}}
 
+HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}
+
 
 def table(raw: Mapping[str, Any], section: str) -> Mapping[str, Any]:
     """A section of the file as it came; what is no table is left to validation."""
@@ -126,7 +128,8 @@ def _sparse(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _vertical(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Networks have no intercept of their own; a power likelihood needs the response at all clients (vertical.md, section 6)."""
-    out = _laid(raw, [VERTICAL])
+    builtin = table(raw, "data").get("builtin") == "heart-failure"
+    out = _laid(raw, [VERTICAL] + [HEART_FAILURE] * builtin)
     model, algorithm = out["model"], out["algorithm"]
     if not isinstance(model, dict) or not isinstance(algorithm, dict):
         return out

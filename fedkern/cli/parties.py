@@ -54,7 +54,10 @@ def parties(config: AnyConfig, folder: Path) -> Parties:
     JobError
         No file matches, two clients have one name, or the job file names clients that do not exist.
     """
-    found = _builtin(config) if not isinstance(config, VerticalConfig) and config.data.builtin else _files(config, folder)
+    if not config.data.builtin:
+        found = _files(config, folder)
+    else:
+        found = _columns(config) if isinstance(config, VerticalConfig) else _builtin(config)
     known = ", ".join(found.names)
     weights = config.algorithm.client_weights if isinstance(config, Config) else ()
     priors = config.model.priors if isinstance(config, VerticalConfig) else ()
@@ -124,6 +127,25 @@ def _builtin(config: Config | SparseConfig) -> Parties:
         lambda k: (f"{dealt.name}, {names[k]}", dealt.names()),
         dealt.test,
         lambda k: dealt.name,
+    )
+
+
+def _columns(config: VerticalConfig) -> Parties:
+    """Built-in data whose columns are split."""
+    from ..data import heart_failure
+
+    clients = tuple(heart_failure.CLIENTS)
+    names = _named(config, clients)
+
+    def rows(k: int) -> Table:
+        return heart_failure.read().table(clients[k])
+
+    def header(k: int) -> tuple[str, tuple[str, ...]]:
+        return f"heart-failure, {names[k]}", ("id", *heart_failure.CLIENTS[clients[k]])
+
+    spec = vertical.spec_of(config, response=False)
+    return Parties(
+        names, spec, rows, header, lambda: None, lambda k: "heart-failure", server=lambda: heart_failure.read().table("server")
     )
 
 

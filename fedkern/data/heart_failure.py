@@ -7,7 +7,6 @@ values in that UCI lacks, and cholesterol of 0 means "not measured": both are le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,14 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from .cells import Cells, as_text
 from .columns import Array, Columns, write
 from .published import cells_of, folder_of, numbers, text_of
+from .table import Table
 
 RESPONSE, N_ROWS = "HeartDisease", 918
 CLIENTS = {
     "client-1": ("Age", "Sex", "ChestPainType", "RestingBP", "Cholesterol"),
     "client-2": ("FastingBS", "RestingECG", "MaxHR", "ExerciseAngina", "Oldpeak", "ST_Slope"),
 }
+PARTIES: dict[str, tuple[str, ...]] = {**CLIENTS, "server": (RESPONSE,)}
+IDS = [f"patient-{row + 1:03}" for row in range(N_ROWS)]
 LEVELS = {
     "Sex": ("F", "M"),
     "ChestPainType": ("ASY", "ATA", "NAP", "TA"),
@@ -73,6 +76,14 @@ class Patients:
             values = (values - values[train].mean()) / spread
         return values[:, None], (name,)
 
+    def table(self, party: str) -> Table:
+        """The columns of a client, or of "server", with the patients' ids: as its file would have them."""
+        names = PARTIES[party]
+        columns: dict[str, Cells] = {"id": as_text(IDS)}
+        for name in names:
+            columns[name] = as_text(self.cells[name]) if name in LEVELS else numbers(self.cells[name])
+        return Table(f"heart-failure, {party}", ("id", *names), columns, N_ROWS)
+
     def write(self, folder: Path, seed: int = 1) -> list[Path]:
         """The federation as files: a csv file for each client and server.csv with the response.
 
@@ -88,12 +99,10 @@ class Patients:
         the paths, the server's last
         """
         folder.mkdir(parents=True, exist_ok=True)
-        parties: dict[str, Sequence[str]] = {**CLIENTS, "server": (RESPONSE,)}
-        ids = [f"patient-{row + 1:03}" for row in range(N_ROWS)]
         paths = []
-        for k, (party, names) in enumerate(parties.items()):
+        for k, (party, names) in enumerate(PARTIES.items()):
             order = np.random.default_rng([seed, k]).permutation(N_ROWS)
-            columns = [ids, *(self.cells[name] for name in names)]
+            columns = [IDS, *(self.cells[name] for name in names)]
             paths.append(folder / f"{party}.csv")
             write(paths[-1], ("id", *names), [[column[row] for row in order] for column in columns])
         return paths

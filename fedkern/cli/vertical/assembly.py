@@ -83,7 +83,7 @@ def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks)
     n_rows = server.n_rows if server is not None else len(next(iter(ids.values())))
     train, test = held_out(config, n_rows)
     rows = None if table is None else server_rows(table, config)
-    if config.data.server is None:
+    if config.data.server is None and not config.data.builtin:
         holder = (server.holders[0] if server.holders else None) if server is not None else next(iter(clients.values())).holder
         rows = _told(place, config, found, tables, holder, n_rows, hooks)
     made = {k: columns(tables.pop(k), config, train, names[k], response=shared) for k in list(tables)}

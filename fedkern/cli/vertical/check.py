@@ -73,7 +73,7 @@ def disclosure(model: VerticalModel) -> str:
     texts = ["digests of row ids, a draw of each client's part of every training row's predictor in every round"]
     if model.network:
         texts = ["digests of row ids, each client's part of every training row's predictor in every round"]
-    if data.server is None:
+    if data.server is None and not data.builtin:
         texts.append(f"{data.response} of all rows from the first client that has it, once")
     if model.n_test or data.holdout or data.folds:
         texts.append("mean and variance of each client's part at the test rows, once")
@@ -88,7 +88,7 @@ def disclosure(model: VerticalModel) -> str:
 def protocols(model: VerticalModel) -> list[tuple[Any, Mapping[str, int]]]:
     """All protocols of the job with the sizes of their messages, in order."""
     found: list[tuple[Any, Mapping[str, int]]] = [(alignment.PROTOCOL, alignment.DIMS)]
-    if model.config.data.server is None:
+    if model.config.data.server is None and not model.config.data.builtin:
         found.append((response.PROTOCOL, {"n": model.n_rows + model.n_test}))
     found.append((vertical.protocol(model.settings), model.settings.dims()))
     if model.n_test:

@@ -20,8 +20,10 @@ def conflicts(config: VerticalConfig) -> Iterator[str]:
 
 def _data(config: VerticalConfig) -> Iterator[str]:
     data, model = config.data, config.model
-    if not data.clients:
-        yield "data.clients is missing: the clients' files"
+    if bool(data.clients) == bool(data.builtin):
+        yield "data: wanted either data.clients (files) or data.builtin; give one of them"
+    if data.builtin and (data.server or data.group):
+        yield f'data.builtin = "{data.builtin}" has its own response and no groups; remove data.server and data.group'
     if config.privacy is not None:
         yield '[privacy]: method = "vertical" claims no privacy, and rho is no protection; remove the section'
     if config.job.rounds == "budget" and config.privacy is None:

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
+FILLED = {"conditional": "given the others", "mean": "by its mean"}
+
+
 def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
     """Stop reason, scores under every rule, rows without a party, parameters, bytes."""
     n_clients = len(content["clients"])
@@ -33,13 +36,13 @@ def _scores(prediction: Mapping[str, Any]) -> Iterator[str]:
     rules = prediction["rules"]
     names = list(dict.fromkeys(name for row in rules.values() for name in row))
     yield f"{prediction['rows']} test rows; the rule of this job is {prediction['rule']!r}"
-    yield f"{'':<28}" + "".join(f"{name.replace('_', ' '):>22}" for name in names)
-    for rule, row in rules.items():
-        yield f"{rule:<28}" + _cells(names, row)
+    rows = dict(rules)
     for party, ways in prediction.get("without", {}).items():
-        for way, row in ways.items():
-            label = f"without {party} ({'its mean' if way == 'mean' else 'given the others'})"
-            yield f"{label:<28}" + _cells(names, row)
+        rows |= {f"without {party}, {FILLED[way]}": row for way, row in ways.items()}
+    width = max(map(len, rows))
+    yield " " * width + "".join(f"{name.replace('_', ' '):>22}" for name in names)
+    for label, row in rows.items():
+        yield f"{label:<{width}}" + _cells(names, row)
     bins = prediction.get("reliability", [])
     if bins:
         yield "predicted / observed: " + ", ".join(f"{b['probability']:.2f}/{b['frequency']:.2f} ({b['rows']})" for b in bins)
