@@ -249,6 +249,26 @@ def test_no_own_part_is_an_own_part_of_zero(backend):
         assert relative(gradient(a, backend, True)[0], none[0]) > 1e-3
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inputs_may_overlap_and_repeat(backend):
+    """Windows of one column, a design of one row, a message that is the draw itself."""
+    memory = np.random.default_rng(0).standard_normal(40)
+    H = np.broadcast_to(memory[:3], (31, 3))
+    g, z, tau = (memory[k : k + 31] for k in range(3))
+    extra = np.lib.stride_tricks.sliding_window_view(memory, 2)[:31]
+    psi = problem(e=2)["psi"]
+    call = {"H": H, "g": g, "z": z, "tau": tau, "message": z, "own": g}
+    for function, more in (
+        (augmented.mean_field_gradient, {"log_sd": tau}),
+        (augmented.amortised_gradient, {"extra": extra, "psi": psi}),
+    ):
+        found = function(**call, **more, rho=RHO, backend=backend)
+        copies = {name: np.array(value) for name, value in (call | more).items()}
+        want = function(**copies, rho=RHO, backend=backend)
+        for a, b in zip(found, want):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+
+
 def test_threads_do_not_change_a_bit():
     a = problem(n=6000)
     call = names(a, "H", "tau", "extra", "psi", "message", "own")
