@@ -10,7 +10,7 @@ from fedkern.kernels import augmented
 from fedkern.kernels._reference import augmented as _reference
 
 from . import Case, Source
-from .mlp import gradient_magnitudes, magnitudes, parameters_of
+from .mlp import gradient_magnitudes, parameters_of, values
 
 reference: Any = _reference
 
@@ -79,21 +79,22 @@ def amortised(source: Source) -> dict[str, Any]:
     return arguments | {"extra": extra, "psi": psi, "hidden": hidden, "rho": source.choose([0.02, 0.5, 1.0, 10.0])}
 
 
-def network(g: Any, rounding: Any, arguments: dict[str, Any]) -> tuple[Any, Any, Any, Any, tuple[int, ...]]:
-    """s, magnitudes of the network's inputs and of its two values, its sizes."""
+def network(g: Any, most: Any, arguments: dict[str, Any]) -> tuple[Any, Any, Any, tuple[Any, Any, Any]]:
+    """s, magnitudes of the network's two values, and the arguments of `mlp.gradient_magnitudes` but two. `most` is that of g."""
+    psi, extra = arguments["psi"], arguments["extra"]
+    sizes = (1 + extra.shape[1], *arguments["hidden"], 2)
+    u, most_u = np.column_stack([g, extra]), np.column_stack([most, abs(extra)])
+    h, found = values(u, most_u, psi, sizes, "tanh")
     with np.errstate(over="ignore", invalid="ignore"):
-        sizes, _, _, o2 = reference.network(g, arguments["extra"], arguments["psi"], arguments["hidden"])
-        u = np.column_stack([rounding, abs(arguments["extra"])])
-        s = arguments["rho"] * np.exp(np.clip(o2, reference.LOWEST, reference.HIGHEST))
-    most = magnitudes(u, arguments["psi"], tuple(sizes))[-1].T
-    return s, u, most[0], most[1], tuple(sizes)
+        s = arguments["rho"] * np.exp(np.clip(h[-1][:, 1], reference.LOWEST, reference.HIGHEST))
+    return s, found[-1][:, 0], found[-1][:, 1], (u, most_u, psi)
 
 
 def amortised_draw(source: Source) -> Case:
     arguments = amortised(source)
     with np.errstate(over="ignore", invalid="ignore"):
         most = abs(arguments["H"]) @ abs(arguments["w"])
-        s, _, o1, o2, _ = network(arguments["H"] @ arguments["w"], most, arguments)
+        s, o1, o2, _ = network(arguments["H"] @ arguments["w"], most, arguments)
     return Case(arguments, magnitude=[most, most + o1 + s * abs(arguments["tau"]) * (1 + o2)])
 
 
@@ -102,11 +103,12 @@ def amortised_gradient(source: Source) -> Case:
     g, z = augmented.amortised_draw(**drawn, backend="reference")
     arguments = gradient_inputs(source, drawn, g, z) | {name: drawn[name] for name in ("extra", "psi", "hidden", "rho")}
     tau = abs(arguments["tau"])
-    s, u, _, o2, sizes = network(arguments["g"], abs(arguments["g"]), arguments)
+    s, _, o2, inputs = network(arguments["g"], abs(arguments["g"]), arguments)
+    sizes = (inputs[0].shape[1], *arguments["hidden"], 2)
     a, cotangent = terms(arguments, s, o2)
     for_psi = np.column_stack([a, 1 + a * tau * s * (1 + o2)])
     for_g = for_psi + np.column_stack([tau / s * (1 + o2), 1 + tau**2])
-    grad_psi, _ = gradient_magnitudes(u, arguments["psi"], for_psi, sizes, "tanh")
-    _, through = gradient_magnitudes(u, arguments["psi"], for_g, sizes, "tanh")
+    grad_psi, _ = gradient_magnitudes(*inputs, for_psi, sizes, "tanh")
+    _, through = gradient_magnitudes(*inputs, for_g, sizes, "tanh")
     cotangent = cotangent + through[:, 0] + for_g[:, 0]
     return Case(arguments, magnitude=[abs(arguments["H"]).T @ cotangent, cotangent, grad_psi])

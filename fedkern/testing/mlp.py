@@ -28,22 +28,33 @@ def parameters_of(source: Source, sizes: tuple[int, ...], scale: float = 1.0) ->
     return scale * np.concatenate(parts)
 
 
-def magnitudes(X: Any, parameters: Any, sizes: tuple[int, ...]) -> list[Any]:
-    """Of each layer's values, the sums of the absolute terms, with what rounding of the layers before does to them."""
+def values(X: Any, most: Any, parameters: Any, sizes: tuple[int, ...], activation: str) -> tuple[list[Any], list[Any]]:
+    """Each layer's values and, to first order, how much of their rounding is to be allowed: the sums of the absolute terms, with
+    what the rounding of the layers before, beginning with `most` of X, does to them."""
+    code, h, found = mlp.ACTIVATIONS[activation], [X.astype(np.float64)], [most.astype(np.float64)]
+    layers = reference.layers(parameters.astype(np.float64), sizes)
     with np.errstate(over="ignore", invalid="ignore"):
-        return reference.values(abs(X), abs(parameters), np.array(sizes), reference.IDENTITY)  # type: ignore[no-any-return]
+        for i, (W, b) in enumerate(layers):
+            h.append(h[-1] @ W.T + b)
+            found.append(found[-1] @ abs(W).T + abs(b))
+            if i < len(layers) - 1:
+                h[-1] = reference.activate(h[-1], code)
+                found[-1] = reference.slope(h[-1], code) * found[-1] + abs(h[-1])
+    return h, found
 
 
-def gradient_magnitudes(X: Any, parameters: Any, upstream: Any, sizes: tuple[int, ...], activation: str) -> tuple[Any, Any]:
-    """The same for a gradient: a slope 1 - h^2 has twice the error of h."""
-    h = magnitudes(X, parameters, sizes)
+def gradient_magnitudes(
+    X: Any, most: Any, parameters: Any, upstream: Any, sizes: tuple[int, ...], activation: str
+) -> tuple[Any, Any]:
+    """The same for a gradient, where `upstream` are magnitudes: a slope 1 - h^2 has 2|h| times the error of h."""
+    code, (h, found) = mlp.ACTIVATIONS[activation], values(X, most, parameters, sizes, activation)
     delta, parts = abs(upstream.astype(np.float64)), list[Any]()
     with np.errstate(over="ignore", invalid="ignore"):
         for i, (W, _) in reversed(list(enumerate(reference.layers(abs(parameters.astype(np.float64)), sizes)))):
-            parts = [(delta.T @ (1 + h[i])).ravel(), delta.sum(axis=0), *parts]
+            parts = [(delta.T @ found[i]).ravel(), delta.sum(axis=0), *parts]
             delta = delta @ W
-            if i and activation == "tanh":
-                delta = delta * (1 + 2 * np.minimum(h[i], 1 / np.finfo(np.float32).eps))
+            if i:
+                delta = delta * (reference.slope(h[i], code) + (2 * abs(h[i]) * found[i] if activation == "tanh" else 0))
     return np.concatenate(parts), delta
 
 
@@ -73,7 +84,8 @@ def problem(source: Source) -> tuple[dict[str, Any], tuple[int, ...]]:
 
 def forward(source: Source) -> Case:
     arguments, sizes = problem(source)
-    magnitude = magnitudes(arguments["X"], arguments["parameters"], sizes)[-1]
+    X, parameters, activation = arguments["X"], arguments["parameters"], arguments["activation"]
+    magnitude = values(X, abs(X), parameters, sizes, activation)[1][-1]
     return Case(arguments, precision=str(arguments["X"].dtype), magnitude=[magnitude])
 
 
@@ -81,5 +93,5 @@ def backward(source: Source) -> Case:
     arguments, sizes = problem(source)
     X, parameters = arguments["X"], arguments["parameters"]
     upstream = source.normal(len(X), sizes[-1], dtype=X.dtype, extremes=source.choose([(), (), (0.0, 1e-200, 1e6)]))
-    magnitude = gradient_magnitudes(X, parameters, upstream, sizes, arguments["activation"])
+    magnitude = gradient_magnitudes(X, abs(X), parameters, upstream, sizes, arguments["activation"])
     return Case({**arguments, "upstream": upstream}, precision=str(X.dtype), magnitude=magnitude)
