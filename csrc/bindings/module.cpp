@@ -6,6 +6,7 @@ namespace py = pybind11;
 
 namespace fedkern {
 void bind_glm(py::module_&);
+void bind_optim(py::module_&);
 void bind_privacy(py::module_&);
 void bind_rng(py::module_&);
 void bind_sem(py::module_&);
@@ -25,6 +26,7 @@ PYBIND11_MODULE(_core, m) {
         bind(sub);
     };
     family("glm", fedkern::bind_glm);
+    family("optim", fedkern::bind_optim);
     family("privacy", fedkern::bind_privacy);
     family("rng", fedkern::bind_rng);
     family("sem", fedkern::bind_sem);

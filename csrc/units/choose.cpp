@@ -14,12 +14,6 @@ struct Level {
 };
 
 #define FEDKERN_FAMILY(table, name) name,
-namespace of {
-using namespace tables;
-const Table avx512 = [] { using namespace tables::avx512; return Table{FEDKERN_FAMILIES}; }();
-}
-
-#define FEDKERN_FAMILY(table, name) name,
 Table avx512() {
     using namespace tables::avx512;
     return {FEDKERN_FAMILIES};

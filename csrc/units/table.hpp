@@ -2,6 +2,7 @@
 // includes its own table alone, so that nothing else is compiled again when a family changes.
 #pragma once
 #include "fedkern/glm_views.hpp"
+#include "fedkern/optim_views.hpp"
 #include "fedkern/sem_views.hpp"
 #include "tables/privacy.hpp"
 #include "tables/rng.hpp"
@@ -17,6 +18,7 @@ namespace fedkern {
     FEDKERN_FAMILY(PrivacyTable, privacy)                   \
     FEDKERN_FAMILY(GlmTable, glm)                           \
     FEDKERN_FAMILY(SemTable, sem)                           \
+    FEDKERN_FAMILY(OptimTable, optim)                       \
     FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)      \
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \
     FEDKERN_FAMILY(ShrinkageTable, shrinkage)

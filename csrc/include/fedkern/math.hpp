@@ -153,14 +153,23 @@ template <class T> FEDKERN_INLINE T sigmoid(T x) {
 /// log(1 + e^x). In one loop with sigmoid(x), the compiler computes the exponential once.
 template <class T> FEDKERN_INLINE T softplus(T x) { return (x < 0 ? T(0) : x) + log1p_unit(exp_decay(x)); }
 
-/// tanh(x) = (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x, accurate for small x too.
+/// tanh(x) = n / (2 - n), n = 1 - e^-2|x|, with the sign of x; accurate for small x too.
 template <class T> FEDKERN_INLINE T tanh(T x) {
     using F = Format<T>;
     constexpr typename F::Bits sign = typename F::Bits(1) << (8 * sizeof(T) - 1);
-    const T a = magnitude(x), clipped = a > 20 ? T(20) : a; // there tanh is 1
-    const auto [minus_one, scale] = exp_parts(-2 * clipped, T(-0.0));
-    const T inverse = from_bits<T>((typename F::Bits(2 * F::bias) << F::fraction) - to_bits(scale));
-    const T n = ((inverse - scale) - minus_one * scale) * scale; // 1 - e^-2|x|
+    const T whole = magnitude(x), a = whole > 20 ? T(20) : whole; // tanh(20) = 1
+    // -2 a = k log(2) + 2 h, |h| <= log(2) / 4. An error of h matters less the larger a is, so that one product is good enough.
+    const T shifted = a * T(-2.8853900817779268) + F::round;
+    const T h = -a - (shifted - F::round) * T(0.34657359027997265);
+    T q; // (exp(2 h) - 1 - 2 h) / h^2
+    if constexpr (sizeof(T) == 8)
+        q = polynomial(h, 0x1.0000000000001p+1, 0x1.5555555555556p+0, 0x1.5555555553d4fp-1, 0x1.11111111109adp-2, 0x1.6c16c17893833p-4,
+                       0x1.a01a01a7c8d47p-6, 0x1.a019b8ef67c6cp-8, 0x1.71de0d9c145d0p-10, 0x1.2891a8c1d838dp-12,
+                       0x1.af38d53857513p-15);
+    else
+        q = polynomial(h, 0x1p+1f, 0x1.555556p+0f, 0x1.5554e8p-1f, 0x1.1110ep-2f, 0x1.6d4336p-4f, 0x1.a12528p-6f);
+    const T scale = from_bits<T>((to_bits(shifted) + F::bias) << F::fraction); // 2^k
+    const T n = (1 - scale) - scale * (2 * h + h * h * q);
     return from_bits<T>(to_bits(n / (2 - n)) | (to_bits(x) & sign));
 }
 

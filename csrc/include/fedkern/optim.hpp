@@ -1,0 +1,82 @@
+// Optimisers over flat parameter vectors: one pass over state and gradient. Source: dp-pvi.md, section 5.
+#pragma once
+#include <cmath>
+
+#include "blocks.hpp"
+#include "math.hpp"
+#include "optim_views.hpp"
+#include "pieces.hpp"
+
+namespace fedkern {
+inline namespace FEDKERN_ISA {
+
+inline constexpr Index optimiser_columns = 256; // worked on together, in the first-level cache
+using OptimiserPiece = Piece<double, optimiser_columns>;
+
+/// Calls work(begin, count) for pieces of the columns.
+template <class Work> void for_columns(Index k, int n_threads, double operations, const Work& work) {
+    const Index pieces = (k + optimiser_columns - 1) / optimiser_columns;
+    for_blocks(pieces, block_count(pieces, 1), worthwhile(n_threads, operations * double(k)), [&](Index, Index first, Index last) {
+        for (Index begin = first * optimiser_columns; begin < std::min(k, last * optimiser_columns); begin += optimiser_columns)
+            work(begin, std::min(optimiser_columns, k - begin));
+    });
+}
+
+/// m' = beta1 m + (1 - beta1) g; v' = beta2 v + (1 - beta2) g^2; t' = t + 1;
+/// step = learning_rate m' / (1 - beta1^t') / (sqrt(v' / (1 - beta2^t')) + epsilon). State rows: m, v, t.
+inline void adam(Matrix<const double> state, Vector<const double> gradient, AdamRule rule, Matrix<double> new_state, Vector<double> step,
+                 int n_threads) {
+    const double log1 = std::log(rule.beta1), log2 = std::log(rule.beta2);
+    for_columns(gradient.size, n_threads, 20, [&](Index begin, Index count) {
+        const Index n = (count + 7) / 8 * 8;
+        OptimiserPiece in[4], out[4];
+        const double *m = in[0].read(state.row(0), begin, count), *v = in[1].read(state.row(1), begin, count),
+                     *t = in[2].read(state.row(2), begin, count), *g = in[3].read(gradient, begin, count);
+        const Vector<double> rows[] = {new_state.row(0), new_state.row(1), new_state.row(2), step};
+        double* to[4];
+        for (int i = 0; i < 4; ++i) to[i] = out[i].write(rows[i], begin, count);
+        double *m1 = to[0], *v1 = to[1], *t1 = to[2], *s = to[3];
+
+        // The bias corrections 1 - beta^t', without cancellation. Most often all columns have made as many steps.
+        alignas(64) double slope[optimiser_columns], shrink[optimiser_columns];
+        const auto set = [&](Index j) {
+            slope[j] = -rule.learning_rate / math::expm1((t[j] + 1) * log1), shrink[j] = -1 / math::expm1((t[j] + 1) * log2);
+        };
+        bool same = true;
+        for (Index j = 0; j < count; ++j) same &= t[j] == t[0];
+        if (same) {
+            set(0);
+            std::fill_n(slope, n, slope[0]), std::fill_n(shrink, n, shrink[0]);
+        } else {
+            for (Index j = 0; j < n; ++j) set(j);
+        }
+#pragma GCC ivdep
+        for (Index j = 0; j < n; ++j) {
+            const double gj = g[j], mj = rule.beta1 * m[j] + (1 - rule.beta1) * gj, vj = rule.beta2 * v[j] + (1 - rule.beta2) * (gj * gj);
+            m1[j] = mj, v1[j] = vj, t1[j] = t[j] + 1;
+            s[j] = slope[j] * mj / (math::sqrt(vj * shrink[j]) + rule.epsilon);
+        }
+        for (int i = 0; i < 4; ++i) out[i].finish(rows[i], begin, count);
+    });
+}
+
+/// G' = G + g^2; step = learning_rate g / (sqrt(G') + epsilon).
+inline void adagrad(Matrix<const double> state, Vector<const double> gradient, AdagradRule rule, Matrix<double> new_state,
+                    Vector<double> step, int n_threads) {
+    for_columns(gradient.size, n_threads, 10, [&](Index begin, Index count) {
+        const Index n = (count + 7) / 8 * 8;
+        OptimiserPiece in[2], out[2];
+        const double *G = in[0].read(state.row(0), begin, count), *g = in[1].read(gradient, begin, count);
+        double *G1 = out[0].write(new_state.row(0), begin, count), *s = out[1].write(step, begin, count);
+#pragma GCC ivdep
+        for (Index j = 0; j < n; ++j) {
+            const double gj = g[j], Gj = G[j] + gj * gj;
+            G1[j] = Gj;
+            s[j] = rule.learning_rate * gj / (math::sqrt(Gj) + rule.epsilon);
+        }
+        out[0].finish(new_state.row(0), begin, count), out[1].finish(step, begin, count);
+    });
+}
+
+} // namespace FEDKERN_ISA
+} // namespace fedkern

@@ -1,0 +1,10 @@
+#include "fedkern/optim.hpp"
+
+namespace fedkern::tables::FEDKERN_ISA {
+
+extern const OptimTable optim = {
+    .adam = adam,
+    .adagrad = adagrad,
+};
+
+} // namespace fedkern::tables::FEDKERN_ISA
