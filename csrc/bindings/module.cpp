@@ -5,7 +5,9 @@
 namespace py = pybind11;
 
 namespace fedkern {
+void bind_augmented(py::module_&);
 void bind_glm(py::module_&);
+void bind_mlp(py::module_&);
 void bind_optim(py::module_&);
 void bind_privacy(py::module_&);
 void bind_rng(py::module_&);
@@ -25,7 +27,9 @@ PYBIND11_MODULE(_core, m) {
         py::module_ sub = m.def_submodule(name);
         bind(sub);
     };
+    family("augmented", fedkern::bind_augmented);
     family("glm", fedkern::bind_glm);
+    family("mlp", fedkern::bind_mlp);
     family("optim", fedkern::bind_optim);
     family("privacy", fedkern::bind_privacy);
     family("rng", fedkern::bind_rng);

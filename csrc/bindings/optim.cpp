@@ -4,19 +4,12 @@
 namespace fedkern {
 namespace {
 
-template <class T> Matrix<T> state(const py::array& a, const char* name, Index rows, Index k) {
-    const auto m = matrix<T>(a, name);
-    if (m.rows != rows || m.cols != k)
-        throw py::value_error(std::string(name) + ": needs shape (" + std::to_string(rows) + ", " + std::to_string(k) + ")");
-    return m;
-}
-
 template <class Rule>
 void update(OptimTable::Update<Rule>* OptimTable::* kernel, Index rows, const py::array& before, const py::array& gradient, Rule rule,
             const py::array& after, const py::array& step, int n_threads) {
     const auto g = vector<const double>(gradient, "gradient", gradient.size());
-    const auto from = state<const double>(before, "state", rows, g.size);
-    const auto to = state<double>(after, "new_state", rows, g.size);
+    const auto from = matrix<const double>(before, "state", rows, g.size);
+    const auto to = matrix<double>(after, "new_state", rows, g.size);
     const auto s = vector<double>(step, "step", g.size);
     const py::gil_scoped_release unlocked;
     (kernels().optim.*kernel)(from, g, rule, to, s, n_threads);

@@ -1,7 +1,9 @@
 // The compiled kernels as function pointers: a table for each family, and each of them once for each instruction-set level. A unit
 // includes its own table alone, so that nothing else is compiled again when a family changes.
 #pragma once
+#include "fedkern/augmented_views.hpp"
 #include "fedkern/glm_views.hpp"
+#include "fedkern/mlp_views.hpp"
 #include "fedkern/optim_views.hpp"
 #include "fedkern/sem_views.hpp"
 #include "tables/privacy.hpp"
@@ -18,6 +20,8 @@ namespace fedkern {
     FEDKERN_FAMILY(PrivacyTable, privacy)                   \
     FEDKERN_FAMILY(GlmTable, glm)                           \
     FEDKERN_FAMILY(SemTable, sem)                           \
+    FEDKERN_FAMILY(AugmentedTable, augmented)               \
+    FEDKERN_FAMILY(MlpTable, mlp)                           \
     FEDKERN_FAMILY(OptimTable, optim)                       \
     FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)      \
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \

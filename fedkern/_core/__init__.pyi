@@ -1,7 +1,10 @@
 """Compiled kernels of fedkern. Arguments are checked for memory safety only; call fedkern.kernels instead."""
 
+from . import augmented as augmented
 from . import blas as blas
 from . import glm as glm
+from . import mlp as mlp
+from . import optim as optim
 from . import privacy as privacy
 from . import rng as rng
 from . import sem as sem

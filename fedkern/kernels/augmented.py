@@ -33,7 +33,7 @@ from ._registry import F64, Array, Kernel
 
 Floats = NDArray[np.float64]
 
-_BACKENDS = ("numba", "reference")
+_BACKENDS = ("cpp", "numba", "reference")
 
 
 def _rows(*names: str) -> tuple[Array, ...]:

@@ -43,7 +43,7 @@ FORWARD = Kernel(
     source="vertical.md, sections 4 and 9.3",
     inputs=(_X, _PARAMETERS),
     outputs=(Array("Y", ("n", "q"), like="X"),),
-    backends=("numba", "reference"),
+    blas=True,
 )
 
 BACKWARD = Kernel(
@@ -52,7 +52,7 @@ BACKWARD = Kernel(
     source="vertical.md, sections 5 and 9.3",
     inputs=(_X, _PARAMETERS, Array("upstream", ("n", "q"), like="X")),
     outputs=(Array("grad_parameters", ("k",), like="X"), Array("grad_X", ("n", "d"), like="X")),
-    backends=("numba", "reference"),
+    blas=True,
 )
 
 

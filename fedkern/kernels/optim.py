@@ -17,7 +17,6 @@ ADAM = Kernel(
     source="dp-pvi.md, section 5; Kingma and Ba (2015), Algorithm 1",
     inputs=(Array("state", ("3", "k"), F64), _GRADIENT),
     outputs=(Array("new_state", ("3", "k"), F64), _STEP),
-    backends=("numba", "reference"),
 )
 
 ADAGRAD = Kernel(
@@ -26,7 +25,6 @@ ADAGRAD = Kernel(
     source="dp-pvi.md, section 5; Duchi, Hazan and Singer (2011)",
     inputs=(Array("state", ("1", "k"), F64), _GRADIENT),
     outputs=(Array("new_state", ("1", "k"), F64), _STEP),
-    backends=("numba", "reference"),
 )
 
 

@@ -64,7 +64,7 @@ BOUNDS = {
     "cos": 2,
     "sigmoid": 3,
     "softplus": 3,
-    "tanh": 3,
+    "tanh": 4,
     "normal_pdf": 4,
     "normal_cdf": 5,
 }

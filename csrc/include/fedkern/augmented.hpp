@@ -9,15 +9,9 @@
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 
-inline constexpr Index augmented_rows = tile_rows<double>;
+inline constexpr Index augmented_rows = rows_of_tile<double>;
 using RowPiece = Piece<double, augmented_rows>;
-
-/// total_j = sum over blocks of the sums over the lanes.
-inline void add_blocks(const double* sums, Index blocks, Index k, Vector<double> total) {
-    for (Index j = 0; j < k; ++j) total[j] = 0;
-    for (Index b = 0; b < blocks; ++b)
-        for (Index j = 0; j < k; ++j) total[j] += sum_of_lanes(sums + (b * k + j) * tile_lanes);
-}
+inline Tiles augmented_tiles(Index n) { return {n, augmented_rows, tiles_of_a_block}; }
 
 /// g = H w of one tile; H of the tile stays in `h`.
 FEDKERN_INLINE void predictor(Matrix<const double> H, const double* w, Index begin, Index count, double* h, double* g) {
@@ -29,9 +23,9 @@ FEDKERN_INLINE void predictor(Matrix<const double> H, const double* w, Index beg
 inline void mean_field_draw(Matrix<const double> H, Vector<const double> w, Vector<const double> tau, Vector<const double> mean,
                             Vector<const double> log_sd, Vector<double> g, Vector<double> z, int n_threads) {
     const Scratch<double> coefficients(w);
-    for_tile_blocks<double>(H.rows, worthwhile(n_threads, double(H.rows) * double(40 + 2 * H.cols)), [&](Index, const auto& tiles) {
+    augmented_tiles(H.rows).for_blocks(worthwhile(n_threads, double(H.rows) * double(40 + 2 * H.cols)), [&](Index, const auto& each) {
         const Scratch<double> h(H.cols * augmented_rows);
-        tiles([&](Index begin, Index count) {
+        each([&](Index begin, Index count) {
             RowPiece in[3], out[2];
             const double *t = in[0].read(tau, begin, count), *m = in[1].read(mean, begin, count), *l = in[2].read(log_sd, begin, count);
             double *gi = out[0].write(g, begin, count), *zi = out[1].write(z, begin, count);
@@ -47,14 +41,14 @@ inline void mean_field_draw(Matrix<const double> H, Vector<const double> w, Vect
 /// H in that of w is own + (z - g) / rho^2.
 inline void mean_field_gradient(const Augmented& x, Vector<const double> log_sd, Vector<double> grad_w, Vector<double> cotangent,
                                 Vector<double> grad_mean, Vector<double> grad_log_sd, int n_threads) {
-    const Index n = x.H.rows, p = x.H.cols, blocks = tile_blocks<double>(n);
+    const Index n = x.H.rows, p = x.H.cols, blocks = augmented_tiles(n).blocks();
     const double precision = 1 / (x.rho * x.rho), entropy = x.path ? 0 : 1, path = x.path ? 1 : 0;
     const Scratch<double> sums(blocks * p * tile_lanes);
-    for_tile_blocks<double>(n, worthwhile(n_threads, double(n) * double(60 + 2 * p)), [&](Index block, const auto& tiles) {
+    augmented_tiles(n).for_blocks(worthwhile(n_threads, double(n) * double(60 + 2 * p)), [&](Index block, const auto& each) {
         const Scratch<double> h(p * augmented_rows);
         double* sum = sums + block * p * tile_lanes;
         std::fill_n(sum, p * tile_lanes, 0.);
-        tiles([&](Index begin, Index count) {
+        each([&](Index begin, Index count) {
             RowPiece in[6], out[3];
             const double *g = in[0].read(x.g, begin, count), *z = in[1].read(x.z, begin, count), *t = in[2].read(x.tau, begin, count),
                          *l = in[3].read(log_sd, begin, count), *message = in[4].read(x.message, begin, count),
@@ -71,7 +65,7 @@ inline void mean_field_gradient(const Augmented& x, Vector<const double> log_sd,
             out[0].finish(cotangent, begin, count), out[1].finish(grad_mean, begin, count), out[2].finish(grad_log_sd, begin, count);
         });
     });
-    add_blocks(sums, blocks, p, grad_w);
+    add_blocks<tile_lanes>(sums, blocks, p, grad_w);
 }
 
 // ---- Amortised: m = g + o_1, log s = log rho + clamp(o_2), o the network's output at (g, extra).
@@ -80,17 +74,14 @@ inline constexpr double least_log_ratio = -8, most_log_ratio = 4;
 
 FEDKERN_INLINE double clamped(double o) { return o < least_log_ratio ? least_log_ratio : o > most_log_ratio ? most_log_ratio : o; }
 
-/// About as many operations as a row takes forward, with two for a product.
-inline double network_operations(const Network& net) { return 2.5 * double(net.first(net.layers)) + 30; }
-
 inline void amortised_draw(Matrix<const double> H, Vector<const double> w, Vector<const double> tau, const Amortised& q, double rho,
                            Vector<double> g, Vector<double> z, int n_threads) {
     const Scratch<double> coefficients(w), psi(q.psi);
     const double log_rho = std::log(rho), work = double(H.rows) * (2 * double(H.cols) + network_operations(q.net));
-    for_tile_blocks<double>(H.rows, worthwhile(n_threads, work), [&](Index, const auto& tiles) {
+    augmented_tiles(H.rows).for_blocks(worthwhile(n_threads, work), [&](Index, const auto& each) {
         const Scratch<double> h(H.cols * augmented_rows);
         const NetworkTile<double> net(q.net, psi);
-        tiles([&](Index begin, Index count) {
+        each([&](Index begin, Index count) {
             RowPiece in, out[2];
             const double *t = in.read(tau, begin, count), *o = net.output();
             double *gi = out[0].write(g, begin, count), *zi = out[1].write(z, begin, count), *u = net.input();
@@ -113,16 +104,16 @@ inline void amortised_draw(Matrix<const double> H, Vector<const double> w, Vecto
 inline void amortised_gradient(const Augmented& x, const Amortised& q, Vector<double> grad_w, Vector<double> cotangent,
                                Vector<double> grad_psi, int n_threads) {
     constexpr Index rows = augmented_rows;
-    const Index n = x.H.rows, p = x.H.cols, k = q.psi.size, blocks = tile_blocks<double>(n);
+    const Index n = x.H.rows, p = x.H.cols, k = q.psi.size, blocks = augmented_tiles(n).blocks();
     const double precision = 1 / (x.rho * x.rho), log_rho = std::log(x.rho);
     const Scratch<double> psi(q.psi), w_sums(blocks * p * tile_lanes), psi_sums(blocks * k * tile_lanes);
     const double work = double(n) * (2 * double(p) + 4 * network_operations(q.net));
-    for_tile_blocks<double>(n, worthwhile(n_threads, work), [&](Index block, const auto& tiles) {
+    augmented_tiles(n).for_blocks(worthwhile(n_threads, work), [&](Index block, const auto& each) {
         const Scratch<double> h(p * rows);
         const NetworkTile<double> net(q.net, psi);
         double *w_sum = w_sums + block * p * tile_lanes, *psi_sum = psi_sums + block * k * tile_lanes;
         std::fill_n(w_sum, p * tile_lanes, 0.), std::fill_n(psi_sum, k * tile_lanes, 0.);
-        tiles([&](Index begin, Index count) {
+        each([&](Index begin, Index count) {
             RowPiece in[5], out;
             alignas(64) double of_g[2 * rows], of_psi[2 * rows], through[rows];
             const double *g = in[0].read(x.g, begin, count), *z = in[1].read(x.z, begin, count), *t = in[2].read(x.tau, begin, count),
@@ -132,9 +123,10 @@ inline void amortised_gradient(const Augmented& x, const Amortised& q, Vector<do
             load_tile(q.extra, begin, count, u + rows);
             net.forward();
             const double* o = net.output() + rows;
+#pragma GCC ivdep
             for (Index r = 0; r < rows; ++r) {
                 const double s = math::exp(log_rho + clamped(o[r])), pull = (z[r] - g[r]) * precision, a = message[r] - pull;
-                const double along = o[r] < least_log_ratio || o[r] > most_log_ratio ? 0 : 1, slope = (a * t[r] * s + 1) * along;
+                const double along = clamped(o[r]) == o[r] ? 1 : 0, slope = (a * t[r] * s + 1) * along;
                 of_g[r] = a, of_g[rows + r] = slope;
                 of_psi[r] = a + t[r] / s, of_psi[rows + r] = slope + (t[r] * t[r] - 1) * along;
                 c[r] = own[r] + pull + a;
@@ -148,7 +140,7 @@ inline void amortised_gradient(const Augmented& x, const Amortised& q, Vector<do
             out.finish(cotangent, begin, count);
         });
     });
-    add_blocks(w_sums, blocks, p, grad_w), add_blocks(psi_sums, blocks, k, grad_psi);
+    add_blocks<tile_lanes>(w_sums, blocks, p, grad_w), add_blocks<tile_lanes>(psi_sums, blocks, k, grad_psi);
 }
 
 } // namespace FEDKERN_ISA

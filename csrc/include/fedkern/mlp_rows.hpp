@@ -13,7 +13,7 @@
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 
-template <class T> inline constexpr Index tile_rows = 256 / sizeof(T);
+template <class T> inline constexpr Index rows_of_tile = 512 / sizeof(T);
 inline constexpr Index tile_lanes = 8; // partial sums of each sum over rows, in float64
 
 /// Calls work<N>(i) for pieces [i, i + N) of [begin, end), N = `most` as long as that fits.
@@ -24,9 +24,28 @@ template <int most, class Work> FEDKERN_INLINE void in_pieces(Index begin, Index
 
 // ---- Between arrays and tiles.
 
+/// How n rows are cut into tiles, and these into blocks that have sums of their own: `shortest` tiles at least, because with fewer
+/// the sums would cost more than what is summed, and `most` blocks, whatever the number of threads.
+inline constexpr Index tiles_of_a_block = 12; // at least, where there are sums
+struct Tiles {
+    Index n, rows, shortest, most = max_blocks;
+
+    Index count() const { return (n + rows - 1) / rows; }
+    Index blocks() const { return std::min(most, block_count(count(), shortest)); }
+
+    /// Calls work(block, each) for every block: each([](begin, count) {..}) visits its tiles.
+    template <class Work> void for_blocks(int n_threads, const Work& work) const {
+        fedkern::for_blocks(count(), blocks(), n_threads, [&](Index block, Index first, Index last) {
+            work(block, [&](const auto& visit) {
+                for (Index t = first; t < last; ++t) visit(t * rows, std::min(rows, n - t * rows));
+            });
+        });
+    }
+};
+
 /// to[j][r] = x(begin + r, j) for `count` rows, and zeros.
-template <class T> void load_tile(Matrix<const T> x, Index begin, Index count, std::type_identity_t<T>* to) {
-    constexpr Index rows = tile_rows<T>;
+template <class T>
+void load_tile(Matrix<const T> x, Index begin, Index count, std::type_identity_t<T>* to, Index rows = rows_of_tile<T>) {
     for (Index j = 0; j < x.cols; ++j) {
         const T* from = x.data + begin * x.row_stride + j * x.col_stride;
         for (Index r = 0; r < count; ++r) to[j * rows + r] = from[r * x.row_stride];
@@ -35,34 +54,22 @@ template <class T> void load_tile(Matrix<const T> x, Index begin, Index count, s
 }
 
 /// x(begin + r, j) = from[j][r].
-template <class T> void store_tile(const T* from, Matrix<T> x, Index begin, Index count) {
+template <class T> void store_tile(const std::type_identity_t<T>* from, Matrix<T> x, Index begin, Index count, Index rows = rows_of_tile<T>) {
     for (Index j = 0; j < x.cols; ++j) {
         T* to = x.data + begin * x.row_stride + j * x.col_stride;
-        for (Index r = 0; r < count; ++r) to[r * x.row_stride] = from[j * tile_rows<T> + r];
+        for (Index r = 0; r < count; ++r) to[r * x.row_stride] = from[j * rows + r];
     }
-}
-
-/// How many blocks have sums of their own. With fewer tiles in a block the sums would cost more than what is summed.
-template <class T> Index tile_blocks(Index n) { return block_count((n + tile_rows<T> - 1) / tile_rows<T>, 12); }
-
-/// Calls work(block, tiles) for blocks of tiles: tiles([](begin, count) {..}) visits those of the block.
-template <class T, class Work> void for_tile_blocks(Index n, int n_threads, const Work& work) {
-    const Index tiles = (n + tile_rows<T> - 1) / tile_rows<T>;
-    for_blocks(tiles, tile_blocks<T>(n), n_threads, [&](Index block, Index first, Index last) {
-        work(block, [&](const auto& visit) {
-            for (Index t = first; t < last; ++t) visit(t * tile_rows<T>, std::min(tile_rows<T>, n - t * tile_rows<T>));
-        });
-    });
 }
 
 // ---- Products of tiles.
 
-/// out[o][r] = start[o] + sum_i w[o * down + i * right] x[i][r], o < n_out, i < n_in; without `start` from zero.
-template <class T>
+/// out[o][r] = finish(start[o] + sum_i w[o * down + i * right] x[i][r], at), o < n_out, i < n_in; without `start` from zero. `finish`
+/// takes a pack and where it will stand.
+template <class T, class Finish>
 void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>* start, const std::type_identity_t<T>* x, Index n_in,
-              Index n_out, T* out) {
+              Index n_out, T* out, const Finish& finish) {
     using V = Pack<T, register_bytes / sizeof(T)>;
-    constexpr Index rows = tile_rows<T>;
+    constexpr Index rows = rows_of_tile<T>;
     constexpr int packs = register_bytes == 64 ? 4 : 2;
     in_pieces<4>(0, n_out, [&]<int N>(Index o) {
         for (Index r = 0; r < rows; r += packs * V::size) {
@@ -78,16 +85,24 @@ void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>
                 }
             }
             for (int k = 0; k < N; ++k)
-                for (int p = 0; p < packs; ++p) sum[k][p].store(out + (o + k) * rows + r + p * V::size);
+                for (int p = 0; p < packs; ++p) {
+                    const Index at = (o + k) * rows + r + p * V::size;
+                    finish(sum[k][p], at).store(out + at);
+                }
         }
     });
+}
+template <class T>
+void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>* start, const std::type_identity_t<T>* x, Index n_in,
+              Index n_out, T* out) {
+    multiply(w, down, right, start, x, n_in, n_out, out, [](const auto& sum, Index) { return sum; });
 }
 
 /// sums[o * n_in + i][lane] += sum of d[o][r] x[i][r] over the rows of a lane, o < n_out, i < n_in. In float32 a lane adds up the
 /// rows of this tile alone.
 template <class T> void add_products(const T* d, Index n_out, const std::type_identity_t<T>* x, Index n_in, double* sums) {
     using V = Pack<T>;
-    constexpr Index rows = tile_rows<T>;
+    constexpr Index rows = rows_of_tile<T>;
     constexpr int side = register_bytes == 64 ? 4 : 2;
     in_pieces<side>(0, n_out, [&]<int N>(Index o) {
         in_pieces<side>(0, n_in, [&]<int M>(Index i) {
@@ -124,16 +139,29 @@ template <class T> void add_products(const T* d, Index n_out, const std::type_id
 }
 
 /// sums[o][lane] += sum of d[o][r] over the rows of a lane.
-template <class T> void add_rows_of(const T* d, Index n_out, double* sums) {
+template <class T, Index rows = rows_of_tile<T>> void add_rows_of(const T* d, Index n_out, double* sums) {
     using V = Pack<double, tile_lanes>;
     for (Index o = 0; o < n_out; ++o) {
         V sum = V::load(sums + o * tile_lanes);
-        for (Index r = 0; r < tile_rows<T>; r += tile_lanes) sum = sum + V::load(d + o * tile_rows<T> + r);
+        for (Index r = 0; r < rows; r += tile_lanes) sum = sum + V::load(d + o * rows + r);
         sum.store(sums + o * tile_lanes);
     }
 }
 
-FEDKERN_INLINE double sum_of_lanes(const double* sums) { return Pack<double, tile_lanes>::load(sums).sum(); }
+/// total_j = what the lanes of all blocks have summed.
+template <Index lanes, class T> void add_blocks(const double* sums, Index blocks, Index k, Vector<T> total) {
+    for (Index j = 0; j < k; ++j) {
+        double sum = 0;
+        for (Index b = 0; b < blocks; ++b) {
+            const double* part = sums + (b * k + j) * lanes;
+            if constexpr (lanes == 1)
+                sum += *part;
+            else
+                sum += Pack<double, lanes>::load(part).sum();
+        }
+        total[j] = T(sum);
+    }
+}
 
 // ---- Activations. The slope is a function of the value.
 
@@ -146,20 +174,21 @@ template <Activation kind, class T> FEDKERN_INLINE T activated(T x) {
         return x;
 }
 
-template <Activation kind, class T> FEDKERN_INLINE T times_slope(T d, T value) {
-    if constexpr (kind == Activation::tanh)
-        return d * (1 - value * value);
-    else if constexpr (kind == Activation::relu)
-        return value > 0 ? d : T(0);
-    else
-        return d;
+template <Activation kind, class V> FEDKERN_INLINE V times_slope(V d, const V& value) {
+    for (int i = 0; i < V::parts; ++i) {
+        if constexpr (kind == Activation::tanh)
+            d.part[i] = d.part[i] * (1 - value.part[i] * value.part[i]);
+        else if constexpr (kind == Activation::relu)
+            d.part[i] = value.part[i] > 0 ? d.part[i] : d.part[i] - d.part[i];
+    }
+    return d;
 }
 
 template <class Work> FEDKERN_INLINE void with_activation(Activation kind, const Work& work) {
     switch (kind) {
     case Activation::tanh: return work.template operator()<Activation::tanh>();
     case Activation::relu: return work.template operator()<Activation::relu>();
-    case Activation::identity: return; // changes nothing
+    case Activation::identity: return work.template operator()<Activation::identity>();
     }
 }
 
@@ -169,18 +198,12 @@ template <class T> void activate(Activation kind, T* x, Index size) {
     });
 }
 
-template <class T> void multiply_by_slope(Activation kind, T* d, const T* value, Index size) {
-    with_activation(kind, [&]<Activation f>() {
-        for (Index e = 0; e < size; ++e) d[e] = times_slope<f>(d[e], value[e]);
-    });
-}
-
 // ---- A network.
 
 /// Products of tiles by the loops above.
 template <class T> struct Loops {
     static constexpr Index lanes = tile_lanes; // of each sum over rows
-    static constexpr Index rows() { return tile_rows<T>; }
+    static constexpr Index rows() { return rows_of_tile<T>; }
 
     void affine(const T* W, const T* bias, const T* x, Index n_in, Index n_out, T* out) const {
         multiply(W, n_in, 1, bias, x, n_in, n_out, out);
@@ -188,6 +211,13 @@ template <class T> struct Loops {
     /// out[i] = sum_o W(o, i) d[o] for the first n inputs.
     void transposed(const T* W, const T* d, Index n_in, Index n_out, Index n, T* out) const {
         multiply(W, 1, n_in, nullptr, d, n_out, n, out);
+    }
+    /// The same for all inputs, multiplied by the slope at their values.
+    void transposed(const T* W, const T* d, Index n_in, Index n_out, Activation kind, const T* values, T* out) const {
+        with_activation(kind, [&]<Activation f>() {
+            multiply(W, 1, n_in, nullptr, d, n_out, n_in, out,
+                     [&]<class V>(const V& sum, Index at) { return times_slope<f>(sum, V::load(values + at)); });
+        });
     }
     /// Adds the gradient of W and the bias behind it.
     void add_gradient(const T* d, const T* x, Index n_in, Index n_out, double* sums) const {
@@ -226,9 +256,9 @@ template <class T, class Products = Loops<T>> class NetworkTile {
             const Index in = net_.sizes[l], out = net_.sizes[l + 1], at = net_.first(l);
             const T* x = values_ + first_of(l) * products_.rows();
             if (sums) products_.add_gradient(d, x, in, out, sums + at * products_.lanes);
-            T* to = l > 0 ? cotangents_ + l % 2 * widest_ * products_.rows() : inputs;
-            products_.transposed(parameters_ + at, d, in, out, l > 0 ? in : n, to);
-            if (l > 0) multiply_by_slope(net_.activation, to, x, in * products_.rows());
+            if (l == 0) return products_.transposed(parameters_ + at, d, in, out, n, inputs);
+            T* to = cotangents_ + l % 2 * widest_ * products_.rows();
+            products_.transposed(parameters_ + at, d, in, out, net_.activation, x, to);
             d = to;
         }
     }
@@ -247,6 +277,9 @@ template <class T, class Products = Loops<T>> class NetworkTile {
         return units;
     }
 };
+
+/// Floating-point operations of a row on the way forward; the way back has twice as many.
+inline double network_operations(const Network& net) { return 2.5 * double(net.first(net.layers)) + 30; }
 
 } // namespace FEDKERN_ISA
 } // namespace fedkern
