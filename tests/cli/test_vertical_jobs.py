@@ -51,7 +51,7 @@ def write(path: Path, lines: list[str]) -> None:
         ({"model": {"kind": "multilevel"}}, 'data.group and model.kind = "multilevel" go together'),
         ({"model": {"family": "poisson"}, "algorithm": {"local_steps": 2}}, "a bounded curvature"),
         ({"algorithm": {"theta_update": "closed-form"}}, 'is for kind = "linear", augmentation = "augmented"'),
-        ({"algorithm": {"inference": "soul"}, "output": {"bound": True}}, "has no ELBO"),
+        ({"algorithm": {"inference": "soul"}, "output": {"bound": True}}, "do not exist with"),
         ({"data": BASE["data"] | {"folds": 5, "fold": 5}}, "fold from 0 to folds - 1"),
         ({"data": BASE["data"] | {"folds": 5, "holdout": 0.1}}, "both keep rows for testing"),
         ({"data": BASE["data"] | {"offset": "o"}}, "data.offset is a column of the server's file"),
@@ -93,6 +93,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"algorithm": {"draws": 2, "estimator": "entropy", "inputs": "paper"}},
     {"model": {"kind": "bayes-network", "rho": 1.0}},
     {"model": {"kind": "network"}},
+    {"algorithm": {"inference": "soul", "auxiliary": "mean-field"}},
 ]
 
 
@@ -102,7 +103,7 @@ def test_variants_run_and_send_only_what_the_specification_names(tmp_path: Path,
     assert np.isfinite(result.metrics["log_likelihood"])
     for name in ("client-01", "client-02", "client-03"):
         sent = [json.loads(line) for line in lines_of(tmp_path / "out" / "ledger" / f"{name}.jsonl")]
-        assert {message["kind"] for message in sent} <= {"Ids", "ZShare", "Prediction", "Received", "Kept"}
+        assert {message["kind"] for message in sent} <= {"Ids", "ZShare", "Predicted", "Prediction", "Received", "Kept"}
         assert sum(m["bytes"] for m in sent) == result.summary["wire"][name]["to_server"]["bytes"]
 
 
@@ -296,6 +297,7 @@ def test_two_files_that_share_only_patient_ids(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(
         '[job]\nmethod = "vertical"\nrounds = 1500\n[data]\nclients = ["client-1.csv", "client-2.csv"]\nid = "id"\n'
         'response = "HeartDisease"\nserver = "server.csv"\nholdout = 0.2\n[model]\nkind = "bayes-network"\nrho = 1.0\n'
+        "weight_sd = 1.0\n[algorithm]\nlearning_rate = 0.003\n"
     )
     ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
     assert ended.code == 0, ended.err

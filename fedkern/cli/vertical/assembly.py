@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms import alignment, response, vertical, vertical_predict
 from ...data.table import Table
@@ -19,27 +15,15 @@ from ..config import VerticalConfig
 from ..hooks import RunHooks
 from ..parties import Parties
 from ..progress import Progress
-from . import own, publish
+from . import langevin, own, publish
 from .model import VerticalModel
-from .rows import Columns, ServerRows, aligned, columns, held_out, response_of, server_rows
+from .rows import Rows, ServerRows, aligned, columns, held_out, response_of, server_rows
 from .watch import VerticalWatch
 
 if TYPE_CHECKING:
     from ..assembly import Output, Place
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of this place: `columns` of its clients, `server` where it lives; which rows train, and which test."""
-
-    columns: Mapping[int, Columns]
-    server: ServerRows | None
-    train: Index
-    test: Index
 
 
 def perform(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks, output: Output) -> Result | None:
@@ -49,14 +33,17 @@ def perform(place: Place, config: VerticalConfig, found: Parties, hooks: RunHook
     batch = config.algorithm.batch_size
     if batch is not None and batch > model.n_rows:
         raise JobError(f"algorithm.batch_size = {batch}: there are {model.n_rows} training rows; lower it, or leave it out")
-    server, clients = _trained(place, model, rows, hooks, output)
+    soul = config.algorithm.inference == "soul"
+    train: Callable[..., tuple[Any, Mapping[int, Any]]] = langevin.trained if soul else _trained
+    summary: Callable[..., Mapping[str, Any]] = langevin.summary if soul else own.summary
+    server, clients = train(place, model, rows, hooks, output)
     for k, client in clients.items():
-        hooks.write_own(k, "posterior.json", own.summary(model, client, rows.columns[k]))
+        hooks.write_own(k, "posterior.json", summary(model, client, rows.columns[k]))
     predicted = _predicted(place, model, rows, clients, hooks)
     if server is None:
         return None
-    assert rows.server is not None
-    return publish.result(model, server, rows.server, (rows.train, rows.test), predicted, hooks)
+    fitted = langevin.fitted(server) if soul else publish.fitted(server)
+    return publish.result(model, fitted, rows, predicted, hooks)
 
 
 def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks) -> Rows:
@@ -129,10 +116,9 @@ def _trained(
         clients[k] = vertical.client(names[k], k, settings, model.site(k, column, rows.train), y, likelihood, sd)
     start = None
     if rows.server is not None:
-        offset = None if rows.server.offset is None else rows.server.offset[rows.train]
-        start = vertical.start(settings, model.server, names, rows.server.y[rows.train], offset, sd)
+        start = vertical.start(settings, model.server, names, *rows.server.of(rows.train), sd)
     with Progress(settings.rounds, quiet=output.quiet) as progress:
-        hooks.watch = VerticalWatch(every=config.output.metrics_every, write=hooks.metric, progress=progress)
+        hooks.watch = VerticalWatch(publish.measured, every=config.output.metrics_every, write=hooks.metric, progress=progress)
         codec = Codec(settings.dims(), len(names))
         server, clients = hooks.run(place, vertical.protocol(settings), start, clients, codec, resume=output.resume)
         hooks.watch = None
@@ -140,7 +126,7 @@ def _trained(
 
 
 def _predicted(
-    place: Place, model: VerticalModel, rows: Rows, clients: Mapping[int, vertical.Client], hooks: RunHooks
+    place: Place, model: VerticalModel, rows: Rows, clients: Mapping[int, Any], hooks: RunHooks
 ) -> vertical_predict.Server | None:
     """The clients' parts at the test rows; None elsewhere than at the server, and where no row is kept for testing."""
     with_z = model.config.output.missing_party
@@ -149,6 +135,9 @@ def _predicted(
     ready = {}
     for k, client in clients.items():
         predictor = model.predictor(k, rows.columns[k], rows.test)
+        if model.config.algorithm.inference == "soul":
+            ready[k] = vertical_predict.Client(*langevin.predicted(client, predictor))
+            continue
         normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
         mean, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
         z = client.site.mean_z(client.released, client.extra) if with_z else None

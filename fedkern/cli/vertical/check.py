@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...algorithms import alignment, response, vertical, vertical_predict
+from ...algorithms import alignment, response, soul, vertical, vertical_predict
 from ...data.design import check_header
 from ...transports.codec import Codec
 from ..config import VerticalConfig
@@ -90,7 +90,10 @@ def protocols(model: VerticalModel) -> list[tuple[Any, Mapping[str, int]]]:
     found: list[tuple[Any, Mapping[str, int]]] = [(alignment.PROTOCOL, alignment.DIMS)]
     if model.config.data.server is None and not model.config.data.builtin:
         found.append((response.PROTOCOL, {"n": model.n_rows + model.n_test}))
-    found.append((vertical.protocol(model.settings), model.settings.dims()))
+    if model.config.algorithm.inference == "soul":
+        found.append((soul.protocol(model.soul), model.soul.dims()))
+    else:
+        found.append((vertical.protocol(model.settings), model.settings.dims()))
     if model.n_test:
         sizes = {"t": model.n_test, "n": model.n_rows}
         found.append((vertical_predict.protocol(model.config.output.missing_party), sizes))

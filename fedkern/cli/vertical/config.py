@@ -59,8 +59,7 @@ class VerticalAlgorithmSection(Section):
     memory: float = key(0.9, ge=0, lt=1, help="of the average message that amortised families are told")
     start_sd: Positive = key(0.1, help="standard deviation of the coefficients' posterior at the start")
     gradient_clip: Positive | None = key(None, help="bound on the norm of a client's gradient")
-    moves: Count = key(10, help="soul: Langevin moves of a client in a round")
-    step_size: float | None = key(None, gt=0, help="soul: of the moves; by default and at most 0.2 over the curvature")
+    moves: Count = key(20, help="soul: Langevin moves of a client in a round")
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
 

@@ -85,10 +85,10 @@ def _algorithm(config: VerticalConfig) -> Iterator[str]:
             yield 'algorithm.inference = "soul" has neither batches, draws, local_steps nor theta_update; remove them'
         if a.auxiliary == "amortised":
             yield 'algorithm.inference = "soul" maximises the auxiliary variables; remove algorithm.auxiliary'
-        if model.family == "poisson":
-            yield 'algorithm.inference = "soul" needs a bounded curvature, and family = "poisson" has none; take "sfvi"'
-        if config.output.bound:
-            yield 'output.bound: algorithm.inference = "soul" has no ELBO; remove it'
+        if model.family == "poisson" and model.augmentation == "power":
+            yield 'algorithm.inference = "soul" with power likelihoods needs a bounded curvature, and "poisson" has none'
+        if config.output.bound or config.output.missing_party:
+            yield 'output.bound and output.missing_party do not exist with algorithm.inference = "soul"; remove them'
     if data.standardise == "public":
         for name, column in data.columns.items():
             if column.kind != "categorical" and column.levels is None and column.scale is None and column.lower is None:

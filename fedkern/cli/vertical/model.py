@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms import soul
 from ...algorithms.vertical import Settings
 from ...models.likelihood import Likelihood
 from ...models.predictors import Linear, Multilevel, Network, Predictor
@@ -81,6 +82,25 @@ class VerticalModel:
             average=a.average,
             bound=c.output.bound,
             gradient_clip=a.gradient_clip,
+            dispersed=self.likelihood.dispersed,
+        )
+
+    @cached_property
+    def soul(self) -> soul.Settings:
+        """What all parties have in common where theta is drawn by Langevin moves."""
+        c, a = self.config, self.config.algorithm
+        rounds = c.job.rounds
+        assert isinstance(rounds, int)
+        return soul.Settings(
+            c.job.seed,
+            rounds,
+            self.n_rows,
+            len(self.names),
+            c.model.rho,
+            model=c.model.augmentation,
+            response=a.response,
+            langevin_steps=a.moves,
+            keep=c.output.draws,
             dispersed=self.likelihood.dispersed,
         )
 

@@ -29,16 +29,18 @@ def summary(model: VerticalModel, client: vertical.Client, columns: Columns) -> 
         spread = np.zeros(len(part)) if site.point else site.block.sd(part)
         out["parameters"] = _normal(labels, part[: len(labels)], spread)
         return out | {"network": {"sizes": list(site.predictor.sizes), "weights": parameters[site.parts["phi"]].tolist()}}  # type: ignore[attr-defined]
-    factors = _factors(columns)
     if isinstance(site.predictor, Multilevel):
-        return out | {"parameters": _multilevel(model, client, site.predictor, columns, factors)}
-    d = len(names)
-    mean, sd = part[:d], site.block.sd(part)
+        return out | {"parameters": _multilevel(model, client, site.predictor, columns, _factors(columns))}
+    return out | {"parameters": slopes(columns, part[: len(names)], site.block.sd(part))}
+
+
+def slopes(columns: Columns, mean: Array, sd: Array) -> dict[str, dict[str, float]]:
+    """Of a linear predictor: on the data's scale, and on the standardised one where that differs."""
+    factors, names = _factors(columns), columns.encoding.names
     found = _normal(tuple(f"theta[{name}]" for name in names), mean * factors, sd * factors)
     own = factors != 1
     standard = _normal(tuple(f"theta_std[{name}]" for name in names), mean, sd)
-    found |= {name: row for (name, row), differs in zip(standard.items(), own) if differs}
-    return out | {"parameters": found}
+    return found | {name: row for (name, row), differs in zip(standard.items(), own) if differs}
 
 
 def _factors(columns: Columns) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -201,6 +202,20 @@ class ServerRows:
 
     y: Array
     offset: Array | None
+
+    def of(self, index: Index) -> tuple[Array, Array | None]:
+        """Response and offset of some rows."""
+        return self.y[index], None if self.offset is None else self.offset[index]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one place: `columns` of its clients, `server` where it lives; which rows train, and which test."""
+
+    columns: Mapping[int, Columns]
+    server: ServerRows | None
+    train: Index
+    test: Index
 
 
 def server_rows(table: Table, config: VerticalConfig) -> ServerRows:

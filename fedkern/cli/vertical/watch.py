@@ -11,9 +11,17 @@ from ..progress import Progress
 
 
 class VerticalWatch:
-    """Follows the server's state: every `every` rounds a line with b, log sigma, the ELBO where it is known, and the seconds."""
+    """Follows the server's state: every `every` rounds a line with what is `measured`, the ELBO if known, and the seconds."""
 
-    def __init__(self, *, every: int, write: Callable[[Mapping[str, Any]], None], progress: Progress) -> None:
+    def __init__(
+        self,
+        measured: Callable[[Any], Mapping[str, float]],
+        *,
+        every: int,
+        write: Callable[[Mapping[str, Any]], None],
+        progress: Progress,
+    ) -> None:
+        self.measured = measured
         self.every, self.write, self.progress = every, write, progress
         self.round = 0
         self._began = time.monotonic()
@@ -31,8 +39,6 @@ class VerticalWatch:
         if self._bounds:
             metrics["elbo"] = round(sum(self._bounds) / len(self._bounds), 4)  # the mean of these rounds' draws
             self._bounds.clear()
-        b, log_scale = state.shared.split(state.parameters[: state.shared.block.size])
-        metrics |= {"intercept": round(b, 5)} if state.shared.intercept else {}
-        metrics |= {"sigma": round(math.exp(log_scale), 5)} if state.shared.likelihood.dispersed else {}
+        metrics |= self.measured(state)
         self.write({"round": self.round, "metrics": metrics, "seconds": round(time.monotonic() - self._began, 3)})
         self.progress.show(self.round, ", ".join(f"{name} {value:.3f}" for name, value in metrics.items()))
