@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..kernels import optim
 
 Array = NDArray[np.float64]
 
@@ -25,29 +28,13 @@ class Optimiser:
 
 def adagrad(learning_rate: float, epsilon: float = 1e-10) -> Optimiser:
     """G <- G + g^2; step = lr g / (sqrt(G) + epsilon)."""
-
-    def update(state: Array, g: Array) -> tuple[Array, Array]:
-        G = g * g
-        G += state[0]
-        step = np.sqrt(G)
-        step += epsilon
-        np.divide(g, step, out=step)
-        step *= learning_rate
-        return G[np.newaxis], step
-
+    update = partial(optim.adagrad, learning_rate=learning_rate, epsilon=epsilon)
     return Optimiser(lambda size: np.zeros((1, size)), update)
 
 
 def adam(learning_rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Optimiser:
     """Adam with bias correction (Kingma and Ba, 2015, Algorithm 1). State rows: m, v, and the step count in every column."""
-
-    def update(state: Array, g: Array) -> tuple[Array, Array]:
-        t = state[2] + 1
-        m = beta1 * state[0] + (1 - beta1) * g
-        v = beta2 * state[1] + (1 - beta2) * g * g
-        step = learning_rate * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + epsilon)
-        return np.stack([m, v, t]), step
-
+    update = partial(optim.adam, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon)
     return Optimiser(lambda size: np.zeros((3, size)), update)
 
 
