@@ -8,7 +8,7 @@ section 8.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class Trajectory:
             kept = (*kept, total)
             if len(kept) > KEPT:
                 kept, stride = kept[::2], 2 * stride
-        return replace(self, total=total, count=count, stride=stride, kept=kept)
+        return Trajectory(total, count, stride, kept)
 
     def half_mean(self) -> Array:
         """Mean of the second half (of the one point, if there is only one)."""

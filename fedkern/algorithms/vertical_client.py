@@ -6,6 +6,7 @@ parameter, a network's weight or a row. Source: vertical.md, sections 5 to 8.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -149,7 +150,7 @@ def _drawn(state: Client) -> tuple[Client, ClientEffects]:
     for i in range(s.draws):
         normals = rng.normal(d + n, key=key, client=state.index, step=state.step + i)
         drawn = site.draw(state.parameters, normals[:d], normals[d:], extra, index)
-        if not np.isfinite(drawn.z).all():
+        if not math.isfinite(drawn.z @ drawn.z):
             raise NumericalError(f"client {state.name!r}, round {state.round}: z is not finite; {REMEDY}")
         draws.append(drawn)
     state = evolve(state, drawn=tuple(draws), step=state.step + s.draws, own=())
@@ -249,7 +250,7 @@ def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own:
     assert total is not None
     if s.draws > 1:
         total = total / s.draws
-    if not np.isfinite(total).all():
+    if not math.isfinite(total @ total):
         raise NumericalError(_not_finite(state, total))
     if s.gradient_clip is not None:
         norm = float(np.linalg.norm(total))
@@ -260,7 +261,10 @@ def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own:
 def _not_finite(state: Client, g: Vector) -> str:
     """Which part of the parameters left the finite numbers."""
     columns = state.site.columns(state.drawn[0].index)
-    where = np.flatnonzero(~np.isfinite(g)) if columns is None else columns[~np.isfinite(g)]
+    bad = ~np.isfinite(g)
+    if not bad.any():  # the sum of their squares is not
+        bad = np.abs(g) == np.abs(g).max()
+    where = np.flatnonzero(bad) if columns is None else columns[bad]
     parts = list(dict.fromkeys(state.site.place(int(j)) for j in where))
     named = ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
     return f"client {state.name!r}, round {state.round}: the gradient of {named} is not finite; {REMEDY}"
