@@ -13,6 +13,9 @@ NAMES = {
     "sparse-mrf": "Markov random field of breast cancer proteins at seven sites: 11 proteins, and all 217",
     "sparse-sem": "cyclic structural equation model of protein signalling under nine conditions, against two published networks",
     "sparse-simulation": "sparse regression with a known truth: power and false discoveries against clients, differences and L",
+    "vertical-logistic": "columns of a logistic regression split over 2 and 10 clients: bounds, and posteriors against NUTS",
+    "vertical-poisson": "counts in areas whose covariates two clients hold: simulated areas, and homicides in US counties",
+    "vertical-heart": "split networks on heart patients, two clients: cross-validated scores against pooled logistic regression",
 }
 PRINTED = ("sparse-regression",)  # those with `printed`: what the paper's slips change
 
