@@ -49,7 +49,7 @@ class Client:
     parameters, optimiser, trajectory : of all its variational parameters, of its networks
     step : its own count of draws, the last word of its random counters
     drawn : the joint draws of this round, one for each of S
-    residual : (N,) average of the messages that have come
+    residual : (N,) average of what others' messages said of dL/dz_j: AV r; PL R - rho_j
     own : PL, between the two exchanges: rho_j of each draw
     """
 
@@ -78,6 +78,8 @@ class Client:
     def extra(self) -> Vector:
         """(N, e) what an amortised family is told beside g, now."""
         known = {"response": self.y, "residual": self.residual}
+        if "centre" in self.site.auxiliary.inputs:
+            known["centre"] = self.site.mean_g(self.parameters)
         columns = [column for name in self.site.auxiliary.inputs if (column := known[name]) is not None]
         return columns[0][:, None] if len(columns) == 1 else np.array(columns).reshape(-1, self.settings.n_rows).T
 
@@ -216,7 +218,7 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...
             parameters = state.site.closed_form(parameters)
     residual = state.residual
     if "residual" in state.site.auxiliary.inputs:
-        mean = messages[0] if s.draws == 1 else np.mean(messages, axis=0)
+        mean = parts[0] if s.draws == 1 else np.mean(parts, axis=0)
         blended = s.memory * of_batch(residual, index) + (1 - s.memory) * mean
         residual = blended if index is None else _replaced(residual, index, blended)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory

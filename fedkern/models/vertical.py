@@ -42,7 +42,9 @@ class Auxiliary:
         theta_j, the plain split network
     rho : standard deviation of z_ij about g_ij
     hidden : sizes of the network's hidden layers, tanh
-    inputs : what the network is told beside g_ij: "response" y_i, "residual" the average of the messages that have come
+    inputs : what the network is told beside g_ij: "response" y_i, "residual" the average of the messages that have come, "centre"
+        g_ij at the mean of theta_j (the best conditional mean of z moves less than g does within q(theta), and with it between
+        rows: one function of g alone cannot do both)
     """
 
     kind: str

@@ -43,7 +43,9 @@ class VerticalModelSection(Section):
 class VerticalAlgorithmSection(Section):
     inference: Literal["sfvi", "soul"] = key("sfvi", help="variational, or Langevin draws given the mode of the auxiliaries")
     auxiliary: Literal["mean-field", "amortised"] = key(help="family of the auxiliary variables; default amortised")
-    inputs: Literal["recommended", "paper"] = key("recommended", help="amortised: with the average message, or as published")
+    inputs: Literal["recommended", "complete", "paper"] = key(
+        "recommended", help="amortised: with the average message; with the part's own mean as well; or as published"
+    )
     network: list[Count] = key([16, 16], help="amortised: units of the hidden layers, tanh")
     covariance: Literal["diagonal", "full"] = key("diagonal", help="of each client's coefficients")
     estimator: Literal["stl", "entropy"] = key("stl", help="of gradients: sticking the landing, or the closed-form entropy")

@@ -110,7 +110,8 @@ class VerticalModel:
         m, a = self.config.model, self.config.algorithm
         inputs: tuple[str, ...] = ()
         if a.auxiliary == "amortised":
-            inputs = (*(("response",) if self.power else ()), *(("residual",) if a.inputs == "recommended" else ()))
+            told = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
+            inputs = (*(("response",) if self.power else ()), *told[a.inputs])
         kind = "none" if self.network else a.auxiliary
         return Auxiliary(kind, m.rho, tuple(a.network), inputs)
 
