@@ -40,8 +40,8 @@ from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, Re
 from .soul_messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Settings, Slopes, Total, curvature
 
 __all__ = [
-    "Auxiliary", "AuxiliaryTotal", "Client", "Conditional", "Moved", "Predicted", "Server", "Settings", "Slopes", "Total", "client",
-    "client_receive", "conditional", "finished", "load", "protocol", "save", "server_receive", "start",
+    "Auxiliary", "AuxiliaryTotal", "Client", "Conditional", "Moved", "Predicted", "Server", "Settings", "Slopes", "Total",
+    "client", "client_receive", "conditional", "finished", "load", "protocol", "save", "server_receive", "start",
 ]  # fmt: skip
 
 Vector = NDArray[np.float64]
