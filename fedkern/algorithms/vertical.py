@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import vertical_client, vertical_server
-from .messages import Message, Protocol, Saved
-from .vertical_client import Client, client, client_receive
+from . import vertical_client, vertical_private, vertical_server
+from .messages import ClientEffects, Message, Protocol, Saved
+from .pvi import Refused
+from .vertical_client import Client, client
 from .vertical_messages import (
     Begin,
     BoundShare,
@@ -29,6 +30,7 @@ from .vertical_messages import (
     ZShare,
     batch_of,
 )
+from .vertical_private import PrivateClient
 from .vertical_server import Server, finished, server_receive, start
 
 __all__ = [
@@ -57,15 +59,25 @@ def protocol(settings: Settings) -> Protocol:
     power, shared = settings.model == "power", settings.response == "shared"
     down = (Begin, PredictorSum, LikelihoodSum) if power else (Begin, PredictorSum) if shared else (Begin, Residual)
     up: tuple[type[Message], ...] = (ZShare, LikelihoodShare) if power else (ZShare,)
-    up = (*up, BoundShare) if settings.bound else up
+    up = (*up, *([BoundShare] if settings.bound else []), *([Refused] if settings.private else []))
     return Protocol("vertical", down, up, server_receive, client_receive, finished, save, load)
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """See `vertical_client` and `vertical_private`."""
+    machine = vertical_private.client_receive if isinstance(state, PrivateClient) else vertical_client.client_receive
+    return machine(state, event)  # type: ignore[arg-type]
 
 
 def save(state: Server | Client) -> Saved:
     """The state as named arrays and numbers; rows are never among them."""
+    if isinstance(state, PrivateClient):
+        return vertical_private.save(state)
     return vertical_client.save(state) if isinstance(state, Client) else vertical_server.save(state)
 
 
 def load(fresh: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     """A fresh state as it was when it was saved."""
+    if isinstance(fresh, PrivateClient):
+        return vertical_private.load(fresh, saved)
     return vertical_client.load(fresh, saved) if isinstance(fresh, Client) else vertical_server.load(fresh, saved)

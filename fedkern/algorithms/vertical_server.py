@@ -18,6 +18,7 @@ from ..models.vertical import Shared
 from .averaging import Trajectory
 from .messages import SERVER, ClientLost, Deadline, Message, RemoteFault, Saved, ServerEffects, evolve
 from .optim import OPTIMISERS
+from .pvi import Refused
 from .vertical_messages import (
     Begin,
     BoundShare,
@@ -46,6 +47,7 @@ class Server:
     phase : what it waits for: "z", or in PL "likelihood"
     answers, bounds : what has come of this phase and round
     Z : (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
+    refused : private clients whose budget is spent
     bound : of the ELBO at the last round's draws, where clients send their terms; loglik: its likelihood part (AV)
     """
 
@@ -67,11 +69,12 @@ class Server:
     bound: float = np.nan
     loglik: float = np.nan
     lost: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
 
     @property
     def stop(self) -> str | None:
-        """Why the rounds ended."""
-        return "rounds" if self.round >= self.settings.rounds else None
+        """Why the rounds ended: all are done, or a client's privacy budget is spent."""
+        return "rounds" if self.round >= self.settings.rounds else "budget" if self.refused else None
 
     @property
     def updates(self) -> NDArray[np.int64]:
@@ -98,8 +101,8 @@ def start(
 
 
 def finished(state: Server) -> bool:
-    """Whether all rounds are done."""
-    return state.round >= state.settings.rounds
+    """Whether nothing more is asked."""
+    return state.stop is not None
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
@@ -122,13 +125,15 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
         )
     if getattr(event, "round", None) != state.round:
         raise RemoteFault(f"client {sender}: {type(event).__name__} of round {event.round}, expected round {state.round}")
+    if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
+        return evolve(state, refused=state.refused | {sender}), []
     if isinstance(event, BoundShare) and state.settings.bound and sender not in state.bounds:
         return evolve(state, bounds={**state.bounds, sender: event.value}), []
     wanted = ZShare if state.phase == "z" else LikelihoodShare
     if not isinstance(event, wanted) or sender in state.answers:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected in round {state.round}")
     state = evolve(state, answers={**state.answers, sender: event})
-    if len(state.answers) < state.settings.n_clients:
+    if len(state.answers) < state.settings.n_clients:  # for ever, if one of them has refused
         return state, []
     return _summed(state) if state.phase == "z" else _combined(state)
 
@@ -217,7 +222,13 @@ def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
 def save(state: Server) -> Saved:
     """As named arrays and numbers."""
     saved: Saved = {"round": state.round, "parameters": state.parameters, "optimiser": state.optimiser}
-    saved |= {"phase": int(state.phase == "likelihood"), "Z": state.Z, "eps": state.eps, "values": state.values}
+    saved |= {
+        "refused": np.array(sorted(state.refused), np.int64),
+        "phase": int(state.phase == "likelihood"),
+        "Z": state.Z,
+        "eps": state.eps,
+        "values": state.values,
+    }
     return saved | state.trajectory.save()
 
 
@@ -225,4 +236,6 @@ def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
     """A fresh state as it was when it was saved."""
     names = ("round", "parameters", "optimiser", "Z", "eps", "values")
     phase = "likelihood" if saved["phase"] else "z"
-    return evolve(fresh, **{name: saved[name] for name in names}, trajectory=Trajectory.load(saved), phase=phase)
+    refused = frozenset(saved["refused"].tolist())
+    same = {name: saved[name] for name in names}
+    return evolve(fresh, **same, trajectory=Trajectory.load(saved), phase=phase, refused=refused)

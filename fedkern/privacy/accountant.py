@@ -23,7 +23,7 @@ from .search import largest_count, smallest_number
 if TYPE_CHECKING:
     from .noise import Source
 
-Sampling = Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards"]
+Sampling = Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards", "aligned"]
 Accountant = Literal["pld", "rdp"]
 Unit = Literal["example", "client"]
 Relation = Literal["ADD_OR_REMOVE_ONE", "REPLACE_ONE"]
@@ -42,6 +42,7 @@ _NEEDS: dict[str, frozenset[str]] = {
     "without-replacement": frozenset({"batch_size", "dataset_size"}),
     "full": frozenset(),
     "shards": frozenset(),
+    "aligned": frozenset({"dataset_size"}),
 }
 # The accountants that know each scheme, the default first.
 _ACCOUNTANTS: dict[str, tuple[Accountant, ...]] = {
@@ -50,6 +51,7 @@ _ACCOUNTANTS: dict[str, tuple[Accountant, ...]] = {
     "without-replacement": ("rdp",),
     "full": ("pld", "rdp"),
     "shards": ("pld", "rdp"),
+    "aligned": ("pld", "rdp"),
 }
 
 
@@ -61,7 +63,7 @@ class Mechanism:
     ----------
     sampling : "poisson" (each row by its own secret coin), "poisson-truncated" (at most `max_batch` of them),
         "without-replacement" (a fresh subset of `batch_size` at each step), "full" (every row), "shards" (disjoint groups of
-        rows, one clipped vector each)
+        rows, one clipped vector each), "aligned" (every row, of public ids: neighbours replace the values of one)
     noise_multiplier : standard deviation of the noise over `clip`; None until `calibrate` has found it
     clip : Euclidean bound of each example's, shard's or client's vector
     dimension : how many numbers get noise at each step; the price of noise on integers is proportional to it
@@ -163,7 +165,7 @@ class Mechanism:
         if self.sampling == "without-replacement":
             assert self.batch_size is not None
             return source.subset(n_rows, self.batch_size, step)
-        if self.sampling in ("full", "shards"):
+        if self.sampling in ("full", "shards", "aligned"):
             return np.arange(n_rows)
         rows = source.coins(n_rows, self.threshold, step)
         if self.max_batch is not None and len(rows) > self.max_batch:
@@ -200,7 +202,7 @@ class Mechanism:
     @property
     def relation(self) -> Relation:
         """The neighbouring relation, by dp-accounting's name."""
-        return "REPLACE_ONE" if self.sampling in ("without-replacement", "shards") else "ADD_OR_REMOVE_ONE"
+        return "REPLACE_ONE" if self.sampling in ("without-replacement", "shards", "aligned") else "ADD_OR_REMOVE_ONE"
 
     @property
     def neighbours(self) -> str:
