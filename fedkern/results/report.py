@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from . import plots, report_sparse
+from . import plots, report_sparse, report_vertical
 from .html import figure, number, real, table
 from .posterior import comparable
 
@@ -65,8 +65,7 @@ class Run:
 
 def page(run: Run) -> str:
     """The whole page as text."""
-    found = report_sparse.sections(run.summary) if "sampler" in run.summary else [_learning(run), _coefficients(run)]
-    sections = [*found, _privacy(run), _wire(run), _ledger(run), _record(run)]
+    sections = [*_found(run), _privacy(run), _wire(run), _ledger(run), _record(run)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(run.name)}</title><style>{STYLE}</style></head><body><main>\n"
@@ -74,6 +73,15 @@ def page(run: Run) -> str:
         + "\n".join(sections)
         + "\n</main></body></html>\n"
     )
+
+
+def _found(run: Run) -> list[str]:
+    """What this method found."""
+    if "sampler" in run.summary:
+        return report_sparse.sections(run.summary)
+    if "inference" in run.summary:
+        return report_vertical.sections(run.summary, run.lines)
+    return [_learning(run), _coefficients(run)]
 
 
 def _head(run: Run) -> str:
@@ -85,6 +93,8 @@ def _head(run: Run) -> str:
     tiles = [(plots.WORDS.get(name, name), number(value)) for name, value in metrics.items()]
     if "sampler" in run.summary:
         tiles = report_sparse.tiles(run.summary)
+    elif "inference" in run.summary:
+        tiles = report_vertical.tiles(run.summary)
     spent = [real(c["epsilon"]) for c in run.summary.get("privacy", {}).values()]
     tiles += [("Largest ε of a client", number(max(spent)))] if spent else []
     clients = run.summary.get("clients", {})
