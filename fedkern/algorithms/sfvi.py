@@ -20,7 +20,7 @@ Source: sigma.md, section 6; Hassan, Salomone and Mengersen (2023).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from ..errors import LostPeer, NumericalError
 from ..kernels import rng
 from ..models.hierarchical import GlobalPrior, LocalModel
 from ..models.variational import Block
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from .optim import OPTIMISERS
 from .sfvi_family import Family, Settings, barycentre
 
@@ -157,13 +157,13 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
     everyone = range(state.n_clients)
     if state.stop:
         fitted = Fitted(state.round, state.parameters)
-        return replace(state, waiting=frozenset(), answers={}), [(k, fitted) for k in everyone]
+        return evolve(state, waiting=frozenset(), answers={}), [(k, fitted) for k in everyone]
     question: Message
     if state.settings.local_steps:
         question = Start(state.round, state.parameters)
     else:
         question = Global(state.round, np.array([state.block.sample(state.parameters, e) for e in _normals(state)]))
-    return replace(state, waiting=frozenset(everyone), answers={}), [(k, question) for k in everyone]
+    return evolve(state, waiting=frozenset(everyone), answers={}), [(k, question) for k in everyone]
 
 
 def _normals(state: Server) -> Matrix:
@@ -183,7 +183,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     late = isinstance(event, Reached) and event.round != state.round
     if not isinstance(event, expected) or late or sender not in state.waiting:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {state.round}")
-    state = replace(state, answers={**state.answers, sender: event}, waiting=state.waiting - {sender})
+    state = evolve(state, answers={**state.answers, sender: event}, waiting=state.waiting - {sender})
     if state.waiting:
         return state, []
     return _ask(_averaged(state) if state.settings.local_steps else _step(state))
@@ -199,18 +199,19 @@ def _step(state: Server) -> Server:
     for e, share in zip(_normals(state), total):
         value, slope = state.prior.log_prior_grad(state.block.sample(state.parameters, e))
         g += state.block.gradient(state.parameters, e, share + slope, path=s.path)
-        bound += (value - state.block.log_density(state.parameters, e)) / s.draws
+        if s.bound:
+            bound += (value - state.block.log_density(state.parameters, e)) / s.draws
     optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
     parameters = state.parameters + s.rate(state.round) * move
     if not np.isfinite(parameters).all():
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
-    state = replace(state, parameters=parameters, optimiser=optimiser, round=state.round + 1)
+    state = evolve(state, parameters=parameters, optimiser=optimiser, round=state.round + 1)
     if not s.bound:
         return state
     recent = state.recent + bound + sum(answer.bound for answer in answers)
     if state.round % TRACED:
-        return replace(state, recent=recent)
-    return replace(state, recent=0.0, trace=(*state.trace, recent / TRACED))
+        return evolve(state, recent=recent)
+    return evolve(state, recent=0.0, trace=(*state.trace, recent / TRACED))
 
 
 def _averaged(state: Server) -> Server:
@@ -222,7 +223,7 @@ def _averaged(state: Server) -> Server:
         raise NumericalError(
             f"server: round {state.round}: q(xi) of client {state.names[wide[0]]!r} is not finite: lower learning_rate"
         )
-    return replace(state, parameters=barycentre(state.block, reached, weights), round=state.round + 1)
+    return evolve(state, parameters=barycentre(state.block, reached, weights), round=state.round + 1)
 
 
 # A client --------------------
@@ -275,7 +276,7 @@ def client(
     if prior is None:
         raise ValueError(f"sfvi: client {name!r} needs the prior of xi: with local_steps > 0 it takes steps of q(xi) itself")
     block = settings.block(model.n_global)
-    return replace(state, prior=prior, block=block, global_optimiser=optimiser.init(block.n_parameters))
+    return evolve(state, prior=prior, block=block, global_optimiser=optimiser.init(block.n_parameters))
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
@@ -287,7 +288,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     if isinstance(event, Start) and state.settings.local_steps:
         return _local_steps(state, event)
     if isinstance(event, Fitted):
-        return replace(state, fitted=np.array(event.parameters)), []
+        return evolve(state, fitted=np.array(event.parameters)), []
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
 
@@ -300,7 +301,9 @@ def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, 
     eps = rng.normal(s.draws * d, key=rng.key(s.seed, "draws"), client=state.index, step=state.step).reshape(s.draws, d)
     G, g, bound = np.empty(xi.shape), np.zeros(family.n_parameters), 0.0
     for i in range(s.draws):
-        value, G[i], flat = family.gradient(state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path)
+        value, G[i], flat = family.gradient(
+            state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path, bound=s.bound
+        )
         g += flat
         bound += value / s.draws
     for what, array in (("G", G), ("q(u)", g)):
@@ -310,18 +313,18 @@ def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, 
             )
     optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
     parameters = state.parameters + s.rate(round) * move
-    return replace(state, parameters=parameters, optimiser=optimiser, step=state.step + 1), G, bound
+    return evolve(state, parameters=parameters, optimiser=optimiser, step=state.step + 1), G, bound
 
 
 def _centred(state: Client, xi: Matrix) -> Client:
     """The state after these draws of xi have been counted, and c perhaps moved to the mean of those since the last move."""
     if state.centre is None or state.recent is None:
-        return replace(state, centre=xi[0].copy(), recent=xi.sum(axis=0), count=1)
+        return evolve(state, centre=xi[0].copy(), recent=xi.sum(axis=0), count=1)
     if state.count < state.settings.centre_every:
-        return replace(state, recent=state.recent + xi.sum(axis=0), count=state.count + 1)
+        return evolve(state, recent=state.recent + xi.sum(axis=0), count=state.count + 1)
     centre = state.recent / (state.count * state.settings.draws)
     parameters = state.family.moved(state.parameters, centre - state.centre)
-    return replace(state, centre=centre, parameters=parameters, recent=xi.sum(axis=0), count=1)
+    return evolve(state, centre=centre, parameters=parameters, recent=xi.sum(axis=0), count=1)
 
 
 def _local_steps(state: Client, event: Start) -> tuple[Client, ClientEffects]:
@@ -341,7 +344,7 @@ def _local_steps(state: Client, event: Start) -> tuple[Client, ClientEffects]:
         lam = lam + s.rate(event.round) * move
     if not np.isfinite(lam).all():
         raise NumericalError(f"client {state.name!r}: q(xi) left the finite numbers in round {event.round}: lower learning_rate")
-    return replace(state, global_optimiser=optimiser), [Reached(event.round, lam)]
+    return evolve(state, global_optimiser=optimiser), [Reached(event.round, lam)]
 
 
 def posterior(state: Server) -> tuple[Vector, Vector]:
@@ -379,8 +382,8 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     common: dict[str, Any] = {"parameters": saved["parameters"], "optimiser": saved["optimiser"], "recent": saved.get("recent")}
     if isinstance(state, Server):
         waiting, trace = frozenset(saved["waiting"].tolist()), tuple(saved["trace"].tolist())
-        return replace(state, **common, round=saved["round"], trace=trace, waiting=waiting, answers={})
-    return replace(
+        return evolve(state, **common, round=saved["round"], trace=trace, waiting=waiting, answers={})
+    return evolve(
         state,
         **common,
         centre=saved.get("centre"),

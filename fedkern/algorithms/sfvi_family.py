@@ -141,14 +141,22 @@ class Family:
         return own
 
     def gradient(
-        self, model: LocalModel, parameters: Vector, xi: Vector, centre: Vector, eps: Vector, *, path: bool = True
+        self,
+        model: LocalModel,
+        parameters: Vector,
+        xi: Vector,
+        centre: Vector,
+        eps: Vector,
+        *,
+        path: bool = True,
+        bound: bool = True,
     ) -> tuple[float, Vector, Vector]:
-        """F_j at the draw of `eps`, G_j (P,), and the gradient in the flat parameters."""
+        """F_j at the draw of `eps` (NaN where no `bound` is wanted), G_j (P,), and the gradient in the flat parameters."""
         d, shift = self.block.size, xi - centre
         own = self.given(parameters, shift)
         value, h_xi, h_u = model.log_joint_grad(xi, self.block.sample(own, eps))
         flat = self.block.gradient(own, eps, h_u, path=path)
-        value -= self.block.log_density(own, eps)
+        value = value - self.block.log_density(own, eps) if bound else np.nan
         if not self.coupled:
             return value, h_xi, flat
         G = h_xi + self.coupling(parameters).T @ h_u

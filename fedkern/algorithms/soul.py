@@ -25,7 +25,7 @@ posterior of theta: they are labelled "conditional", and are much narrower. Sour
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from ..kernels import rng
 from ..models.likelihood import Likelihood
 from ..models.predictors import Linear, Predictor
 from .gibbs_trace import Trace
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from .soul_messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Settings, Slopes, Total, curvature
 
 __all__ = [
@@ -153,13 +153,13 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
         state, g, _, _ = _sampled(state, state.z)
         eta, w = event.b + event.Z, float(event.log_scale[0]) if s.dispersed else 0.0
         z = s.moved(state.z, likelihood.slope(y, eta, w), g, curvature(likelihood, eta, w), event.round)
-        state, answer = replace(state, z=z), Moved(event.round, z)
+        state, answer = evolve(state, z=z), Moved(event.round, z)
     else:
         state, g, rho, scales = _sampled(state, event.z, event)
         answer = Slopes(event.round, g, rho, scales)
     if event.round >= s.first and (event.round - s.first) % s.thin == 0:
         state.trace.add({"theta": state.theta[np.newaxis]})
-    return replace(state, round=event.round + 1), [answer]
+    return evolve(state, round=event.round + 1), [answer]
 
 
 def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> tuple[Client, Vector, Vector, Vector]:
@@ -191,10 +191,10 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
         raise NumericalError(
             f"client {state.name!r}: round {state.round}: theta is not finite; is a column of a very large size?"
         )
-    after = replace(state, theta=theta, step=state.step + M)
+    after = evolve(state, theta=theta, step=state.step + M)
     if state.round >= s.first:
         total, squares = state.total + draws.sum(axis=0), state.squares + draws.T @ draws
-        after = replace(after, total=total, squares=squares, count=state.count + M)
+        after = evolve(after, total=total, squares=squares, count=state.count + M)
     return after, H @ draws.mean(axis=0), rho, scales
 
 
@@ -320,7 +320,7 @@ def finished(state: Server) -> bool:
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
     s = state.settings
-    state = replace(state, answers={})
+    state = evolve(state, answers={})
     if state.stop:
         return state, []
     everyone, k = range(s.n_clients), state.round
@@ -353,7 +353,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     expected = Slopes if state.settings.power else Moved if state.settings.response == "shared" else Predicted
     if not isinstance(event, expected) or event.round != state.round or sender in state.answers:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {state.round}")
-    state = replace(state, answers={**state.answers, sender: event})
+    state = evolve(state, answers={**state.answers, sender: event})
     return (state, []) if len(state.answers) < state.settings.n_clients else _ask(_step(state))
 
 
@@ -387,10 +387,10 @@ def _step(state: Server) -> Server:
         # A mode of sigma ~ HalfNormal(1): its density has no Jacobian, d log p(sigma) / d log sigma = -sigma^2.
         step = c * (scales - float(np.exp(2 * log_scale))) / (2 * s.n_rows + 2)
         log_scale += float(np.clip(step, -LARGEST_MOVE, LARGEST_MOVE))
-    state = _checked(replace(state, z=z, b=b, log_scale=log_scale, round=k + 1))
+    state = _checked(evolve(state, z=z, b=b, log_scale=log_scale, round=k + 1))
     if k < s.first:
         return state
-    return replace(state, z_total=state.z_total + z, total=state.total + np.array([b, log_scale]))
+    return evolve(state, z_total=state.z_total + z, total=state.total + np.array([b, log_scale]))
 
 
 def _checked(state: Server) -> Server:
@@ -420,7 +420,7 @@ def save(state: Server | Client) -> Saved:
 def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
     """A fresh state as it was when it was saved."""
     own = {name: value for name, value in saved.items() if not name.startswith("trace.")}
-    return replace(fresh, **own) if isinstance(fresh, Server) else replace(fresh, **own, trace=Trace.load(saved))
+    return evolve(fresh, **own) if isinstance(fresh, Server) else evolve(fresh, **own, trace=Trace.load(saved))
 
 
 def protocol(settings: Settings) -> Protocol:

@@ -1,9 +1,9 @@
 """Differentially private release of z in a vertical job: what one client sends hides the values of one row of its columns.
 
 Neighbours are two versions of one client's columns that differ in the values of one row; row ids, the number of rows, the
-response and everything of other parties are the same (and public, as far as this client's promise goes: a person whose values
-several clients hold is protected by each client's noise for that client's columns, and by all of it together for all columns,
-at the sum of the squared noise-to-clip ratios). Two noisy sums leave the rows in each iteration:
+response and everything of other parties are the same. (So each client's promise is about its own columns. Where several clients
+hold values of one person, the promise about all of them together has mu^2 = sum_j 8 T / sigma_j^2 in Gaussian differential
+privacy.) Two noisy sums leave the rows in each iteration:
 
 1. z, sent: every z_i clipped to [-C_z, C_z], Gaussian noise on each. One row moves one element, by at most 2 C_z.
 2. V = sum_i clip(h_i (z_i - g_i)/rho^2, C_g) plus Gaussian noise, never sent: what q(theta) learns in place of H'(z -
@@ -21,7 +21,8 @@ iterations:
 
 So, given the transcript, each release is a Gaussian mechanism of sensitivity 2 C, and the server may choose its messages as it
 likes: T rounds are the adaptive composition of 2T of them (T of z, T of V). The response, and the messages r that show it, are
-not protected. The released z is what the server uses; the client's own terms use its own z, which stays with row i.
+not protected. The released z is what the server uses; the client's own terms use its own z, which stays with row i. q(theta) may
+be published after the job; mean and log sd of z are the client's alone, and nothing that is computed from them may leave.
 
 What would break the claim is refused, with the reason (`refusal`): a global gradient clip (the norm over all rows scales every
 row), a closed-form theta, amortised z and networks (their weights meet all rows in gradients that are not clipped here; rbar),

@@ -122,7 +122,7 @@ def test_negative_control_a_planted_fault_fails_the_four_point_test(planted, mon
         return
     real = sfvi.Family.gradient
 
-    def dropped(self, model, parameters, xi, centre, eps, *, path=True):
+    def dropped(self, model, parameters, xi, centre, eps, *, path=True, bound=True):
         value, _, flat = real(self, model, parameters, xi, centre, eps, path=path)
         own = self.given(parameters, xi - centre)
         return value, model.log_joint_grad(xi, self.block.sample(own, eps))[1], flat

@@ -47,6 +47,13 @@ def test_the_response_at_the_server_or_shared_gives_the_same_bits(rows):
         np.testing.assert_array_equal(soul.conditional(theirs[j]).draws, soul.conditional(others[j]).draws)
 
 
+def test_so_they_do_with_an_unknown_sigma():
+    X, y = soul_runs.data()
+    here, there = (soul_runs.run(X, y, form, 0.2, scale=None, intercept=True, rounds=30)[0] for form in FORMS[:2])
+    assert here.log_scale != 0
+    equal(here, there)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_orders_of_arrival_and_transports_give_the_same_bits(rows, form):
     server, clients = run(rows, form)
