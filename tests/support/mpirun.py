@@ -20,15 +20,15 @@ def environment():
     return os.environ | allowed | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-def command(n_ranks, ask, options=()):
-    return [str(MPIRUN), *options, "--oversubscribe", "-n", str(n_ranks), sys.executable, str(JOB), json.dumps(ask)]
+def command(n_ranks, ask, options=(), script=JOB):
+    return [str(MPIRUN), *options, "--oversubscribe", "-n", str(n_ranks), sys.executable, str(script), json.dumps(ask)]
 
 
-def mpirun(n_ranks, options=(), timeout=60, **ask):
+def mpirun(n_ranks, options=(), timeout=60, script=JOB, **ask):
     """Exit code, standard output, standard error without the launcher's own words, seconds."""
     before = time.monotonic()
     with subprocess.Popen(
-        command(n_ranks, ask, options), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(n_ranks, ask, options, script), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as job:
         try:
             out, err = job.communicate(timeout=timeout)
