@@ -32,6 +32,8 @@ rows. Rows with numbers that are not finite, or of a norm beyond 1e6, count as r
 bounded, so that nothing that a row holds can change the flow of the job. Noise is exact discrete Gaussian on a grid of 2^-20
 of the clip.
 
+It is expensive: at epsilon = 3 and delta = 1e-5 the noise on every z_i has 12 C_z in 10 rounds, and 56 C_z in 200.
+
 The releases are charged before rows are read: 1 at the start, 2 in each round (1 in the last). A charge that is refused ends
 the job with the answer `Refused`, a function of public numbers. Source: dp-pvi.md, sections 4 and 6; vertical.md, sections 5
 and 11.

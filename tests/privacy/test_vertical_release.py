@@ -255,6 +255,14 @@ def test_epsilon_is_that_of_all_gaussian_releases(rounds, sigma, kind):
     assert m.sensitivity_factor == 2.0
 
 
+def test_what_it_costs():
+    """The figures of the module's docstring."""
+    found = [
+        accountant.calibrate(mechanism(2000, 10, None), 3.0, 1e-5, vertical_private.releases(rounds)) for rounds in (10, 200)
+    ]
+    assert [round(sigma) for sigma in found] == [12, 56]
+
+
 def test_keyed_noise_claims_nothing():
     assert mechanism(N, P, SIGMA, secure=False).epsilon(2, 1e-5) == math.inf
     with pytest.raises(ValueError, match="a secure mechanism got a keyed source"):
