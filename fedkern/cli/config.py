@@ -20,7 +20,7 @@ from .explain import explain
 from .section import Count, Finite, Positive, Section, key
 from .sparse.config import SparseAlgorithmSection, SparseModelSection, SparseOutputSection
 from .sparse.conflicts import conflicts as sparse_conflicts
-from .vertical.config import VerticalAlgorithmSection, VerticalModelSection, VerticalOutputSection
+from .vertical.config import VerticalAlgorithmSection, VerticalModelSection, VerticalOutputSection, VerticalPrivacySection
 from .vertical.conflicts import conflicts as vertical_conflicts
 
 METHODS = ("pvi", "vertical", "sparse")
@@ -195,7 +195,7 @@ class Job(Section):
     data: Section
     model: Section
     algorithm: Section
-    privacy: PrivacySection | None = None
+    privacy: Section | None = None
     output: Section
 
     @property
@@ -215,6 +215,7 @@ class Config(Job):
     data: DataSection
     model: ModelSection
     algorithm: AlgorithmSection
+    privacy: PrivacySection | None = None
     output: OutputSection
 
 
@@ -224,6 +225,7 @@ class SparseConfig(Job):
     data: DataSection
     model: SparseModelSection
     algorithm: SparseAlgorithmSection
+    privacy: PrivacySection | None = None
     output: SparseOutputSection
 
 
@@ -233,6 +235,7 @@ class VerticalConfig(Job):
     data: VerticalDataSection
     model: VerticalModelSection
     algorithm: VerticalAlgorithmSection
+    privacy: VerticalPrivacySection | None = None
     output: VerticalOutputSection
 
 

@@ -50,7 +50,7 @@ SPARSE: Tables = {
 
 
 # vertical.md, sections 4 and 9.
-VERTICAL: Tables = {"job": {"rounds": 10_000}, "privacy": {"accountant": "pld", "sampling": "full"}}
+VERTICAL: Tables = {"job": {"rounds": 10_000}}
 
 HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}
 
@@ -137,7 +137,9 @@ def _vertical(raw: Mapping[str, Any]) -> dict[str, Any]:
     power = model.get("augmentation") == "power"
     algorithm.setdefault("response", "shared" if power else "server")
     soul = algorithm.get("inference") == "soul"
-    algorithm.setdefault("auxiliary", "mean-field" if soul else "amortised")
+    algorithm.setdefault("auxiliary", "mean-field" if soul or "privacy" in raw else "amortised")
+    if "privacy" in raw and isinstance(out["data"], dict):
+        out["data"].setdefault("standardise", "public")
     terms = out.get("privacy")
     if isinstance(terms, dict):
         terms.setdefault("calibrate", "noise_multiplier" not in terms)

@@ -73,7 +73,7 @@ def parties(config: AnyConfig, folder: Path) -> Parties:
 
 
 def _own_terms(config: AnyConfig) -> list[str]:
-    return list(config.privacy.clients) if config.privacy is not None else []
+    return list(config.privacy.clients) if isinstance(config, Config) and config.privacy is not None else []
 
 
 def _declared(config: Config | SparseConfig) -> dict[str, Column]:

@@ -39,6 +39,7 @@ SECTIONS: dict[str, dict[str, type[Section]]] = {
         "data": config.VerticalDataSection,
         "model": vertical.VerticalModelSection,
         "algorithm": vertical.VerticalAlgorithmSection,
+        "privacy": vertical.VerticalPrivacySection,
         "output": vertical.VerticalOutputSection,
     },
     "sparse": {

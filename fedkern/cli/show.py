@@ -29,6 +29,8 @@ def lines(result: Result) -> Iterator[str]:
         return
     if content["method"] == "vertical":
         yield from vertical.lines(content, WHY[result.stop])
+        if result.privacy:
+            yield from _certificates(result.privacy)
         return
     updates = sum(client["updates"] for client in content["clients"].values())
     yield f"{WHY[result.stop]}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"

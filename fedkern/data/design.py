@@ -378,7 +378,7 @@ def _notes(y: NDArray[np.float64], encoding: Encoding) -> tuple[str, ...]:
         return ("no usable rows: this client adds nothing",)
     if present.size == 1:
         notes.append("one usable row")
-    elif encoding.family == "bernoulli" and (present == present[0]).all():
+    elif encoding.response is not None and encoding.family == "bernoulli" and (present == present[0]).all():
         notes.append(f"one class only: every {encoding.response} is {int(present[0])}")
     if present.size < encoding.size:
         notes.append(f"fewer usable rows ({present.size}) than coefficients ({encoding.size}): the prior decides the rest")

@@ -56,7 +56,15 @@ def write(path: Path, lines: list[str]) -> None:
         ({"data": BASE["data"] | {"folds": 5, "holdout": 0.1}}, "both keep rows for testing"),
         ({"data": BASE["data"] | {"offset": "o"}}, "data.offset is a column of the server's file"),
         ({"data": BASE["data"] | {"response": "id"}}, "must be different columns"),
-        ({"privacy": {"epsilon": 1.0}}, "rho is no protection"),
+        ({"privacy": {"epsilon": 1.0, "delta": 1e-5}, "model": {"kind": "network"}}, "the private form is for kind"),
+        ({"privacy": {"epsilon": 1.0, "delta": 1e-5}, "algorithm": {"draws": 2}}, "have no private form; remove them"),
+        (
+            {"privacy": {"epsilon": 1.0, "delta": 1e-5}, "data": BASE["data"] | {"holdout": 0.1}},
+            "would leave a client without noise",
+        ),
+        ({"privacy": {"epsilon": 1.0, "delta": 1e-5}, "data": BASE["data"] | {"standardise": "own"}}, "statistics of all rows"),
+        ({"privacy": {"epsilon": 1.0, "delta": 1e-5}}, "the server needs a file with the response"),
+        ({"privacy": {"epsilon": 1.0}}, "privacy.delta is missing"),
         ({"data": BASE["data"] | {"standardise": "exchange"}}, 'wanted "own"'),
         ({"model": {"kind": "lineal"}}, 'did you mean "linear"?'),
     ],
@@ -245,6 +253,56 @@ def test_ranks_do_not_change_a_bit(tmp_path: Path) -> None:
         ended = mpirun(ranks, "run", path, "--set", "job.rounds=40", "--out", tmp_path / f"ranks-{ranks}", "--quiet")
         assert ended.code == 0, ended.err
         assert json.loads((tmp_path / f"ranks-{ranks}" / "summary.json").read_text())["digest"] == want
+
+
+PRIVATE = (
+    "[privacy]\nepsilon = {}\ndelta = 1e-5\n{}\n"
+    + "\n".join(f"[data.columns.x{k}_{j}]\ncenter = 0.0\nscale = 2.0" for k in (1, 2, 3) for j in (1, 2))
+    + "\n"
+)
+
+
+def private(path: Path, epsilon: float, noise: str = "") -> Path:
+    """The same job with noise on what clients send."""
+    text = path.read_text().replace("holdout = 0.2\n", "").replace('auxiliary = "amortised"\n', "")
+    other = path.with_name("private.toml")
+    other.write_text(text + PRIVATE.format(epsilon, noise))
+    return other
+
+
+def test_a_private_job_spends_its_budget_and_says_so(tmp_path: Path) -> None:
+    path = private(job(tmp_path), 3.0)
+    result = fedkern.run(path, out=tmp_path / "out", job={"rounds": 5})
+    assert result.summary["claim"] == "private"
+    for certificate in result.privacy.values():
+        assert 2.9 < certificate["epsilon"] <= 3.0
+        assert certificate["steps"] == 10
+    sent = [json.loads(line) for line in lines_of(tmp_path / "out" / "ledger" / "client-01.jsonl")]
+    assert sum(message["charge"] for message in sent) == 10
+    assert not [path for path in (tmp_path / "out").rglob("posterior.json") if "client-" not in str(path)]
+
+
+def test_a_spent_budget_ends_the_job_before_the_step_that_would_exceed_it(tmp_path: Path) -> None:
+    result = fedkern.run(private(job(tmp_path), 3.0, "noise_multiplier = 8.0"), out=tmp_path / "out", job={"rounds": 50})
+    assert result.stop == "budget"
+    assert 0 < result.summary["rounds"] < 50
+    assert all(certificate["epsilon"] <= 3.0 for certificate in result.privacy.values())
+
+
+def test_keyed_noise_claims_nothing(tmp_path: Path) -> None:
+    result = fedkern.run(private(job(tmp_path), 3.0, 'noise_source = "keyed"'), job={"rounds": 5})
+    assert result.summary["claim"] == "federated"
+    assert {certificate["epsilon"] for certificate in result.privacy.values()} == {"inf"}
+
+
+def test_a_bad_row_of_a_private_job_weighs_nothing_and_changes_nothing_that_others_see(tmp_path: Path) -> None:
+    path = private(job(tmp_path), 3.0)
+    file = path.parent / "clients" / "client-02.csv"
+    whole = lines_of(file)
+    write(file, [*whole[:7], whole[7].split(",")[0] + ",nan,1e300", *whole[8:]])
+    result = fedkern.run(path, out=tmp_path / "out", job={"rounds": 5})
+    assert result.stop == "rounds"
+    assert json.loads((tmp_path / "out" / "client-client-02" / "rows.json").read_text())["faults"]["rows"] == 1
 
 
 class StopsAt(Signals):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...algorithms import alignment, response, vertical, vertical_predict
@@ -15,7 +16,7 @@ from ..config import VerticalConfig
 from ..hooks import RunHooks
 from ..parties import Parties
 from ..progress import Progress
-from . import langevin, own, publish
+from . import langevin, own, private, publish
 from .model import VerticalModel
 from .rows import Rows, ServerRows, aligned, columns, held_out, response_of, server_rows
 from .watch import VerticalWatch
@@ -36,14 +37,15 @@ def perform(place: Place, config: VerticalConfig, found: Parties, hooks: RunHook
     soul = config.algorithm.inference == "soul"
     train: Callable[..., tuple[Any, Mapping[int, Any]]] = langevin.trained if soul else _trained
     summary: Callable[..., Mapping[str, Any]] = langevin.summary if soul else own.summary
-    server, clients = train(place, model, rows, hooks, output)
+    server, clients = train(place, model, rows, found, hooks, output)
     for k, client in clients.items():
         hooks.write_own(k, "posterior.json", summary(model, client, rows.columns[k]))
     predicted = _predicted(place, model, rows, clients, hooks)
+    certified = private.certified(place, model, hooks) if config.privacy is not None else {}
     if server is None:
         return None
     fitted = langevin.fitted(server) if soul else publish.fitted(server)
-    return publish.result(model, fitted, rows, predicted, hooks)
+    return publish.result(model, fitted, rows, predicted, certified, hooks)
 
 
 def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks) -> Rows:
@@ -75,8 +77,8 @@ def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks)
         rows = _told(place, config, found, tables, holder, n_rows, hooks)
     made = {k: columns(tables.pop(k), config, train, names[k], response=shared) for k in list(tables)}
     for k, column in made.items():
-        if column.notes:
-            hooks.write_own(k, "rows.json", {"notes": list(column.notes)})
+        if column.notes or column.faults.rows:
+            hooks.write_own(k, "rows.json", {"notes": list(column.notes), "faults": asdict(column.faults)})
     return Rows(made, rows, train, test)
 
 
@@ -105,15 +107,19 @@ def _told(
 
 
 def _trained(
-    place: Place, model: VerticalModel, rows: Rows, hooks: RunHooks, output: Output
+    place: Place, model: VerticalModel, rows: Rows, found: Parties, hooks: RunHooks, output: Output
 ) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:
     """The last states of this place's parties."""
     config, settings, names = model.config, model.settings, model.names
     sd, likelihood = config.algorithm.start_sd, model.likelihood if model.shared else None
-    clients = {}
+    clients: dict[int, vertical.Client] = {}
     for k, column in rows.columns.items():
         y = column.y[rows.train] if column.y is not None else None
-        clients[k] = vertical.client(names[k], k, settings, model.site(k, column, rows.train), y, likelihood, sd)
+        site = model.site(k, column, rows.train)
+        if settings.private:
+            clients[k] = private.client(model, found, hooks, k, site, y, likelihood)
+        else:
+            clients[k] = vertical.client(names[k], k, settings, site, y, likelihood, sd)
     start = None
     if rows.server is not None:
         start = vertical.start(settings, model.server, names, *rows.server.of(rows.train), sd)

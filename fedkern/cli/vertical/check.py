@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...algorithms import alignment, response, soul, vertical, vertical_predict
+from ...algorithms import alignment, certificates, response, soul, vertical, vertical_predict
 from ...data.design import check_header
 from ...transports.codec import Codec
 from ..config import VerticalConfig
 from ..parties import Parties
+from . import private
 from .model import VerticalModel
 from .rows import aligned, held_out, needed, spec_of
 
@@ -26,7 +27,7 @@ def counted(place: Place, config: VerticalConfig, found: Parties) -> int | None:
     clients, names, shared = {}, found.names, config.algorithm.response == "shared"
     for k in place.mine(found.n_clients):
         source, header = found.header(k)
-        spec = spec_of(config, response=shared)
+        spec = spec_of(config, response=shared, names=header)
         check_header(header, spec, source, names[k])
         needed(config, spec, header, f"client {names[k]!r}, {source}")
         ids = aligned(found.rows(k), config, f"client {names[k]!r}")[1]
@@ -62,9 +63,20 @@ def lines(model: VerticalModel) -> Iterator[str]:
         if m.family == "bernoulli":
             yield f"             at least {4 / (4 + float(factor) * m.rho**2):.1%}"
     yield ""
-    yield "privacy  none is claimed: the job is federated, and rho is no protection (z is drawn anew in every round, so its"
-    yield "         average shows the client's part of the predictor)"
+    yield from _privacy(model)
     yield f"disclosure  {disclosure(model)}"
+
+
+def _privacy(model: VerticalModel) -> Iterator[str]:
+    if model.config.privacy is None:
+        yield "privacy  none is claimed: the job is federated, and rho is no protection (z is drawn anew in every round, so its"
+        yield "         average shows the client's part of the predictor)"
+        return
+    own = private.plan(model, "each", 1)
+    m = own.mechanism
+    epsilon = f"{own.spent:.4g}" if m.secure else f"inf (secure: {own.spent:.4g})"
+    yield f"privacy  each client, for its own columns: epsilon {epsilon} after {own.steps} releases, delta {own.delta:g},"
+    yield f"         noise {m.sigma:.4g} times the clip; neighbours: {m.neighbours}; nothing protects the response"
 
 
 def disclosure(model: VerticalModel) -> str:
@@ -94,6 +106,8 @@ def protocols(model: VerticalModel) -> list[tuple[Any, Mapping[str, int]]]:
         found.append((soul.protocol(model.soul), model.soul.dims()))
     else:
         found.append((vertical.protocol(model.settings), model.settings.dims()))
+    if model.config.privacy is not None:
+        found.append((certificates.PROTOCOL, certificates.DIMS))
     if model.n_test:
         sizes = {"t": model.n_test, "n": model.n_rows}
         found.append((vertical_predict.protocol(model.config.output.missing_party), sizes))

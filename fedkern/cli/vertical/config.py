@@ -65,6 +65,21 @@ class VerticalAlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
 
+class VerticalPrivacySection(Section):
+    """Noise on what a client sends: the values of one row of its columns are protected, and nothing of the response is."""
+
+    epsilon: float = key(gt=0, help="cap over all rounds, of every client for its own columns", remedy="inf is no cap")
+    delta: float = key(gt=0, lt=1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
+    clip_z: Positive = key(3.0, help="bound on every |z|, in units of the linear predictor")
+    clip_gradient: Positive = key(1.0, help="bound on the norm of a row's part of the gradient of a client's coefficients")
+    noise_multiplier: Positive | None = key(None, help="noise sd over clip, of both releases of a round")
+    calibrate: bool = key(help="find the noise multiplier from epsilon, delta and the number of rounds")
+    noise_source: Literal["secure", "keyed"] = key("secure", help="keyed noise is for experiments: epsilon is infinite")
+    accountant: Literal["pld", "rdp"] = key("pld", help="of dp-accounting")
+    last_update: Literal["refuse"] = key("refuse", help="when a whole round no longer fits the budget")
+    rows_per_person: Count = key(1, help="rows that one person may have")
+
+
 class VerticalOutputSection(Section):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")

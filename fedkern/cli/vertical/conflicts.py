@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..config import VerticalConfig
+    from .config import VerticalPrivacySection
 
 NETWORKS = ("network", "bayes-network")
 
@@ -16,6 +18,38 @@ def conflicts(config: VerticalConfig) -> Iterator[str]:
     yield from _data(config)
     yield from _model(config)
     yield from _algorithm(config)
+    if config.privacy is not None:
+        yield from _private(config, config.privacy)
+
+
+def _private(config: VerticalConfig, privacy: VerticalPrivacySection) -> Iterator[str]:
+    """What has no private form; the reasons are in `algorithms.vertical_private`."""
+    model, a, data = config.model, config.algorithm, config.data
+    if model.kind != "linear" or model.augmentation != "augmented" or a.auxiliary != "mean-field" or a.inference != "sfvi":
+        yield (
+            '[privacy]: the private form is for kind = "linear", augmentation = "augmented", inference = "sfvi" and '
+            'auxiliary = "mean-field": networks meet all rows in gradients that are not clipped'
+        )
+    if (
+        a.batch_size is not None
+        or a.draws > 1
+        or a.local_steps > 1
+        or a.theta_update != "gradient"
+        or a.gradient_clip is not None
+    ):
+        yield "[privacy]: batch_size, draws, local_steps, theta_update and gradient_clip have no private form; remove them"
+    if data.standardise == "own":
+        yield '[privacy]: data.standardise = "own" moves every row by statistics of all rows; take "public", or "none"'
+    if data.holdout or data.folds:
+        yield "[privacy]: predictions of rows kept for testing would leave a client without noise; remove data.holdout and folds"
+    if config.output.bound:
+        yield "[privacy]: output.bound would leave a client without noise; remove it"
+    if data.server is None:
+        yield "[privacy]: the server needs a file with the response; give data.server"
+    if (privacy.noise_multiplier is None) != privacy.calibrate:
+        yield "privacy: wanted either noise_multiplier or calibrate = true"
+    if privacy.calibrate and privacy.epsilon == math.inf:
+        yield "privacy.calibrate = true needs a finite epsilon"
 
 
 def _data(config: VerticalConfig) -> Iterator[str]:
@@ -24,10 +58,8 @@ def _data(config: VerticalConfig) -> Iterator[str]:
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
     if data.builtin and (data.server or data.group):
         yield f'data.builtin = "{data.builtin}" has its own response and no groups; remove data.server and data.group'
-    if config.privacy is not None:
-        yield '[privacy]: method = "vertical" claims no privacy, and rho is no protection; remove the section'
-    if config.job.rounds == "budget" and config.privacy is None:
-        yield 'job.rounds = "budget" is for private jobs; give a number'
+    if config.job.rounds == "budget":
+        yield 'job.rounds = "budget" does not exist with method = "vertical"; give a number'
     if data.folds is not None and (data.folds < 2 or data.fold >= data.folds):
         yield f"data.fold = {data.fold} of data.folds = {data.folds}: wanted at least 2 folds, and fold from 0 to folds - 1"
     if data.folds is not None and data.holdout:

@@ -18,6 +18,7 @@ from ...models.predictors import Predictor
 from ...results.posterior import Posterior
 from ...transports.codec import Codec
 from ..hooks import RunHooks
+from ..parties import Parties
 from ..progress import Progress
 from . import own, publish
 from .model import VerticalModel
@@ -31,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 def trained(
-    place: Place, model: VerticalModel, rows: Rows, hooks: RunHooks, output: Output
+    place: Place, model: VerticalModel, rows: Rows, found: Parties, hooks: RunHooks, output: Output
 ) -> tuple[soul.Server | None, dict[int, soul.Client]]:
     """The last states of this place's parties."""
     settings, names, likelihood = model.soul, model.names, model.likelihood if model.shared else None
@@ -83,4 +84,6 @@ def fitted(server: soul.Server) -> publish.Fitted:
     mode |= {"sigma": math.exp(log_scale)} if server.settings.dispersed else {}
     nothing = Posterior((), Gaussian(np.empty(0), np.empty(0)))
     arrays = {"z": z, "shared": np.array([b, log_scale])}
-    return publish.Fitted(nothing, (b if server.intercept else 0.0, 0.0), log_scale, arrays, server.round, {"mode": mode})
+    return publish.Fitted(
+        nothing, (b if server.intercept else 0.0, 0.0), log_scale, arrays, server.round, str(server.stop), {"mode": mode}
+    )

@@ -83,6 +83,7 @@ class VerticalModel:
             bound=c.output.bound,
             gradient_clip=a.gradient_clip,
             dispersed=self.likelihood.dispersed,
+            private=c.privacy is not None,
         )
 
     @cached_property

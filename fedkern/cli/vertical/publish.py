@@ -45,6 +45,7 @@ class Fitted:
     log_scale: float
     arrays: Mapping[str, Array]
     rounds: int
+    stop: str
     more: Mapping[str, Any]
 
 
@@ -57,7 +58,7 @@ def fitted(server: vertical.Server) -> Fitted:
     spread = float(sd[0]) ** 2 if shared.intercept and server.settings.model != "none" else 0.0
     more = {"elbo": server.bound} if np.isfinite(server.bound) else {}
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
-    return Fitted(posterior, (b, spread), w, {"shared": server.released, "Z": server.Z}, server.round, more)
+    return Fitted(posterior, (b, spread), w, {"shared": server.released, "Z": server.Z}, server.round, str(server.stop), more)
 
 
 def measured(server: vertical.Server) -> Mapping[str, float]:
@@ -68,7 +69,14 @@ def measured(server: vertical.Server) -> Mapping[str, float]:
     return metrics | ({"sigma": round(math.exp(log_scale), 5)} if shared.likelihood.dispersed else {})
 
 
-def result(model: VerticalModel, fit: Fitted, rows: Rows, predicted: vertical_predict.Server | None, hooks: RunHooks) -> Result:
+def result(
+    model: VerticalModel,
+    fit: Fitted,
+    rows: Rows,
+    predicted: vertical_predict.Server | None,
+    certified: Mapping[str, Any],
+    hooks: RunHooks,
+) -> Result:
     """The whole result of a job."""
     assert rows.server is not None
     config, files = model.config, hooks.folder
@@ -82,11 +90,11 @@ def result(model: VerticalModel, fit: Fitted, rows: Rows, predicted: vertical_pr
     prediction = {} if predicted is None else _scored(model, fit, *rows.server.of(rows.test), predicted)
     told = {} if predicted is None else {"mean": predicted.mean, "variance": predicted.variance}
     outcome = Outcome(
-        stop="rounds",
+        stop=fit.stop,
         rounds=fit.rounds,
         clients={name: {"updates": fit.rounds, "status": "finished"} for name in model.names},
         metrics=prediction.get("rules", {}).get(config.output.rule, {}),
-        privacy={},
+        privacy=certified,
         wire=hooks.wire.as_dict(),
         digest=digest({**fit.arrays, **told}),
         encoding={"id": config.data.id, "response": config.data.response, "rows": model.n_rows, "test_rows": model.n_test},
@@ -114,6 +122,8 @@ def _about(model: VerticalModel) -> list[str]:
     if model.network:
         return ["a split network has point estimates: its predictions know no uncertainty of the weights"]
     notes = ["each client's coefficients are in its own folder: they have no message"]
+    if model.config.privacy is not None:
+        notes.append("each client's noise protects its own columns, one row's values at a time; nothing protects the response")
     if model.config.algorithm.inference == "soul":
         notes.append("draws are conditional on the mode of the auxiliary variables, and much narrower than the posterior")
     if model.config.model.kind == "bayes-network" and model.config.model.weight_sd is None:

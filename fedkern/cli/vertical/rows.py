@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms import alignment
 from ...data.cells import Text, plain
-from ...data.design import Column, Encoding, Spec, describe, encode
+from ...data.design import Column, Encoding, Faults, Spec, describe, encode
 from ...data.table import Table
 from ...errors import JobError
 from ...kernels import rng
@@ -21,10 +21,11 @@ Index = NDArray[np.int64]
 TINY = 1e-14
 
 
-def spec_of(config: VerticalConfig, *, response: bool) -> Spec:
-    """What is known of a client's columns before its file is opened; with the response where it is used there."""
+def spec_of(config: VerticalConfig, *, response: bool, names: Collection[str] = ()) -> Spec:
+    """What is known of a client's columns; with the response where it is used there. `names`: of the columns that it has."""
     data = config.data
-    columns = {name: Column.declared(name, section.model_dump(exclude_none=True)) for name, section in data.columns.items()}
+    declared = {name: section for name, section in data.columns.items() if name in names}
+    columns = {name: Column.declared(name, section.model_dump(exclude_none=True)) for name, section in declared.items()}
     ignore = {*data.ignore, data.group, None if response else data.response} - {None}
     return Spec(
         response=data.response if response else None,
@@ -33,7 +34,8 @@ def spec_of(config: VerticalConfig, *, response: bool) -> Spec:
         row_id=data.id,
         ignore=tuple(sorted(str(name) for name in ignore)),
         intercept=False,
-        standardise="public",
+        standardise="public" if config.data.standardise == "public" else "none",
+        private=config.privacy is not None,
         columns=columns,
     )
 
@@ -129,6 +131,7 @@ class Columns:
     group: Index | None = None
     levels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    faults: Faults = field(default_factory=Faults)
 
 
 def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, response: bool) -> Columns:
@@ -139,26 +142,27 @@ def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, 
     JobError
         No column is left, one is constant in the training rows, or the first bad row.
     """
-    spec = spec_of(config, response=response)
+    spec = spec_of(config, response=response, names=table.names)
     needed(config, spec, table.names, f"client {client!r}, {table.source}")
-    found = describe(table, replace(spec, standardise="exchange"), client)
+    private = spec.private
+    found = describe(table, spec if private else replace(spec, standardise="exchange"), client)
     numeric = iter(range(0 if found.numeric is None else found.numeric.shape[1]))
     complete = []
     for name, kind in zip(found.names, found.kinds):
         declared = spec.columns.get(name, Column(name))
         if kind == "categorical":
-            levels = declared.levels or tuple(found.levels[name])
+            levels = declared.levels or tuple(found.levels.get(name, ()))
             complete.append(Column(name, "categorical", levels))
             continue
-        assert found.numeric is not None
-        values = np.asarray(found.numeric[train, next(numeric)], np.float64)
+        values = np.empty(0) if private else np.asarray(found.numeric[train, next(numeric)], np.float64)  # type: ignore[index]
         complete.append(_standardised(config, declared, values, client, table.source))
     encoding = spec.encoding(tuple(complete))
-    design = encode(table, encoding, client=client)
+    design = encode(table, encoding, private=private, client=client)
     X = np.ascontiguousarray(design.X, np.float64)
-    _refuse_constants(encoding, X[train], f"client {client!r}, {table.source}")
+    if not private:
+        _refuse_constants(encoding, X[train], f"client {client!r}, {table.source}")
     group, levels = _grouped(table, config)
-    return Columns(encoding, X, design.y if response else None, group, levels, design.notes if response else ())
+    return Columns(encoding, X, design.y if response else None, group, levels, design.notes if response else (), design.faults)
 
 
 def _refuse_constants(encoding: Encoding, X: Array, who: str) -> None:

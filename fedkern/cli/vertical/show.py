@@ -25,7 +25,7 @@ def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
         yield f"ELBO {content['elbo']:.2f} (one draw)"
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
-    yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"
+    yield f"clients sent {sent:,} bytes in all, and no row" + ("" if content["privacy"] else "; no privacy is claimed")
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
