@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._together import arrays_of, call_of, sizes_of
+
 BACKENDS = ("cpp", "numba", "cuda", "reference")
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
 F64 = (np.dtype("float64"),)
@@ -103,40 +105,6 @@ def size(dimension: str, sizes: Mapping[str, int]) -> int:
     return sizes[dimension] if dimension in sizes else int(eval(_formula(dimension), {}, dict(sizes)))
 
 
-def check_together(arrays: Sequence[Array], outputs: Sequence[Array] | None = None) -> Callable[..., Any]:
-    """One expression for all arrays, five times as fast as one check after the other: a function of the inputs by name and of
-    further sizes. It gives None where an array is not as it should be (or is not exactly a NumPy array), and `Array.check` will
-    say which; otherwise all sizes or, with `outputs`, the list of the inputs and of newly allocated outputs."""
-    tests, bound = ["True"], list[str]()
-    for i, a in enumerate(arrays):
-        test = [f"type(a{i}) is ndarray", f"a{i}.dtype in t{i}", f"a{i}.ndim == {len(a.shape)}"]
-        for k, symbol in enumerate(a.shape):
-            if symbol in bound or symbol.isdigit():
-                test.append(f"a{i}.shape[{k}] == {symbol}")
-            elif not symbol.isidentifier() or (a.optional and any(symbol in later.shape for later in arrays[i + 1 :])):
-                return lambda inputs, sizes: None
-            elif not a.optional:
-                bound.append(symbol)
-                test.append(f"({symbol} := a{i}.shape[{k}]) >= 0")
-        if a.like:
-            test.append(f"a{i}.dtype is a0.dtype")
-        got = f"(a{i} := inputs[{a.name!r}])"
-        tests.append(f"({got} is None or {' and '.join(test)})" if a.optional else f"{got} is not None and {' and '.join(test)}")
-    agree = " and ".join(f"sizes.get({s!r}, {s}) == {s}" for s in bound)
-    tests.append(f"(not sizes or {agree or 'True'})")
-    known = {"ndarray": np.ndarray, "empty": np.empty} | {f"t{i}": a.dtypes for i, a in enumerate(arrays)}
-    if outputs is None:
-        result = f"{{**sizes, {', '.join(f'{s!r}: {s}' for s in bound)}}}"
-    else:
-        known |= {f"o{i}": a.dtypes[0] for i, a in enumerate(outputs)}
-        made = []
-        for i, a in enumerate(outputs):
-            lengths = [re.sub(r"[a-z]\w*", lambda m: m[0] if m[0] in bound else f"sizes[{m[0]!r}]", s) for s in a.shape]
-            made.append(f"empty(({', '.join(lengths).replace('/', '//')},), {'a0.dtype' if a.like else f'o{i}'})")
-        result = f"[{', '.join([f'a{i}' for i in range(len(arrays))] + made)}]"
-    return eval(f"lambda inputs, sizes: {result} if {' and '.join(tests)} else None", known)  # type: ignore[no-any-return]
-
-
 @dataclass(frozen=True)
 class Kernel:
     """The contract of one kernel.
@@ -188,12 +156,40 @@ class Kernel:
         return self._loaded[backend]
 
     @cached_property
-    def _check_together(self) -> Callable[..., dict[str, int] | None]:
-        return check_together(self.inputs)
+    def _sizes_together(self) -> Callable[..., dict[str, int] | None]:
+        return sizes_of(self.inputs)
 
     @cached_property
-    def _prepare_together(self) -> Callable[..., list[Any] | None]:
-        return check_together(self.inputs, self.outputs)
+    def _arrays_together(self) -> Callable[..., list[Any] | None]:
+        return arrays_of(self.inputs, self.outputs)
+
+    @cached_property
+    def _call_together(self) -> Callable[..., tuple[Any, ...] | None]:
+        return call_of(self.inputs, self.outputs, self.implementation(self.backends[0]))
+
+    def run(
+        self, inputs: Sequence[Any], scalars: Sequence[Any], out: Any, n_threads: int, backend: str | None, sizes: Any = None
+    ) -> tuple[Any, ...]:
+        """Checks, allocates and calls: for backends that take (inputs, scalars, outputs, n_threads).
+
+        Parameters
+        ----------
+        inputs, scalars : in the backends' order
+        out, n_threads, backend : as the public function has them
+        sizes : symbols that no input binds, or that an input must have
+
+        Returns
+        -------
+        the outputs
+        """
+        if out is None and backend is None:
+            filled = self._call_together(inputs, scalars, sizes, n_threads)
+            if filled is not None:
+                return filled
+        arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, sizes)
+        k = len(self.inputs)
+        self.implementation(backend, arrays)(*arrays[:k], *scalars, *arrays[k:], n_threads)
+        return tuple(arrays[k:])
 
     def _home(self, arrays: Sequence[Any]) -> str:
         """The one backend where all arrays live."""
@@ -216,10 +212,10 @@ class Kernel:
         inputs and outputs, in the record's order
         """
         sizes = sizes or {}
-        if out is None and (prepared := self._prepare_together(inputs, sizes)) is not None:
+        if out is None and (prepared := self._arrays_together(inputs, sizes)) is not None:
             return prepared
         arrays = [inputs[a.name] for a in self.inputs]
-        bound = self._check_together(inputs, sizes)
+        bound = self._sizes_together(inputs, sizes)
         if bound is None:
             bound = dict(sizes)
             arrays = [self._same_type(a, a.check(self.name, value, bound), arrays) for a, value in zip(self.inputs, arrays)]

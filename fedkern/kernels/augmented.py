@@ -133,9 +133,8 @@ def mean_field_draw(
     TypeError, ValueError
         Wrong type or shape, a wrong `out`.
     """
-    arrays = MEAN_FIELD_DRAW.prepare({"H": H, "w": w, "tau": tau, "mean": mean, "log_sd": log_sd}, out)
-    MEAN_FIELD_DRAW.implementation(backend, arrays)(*arrays, n_threads)
-    return arrays[5], arrays[6]
+    g, z = MEAN_FIELD_DRAW.run((H, w, tau, mean, log_sd), (), out, n_threads, backend)
+    return g, z
 
 
 def mean_field_gradient(
@@ -189,10 +188,9 @@ def mean_field_gradient(
         Wrong type or shape, a `rho` outside its range, a wrong `out`.
     """
     rho = _checked("augmented.mean_field_gradient", rho)
-    inputs = {"H": H, "g": g, "z": z, "tau": tau, "log_sd": log_sd, "message": message, "own": own}
-    arrays = MEAN_FIELD_GRADIENT.prepare(inputs, out)
-    MEAN_FIELD_GRADIENT.implementation(backend, arrays)(*arrays[:7], rho, bool(path), *arrays[7:], n_threads)
-    return arrays[7], arrays[8], arrays[9], arrays[10]
+    inputs, scalars = (H, g, z, tau, log_sd, message, own), (rho, bool(path))
+    grad_w, cotangent, grad_mean, grad_log_sd = MEAN_FIELD_GRADIENT.run(inputs, scalars, out, n_threads, backend)
+    return grad_w, cotangent, grad_mean, grad_log_sd
 
 
 def amortised_draw(
@@ -240,9 +238,8 @@ def amortised_draw(
     """
     rho = _checked("augmented.amortised_draw", rho)
     sizes, symbols = _network("augmented.amortised_draw", _columns(extra), tuple(map(operator.index, hidden)))
-    arrays = AMORTISED_DRAW.prepare({"H": H, "w": w, "tau": tau, "extra": extra, "psi": psi}, out, symbols)
-    AMORTISED_DRAW.implementation(backend, arrays)(*arrays[:5], rho, sizes, *arrays[5:], n_threads)
-    return arrays[5], arrays[6]
+    g, z = AMORTISED_DRAW.run((H, w, tau, extra, psi), (rho, sizes), out, n_threads, backend, symbols)
+    return g, z
 
 
 def amortised_gradient(
@@ -299,7 +296,6 @@ def amortised_gradient(
     """
     rho = _checked("augmented.amortised_gradient", rho)
     sizes, symbols = _network("augmented.amortised_gradient", _columns(extra), tuple(map(operator.index, hidden)))
-    inputs = {"H": H, "g": g, "z": z, "tau": tau, "extra": extra, "psi": psi, "message": message, "own": own}
-    arrays = AMORTISED_GRADIENT.prepare(inputs, out, symbols)
-    AMORTISED_GRADIENT.implementation(backend, arrays)(*arrays[:8], rho, sizes, bool(path), *arrays[8:], n_threads)
-    return arrays[8], arrays[9], arrays[10]
+    inputs, scalars = (H, g, z, tau, extra, psi, message, own), (rho, sizes, bool(path))
+    grad_w, cotangent, grad_psi = AMORTISED_GRADIENT.run(inputs, scalars, out, n_threads, backend, symbols)
+    return grad_w, cotangent, grad_psi

@@ -149,9 +149,7 @@ def forward(
         Wrong type or shape, types that differ, impossible sizes, an unknown activation, a wrong `out`.
     """
     array, symbols, code = network("mlp.forward", sizes, activation)
-    arrays = FORWARD.prepare({"X": X, "parameters": parameters}, out, symbols)
-    FORWARD.implementation(backend, arrays)(arrays[0], arrays[1], array, code, arrays[2], n_threads)
-    return arrays[2]  # type: ignore[no-any-return]
+    return FORWARD.run((X, parameters), (array, code), out, n_threads, backend, symbols)[0]  # type: ignore[no-any-return]
 
 
 def backward(
@@ -190,6 +188,5 @@ def backward(
         As `forward`.
     """
     array, symbols, code = network("mlp.backward", sizes, activation)
-    arrays = BACKWARD.prepare({"X": X, "parameters": parameters, "upstream": upstream}, out, symbols)
-    BACKWARD.implementation(backend, arrays)(*arrays[:3], array, code, *arrays[3:], n_threads)
-    return arrays[3], arrays[4]
+    grad_parameters, grad_X = BACKWARD.run((X, parameters, upstream), (array, code), out, n_threads, backend, symbols)
+    return grad_parameters, grad_X

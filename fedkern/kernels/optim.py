@@ -72,9 +72,8 @@ def adam(
             "optim.adam: needs learning_rate > 0, 0 <= beta1 < 1, 0 <= beta2 < 1, epsilon >= 0, all finite; "
             f"got learning_rate = {learning_rate}, beta1 = {beta1}, beta2 = {beta2}, epsilon = {epsilon}"
         )
-    state, gradient, new_state, step = ADAM.prepare({"state": state, "gradient": gradient}, out)
-    function = ADAM.implementation(backend, (state, gradient))
-    function(state, gradient, float(learning_rate), float(beta1), float(beta2), float(epsilon), new_state, step, n_threads)
+    scalars = (float(learning_rate), float(beta1), float(beta2), float(epsilon))
+    new_state, step = ADAM.run((state, gradient), scalars, out, n_threads, backend)
     return new_state, step
 
 
@@ -118,7 +117,5 @@ def adagrad(
             "optim.adagrad: needs learning_rate > 0 and epsilon >= 0, both finite; "
             f"got learning_rate = {learning_rate}, epsilon = {epsilon}"
         )
-    state, gradient, new_state, step = ADAGRAD.prepare({"state": state, "gradient": gradient}, out)
-    function = ADAGRAD.implementation(backend, (state, gradient))
-    function(state, gradient, float(learning_rate), float(epsilon), new_state, step, n_threads)
+    new_state, step = ADAGRAD.run((state, gradient), (float(learning_rate), float(epsilon)), out, n_threads, backend)
     return new_state, step

@@ -438,9 +438,7 @@ def _pairs(
     kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, item: int, out: Any, n_threads: int, backend: str | None
 ) -> NDArray[np.float64]:
     counter = _counter(kernel, n, key, client, step, draw, item, per_block=2)
-    (filled,) = kernel.prepare({}, out, {"n": n})
-    kernel.implementation(backend, (filled,))(*counter, filled, n_threads)
-    return filled  # type: ignore[no-any-return]
+    return kernel.run((), counter, out, n_threads, backend, {"n": n})[0]  # type: ignore[no-any-return]
 
 
 def _counter(
