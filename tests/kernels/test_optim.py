@@ -94,6 +94,18 @@ def test_the_optimisers_of_the_protocols_are_these(name):
         np.testing.assert_allclose(step, want[1], rtol=1e-12)
 
 
+def test_threads_do_not_change_a_bit():
+    rng, k = np.random.default_rng(0), 300_001
+    state, g = np.stack([rng.standard_normal(k), rng.exponential(size=k), rng.integers(0, 3, k)]), rng.standard_normal(k)
+    for call in (
+        lambda n: optim.adam(state, g, learning_rate=0.1, n_threads=n),
+        lambda n: optim.adagrad(state[1:2], g, learning_rate=0.1, n_threads=n),
+    ):
+        one = call(1)
+        for n_threads in (2, 5):
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(call(n_threads), one))
+
+
 ADAM_ERRORS = [
     ({"learning_rate": 0.0}, ValueError, "needs learning_rate > 0, .* got learning_rate = 0.0"),
     ({"learning_rate": np.nan}, ValueError, "got learning_rate = nan"),
