@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <vector>
 
+#include "fedkern/augmented.hpp"
+#include "fedkern/mlp.hpp"
+#include "fedkern/optim.hpp"
 #include "fedkern/privacy.hpp"
 #include "fedkern/rng.hpp"
 
@@ -13,7 +16,74 @@ static void expect(bool good, const char* what) {
     if (!good) std::printf("wrong: %s\n", what), ++failures;
 }
 
+/// What BLAS does, without its speed.
+template <class T> void plain_gemm(char* a, char* b, int* m, int* n, int* k, T* alpha, T* A, int* lda, T* B, int* ldb, T* beta, T* C, int* ldc) {
+    for (int i = 0; i < *m; ++i)
+        for (int j = 0; j < *n; ++j) {
+            T sum = 0;
+            for (int l = 0; l < *k; ++l)
+                sum += (*a == 'T' ? A[l + i * *lda] : A[i + l * *lda]) * (*b == 'T' ? B[j + l * *ldb] : B[l + j * *ldb]);
+            T& c = C[i + j * *ldc];
+            c = *alpha * sum + (*beta == 0 ? 0 : *beta * c);
+        }
+}
+
+template <class T> bool near(const std::vector<T>& a, const std::vector<T>& b, double tolerance) {
+    double most = 0, difference = 0;
+    for (std::size_t i = 0; i < a.size(); ++i)
+        most = std::fmax(most, std::fabs(a[i])), difference = std::fmax(difference, std::fabs(double(a[i]) - double(b[i])));
+    return a.size() == b.size() && most > 0 && difference <= tolerance * most;
+}
+
+template <class T> std::vector<T> normals(Index n, U32 client) {
+    std::vector<double> z(n);
+    fill_pairs_in_parts<fill_normal>({z.data(), n}, {0, 0, client}, stream_key(2, Stream::draws), 1);
+    return {z.begin(), z.end()};
+}
+
+/// A network by loops and by BLAS, on one thread and on four, and its gradient as a difference of values.
+template <class T> void check_network(Activation activation) {
+    constexpr bool wide = sizeof(T) == 8;
+    constexpr Index n = 1500;
+    const Index sizes[] = {3, 9, 6, 2};
+    const Network net{sizes, 3, activation};
+    const Index k = net.first(3);
+    const auto X = normals<T>(n * 3, 1), P = normals<T>(k, 2), U = normals<T>(n * 2, 3);
+    Blas blas{};
+    blas.dgemm = plain_gemm<double>, blas.sgemm = plain_gemm<float>;
+    const Matrix<const T> x{X.data(), n, 3, 3}, u{U.data(), n, 2, 2};
+    struct Result {
+        std::vector<T> Y, grad, dX;
+    };
+    const auto run = [&](auto products, const T* parameters, int n_threads) {
+        Result r{std::vector<T>(n * 2), std::vector<T>(k), std::vector<T>(n * 3)};
+        mlp_forward<T>(x, parameters, net, {r.Y.data(), n, 2, 2}, n_threads, products);
+        mlp_backward<T>(x, parameters, u, net, {r.grad.data(), k}, {r.dX.data(), n, 3, 3}, n_threads, products);
+        return r;
+    };
+    const auto one = run(Loops<T>{}, P.data(), 1), four = run(Loops<T>{}, P.data(), 4), by_blas = run(BlasProducts<T>{blas}, P.data(), 1);
+    expect(one.Y == four.Y && one.grad == four.grad && one.dX == four.dX, "network: threads");
+    const double tolerance = wide ? 1e-13 : 3e-6;
+    expect(near(one.Y, by_blas.Y, tolerance) && near(one.grad, by_blas.grad, tolerance) && near(one.dX, by_blas.dX, tolerance),
+           "network: loops = BLAS");
+    if constexpr (wide)
+        for (Index j = 0; j < k; j += 7) {
+            const auto objective = [&](double move) {
+                auto moved = P;
+                moved[j] += move;
+                const auto Y = run(Loops<T>{}, moved.data(), 1).Y;
+                double sum = 0;
+                for (Index e = 0; e < 2 * n; ++e) sum += U[e] * Y[e];
+                return sum;
+            };
+            const double slope = (objective(1e-6) - objective(-1e-6)) / 2e-6;
+            expect(std::fabs(slope - one.grad[j]) <= (activation == Activation::relu ? 1e-2 : 1e-5) * std::fabs(slope) + 1e-3, "network: slope");
+        }
+}
+
 int main() {
+    for (const Activation f : {Activation::tanh, Activation::relu, Activation::identity}) check_network<double>(f), check_network<float>(f);
+
     const auto known = philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822);
     expect(known.word[0] == 0xd16cfe09 && known.word[3] == 0x24126ea1, "known answer");
 

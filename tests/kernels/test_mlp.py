@@ -274,3 +274,23 @@ def test_results_have_the_type_of_the_input():
             found = mlp.backward(X, parameters, upstream, sizes=(3, 5, 2), backend=backend)
             assert {a.dtype for a in found} == {np.dtype(dtype)}
             assert mlp.forward(X, parameters, sizes=(3, 5, 2), backend=backend).dtype == dtype
+
+
+# Large layers ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f8", 1e-13), ("f4", 2e-6)])
+@pytest.mark.parametrize("activation", ["tanh", "identity"])
+def test_large_layers_through_blas(activation, dtype, tolerance):
+    """More than 512 rows and 32768 weights in a layer: the compiled kernel calls BLAS, a block of rows at a time."""
+    sizes = (3, 210, 170, 2)
+    X, parameters, upstream = problem(sizes, n=1100, dtype=dtype)
+    network = {"sizes": sizes, "activation": activation}
+    got = mlp.forward(X, parameters, **network), *mlp.backward(X, parameters, upstream, **network)
+    want = mlp.forward(X, parameters, **network, backend="reference"), *mlp.backward(
+        X, parameters, upstream, **network, backend="reference"
+    )
+    for a, b in zip(got, want, strict=True):
+        assert relative(a.astype("f8"), b.astype("f8")) <= tolerance
+    for a, b in zip(got[1:], mlp.backward(X, parameters, upstream, **network, n_threads=2), strict=True):
+        np.testing.assert_array_equal(a, b)

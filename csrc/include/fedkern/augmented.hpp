@@ -42,12 +42,12 @@ inline void mean_field_draw(Matrix<const double> H, Vector<const double> w, Vect
 inline void mean_field_gradient(const Augmented& x, Vector<const double> log_sd, Vector<double> grad_w, Vector<double> cotangent,
                                 Vector<double> grad_mean, Vector<double> grad_log_sd, int n_threads) {
     const Index n = x.H.rows, p = x.H.cols, blocks = augmented_tiles(n).blocks();
-    const double precision = 1 / (x.rho * x.rho), entropy = x.path ? 0 : 1, path = x.path ? 1 : 0;
-    const Scratch<double> sums(blocks * p * tile_lanes);
+    const double precision = 1 / (x.rho * x.rho);
+    const Scratch<double> sums(blocks * p);
     augmented_tiles(n).for_blocks(worthwhile(n_threads, double(n) * double(60 + 2 * p)), [&](Index block, const auto& each) {
         const Scratch<double> h(p * augmented_rows);
-        double* sum = sums + block * p * tile_lanes;
-        std::fill_n(sum, p * tile_lanes, 0.);
+        double* sum = sums + block * p;
+        std::fill_n(sum, p, 0.);
         each([&](Index begin, Index count) {
             RowPiece in[6], out[3];
             const double *g = in[0].read(x.g, begin, count), *z = in[1].read(x.z, begin, count), *t = in[2].read(x.tau, begin, count),
@@ -55,17 +55,21 @@ inline void mean_field_gradient(const Augmented& x, Vector<const double> log_sd,
                          *own = in[5].read(x.own, begin, x.own.data ? count : 0);
             double *c = out[0].write(cotangent, begin, count), *dm = out[1].write(grad_mean, begin, count),
                    *dl = out[2].write(grad_log_sd, begin, count);
+            const auto fill = [&](auto path) {
 #pragma GCC ivdep
-            for (Index r = 0; r < augmented_rows; ++r) {
-                const double s = math::exp(l[r]), pull = (z[r] - g[r]) * precision, a = message[r] - pull + path * (t[r] / s);
-                c[r] = own[r] + pull, dm[r] = a, dl[r] = a * t[r] * s + entropy;
-            }
+                for (Index r = 0; r < augmented_rows; ++r) {
+                    const double s = math::exp(l[r]), pull = (z[r] - g[r]) * precision, rest = message[r] - pull;
+                    const double a = path ? rest + t[r] / s : rest;
+                    c[r] = own[r] + pull, dm[r] = a, dl[r] = a * t[r] * s + (path ? 0 : 1);
+                }
+            };
+            x.path ? fill(std::true_type{}) : fill(std::false_type{});
             load_tile(x.H, begin, count, h);
             add_products(c, 1, h, p, sum);
             out[0].finish(cotangent, begin, count), out[1].finish(grad_mean, begin, count), out[2].finish(grad_log_sd, begin, count);
         });
     });
-    add_blocks<tile_lanes>(sums, blocks, p, grad_w);
+    add_blocks(sums, blocks, p, grad_w);
 }
 
 // ---- Amortised: m = g + o_1, log s = log rho + clamp(o_2), o the network's output at (g, extra).
@@ -106,13 +110,13 @@ inline void amortised_gradient(const Augmented& x, const Amortised& q, Vector<do
     constexpr Index rows = augmented_rows;
     const Index n = x.H.rows, p = x.H.cols, k = q.psi.size, blocks = augmented_tiles(n).blocks();
     const double precision = 1 / (x.rho * x.rho), log_rho = std::log(x.rho);
-    const Scratch<double> psi(q.psi), w_sums(blocks * p * tile_lanes), psi_sums(blocks * k * tile_lanes);
+    const Scratch<double> psi(q.psi), w_sums(blocks * p), psi_sums(blocks * k);
     const double work = double(n) * (2 * double(p) + 4 * network_operations(q.net));
     augmented_tiles(n).for_blocks(worthwhile(n_threads, work), [&](Index block, const auto& each) {
         const Scratch<double> h(p * rows);
         const NetworkTile<double> net(q.net, psi);
-        double *w_sum = w_sums + block * p * tile_lanes, *psi_sum = psi_sums + block * k * tile_lanes;
-        std::fill_n(w_sum, p * tile_lanes, 0.), std::fill_n(psi_sum, k * tile_lanes, 0.);
+        double *w_sum = w_sums + block * p, *psi_sum = psi_sums + block * k;
+        std::fill_n(w_sum, p, 0.), std::fill_n(psi_sum, k, 0.);
         each([&](Index begin, Index count) {
             RowPiece in[5], out;
             alignas(64) double of_g[2 * rows], of_psi[2 * rows], through[rows];
@@ -140,7 +144,7 @@ inline void amortised_gradient(const Augmented& x, const Amortised& q, Vector<do
             out.finish(cotangent, begin, count);
         });
     });
-    add_blocks<tile_lanes>(w_sums, blocks, p, grad_w), add_blocks<tile_lanes>(psi_sums, blocks, k, grad_psi);
+    add_blocks(w_sums, blocks, p, grad_w), add_blocks(psi_sums, blocks, k, grad_psi);
 }
 
 } // namespace FEDKERN_ISA

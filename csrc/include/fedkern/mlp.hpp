@@ -17,8 +17,7 @@ FEDKERN_INLINE void gemm(const Blas& blas, char a, char b, Index m, Index n, Ind
 
 /// Products of tiles by BLAS, for large layers: a tile is a matrix by columns.
 template <class T> struct BlasProducts {
-    static constexpr Index lanes = 1;
-    static constexpr Index rows() { return 1024 / sizeof(T); }
+    static constexpr Index rows() { return 2048 / sizeof(T); }
     const Blas& blas;
 
     void affine(const T* W, const T* bias, const T* x, Index n_in, Index n_out, T* out) const {
@@ -43,20 +42,21 @@ template <class T> struct BlasProducts {
             gemm(blas, 'T', 'N', n_in, n_out, rows(), x, rows(), d, rows(), T(0), part, n_in);
             for (Index j = 0; j < n_in * n_out; ++j) sums[j] += double(part[j]);
         }
-        for (Index o = 0; o < n_out; ++o) {
-            double lane[tile_lanes] = {};
-            add_rows_of<T, rows()>(d + o * rows(), 1, lane);
-            sums[n_in * n_out + o] += Pack<double, tile_lanes>::load(lane).sum();
-        }
+        add_rows_of<T, rows()>(d, n_out, sums + n_in * n_out);
     }
 };
 
-/// Whether BLAS is faster than the loops: where a layer is large.
-inline bool through_blas(const Network& net) {
-    Index most = 0;
-    for (int l = 0; l < net.layers; ++l) most = std::max(most, net.weights(l));
-    return most >= 64 * 64;
+/// Whether a layer has at least so many weights.
+inline bool has_large_layer(const Network& net, Index weights) {
+    for (int l = 0; l < net.layers; ++l)
+        if (net.weights(l) >= weights) return true;
+    return false;
 }
+
+/// From where on BLAS is faster. Forward the loops always win where they have fused products; backward when the sums over rows
+/// of a layer are larger than the cache. Without fused products BLAS, which finds out what the processor has, wins early.
+inline constexpr bool fused = register_bytes > 16;
+inline constexpr Index large_layer = fused ? 32'768 : 1'024;
 
 template <class T, class Products>
 void mlp_forward(Matrix<const T> X, const T* parameters, const Network& net, Matrix<T> Y, int n_threads, Products products) {
@@ -74,14 +74,14 @@ void mlp_forward(Matrix<const T> X, const T* parameters, const Network& net, Mat
 template <class T, class Products>
 void mlp_backward(Matrix<const T> X, const T* parameters, Matrix<const T> upstream, const Network& net, Vector<T> grad_parameters,
                   Matrix<T> grad_X, int n_threads, Products products) {
-    const Index k = grad_parameters.size, rows = products.rows(), size = k * Products::lanes;
-    const Tiles tiles{X.rows, rows, tiles_of_a_block, std::max<Index>((Index{1} << 23) / size, 1)}; // of sums no more than 64 MiB
-    const Scratch<double> sums(tiles.blocks() * size);
+    const Index k = grad_parameters.size, rows = products.rows();
+    const Tiles tiles{X.rows, rows, tiles_of_a_block, std::max<Index>((Index{1} << 23) / k, 1)}; // of sums no more than 64 MiB
+    const Scratch<double> sums(tiles.blocks() * k);
     tiles.for_blocks(worthwhile(n_threads, 3 * double(X.rows) * network_operations(net)), [&](Index block, const auto& each) {
         const NetworkTile<T, Products> tile(net, parameters, products);
         const Scratch<T> d(net.outputs() * rows), dx(net.inputs() * rows);
-        double* sum = sums + block * size;
-        std::fill_n(sum, size, 0.);
+        double* sum = sums + block * k;
+        std::fill_n(sum, k, 0.);
         each([&](Index begin, Index count) {
             load_tile(X, begin, count, tile.input(), rows);
             load_tile(upstream, begin, count, d, rows);
@@ -90,14 +90,15 @@ void mlp_backward(Matrix<const T> X, const T* parameters, Matrix<const T> upstre
             store_tile<T>(dx, grad_X, begin, count, rows);
         });
     });
-    add_blocks<Products::lanes>(sums, tiles.blocks(), k, grad_parameters);
+    add_blocks(sums, tiles.blocks(), k, grad_parameters);
 }
 
 template <class T>
 void mlp_forward(Matrix<const T> X, Vector<const T> parameters, const Network& net, Matrix<T> Y, int n_threads, const Blas& blas) {
     const Scratch<T> p(parameters);
-    if (through_blas(net))
-        mlp_forward<T>(X, p, net, Y, n_threads, BlasProducts<T>{blas});
+    const BlasProducts<T> large{blas};
+    if (!fused && X.rows >= large.rows() && has_large_layer(net, large_layer))
+        mlp_forward<T>(X, p, net, Y, n_threads, large);
     else
         mlp_forward<T>(X, p, net, Y, n_threads, Loops<T>{});
 }
@@ -106,8 +107,9 @@ template <class T>
 void mlp_backward(Matrix<const T> X, Vector<const T> parameters, Matrix<const T> upstream, const Network& net, Vector<T> grad_parameters,
                   Matrix<T> grad_X, int n_threads, const Blas& blas) {
     const Scratch<T> p(parameters);
-    if (through_blas(net))
-        mlp_backward<T>(X, p, upstream, net, grad_parameters, grad_X, n_threads, BlasProducts<T>{blas});
+    const BlasProducts<T> large{blas};
+    if (X.rows >= large.rows() && has_large_layer(net, large_layer))
+        mlp_backward<T>(X, p, upstream, net, grad_parameters, grad_X, n_threads, large);
     else
         mlp_backward<T>(X, p, upstream, net, grad_parameters, grad_X, n_threads, Loops<T>{});
 }

@@ -1,5 +1,5 @@
-// Rows in vector lanes: a tile of rows is stored by columns, x[unit][row], so that a weight is one number for a whole register and
-// nothing is added across lanes. Products of tiles with small matrices, and a network that takes tile after tile.
+// Rows in vector lanes: a tile of rows is stored by columns, x[unit][row], so that a weight is one number for a whole register.
+// Products of tiles with small matrices, and a network that takes tile after tile.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -14,9 +14,10 @@ namespace fedkern {
 inline namespace FEDKERN_ISA {
 
 template <class T> inline constexpr Index rows_of_tile = 512 / sizeof(T);
-inline constexpr Index tile_lanes = 8; // partial sums of each sum over rows, in float64
+template <class T> using Native = Pack<T, register_bytes / sizeof(T)>; // one register
 
-/// Calls work<N>(i) for pieces [i, i + N) of [begin, end), N = `most` as long as that fits.
+/// Calls work<N>(i) for pieces [i, i + N) of [begin, end), N = `most` as long as that fits. Not inlined by itself, a small piece of
+/// work waits for what it has captured: a fifth of the time of a small layer.
 template <int most, class Work> FEDKERN_INLINE void in_pieces(Index begin, Index end, const Work& work) {
     for (; begin + most <= end; begin += most) work.template operator()<most>(begin);
     if constexpr (most > 1) in_pieces<most - 1>(begin, end, work);
@@ -24,9 +25,10 @@ template <int most, class Work> FEDKERN_INLINE void in_pieces(Index begin, Index
 
 // ---- Between arrays and tiles.
 
-/// How n rows are cut into tiles, and these into blocks that have sums of their own: `shortest` tiles at least, because with fewer
-/// the sums would cost more than what is summed, and `most` blocks, whatever the number of threads.
-inline constexpr Index tiles_of_a_block = 12; // at least, where there are sums
+inline constexpr Index tiles_of_a_block = 6; // at least, where each block has sums of its own
+
+/// How n rows are cut into tiles, and these into blocks of at least `shortest` tiles, `most` blocks at most: whatever the number of
+/// threads.
 struct Tiles {
     Index n, rows, shortest, most = max_blocks;
 
@@ -43,9 +45,23 @@ struct Tiles {
     }
 };
 
+/// A tile of rows that lie one after the other, of so few numbers that the compiler makes shuffles of it.
+template <int cols, class T> void load_rows(const T* from, T* to) {
+    constexpr Index rows = rows_of_tile<T>;
+#pragma GCC ivdep
+    for (Index r = 0; r < rows; ++r)
+        for (int j = 0; j < cols; ++j) to[j * rows + r] = from[r * cols + j];
+}
+
 /// to[j][r] = x(begin + r, j) for `count` rows, and zeros.
 template <class T>
 void load_tile(Matrix<const T> x, Index begin, Index count, std::type_identity_t<T>* to, Index rows = rows_of_tile<T>) {
+    if (count == rows_of_tile<T> && count == rows && x.col_stride == 1 && x.row_stride == x.cols) {
+        const T* from = x.data + begin * x.cols;
+        if (x.cols == 2) return load_rows<2>(from, to);
+        if (x.cols == 3) return load_rows<3>(from, to);
+        if (x.cols == 4) return load_rows<4>(from, to);
+    }
     for (Index j = 0; j < x.cols; ++j) {
         const T* from = x.data + begin * x.row_stride + j * x.col_stride;
         for (Index r = 0; r < count; ++r) to[j * rows + r] = from[r * x.row_stride];
@@ -54,7 +70,8 @@ void load_tile(Matrix<const T> x, Index begin, Index count, std::type_identity_t
 }
 
 /// x(begin + r, j) = from[j][r].
-template <class T> void store_tile(const std::type_identity_t<T>* from, Matrix<T> x, Index begin, Index count, Index rows = rows_of_tile<T>) {
+template <class T>
+void store_tile(const std::type_identity_t<T>* from, Matrix<T> x, Index begin, Index count, Index rows = rows_of_tile<T>) {
     for (Index j = 0; j < x.cols; ++j) {
         T* to = x.data + begin * x.row_stride + j * x.col_stride;
         for (Index r = 0; r < count; ++r) to[r * x.row_stride] = from[j * rows + r];
@@ -68,10 +85,10 @@ template <class T> void store_tile(const std::type_identity_t<T>* from, Matrix<T
 template <class T, class Finish>
 void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>* start, const std::type_identity_t<T>* x, Index n_in,
               Index n_out, T* out, const Finish& finish) {
-    using V = Pack<T, register_bytes / sizeof(T)>;
+    using V = Native<T>;
     constexpr Index rows = rows_of_tile<T>;
     constexpr int packs = register_bytes == 64 ? 4 : 2;
-    in_pieces<4>(0, n_out, [&]<int N>(Index o) {
+    in_pieces<4>(0, n_out, [&]<int N>(Index o) __attribute__((always_inline)) {
         for (Index r = 0; r < rows; r += packs * V::size) {
             V sum[N][packs];
             for (int k = 0; k < N; ++k)
@@ -98,67 +115,71 @@ void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>
     multiply(w, down, right, start, x, n_in, n_out, out, [](const auto& sum, Index) { return sum; });
 }
 
-/// sums[o * n_in + i][lane] += sum of d[o][r] x[i][r] over the rows of a lane, o < n_out, i < n_in. In float32 a lane adds up the
-/// rows of this tile alone.
+/// The sums of L packs of L numbers as one pack. On each of log2(L) levels halves are added, as in Pack::sum.
+template <class V, int width = V::size / 2> FEDKERN_INLINE V sums_of(const V* v) {
+    static_assert(V::parts == 1);
+    V half[width];
+    for (int i = 0; i < width; ++i)
+        half[i].part[0] = [&]<int... lane>(std::integer_sequence<int, lane...>) {
+            // Blocks of 2 width lanes: the first half of a result's is of v[i], the second of v[i + width].
+            constexpr auto at = [](int l) { return l / (2 * width) * (2 * width) + l % width + (l / width % 2 ? V::size : 0); };
+            const auto &a = v[i].part[0], &b = v[i + width].part[0];
+            return __builtin_shufflevector(a, b, at(lane)...) + __builtin_shufflevector(a, b, (at(lane) + width)...);
+        }(std::make_integer_sequence<int, V::size>());
+    if constexpr (width == 1)
+        return half[0];
+    else
+        return sums_of<V, width / 2>(half);
+}
+
+/// sums[o * n_in + i] += sum_r d[o][r] x[i][r], o < n_out, i < n_in. In float32 the rows of one tile are added up in float32.
 template <class T> void add_products(const T* d, Index n_out, const std::type_identity_t<T>* x, Index n_in, double* sums) {
-    using V = Pack<T>;
+    using V = Native<T>;
     constexpr Index rows = rows_of_tile<T>;
-    constexpr int side = register_bytes == 64 ? 4 : 2;
-    in_pieces<side>(0, n_out, [&]<int N>(Index o) {
-        in_pieces<side>(0, n_in, [&]<int M>(Index i) {
-            V sum[N][M];
-            double* to[N];
-            for (int k = 0; k < N; ++k) to[k] = sums + ((o + k) * n_in + i) * tile_lanes;
-            for (int k = 0; k < N; ++k)
-                for (int l = 0; l < M; ++l) {
-                    if constexpr (sizeof(T) == 8)
-                        sum[k][l] = V::load(to[k] + l * tile_lanes);
-                    else
-                        sum[k][l] = V::all(0);
-                }
+    constexpr int most = register_bytes == 64 ? 4 : 2;
+    in_pieces<most>(0, n_out, [&]<int N>(Index o) __attribute__((always_inline)) {
+        in_pieces<4>(0, n_in, [&]<int M>(Index i) __attribute__((always_inline)) {
+            constexpr int all = (N * M + V::size - 1) / V::size * V::size;
+            V sum[all];
+            for (int k = 0; k < all; ++k) sum[k] = V::all(0);
             for (Index r = 0; r < rows; r += V::size) {
                 V xi[M];
                 for (int l = 0; l < M; ++l) xi[l] = V::load(x + (i + l) * rows + r);
                 for (int k = 0; k < N; ++k) {
                     const V dk = V::load(d + (o + k) * rows + r);
-                    for (int l = 0; l < M; ++l) sum[k][l] = sum[k][l] + dk * xi[l];
+                    for (int l = 0; l < M; ++l) sum[k * M + l] = sum[k * M + l] + dk * xi[l];
                 }
             }
-            for (int k = 0; k < N; ++k)
-                for (int l = 0; l < M; ++l) {
-                    if constexpr (sizeof(T) == 8) {
-                        sum[k][l].store(to[k] + l * tile_lanes);
-                    } else {
-                        T lane[V::size];
-                        sum[k][l].store(lane);
-                        for (Index e = 0; e < tile_lanes; ++e) to[k][l * tile_lanes + e] += double(lane[e]) + double(lane[e + tile_lanes]);
-                    }
+            alignas(64) T total[all];
+            for (int k = 0; k < all; k += V::size) sums_of(sum + k).store(total + k);
+            for (int k = 0; k < N; ++k) {
+                double* to = sums + (o + k) * n_in + i;
+                if constexpr (M == 4) {
+                    using Four = Pack<double, 4>;
+                    (Four::load(to) + Four::load(total + k * M)).store(to);
+                } else {
+                    for (int l = 0; l < M; ++l) to[l] += double(total[k * M + l]);
                 }
+            }
         });
     });
 }
 
-/// sums[o][lane] += sum of d[o][r] over the rows of a lane.
+/// sums[o] += sum_r d[o][r].
 template <class T, Index rows = rows_of_tile<T>> void add_rows_of(const T* d, Index n_out, double* sums) {
-    using V = Pack<double, tile_lanes>;
+    using V = Native<T>;
     for (Index o = 0; o < n_out; ++o) {
-        V sum = V::load(sums + o * tile_lanes);
-        for (Index r = 0; r < rows; r += tile_lanes) sum = sum + V::load(d + o * rows + r);
-        sum.store(sums + o * tile_lanes);
+        V sum = V::load(d + o * rows);
+        for (Index r = V::size; r < rows; r += V::size) sum = sum + V::load(d + o * rows + r);
+        sums[o] += double(sum.sum());
     }
 }
 
-/// total_j = what the lanes of all blocks have summed.
-template <Index lanes, class T> void add_blocks(const double* sums, Index blocks, Index k, Vector<T> total) {
+/// total_j = the sum over blocks.
+template <class T> void add_blocks(const double* sums, Index blocks, Index k, Vector<T> total) {
     for (Index j = 0; j < k; ++j) {
-        double sum = 0;
-        for (Index b = 0; b < blocks; ++b) {
-            const double* part = sums + (b * k + j) * lanes;
-            if constexpr (lanes == 1)
-                sum += *part;
-            else
-                sum += Pack<double, lanes>::load(part).sum();
-        }
+        double sum = sums[j];
+        for (Index b = 1; b < blocks; ++b) sum += sums[b * k + j];
         total[j] = T(sum);
     }
 }
@@ -202,7 +223,6 @@ template <class T> void activate(Activation kind, T* x, Index size) {
 
 /// Products of tiles by the loops above.
 template <class T> struct Loops {
-    static constexpr Index lanes = tile_lanes; // of each sum over rows
     static constexpr Index rows() { return rows_of_tile<T>; }
 
     void affine(const T* W, const T* bias, const T* x, Index n_in, Index n_out, T* out) const {
@@ -222,7 +242,7 @@ template <class T> struct Loops {
     /// Adds the gradient of W and the bias behind it.
     void add_gradient(const T* d, const T* x, Index n_in, Index n_out, double* sums) const {
         add_products(d, n_out, x, n_in, sums);
-        add_rows_of(d, n_out, sums + n_in * n_out * tile_lanes);
+        add_rows_of(d, n_out, sums + n_in * n_out);
     }
 };
 
@@ -255,7 +275,7 @@ template <class T, class Products = Loops<T>> class NetworkTile {
         for (int l = net_.layers - 1; l >= 0; --l) {
             const Index in = net_.sizes[l], out = net_.sizes[l + 1], at = net_.first(l);
             const T* x = values_ + first_of(l) * products_.rows();
-            if (sums) products_.add_gradient(d, x, in, out, sums + at * products_.lanes);
+            if (sums) products_.add_gradient(d, x, in, out, sums + at );
             if (l == 0) return products_.transposed(parameters_ + at, d, in, out, n, inputs);
             T* to = cotangents_ + l % 2 * widest_ * products_.rows();
             products_.transposed(parameters_ + at, d, in, out, net_.activation, x, to);
