@@ -187,7 +187,8 @@ def main(path, only=(), draws=600, warmup=300):
             continue
         begin = time.perf_counter()
         found, how = sample()
-        stored[name] = {"chains": CHAINS, "draws": draws, **how, **mixing(found), "posterior": summaries(found)}
+        kept = next(iter(found.values())).shape[1]
+        stored[name] = {"chains": CHAINS, "draws": kept, **how, **mixing(found), "posterior": summaries(found)}
         if "theta" in found:
             stored[name]["drawn"] = density(found["theta"][..., DRAWN])
         short = {key: value for key, value in stored[name].items() if key not in ("posterior", "drawn")}
