@@ -43,7 +43,7 @@ class Ids(Message, kind=61):
 
 @dataclass(frozen=True)
 class Aligned(Message, kind=62):
-    """Server to client: the rows agree, or which of this client's digests others lack, and whom."""
+    """Server to client: the rows agree, and which of them have no response; or which of this client's digests others lack."""
 
     round: int
     part: int
@@ -88,15 +88,18 @@ class Client:
     pieces: tuple[bytes, ...] = ()
     aligned: bool = False
     holder: int | None = None  # the client that tells the server the response, if one has to
+    new: tuple[int, ...] = ()  # rows whose response is not known: they are predicted
 
 
 @dataclass(frozen=True)
 class Server:
-    """The server's side. `own`: the ids of its own file, or None where it has no file."""
+    """The server's side. `own`: the ids of its own file in the agreed order, or None where it has no file; `new`: rows of it
+    whose response is empty."""
 
     names: tuple[str, ...]
     seed: int
     own: tuple[str, ...] | None = None
+    new: tuple[int, ...] = ()
     replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     told: bool = False
@@ -108,9 +111,11 @@ class Server:
         return [k for k in sorted(self.replies) if self.replies[k]["response"]]
 
 
-def start(names: tuple[str, ...], seed: int, own: tuple[str, ...] | None) -> tuple[Server, ServerEffects]:
+def start(
+    names: tuple[str, ...], seed: int, own: tuple[str, ...] | None, new: tuple[int, ...] = ()
+) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(names, seed, own), [(k, AskIds(0)) for k in range(len(names))]
+    return Server(names, seed, own, new), [(k, AskIds(0)) for k in range(len(names))]
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
@@ -125,7 +130,10 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
         alone = set(_split(answer["alone"]))
         mine = [text for text, digest in zip(state.ids, digests(state.ids, state.seed)) if digest in alone]
         raise JobError(_alone(f"client {state.name!r}", mine, len(state.ids), answer["without"]))
-    return replace(state, pieces=(), aligned=True, holder=answer["holder"]), []
+    new = answer["new"]
+    if not isinstance(new, list) or not all(isinstance(row, int) and 0 <= row < len(state.ids) for row in new):
+        raise RemoteFault("server: Aligned.new must be numbers of rows")
+    return replace(state, pieces=(), aligned=True, holder=answer["holder"], new=tuple(new)), []
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
@@ -166,7 +174,7 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
     for k, name in enumerate(state.names):
         alone = sorted(sets[name] - common)
         without = [repr(other) if other != "the server" else other for other in sets if sets[name] - sets[other]]
-        content = {"alone": "".join(alone), "without": _some(without, quoted=False), "holder": holder}
+        content = {"alone": "".join(alone), "without": _some(without, quoted=False), "holder": holder, "new": list(state.new)}
         effects += [(k, Aligned(0, *piece)) for piece in pieces.cut(content)]
     if state.own is not None and sets["the server"] - common:
         found = dict(zip(digests(state.own, state.seed), state.own))

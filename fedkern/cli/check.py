@@ -81,11 +81,11 @@ def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
 
 def _vertical(place: Place, config: VerticalConfig, found: Parties) -> list[str] | None:
     """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
-    n_rows = vertical.counted(place, config, found)
-    if n_rows is None:
+    counted = vertical.counted(place, config, found)
+    if counted is None:
         return None
-    train, test = vertical.held_out(config, n_rows)
-    job = vertical.VerticalModel(config, found.names, len(train), len(test))
+    train, test = vertical.held_out(config, *counted)
+    job = vertical.VerticalModel(config, found.names, len(train), len(test) + len(counted[1]))
     return [*vertical.lines(job), "", *_wire(found.n_clients, vertical.protocols(job))]
 
 

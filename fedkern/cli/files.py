@@ -6,8 +6,10 @@ written, is a JobError that names the file and the remedy.
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -150,6 +152,16 @@ class RunFolder:
         """A file of the run's folder."""
         path = self.path / name
         write_atomically(path, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n")
+        return path
+
+    def write_csv(self, name: str, columns: Mapping[str, Sequence[Any]]) -> Path:
+        """A table of the run's folder."""
+        text = io.StringIO(newline="")
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(columns)
+        lines.writerows(zip(*columns.values()))
+        path = self.path / name
+        write_atomically(path, text.getvalue().encode())
         return path
 
     def keep(self, party: int, protocol: str, number: int, content: Mapping[str, Any]) -> None:

@@ -255,6 +255,24 @@ def test_ranks_do_not_change_a_bit(tmp_path: Path) -> None:
         assert json.loads((tmp_path / f"ranks-{ranks}" / "summary.json").read_text())["digest"] == want
 
 
+def test_rows_without_a_response_are_predicted(tmp_path: Path) -> None:
+    path = job(tmp_path, rows=200)
+    server = path.parent / "server.csv"
+    whole = lines_of(server)
+    ids = [line.split(",")[0] for line in whole[3:8]]
+    write(server, [*whole[:3], *(f"{name}," for name in ids), *whole[8:]])
+    result = fedkern.run(path, out=tmp_path / "out", job=FAST, output={"missing_party": True})
+    assert result.summary["encoding"]["rows"] + result.summary["prediction"]["rows"] == 195
+    head, *rows = [line.split(",") for line in lines_of(tmp_path / "out" / "predictions.csv")]
+    assert head[:5] == ["id", "y", "predicted", "predictor_mean", "predictor_sd"]
+    assert head[5:] == [f"predicted_without_client-0{k}" for k in (1, 2, 3)]
+    assert {row[0] for row in rows if row[1] == ""} == set(ids)
+    assert all(0 < float(row[2]) < 1 for row in rows)
+    write(server, [whole[0], *(f"{line.split(',')[0]}," for line in whole[1:])])
+    with pytest.raises(JobError, match="no row has a response"):
+        fedkern.run(path, job=FAST)
+
+
 PRIVATE = (
     "[privacy]\nepsilon = {}\ndelta = 1e-5\n{}\n"
     + "\n".join(f"[data.columns.x{k}_{j}]\ncenter = 0.0\nscale = 2.0" for k in (1, 2, 3) for j in (1, 2))
@@ -341,7 +359,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path, augmentat
 def test_check_says_what_each_party_will_send(tmp_path: Path) -> None:
     ended = python("-m", "fedkern.cli", "check", str(job(tmp_path)))
     assert ended.code == 0, ended.err
-    for text in ("96 train, 24 are kept for testing", "ZShare", "Residual", "rho is no protection", "used at the server alone"):
+    for text in ("96 train, 24 are predicted", "ZShare", "Residual", "rho is no protection", "used at the server alone"):
         assert text in ended.out
     assert "LikelihoodShare" not in ended.out
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...algorithms import alignment, response, vertical, vertical_predict
 from ...data.table import Table
 from ...errors import JobError
@@ -18,7 +20,7 @@ from ..parties import Parties
 from ..progress import Progress
 from . import langevin, own, private, publish
 from .model import VerticalModel
-from .rows import Rows, ServerRows, aligned, columns, held_out, response_of, server_rows
+from .rows import Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
 from .watch import VerticalWatch
 
 if TYPE_CHECKING:
@@ -30,7 +32,12 @@ DRAWS = 400  # of coefficients, for predictions whose moments are not known exac
 def perform(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks, output: Output) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
     rows = _rows(place, config, found, hooks)
-    model = VerticalModel(config, found.names, len(rows.train), len(rows.test))
+    if config.privacy is not None and len(rows.new):
+        raise JobError(
+            f"data.server: {len(rows.new)} rows have no response, and predictions would leave a client without noise; remove "
+            "these rows at all parties"
+        )
+    model = VerticalModel(config, found.names, len(rows.train), len(rows.predicted))
     batch = config.algorithm.batch_size
     if batch is not None and batch > model.n_rows:
         raise JobError(f"algorithm.batch_size = {batch}: there are {model.n_rows} training rows; lower it, or leave it out")
@@ -64,13 +71,16 @@ def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks)
                 'response at every client; add it, or take augmentation = "augmented" with algorithm.response = "server"'
             )
     table, own_ids = None, None
+    new: tuple[int, ...] = ()
     if place.is_server and (loaded := found.server()) is not None:
         table, own_ids = aligned(loaded, config, "data.server")
+        new = unknown(table, config)
     clients = {k: alignment.Client(names[k], ids[k], config.job.seed, has[k]) for k in tables}
-    start = alignment.start(names, config.job.seed, own_ids) if place.is_server else None
+    start = alignment.start(names, config.job.seed, own_ids, new) if place.is_server else None
     server, clients = hooks.run(place, alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, n))
     n_rows = server.n_rows if server is not None else len(next(iter(ids.values())))
-    train, test = held_out(config, n_rows)
+    new = server.new if server is not None else next(iter(clients.values())).new
+    train, test = held_out(config, n_rows, new)
     rows = None if table is None else server_rows(table, config)
     if config.data.server is None and not config.data.builtin:
         holder = (server.holders[0] if server.holders else None) if server is not None else next(iter(clients.values())).holder
@@ -79,7 +89,7 @@ def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks)
     for k, column in made.items():
         if column.notes or column.faults.rows:
             hooks.write_own(k, "rows.json", {"notes": list(column.notes), "faults": asdict(column.faults)})
-    return Rows(made, rows, train, test)
+    return Rows(made, rows, train, test, np.array(new, np.int64), own_ids or ())
 
 
 def _told(
@@ -136,11 +146,11 @@ def _predicted(
 ) -> vertical_predict.Server | None:
     """The clients' parts at the test rows; None elsewhere than at the server, and where no row is kept for testing."""
     with_z = model.config.output.missing_party
-    if not len(rows.test):
+    if not len(rows.predicted):
         return None
     ready = {}
     for k, client in clients.items():
-        predictor = model.predictor(k, rows.columns[k], rows.test)
+        predictor = model.predictor(k, rows.columns[k], rows.predicted)
         if model.config.algorithm.inference == "soul":
             ready[k] = vertical_predict.Client(*langevin.predicted(client, predictor))
             continue

@@ -12,7 +12,7 @@ from ..config import VerticalConfig
 from ..parties import Parties
 from . import private
 from .model import VerticalModel
-from .rows import aligned, held_out, needed, spec_of
+from .rows import aligned, held_out, needed, spec_of, unknown
 
 if TYPE_CHECKING:
     from ..assembly import Place
@@ -22,8 +22,8 @@ __all__ = ["VerticalModel", "counted", "held_out", "lines", "protocols"]
 LINK = {"bernoulli": "at least 4", "poisson": "1 / the mean count", "gaussian": "sigma^2"}
 
 
-def counted(place: Place, config: VerticalConfig, found: Parties) -> int | None:
-    """The number of rows, once all headers are right and all parties have the same ids; None elsewhere than at the server."""
+def counted(place: Place, config: VerticalConfig, found: Parties) -> tuple[int, tuple[int, ...]] | None:
+    """The number of rows and those without a response, once all headers are right and all have the same ids; at the server."""
     clients, names, shared = {}, found.names, config.algorithm.response == "shared"
     for k in place.mine(found.n_clients):
         source, header = found.header(k)
@@ -33,10 +33,13 @@ def counted(place: Place, config: VerticalConfig, found: Parties) -> int | None:
         ids = aligned(found.rows(k), config, f"client {names[k]!r}")[1]
         clients[k] = alignment.Client(names[k], ids, config.job.seed, config.data.response in header)
     table = found.server() if place.is_server else None
-    own = None if table is None else aligned(table, config, "data.server")[1]
-    start = alignment.start(names, config.job.seed, own) if place.is_server else None
+    own, new = None, tuple[int, ...]()
+    if table is not None:
+        table, own = aligned(table, config, "data.server")
+        new = unknown(table, config)
+    start = alignment.start(names, config.job.seed, own, new) if place.is_server else None
     server, _ = place.run(alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, found.n_clients))
-    return None if server is None else int(server.n_rows)
+    return None if server is None else (int(server.n_rows), new)
 
 
 def lines(model: VerticalModel) -> Iterator[str]:
@@ -51,7 +54,7 @@ def lines(model: VerticalModel) -> Iterator[str]:
         q = f"{a.auxiliary} auxiliary variables, {a.covariance} covariance" if a.inference == "sfvi" else "Langevin, a mode of z"
         yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
-    yield f"rows     {model.n_rows} train, {model.n_test} are kept for testing"
+    yield f"rows     {model.n_rows} train, {model.n_test} are predicted (kept for testing, or without a response)"
     yield f"response {c.data.response}, " + ("used at every client" if model.shared else "used at the server alone")
     if not model.network:
         J = len(model.names)
@@ -87,8 +90,8 @@ def disclosure(model: VerticalModel) -> str:
         texts = ["digests of row ids, each client's part of every training row's predictor in every round"]
     if data.server is None and not data.builtin:
         texts.append(f"{data.response} of all rows from the first client that has it, once")
-    if model.n_test or data.holdout or data.folds:
-        texts.append("mean and variance of each client's part at the test rows, once")
+    if model.n_test:
+        texts.append("mean and variance of each client's part at the rows that are predicted, once")
     down = {
         "bernoulli": "; clients see slopes y - p, whose signs are the labels",
         "gaussian": "; clients see slopes from which y follows once Z is known",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,11 @@ def result(
             write(posterior, files.path / "posterior.nc", seed=config.job.seed, chains=draws.chains, draws=draws.draws)
         except JobError as error:
             notes.append(f"no posterior.nc: {error}")
-    prediction = {} if predicted is None else _scored(model, fit, *rows.server.of(rows.test), predicted)
+    prediction: dict[str, Any] = {}
+    if predicted is not None:
+        prediction, table = _predicted(model, fit, rows, predicted)
+        if files is not None and rows.ids:
+            files.write_csv("predictions.csv", table)
     told = {} if predicted is None else {"mean": predicted.mean, "variance": predicted.variance}
     outcome = Outcome(
         stop=fit.stop,
@@ -133,24 +137,42 @@ def _about(model: VerticalModel) -> list[str]:
     return notes
 
 
-def _scored(
-    model: VerticalModel, fit: Fitted, y: Array, offset: Array | None, predicted: vertical_predict.Server
-) -> dict[str, Any]:
-    """Scores of the test rows under every rule, reliability, and the scores of rows that lack a party."""
+def _predicted(
+    model: VerticalModel, fit: Fitted, rows: Rows, predicted: vertical_predict.Server
+) -> tuple[dict[str, Any], dict[str, Sequence[Any]]]:
+    """Scores of the test rows under every rule, their reliability, and scores as if a party were missing; and the predictions of
+    all rows that have some, column by column.
+    """
+    assert rows.server is not None
     likelihood, w, wanted = model.likelihood, fit.log_scale, model.config.output
     J, rho = len(model.names), 0.0 if model.network else model.config.model.rho
-    b, spread = fit.intercept
-    shift = b + (0.0 if offset is None else offset)
+    y, offset = rows.server.of(rows.predicted)
+    (b, spread), tested = fit.intercept, slice(len(rows.test))
+    shift = b + (np.zeros(len(y)) if offset is None else offset)
     mean, variance = predicted.mean.sum(axis=0) + shift, predicted.variance.sum(axis=0) + spread
+
+    def scores(m: Array, v: Array) -> dict[str, float]:
+        return predictive.scores(likelihood, y[tested], m[tested], v[tested], w)
+
     under = {rule: predictive.spread(rule, variance, J, rho) for rule in predictive.RULES}
-    rules = {rule: predictive.scores(likelihood, y, mean, v, w) for rule, v in under.items()}
-    out: dict[str, Any] = {"rule": wanted.rule, "rows": len(y), "rules": rules}
+    p = predictive.predicted(likelihood, mean, under[wanted.rule])
+    table: dict[str, Sequence[Any]] = {
+        model.config.data.id: [rows.ids[row] for row in rows.predicted] if rows.ids else [],
+        model.config.data.response: ["" if np.isnan(value) else f"{value:g}" for value in y],
+        "predicted": p.tolist(),
+        "predictor_mean": mean.tolist(),
+        "predictor_sd": np.sqrt(under[wanted.rule]).tolist(),
+    }
+    without = {}
+    for k, name in enumerate(model.names if wanted.missing_party else ()):
+        ways = predictive.without(k, predicted.mean, predicted.variance, predicted.moments(), rho)
+        filled = {way: (m + shift, v + spread) for way, (m, v) in ways.items()}
+        table[f"predicted_without_{name}"] = predictive.predicted(likelihood, *filled["conditional"]).tolist()
+        without[name] = {way: scores(m, v) for way, (m, v) in filled.items()} if len(rows.test) else {}
+    if not len(rows.test):
+        return {}, table
+    out: dict[str, Any] = {"rule": wanted.rule, "rows": len(rows.test)}
+    out["rules"] = {rule: scores(mean, v) for rule, v in under.items()}
     if likelihood.family == "bernoulli":
-        out["reliability"] = predictive.reliability(predictive.predicted(likelihood, mean, under[wanted.rule]), y)
-    if wanted.missing_party:
-        without = {}
-        for k, name in enumerate(model.names):
-            ways = predictive.without(k, predicted.mean, predicted.variance, predicted.moments(), rho)
-            without[name] = {way: predictive.scores(likelihood, y, m + shift, v + spread, w) for way, (m, v) in ways.items()}
-        out["without"] = without
-    return out
+        out["reliability"] = predictive.reliability(p[tested], y[tested])
+    return out | ({"without": without} if without else {}), table

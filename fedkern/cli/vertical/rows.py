@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms import alignment
-from ...data.cells import Text, plain
+from ...data.cells import MISSING, Text, plain
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
 from ...data.table import Table
 from ...errors import JobError
@@ -79,8 +79,8 @@ def aligned(table: Table, config: VerticalConfig, who: str) -> tuple[Table, tupl
     return table.select(order), tuple(ids[row] for row in order)
 
 
-def held_out(config: VerticalConfig, n_rows: int) -> tuple[Index, Index]:
-    """Rows that train and rows that are kept for testing, the same at every party.
+def held_out(config: VerticalConfig, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
+    """Rows that train and rows that are kept for testing, the same at every party; `new` rows, without a response, are neither.
 
     Raises
     ------
@@ -89,15 +89,18 @@ def held_out(config: VerticalConfig, n_rows: int) -> tuple[Index, Index]:
     """
     data = config.data
     shuffled = np.argsort(rng.uniform(n_rows, key=rng.key(data.split_seed, "partition")), kind="stable")
+    known = shuffled[~np.isin(shuffled, np.array(new, np.int64))]
+    if not len(known):
+        raise JobError("data.server: no row has a response; there is nothing to learn from")
     if data.folds is not None:
-        if data.folds > n_rows:
-            raise JobError(f"data.folds = {data.folds}: there are {n_rows} rows; give fewer folds")
-        test = shuffled[data.fold :: data.folds]
+        if data.folds > len(known):
+            raise JobError(f"data.folds = {data.folds}: there are {len(known)} rows with a response; give fewer folds")
+        test = known[data.fold :: data.folds]
     else:
-        test = shuffled[: round(data.holdout * n_rows)]
-    train = np.setdiff1d(np.arange(n_rows), test)
+        test = known[: round(data.holdout * len(known))]
+    train = np.setdiff1d(known, test)
     if not len(train):
-        raise JobError(f"data.holdout = {data.holdout:g} leaves no row of {n_rows} to learn from; lower it")
+        raise JobError(f"data.holdout = {data.holdout:g} leaves no row of {len(known)} to learn from; lower it")
     return train, np.sort(test)
 
 
@@ -214,12 +217,27 @@ class ServerRows:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one place: `columns` of its clients, `server` where it lives; which rows train, and which test."""
+    """The rows of one place: `columns` of its clients, `server` where it lives; which rows train, and which test; `new` ones have
+    no response and are predicted; `ids` of all rows, where the server has a file."""
 
     columns: Mapping[int, Columns]
     server: ServerRows | None
     train: Index
     test: Index
+    new: Index
+    ids: tuple[str, ...] = ()
+
+    @property
+    def predicted(self) -> Index:
+        """Rows that are predicted: those kept for testing, then new ones."""
+        return np.concatenate([self.test, self.new])
+
+
+def unknown(table: Table, config: VerticalConfig) -> tuple[int, ...]:
+    """Rows of the server's file whose response is empty: they are predicted."""
+    if config.data.response not in table.names:
+        return ()
+    return tuple(i for i, cell in enumerate(cells(table, config.data.response)) if cell.strip().lower() in MISSING)
 
 
 def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
@@ -230,8 +248,22 @@ def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
     if missing:
         raise JobError(f"data.server, {table.source}: column {missing[0]!r} is missing; there are {', '.join(table.names)}")
     narrow = replace(table, names=kept, columns={name: table.columns[name] for name in kept}, matrix=None, matrix_names=())
-    design = encode(narrow, server_spec(config).encoding(()), client="")
-    return ServerRows(design.y, design.offset)
+    known = np.setdiff1d(np.arange(table.n_rows), np.array(unknown(table, config), np.int64))
+    encoding = server_spec(config).encoding(())
+    design = encode(narrow if len(known) == table.n_rows else narrow.select(known), encoding, client="")
+    y = np.full(table.n_rows, np.nan)
+    y[known] = design.y
+    return ServerRows(y, None if data.offset is None else _offset(narrow, data.offset))
+
+
+def _offset(table: Table, name: str) -> Array:
+    column = table.columns[name]
+    values = column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        where = table.place(int(bad[0]))
+        raise JobError(f"data.server, {table.source}, {where}, column {name!r}: is not a finite number; correct the cell")
+    return values
 
 
 def response_of(table: Table, config: VerticalConfig, client: str) -> Array:
