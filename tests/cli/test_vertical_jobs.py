@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -321,6 +324,40 @@ def test_a_bad_row_of_a_private_job_weighs_nothing_and_changes_nothing_that_othe
     result = fedkern.run(path, out=tmp_path / "out", job={"rounds": 5})
     assert result.stop == "rounds"
     assert json.loads((tmp_path / "out" / "client-client-02" / "rows.json").read_text())["faults"]["rows"] == 1
+
+
+def rank_of(job: Path, rank: int) -> int | None:
+    """The process of a rank of the mpirun job with this file."""
+    for folder in Path("/proc").iterdir():
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            mine = str(job).encode() in words and b"--mpi" in words
+            if mine and f"OMPI_COMM_WORLD_RANK={rank}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                return int(folder.name)
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def test_a_party_that_stops_answering_is_named(tmp_path: Path) -> None:
+    path = job(tmp_path, clients=2)
+
+    def stop() -> None:
+        while not list(tmp_path.glob("out/checkpoint/vertical-*")):
+            sleep(0.05)
+        process = rank_of(path, 2)
+        assert process is not None
+        os.kill(process, signal.SIGSTOP)
+
+    stopper = Thread(target=stop, daemon=True)
+    stopper.start()
+    ended = mpirun(
+        3, "run", path, "--set", "job.rounds=1000000", "--set", "job.deadline=2.0", "--set", "algorithm.checkpoint_every=0.5",
+        "--set", "output.metrics_every=20", "--out", tmp_path / "out", "--quiet",
+    )  # fmt: skip
+    assert ended.code == 3, ended.err
+    assert "client 'client-02' is gone in round" in ended.err
+    assert list((tmp_path / "out" / "checkpoint").glob("vertical-*"))
 
 
 class StopsAt(Signals):
