@@ -53,7 +53,7 @@ def check(c, fault=None):
 
 @pytest.mark.parametrize(("kind", "auxiliary", "full", "predictor", "likelihood"), MODELS)
 def test_federated_is_pooled(kind, auxiliary, full, predictor, likelihood):
-    c = cases.case(kind, auxiliary, full, predictor, likelihood)
+    c = cases.case(kind, auxiliary, full, predictor, likelihood, sizes=(2, 2, 2))  # one size: compiled once
     np.testing.assert_allclose(cases.value(c), check(c), rtol=1e-12)
     check(c.with_path(False))
 
@@ -65,7 +65,7 @@ def test_every_client_may_have_another_predictor(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sizes", [(3,), (0, 2), (2, 0, 1)])
+@pytest.mark.parametrize("sizes", [(3,), (2, 0, 1)])
 @pytest.mark.parametrize("auxiliary", AUXILIARIES)
 def test_one_client_and_clients_without_columns(auxiliary, sizes, kind):
     check(cases.case(kind, auxiliary, True, "linear", "dispersed", sizes=sizes))

@@ -101,7 +101,7 @@ STRUCTURED = ("amortised", True, ("centre", "residual"))
     # Sticking the landing knows spreads well; far from the exact posterior the closed-form entropy knows means better.
     (True, 6000, (0.15, 0.03, 0.03)),
     (False, 6000, (0.04, 0.06, 0.03)),
-    pytest.param(False, 300_000, (3e-3, 0.01, 1e-3), marks=pytest.mark.nightly),
+    pytest.param(False, 200_000, (4e-3, 0.01, 1e-3), marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
 ])  # fmt: skip
 @pytest.mark.parametrize("kind", KINDS)
 def test_noisy_gradients_end_near_the_mean_field_optimum(kind, path, rounds, bars):
@@ -115,7 +115,7 @@ def test_noisy_gradients_end_near_the_mean_field_optimum(kind, path, rounds, bar
 
 @pytest.mark.parametrize(("rounds", "memory", "bars"), [
     (8000, 0.998, (0.06, 0.02, 0.05)),
-    pytest.param(200_000, 0.9998, (5e-3, 0.01, 2e-3), marks=pytest.mark.nightly),
+    pytest.param(150_000, 0.9998, (6e-3, 0.01, 3e-3), marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
 ])  # fmt: skip
 @pytest.mark.parametrize("kind", KINDS)
 def test_noisy_gradients_end_near_the_structured_optimum(kind, rounds, memory, bars):
