@@ -11,7 +11,7 @@ import pytest
 import vertical_cases as cases
 from federations import play
 
-from fedkern.algorithms import vertical
+from fedkern.algorithms import vertical, vertical_client
 from fedkern.algorithms.messages import SERVER, ClientLost, Deadline, RemoteFault, schema
 from fedkern.algorithms.optim import OPTIMISERS
 from fedkern.algorithms.vertical import Settings
@@ -137,12 +137,47 @@ def messages(c, index):
 @pytest.mark.parametrize("form", FORMS)
 def test_federated_is_one_centralised_computation(form, auxiliary, variant):
     c = model(form, auxiliary)
-    s = settings(c, form, **VARIANTS[variant])
+    check(c, settings(c, form, **VARIANTS[variant]))
+
+
+def check(c, s):
     server, clients = run(c, s)
     parameters, of_server = centralised(c, s)
     np.testing.assert_allclose(server.parameters, of_server, rtol=1e-9, atol=1e-11)
     for k, want in enumerate(parameters):
         np.testing.assert_allclose(clients[k].parameters, want, rtol=1e-9, atol=1e-11)
+
+
+def fresh_theta(state, *rest, **named):
+    """Section 12, item 3."""
+    random = np.random.default_rng(state.round)
+    drawn = tuple(cases.redrawn(state.site, state.parameters, d, random) for d in state.drawn)
+    return GRADIENT(replace(state, drawn=drawn), *rest, **named)
+
+
+def own_z_stays(state, parameters, parts, own, **named):
+    """PL: what is said of dL/dz_j holds rho_j too."""
+    return GRADIENT(state, parameters, tuple(p + o for p, o in zip(parts, own)), own, **named)
+
+
+def no_factor(state, *rest, **named):
+    """A batch that counts as itself."""
+    return GRADIENT(replace(state, settings=replace(state.settings, batch=None)), *rest, **named)
+
+
+GRADIENT = vertical_client._gradient
+
+
+@pytest.mark.parametrize(
+    ("planted", "form", "variant"), [(fresh_theta, "av", "plain"), (own_z_stays, "pl", "plain"), (no_factor, "av", "batches")]
+)
+def test_negative_control_of_the_machines(planted, form, variant, monkeypatch):
+    c = model(form)
+    s = settings(c, form, rounds=2, **VARIANTS[variant])
+    check(c, s)
+    monkeypatch.setattr(vertical_client, "_gradient", planted)
+    with pytest.raises(AssertionError):
+        check(c, s)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
