@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .messages import evolve
+
 Array = NDArray[np.float64]
 KEPT = 256
 
@@ -41,7 +43,7 @@ class Trajectory:
             kept = (*kept, total)
             if len(kept) > KEPT:
                 kept, stride = kept[::2], 2 * stride
-        return Trajectory(total, count, stride, kept)
+        return evolve(self, total=total, count=count, stride=stride, kept=kept)
 
     def half_mean(self) -> Array:
         """Mean of the second half (of the one point, if there is only one)."""

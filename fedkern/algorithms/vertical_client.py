@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,13 @@ from .vertical_messages import (
     of_batch,
     stacked,
 )
+
+
+@lru_cache(maxsize=8)
+def nothing(n_rows: int) -> Vector:
+    """(N, 0): no inputs."""
+    return np.empty((n_rows, 0))
+
 
 REMEDY = "lower algorithm.learning_rate, raise model.rho, or set algorithm.gradient_clip"
 
@@ -80,6 +88,8 @@ class Client:
         known = {"response": self.y, "residual": self.residual}
         if "centre" in self.site.auxiliary.inputs:
             known["centre"] = self.site.mean_g(self.parameters)
+        if not self.site.auxiliary.inputs:
+            return nothing(self.settings.n_rows)
         columns = [column for name in self.site.auxiliary.inputs if (column := known[name]) is not None]
         return columns[0][:, None] if len(columns) == 1 else np.array(columns).reshape(-1, self.settings.n_rows).T
 

@@ -33,12 +33,17 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "free some space there" if full else "make it writable"
-        raise JobError(
-            f"cannot write {path}: {error.strerror or error}; {remedy} or choose another folder with --out. "
-            "Files written before are whole; --resume goes on from the last checkpoint"
-        ) from None
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> JobError:
+    """What to say of a file that cannot be written."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "free some space there" if full else "make it writable"
+    return JobError(
+        f"cannot write {path}: {error.strerror or error}; {remedy} or choose another folder with --out. "
+        "Files written before are whole; --resume goes on from the last checkpoint"
+    )
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -82,8 +87,10 @@ class Lines:
 
     def write(self, line: str) -> None:
         """A line that is JSON already."""
-        with writing(self.path):
+        try:  # `writing`, which takes longer than the writing
             self._write(line.encode() + b"\n")
+        except OSError as error:
+            raise unwritable(self.path, error) from None
 
     @property
     def size(self) -> int:
