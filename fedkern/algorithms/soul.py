@@ -31,13 +31,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LostPeer, NumericalError
+from ..errors import NumericalError
 from ..kernels import rng
 from ..models.likelihood import Likelihood
 from ..models.predictors import Linear, Predictor
 from .gibbs_trace import Trace
 from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from .soul_messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Settings, Slopes, Total, curvature
+from .vertical_messages import lost
 
 __all__ = [
     "Auxiliary", "AuxiliaryTotal", "Client", "Conditional", "Moved", "Predicted", "Server", "Settings", "Slopes", "Total",
@@ -346,10 +347,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     if isinstance(event, Deadline):
         return state, []
     if isinstance(event, ClientLost):
-        raise LostPeer(
-            f"client {state.names[event.client]!r} is gone in round {state.round}, and without its part there is no linear "
-            "predictor; --resume goes on from the last checkpoint when it is back"
-        )
+        raise lost(state.names[event.client], state.round)
     expected = Slopes if state.settings.power else Moved if state.settings.response == "shared" else Predicted
     if not isinstance(event, expected) or event.round != state.round or sender in state.answers:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {state.round}")

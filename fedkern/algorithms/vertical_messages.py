@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import LostPeer
 from ..kernels import rng
 from .messages import SERVER, Message
 
@@ -148,6 +149,14 @@ def batch_of(settings: Settings, round: int) -> Index | None:
     epoch, k = divmod(round, settings.n_rows // settings.batch)
     shuffled = _shuffled(settings.seed, settings.n_rows, epoch)
     return np.sort(shuffled[k * settings.batch : (k + 1) * settings.batch])
+
+
+def lost(name: str, round: int) -> LostPeer:
+    """What to say of a client that is gone."""
+    return LostPeer(
+        f"client {name!r} is gone in round {round}, and without its part there is no linear predictor; "
+        "--resume goes on from the last checkpoint when it is back"
+    )
 
 
 def of_batch(values: Vector, index: Index | None) -> Vector:

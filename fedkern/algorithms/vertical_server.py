@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LostPeer, NumericalError
+from ..errors import NumericalError
 from ..kernels import rng
 from ..models.vertical import Shared
 from .averaging import Trajectory
@@ -30,6 +30,7 @@ from .vertical_messages import (
     Vector,
     ZShare,
     batch_of,
+    lost,
     of_batch,
     stacked,
 )
@@ -118,11 +119,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     if isinstance(event, Deadline):
         return state, []
     if isinstance(event, ClientLost):
-        name = state.names[event.client]
-        raise LostPeer(
-            f"client {name!r} is gone in round {state.round}, and without its part there is no linear predictor; "
-            "--resume goes on from the last checkpoint when it is back"
-        )
+        raise lost(state.names[event.client], state.round)
     if getattr(event, "round", None) != state.round:
         raise RemoteFault(f"client {sender}: {type(event).__name__} of round {event.round}, expected round {state.round}")
     if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from ..algorithms import agreement, certificates, client_level, pvi
+from ..algorithms import agreement, client_level, pvi
 from ..algorithms.local import Local
 from ..algorithms.messages import SERVER
 from ..data.design import Design, describe, encode
@@ -181,14 +181,7 @@ def _certified(place: Place, model: Model, hooks: RunHooks) -> dict[str, Mapping
         return {}
     if model.by_client:
         return {name: hooks.certificate(SERVER, total=False) for name in model.names} if place.is_server else {}
-    n = len(model.names)
-    mine = place.mine(n)
-    for k in mine:
-        hooks.write_own(k, "certificate.json", hooks.certificate(k, total=True))
-    clients = {k: certificates.Client(hooks.certificate(k, total=False)) for k in mine}
-    start = certificates.start(n) if place.is_server else None
-    server, _ = hooks.run(place, certificates.PROTOCOL, start, clients, Codec(certificates.DIMS, n))
-    return {} if server is None else {model.names[k]: server.replies[k] for k in sorted(server.replies)}
+    return hooks.certified(place)
 
 
 def _published(model: Model, server: Any, test: Rows | None, certified: Mapping[str, Any], hooks: RunHooks) -> Result:

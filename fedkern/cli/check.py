@@ -191,6 +191,8 @@ def _local(config: AnyConfig, folder: Path, path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     spec = parties(config, folder).spec
     own = table.load(path, text=spec.texts, response=spec.response or "y")
+    if isinstance(config, VerticalConfig):
+        spec = vertical.spec_of_file(config, own.names)
     check_header(own.names, spec, own.source)
     columns = tuple(_found(spec, own, name) for name in spec.covariates(own.names))
     design = encode(own, spec.encoding(columns), private=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
+from ..algorithms import certificates
 from ..algorithms.messages import SERVER, Charge, Charged, ChargeFailed
 from ..privacy.budget import POLICY, Holder
+from ..transports.codec import Codec
 from .config import AnyConfig
 from .files import RunFolder, write_atomically
 from .keeping import Keeper
@@ -71,6 +73,17 @@ class RunHooks(Keeper):
         holder = self.holders[party]
         content = holder.certificate(rows_per_person=self.config.privacy.rows_per_person, total=total)
         return content | ({"warnings": "; ".join(holder.warnings)} if total and holder.warnings else {})
+
+    def certified(self, place: Any) -> dict[str, Mapping[str, Any]]:
+        """Every client tells what it has spent: client -> certificate; at the server only."""
+        n = len(self.names)
+        mine = place.mine(n)
+        for k in mine:
+            self.write_own(k, "certificate.json", self.certificate(k, total=True))
+        clients = {k: certificates.Client(self.certificate(k, total=False)) for k in mine}
+        start = certificates.start(n) if place.is_server else None
+        server, _ = self.run(place, certificates.PROTOCOL, start, clients, Codec(certificates.DIMS, n))
+        return {} if server is None else {self.names[k]: server.replies[k] for k in sorted(server.replies)}
 
     def write_own(self, client: int, name: str, content: Any) -> None:
         """A file that only the client may see, in its own folder."""

@@ -48,7 +48,7 @@ def perform(place: Place, config: VerticalConfig, found: Parties, hooks: RunHook
     for k, client in clients.items():
         hooks.write_own(k, "posterior.json", summary(model, client, rows.columns[k]))
     predicted = _predicted(place, model, rows, clients, hooks)
-    certified = private.certified(place, model, hooks) if config.privacy is not None else {}
+    certified = hooks.certified(place) if config.privacy is not None else {}
     if server is None:
         return None
     fitted = langevin.fitted(server) if soul else publish.fitted(server)

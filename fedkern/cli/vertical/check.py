@@ -6,20 +6,26 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...algorithms import alignment, certificates, response, soul, vertical, vertical_predict
-from ...data.design import check_header
+from ...data.design import Spec, check_header
 from ...transports.codec import Codec
 from ..config import VerticalConfig
 from ..parties import Parties
 from . import private
 from .model import VerticalModel
-from .rows import aligned, held_out, needed, spec_of, unknown
+from .rows import aligned, held_out, needed, server_spec, spec_of, unknown
 
 if TYPE_CHECKING:
     from ..assembly import Place
 
-__all__ = ["VerticalModel", "counted", "held_out", "lines", "protocols"]
+__all__ = ["VerticalModel", "counted", "held_out", "lines", "protocols", "spec_of_file"]
 
 LINK = {"bernoulli": "at least 4", "poisson": "1 / the mean count", "gaussian": "sigma^2"}
+
+
+def spec_of_file(config: VerticalConfig, names: tuple[str, ...]) -> Spec:
+    """What is known of a file's columns: a client's, or the server's, which has no covariate."""
+    client = spec_of(config, response=config.algorithm.response == "shared" and config.data.response in names, names=names)
+    return client if client.covariates(names) else server_spec(config)
 
 
 def counted(place: Place, config: VerticalConfig, found: Parties) -> tuple[int, tuple[int, ...]] | None:

@@ -6,26 +6,20 @@ Why it suffices is in `algorithms.vertical_private`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-from ...algorithms import certificates, vertical_private
+from ...algorithms import vertical_private
 from ...errors import JobError
 from ...kernels import rng
 from ...models.likelihood import Likelihood
 from ...models.vertical import Site, Vector
 from ...privacy.accountant import calibrate
 from ...privacy.noise import KeyedSource, SecureSource, Source
-from ...transports.codec import Codec
 from ..hooks import RunHooks
 from ..parties import Parties
 from ..terms import Plan
 from .config import VerticalPrivacySection
 from .model import VerticalModel
-
-if TYPE_CHECKING:
-    from ..assembly import Place
 
 
 def _section(model: VerticalModel) -> VerticalPrivacySection:
@@ -82,15 +76,3 @@ def client(
     release = vertical_private.Release(own.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, k))
     sd = model.config.algorithm.start_sd
     return vertical_private.client(name, k, model.settings, site, release, y, likelihood, sd)
-
-
-def certified(place: Place, model: VerticalModel, hooks: RunHooks) -> dict[str, Mapping[str, Any]]:
-    """What each client says that it has spent; at the server only."""
-    n = len(model.names)
-    mine = place.mine(n)
-    for k in mine:
-        hooks.write_own(k, "certificate.json", hooks.certificate(k, total=True))
-    clients = {k: certificates.Client(hooks.certificate(k, total=False)) for k in mine}
-    start = certificates.start(n) if place.is_server else None
-    server, _ = hooks.run(place, certificates.PROTOCOL, start, clients, Codec(certificates.DIMS, n))
-    return {} if server is None else {model.names[k]: server.replies[k] for k in sorted(server.replies)}
