@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import __version__
 from ..errors import JobError
-from .posterior import INTERCEPT, Posterior
+from .posterior import PLAIN, Posterior
 from .samples import Samples
 from .streamed import Streamed
 
@@ -47,15 +47,16 @@ def groups(posterior: Any, *, seed: int, chains: int = 4, draws: int = 1000) -> 
         return _sampled(Dataset, posterior)
     standard = np.stack([posterior.draws(draws, seed=seed, chain=c) for c in range(chains)])
     axes = ("chain", "draw")
-    slopes = [j for j, name in enumerate(posterior.names) if name != INTERCEPT]
+    slopes = [j for j, name in enumerate(posterior.names) if name not in PLAIN]
     variables: dict[str, Any] = {}
     scales = {"": posterior.on_data_scale(standard)} | ({} if posterior.affine is None else {"_std": standard})
     for suffix, values in scales.items():
-        variables[f"theta{suffix}"] = ((*axes, "column"), values[..., slopes])
-        if INTERCEPT in posterior.names:
-            variables[f"intercept{suffix}"] = (axes, values[..., posterior.names.index(INTERCEPT)])
+        if slopes:
+            variables[f"theta{suffix}"] = ((*axes, "column"), values[..., slopes])
+        for name in (name for name in PLAIN if name in posterior.names):
+            variables[f"{name}{suffix}"] = (axes, values[..., posterior.names.index(name)])
     sampled = {"chain": np.arange(chains), "draw": np.arange(draws)}
-    columns = {"column": [posterior.names[j] for j in slopes]}
+    columns = {"column": [posterior.names[j] for j in slopes]} if slopes else {}
     moments = {"mean_std": ("coefficient", posterior.q.mean), "sd_std": ("coefficient", posterior.q.sd)}
     about = {"inference_library": "fedkern", "inference_library_version": __version__}
     return {

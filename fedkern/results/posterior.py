@@ -14,6 +14,7 @@ from ..models.expfam import Gaussian
 
 Vector = NDArray[np.float64]
 INTERCEPT = "intercept"
+PLAIN = (INTERCEPT, "log_sigma")  # names of what is no slope
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Posterior:
 
 def label(name: str, suffix: str = "") -> str:
     """The name of a coefficient in all results: "intercept", or "theta[age]"."""
-    return name + suffix if name == INTERCEPT else f"theta{suffix}[{name}]"
+    return name + suffix if name in PLAIN else f"theta{suffix}[{name}]"
 
 
 def comparable(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:

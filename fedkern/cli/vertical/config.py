@@ -47,7 +47,7 @@ class VerticalAlgorithmSection(Section):
         "recommended", help="amortised: with the average message; with the part's own mean as well; or as published"
     )
     network: list[Count] = key([16, 16], help="amortised: units of the hidden layers, tanh")
-    covariance: Literal["diagonal", "full"] = key("diagonal", help="of each client's coefficients")
+    covariance: Literal["diagonal", "full"] = key(help="of each client's coefficients; default diagonal, full if multilevel")
     estimator: Literal["stl", "entropy"] = key("stl", help="of gradients: sticking the landing, or the closed-form entropy")
     response: Literal["server", "shared"] = key(help="where the response is used: at the server alone, or at all clients")
     draws: Count = key(1, help="joint draws of a round; messages grow with them")
