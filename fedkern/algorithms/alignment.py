@@ -33,7 +33,7 @@ class AskIds(Message, kind=60):
 
 @dataclass(frozen=True)
 class Ids(Message, kind=61):
-    """Client to server: digests of its row ids, sorted; and whether it has the response."""
+    """Client to server: digests of its row ids, sorted; whether it has the response; where all use it, one digest of it."""
 
     round: int
     part: int
@@ -55,6 +55,11 @@ def digests(ids: Sequence[str], seed: int) -> list[str]:
     """The digest of each id."""
     key = seed.to_bytes(8, "little")
     return [blake2b(text.encode("utf-8", "replace"), digest_size=WIDTH // 2, key=key).hexdigest() for text in ids]
+
+
+def labels_of(y: NDArray[np.float64], seed: int) -> str:
+    """A digest of the response, in the agreed order of rows."""
+    return blake2b(y.astype("<f8").tobytes(), digest_size=WIDTH // 2, key=seed.to_bytes(8, "little")).hexdigest()
 
 
 def order(ids: Sequence[str], seed: int, who: str, places: Sequence[str]) -> NDArray[np.int64]:
@@ -79,12 +84,14 @@ def order(ids: Sequence[str], seed: int, who: str, places: Sequence[str]) -> NDA
 
 @dataclass(frozen=True)
 class Client:
-    """A client's side: `ids` in the order of their digests; `response`: whether it has that column."""
+    """A client's side: `ids` in the order of their digests; `response`: whether it has that column; `labels`: a digest of the
+    response, where all clients use it."""
 
     name: str
     ids: tuple[str, ...]
     seed: int
     response: bool = False
+    labels: str = ""
     pieces: tuple[bytes, ...] = ()
     aligned: bool = False
     holder: int | None = None  # the client that tells the server the response, if one has to
@@ -100,6 +107,7 @@ class Server:
     seed: int
     own: tuple[str, ...] | None = None
     new: tuple[int, ...] = ()
+    labels: str = ""
     replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     told: bool = False
@@ -112,16 +120,16 @@ class Server:
 
 
 def start(
-    names: tuple[str, ...], seed: int, own: tuple[str, ...] | None, new: tuple[int, ...] = ()
+    names: tuple[str, ...], seed: int, own: tuple[str, ...] | None, new: tuple[int, ...] = (), labels: str = ""
 ) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(names, seed, own, new), [(k, AskIds(0)) for k in range(len(names))]
+    return Server(names, seed, own, new, labels), [(k, AskIds(0)) for k in range(len(names))]
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     """Tells the digests; then takes note, or refuses with the names of its own rows."""
     if isinstance(event, AskIds):
-        content = {"ids": "".join(digests(state.ids, state.seed)), "response": state.response}
+        content = {"ids": "".join(digests(state.ids, state.seed)), "response": state.response, "labels": state.labels}
         return state, [Ids(0, *piece) for piece in pieces.cut(content)]
     have, answer = pieces.add("server: Aligned", state.pieces, event)
     if answer is None:
@@ -154,8 +162,9 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     have, content = pieces.add(f"client {sender}: Ids", state.pieces.get(sender, ()), event)
     if content is None:
         return replace(state, pieces={**state.pieces, sender: have}), []
-    pieces.fields(f"client {sender}: Ids", content, {"ids", "response"})
-    if not isinstance(content["ids"], str) or not isinstance(content["response"], bool) or len(content["ids"]) % WIDTH:
+    pieces.fields(f"client {sender}: Ids", content, {"ids", "response", "labels"})
+    texts = isinstance(content["ids"], str) and isinstance(content["labels"], str)
+    if not texts or not isinstance(content["response"], bool) or len(content["ids"]) % WIDTH:
         raise RemoteFault(f"client {sender}: Ids must be digests and a truth value")
     state = replace(state, replies={**state.replies, sender: {**content, "ids": _split(content["ids"])}})
     if len(state.replies) < len(state.names):
@@ -181,7 +190,19 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
         mine = [found[digest] for digest in sorted(sets["the server"] - common)]
         without = [repr(other) for other in sets if sets["the server"] - sets[other]]
         raise JobError(_alone("the server's file", mine, len(state.own), _some(without, quoted=False)))
+    if not any(sets[name] - common for name in state.names):
+        _same_response(state)
     return replace(state, told=True, n_rows=len(common)), effects
+
+
+def _same_response(state: Server) -> None:
+    """Where several parties use the response, they must have the same."""
+    found = {"the server": state.labels} | {repr(name): state.replies[k]["labels"] for k, name in enumerate(state.names)}
+    told = {who: labels for who, labels in found.items() if labels}
+    first = next(iter(told), "")
+    for who, labels in told.items():
+        if labels != told[first]:
+            raise JobError(f"the response at {first} and at {who} is not the same, row for row; correct one of the files")
 
 
 def _alone(who: str, mine: Sequence[str], n_rows: int, without: str) -> str:

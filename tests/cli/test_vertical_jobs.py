@@ -144,6 +144,11 @@ def test_where_the_response_is_used_changes_no_bit(tmp_path: Path) -> None:
     at_server = fedkern.run(path, job=FAST)
     with_response(path)
     assert fedkern.run(path, job=FAST, algorithm={"response": "shared"}).digest == at_server.digest
+    file = path.parent / "clients" / "client-02.csv"
+    whole = lines_of(file)
+    write(file, [*whole[:5], whole[5][:-1] + ("0" if whole[5][-1] == "1" else "1"), *whole[6:]])
+    with pytest.raises(JobError, match="the response at the server and at 'client-02' is not the same"):
+        fedkern.run(path, job=FAST, algorithm={"response": "shared"})
 
 
 def test_a_client_tells_the_response_only_where_the_server_has_no_file(tmp_path: Path) -> None:

@@ -75,13 +75,16 @@ def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks)
     if place.is_server and (loaded := found.server()) is not None:
         table, own_ids = aligned(loaded, config, "data.server")
         new = unknown(table, config)
-    clients = {k: alignment.Client(names[k], ids[k], config.job.seed, has[k]) for k in tables}
-    start = alignment.start(names, config.job.seed, own_ids, new) if place.is_server else None
+    seed = config.job.seed
+    labels = {k: alignment.labels_of(response_of(t, config, names[k]), seed) if shared else "" for k, t in tables.items()}
+    clients = {k: alignment.Client(names[k], ids[k], seed, has[k], labels[k]) for k in tables}
+    rows = None if table is None else server_rows(table, config)
+    own_labels = alignment.labels_of(rows.y, seed) if shared and rows is not None and not new else ""
+    start = alignment.start(names, seed, own_ids, new, own_labels) if place.is_server else None
     server, clients = hooks.run(place, alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, n))
     n_rows = server.n_rows if server is not None else len(next(iter(ids.values())))
     new = server.new if server is not None else next(iter(clients.values())).new
     train, test = held_out(config, n_rows, new)
-    rows = None if table is None else server_rows(table, config)
     if config.data.server is None and not config.data.builtin:
         holder = (server.holders[0] if server.holders else None) if server is not None else next(iter(clients.values())).holder
         rows = _told(place, config, found, tables, holder, n_rows, hooks)

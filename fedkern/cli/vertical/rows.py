@@ -90,8 +90,6 @@ def held_out(config: VerticalConfig, n_rows: int, new: Sequence[int] = ()) -> tu
     data = config.data
     shuffled = np.argsort(rng.uniform(n_rows, key=rng.key(data.split_seed, "partition")), kind="stable")
     known = shuffled[~np.isin(shuffled, np.array(new, np.int64))]
-    if not len(known):
-        raise JobError("data.server: no row has a response; there is nothing to learn from")
     if data.folds is not None:
         if data.folds > len(known):
             raise JobError(f"data.folds = {data.folds}: there are {len(known)} rows with a response; give fewer folds")
@@ -249,6 +247,8 @@ def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
         raise JobError(f"data.server, {table.source}: column {missing[0]!r} is missing; there are {', '.join(table.names)}")
     narrow = replace(table, names=kept, columns={name: table.columns[name] for name in kept}, matrix=None, matrix_names=())
     known = np.setdiff1d(np.arange(table.n_rows), np.array(unknown(table, config), np.int64))
+    if not len(known):
+        raise JobError(f"data.server, {table.source}: no row has a response; there is nothing to learn from")
     encoding = server_spec(config).encoding(())
     design = encode(narrow if len(known) == table.n_rows else narrow.select(known), encoding, client="")
     y = np.full(table.n_rows, np.nan)
