@@ -2,7 +2,8 @@
 
 The augmented-variable model with amortised auxiliary variables, for the published rho = 1 and 2 and for a rho that is small
 beside the noise of the counts; beside it a long NUTS run of the true model. On simulated areas of five levels of remoteness, and
-on homicides in US counties with states as groups.
+on homicides in US counties with states as groups. Slopes are in their centred form: the counts say so much of them that in the
+other form a Gaussian posterior of sigma would be too narrow by far (of the areas: to 2 to 5 % of its sd, against 65 to 70 %).
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from ...models.vertical import Auxiliary, Multilevel, Shared, Site
 from .sparse import table
 from .vertical import Array, append, last, references, stored
 
-ROUNDS, FAST = 10_000, 2_000
+ROUNDS, FAST = 15_000, 3_000
 SEED = 1
-RHOS = {"areas": (2.0, 1.0, 0.1, 0.02), "counties": (1.0, 0.3, 0.1)}
+RHOS = {"areas": (2.0, 1.0, 0.1, 0.02), "counties": (1.0, 0.3, 0.1, 0.03)}
 TITLES = {"areas": "Simulated areas, five levels of remoteness", "counties": "Homicides in 3,085 US counties, 49 states"}
 RATE = 0.005
 POISSON = Likelihood("poisson")
@@ -65,8 +66,8 @@ def run_cell(cell: Cell, rounds: int) -> dict[str, Any]:
     """One fit: mean and sd of mu, sigma and the slopes of all covariates, and of b."""
     rows = example(cell.data)
     assert rows.group is not None
-    predictors = [Multilevel(x, rows.group, len(rows.groups)) for x in rows.X]
-    sites = [Site(p, Auxiliary("amortised", cell.rho, inputs=("residual",)), full=cell.data == "areas") for p in predictors]
+    predictors = [Multilevel(x, rows.group, len(rows.groups), centred=True) for x in rows.X]
+    sites = [Site(p, Auxiliary("amortised", cell.rho, inputs=("residual",))) for p in predictors]
     settings = Settings(SEED, rounds, rows.n_rows, len(sites), learning_rate=RATE, cool_down=0.7)
     server, clients = last(rows, sites, Shared(POISSON, rows.n_rows, len(sites)), settings)
     draws = [_draws(c.site, c.parameters[c.site.parts["theta"]]) for c in clients.values()]
@@ -140,7 +141,12 @@ def _text(done: Mapping[str, Any], wanted: Sequence[Cell]) -> str:
         "J rho^2), with sigma_link^2 one over the mean count. Augmented-variable model, amortised auxiliary variables told the "
         f"average of the server's messages; {next(iter(done.values()))['rounds']:,} rounds of Adam at {RATE:g}, falling to 0.\n"
     )
-    return "\n".join([*parts, note])
+    real = (
+        "\nThe counties' counts vary more than those of a Poisson model of these covariates (Pearson's chi-square is 2.3 a "
+        "county under the NUTS means). Auxiliary variables take that up as a random effect of every county, so that with growing rho the "
+        "slopes are those of another model.\n"
+    )
+    return "\n".join([*parts, note]) + (real if any(cell.data == "counties" for cell in wanted) else "")
 
 
 def _pair(row: Mapping[str, Any]) -> str:
