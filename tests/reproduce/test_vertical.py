@@ -109,7 +109,7 @@ def test_the_table_is_of_the_fold_seeds_that_are_complete(tmp_path: Path) -> Non
     made = lines(best=2)
     wanted = [Cell(model, seed, fold) for seed in range(2) for fold in range(FOLDS) for model in MODELS]
     text = vertical_heart.write(tmp_path, made, wanted).read_text()
-    assert "Ten folds by 1 fold seeds" in text
+    assert "Ten folds by 1 fold seeds (published: one)" in text
     assert "| split network, published |  | 50,000 | 80.73 ± 3.65 |" in text
     assert (tmp_path / "rounds.png").stat().st_size > 10_000
     del made[Cell("rho = 5", 0, 3).key]

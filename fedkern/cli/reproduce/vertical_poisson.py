@@ -143,8 +143,8 @@ def _text(done: Mapping[str, Any], wanted: Sequence[Cell]) -> str:
     )
     real = (
         "\nThe counties' counts vary more than those of a Poisson model of these covariates (Pearson's chi-square is 2.3 a "
-        "county under the NUTS means). Auxiliary variables take that up as a random effect of every county, so that with growing rho the "
-        "slopes are those of another model.\n"
+        "county under the NUTS means). Auxiliary variables take that up as a random effect of every county, so that with growing "
+        "rho the slopes are those of another model.\n"
     )
     return "\n".join([*parts, note]) + (real if any(cell.data == "counties" for cell in wanted) else "")
 
