@@ -99,7 +99,7 @@ VARIANTS: list[dict[str, Any]] = [
     {},
     {"algorithm": {"auxiliary": "mean-field", "covariance": "full"}},
     {"algorithm": {"auxiliary": "mean-field", "theta_update": "closed-form"}},
-    {"algorithm": {"local_steps": 3, "average": "none"}},
+    {"algorithm": {"local_steps": 3, "average": "none", "inputs": "complete", "memory": 0.99}},
     {"algorithm": {"batch_size": 20, "auxiliary": "mean-field"}},
     {"algorithm": {"draws": 2, "estimator": "entropy", "inputs": "paper"}},
     {"model": {"kind": "bayes-network", "rho": 1.0}},

@@ -84,7 +84,8 @@ def centralised(c, s):
     for k in range(s.rounds):
         index = vertical.batch_of(s, k)
         rows = slice(None) if index is None else index
-        columns = {"response": [c.y] * c.J, "residual": heard}
+        centre = [site.mean_g(p) for site, p in zip(sites, parameters)]
+        columns = {"response": [c.y] * c.J, "residual": heard, "centre": centre}
         extra = [
             np.array([columns[name][j] for name in site.auxiliary.inputs]).reshape(-1, c.n).T for j, site in enumerate(sites)
         ]
@@ -146,6 +147,19 @@ def check(c, s):
     np.testing.assert_allclose(server.parameters, of_server, rtol=1e-9, atol=1e-11)
     for k, want in enumerate(parameters):
         np.testing.assert_allclose(clients[k].parameters, want, rtol=1e-9, atol=1e-11)
+
+
+def told_the_centre(c):
+    """The same with one more input: g at the mean of theta."""
+    sites = [replace(s, auxiliary=replace(s.auxiliary, inputs=(*s.auxiliary.inputs, "centre"))) for s in c.sites]
+    return replace(c, sites=sites)
+
+
+@pytest.mark.parametrize("variant", ["plain", "batches"])
+@pytest.mark.parametrize("form", FORMS)
+def test_networks_that_are_told_the_mean_of_their_own_part(form, variant):
+    c = told_the_centre(model(form))
+    check(c, settings(c, form, **VARIANTS[variant]))
 
 
 def fresh_theta(state, *rest, **named):
@@ -470,7 +484,7 @@ def test_a_frame_that_is_not_finite_is_refused(message):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_resumed_run_has_the_same_bits(form, variant, stop):
-    c = model(form)
+    c = told_the_centre(model(form)) if variant == "plain" else model(form)
     s = settings(c, form, **VARIANTS[variant])
     want = run(c, s)
     for phase in ("z", "likelihood") if form == "pl" else ("z",):

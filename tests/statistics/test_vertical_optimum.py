@@ -43,6 +43,37 @@ def test_mean_field_ends_at_its_exact_optimum(kind, full, rho):
         np.testing.assert_allclose(np.exp(p[site.parts["log_sd"]]), np.diag(root[z, z]), atol=1e-6)
 
 
+@pytest.mark.parametrize("path", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_estimators_expect_the_closed_form_gradient(kind, full, path):
+    """At parameters that are nowhere near the optimum: of means b - K m, of square roots R^-T - K R."""
+    m = runs.gaussian(kind, n=8)
+    joint = m.joint()
+    sites, shared = runs.parties(m, "mean-field", full, path=path)
+    random = np.random.default_rng(1)
+    parameters = [0.5 * random.standard_normal(site.n_parameters) for site in sites]
+    server = 0.5 * random.standard_normal(shared.block.n_parameters)
+    c = runs.as_case(m, sites, shared, parameters=parameters, server=server)
+    _, found = expected.expected(c, expected.signs(c))
+
+    mean = np.zeros(len(joint.mean))
+    mean[joint.server] = server[:1]
+    for site, p, theta, z in zip(sites, parameters, joint.theta, joint.z):
+        mean[theta], mean[z] = p[: site.block.size], p[site.parts["mean"]]
+    pull, want = joint.shift - joint.K @ mean, []
+    for site, p, theta, z in zip(sites, parameters, joint.theta, joint.z):
+        L, s = site.block.scale(p[site.parts["theta"]]), np.exp(p[site.parts["log_sd"]])
+        L = L if full else np.diag(L)
+        G = np.linalg.inv(L).T - joint.K[theta, theta] @ L
+        np.fill_diagonal(G, np.diag(G) * np.diag(L))
+        spread = G[np.tril_indices(len(G))] if full else np.diag(G)
+        want += [pull[theta], spread, pull[z], 1 - np.diag(joint.K[z, z]) * s**2]
+    want += [pull[joint.server], 1 - np.diag(joint.K[joint.server, joint.server]) * np.exp(2 * server[1:])]
+    want = np.concatenate(want)
+    np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
+
+
 def told(m, joint, inputs):
     """What networks hear of others and of themselves, at its expectation."""
     out = []
@@ -101,7 +132,7 @@ STRUCTURED = ("amortised", True, ("centre", "residual"))
     # Sticking the landing knows spreads well; far from the exact posterior the closed-form entropy knows means better.
     (True, 6000, (0.15, 0.03, 0.03)),
     (False, 6000, (0.04, 0.06, 0.03)),
-    pytest.param(False, 200_000, (4e-3, 0.01, 1e-3), marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
+    pytest.param(False, 100_000, (6e-3, 0.01, 4e-3), marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
 ])  # fmt: skip
 @pytest.mark.parametrize("kind", KINDS)
 def test_noisy_gradients_end_near_the_mean_field_optimum(kind, path, rounds, bars):
@@ -115,7 +146,7 @@ def test_noisy_gradients_end_near_the_mean_field_optimum(kind, path, rounds, bar
 
 @pytest.mark.parametrize(("rounds", "memory", "bars"), [
     (8000, 0.998, (0.06, 0.02, 0.05)),
-    pytest.param(150_000, 0.9998, (6e-3, 0.01, 3e-3), marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
+    pytest.param(60_000, 0.9998, (0.04, 0.01, 5e-3), marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
 ])  # fmt: skip
 @pytest.mark.parametrize("kind", KINDS)
 def test_noisy_gradients_end_near_the_structured_optimum(kind, rounds, memory, bars):
