@@ -161,7 +161,7 @@ def test_noisy_gradients_end_near_the_structured_optimum(kind, rounds, memory, b
 @pytest.mark.parametrize("kind", ["av", pytest.param("pl", marks=pytest.mark.nightly)])
 def test_networks_of_tanh_end_near_the_structured_optimum(kind):
     m = runs.gaussian(kind, n=12)
-    s = runs.settings(m, 8000, learning_rate=0.01, cool_down=0.7, average="half", memory=0.998)
+    s = runs.settings(m, 8000, learning_rate=0.006, cool_down=0.7, average="half", memory=0.9985)
     server, clients = runs.run(m, s, *runs.parties(m, *STRUCTURED))
     joint = m.joint()
     best = joint.elbo(joint.mean, joint.optimum("structured"))
