@@ -10,15 +10,18 @@ struct Conditional {
     Sizes sizes;
     Amortised view;
 
-    Conditional(const py::array& extra, const py::array& psi, const py::array& hidden, Index n) {
+    Conditional(const py::array& extra, const py::array& hidden, Index n) {
         const auto units = integers(hidden, "hidden");
         view.extra = matrix<const double>(extra, "extra");
         if (view.extra.rows != n) throw py::value_error("extra: needs " + std::to_string(n) + " rows");
         sizes.all.reserve(units.size + 2);
         sizes.all.push_back(1 + view.extra.cols), sizes.append(units), sizes.all.push_back(2);
         view.net = sizes.network(Activation::tanh);
-        view.psi = vector<const double>(psi, "psi", view.net.first(view.net.layers));
     }
+    Conditional(const py::array& extra, const py::array& psi, const py::array& hidden, Index n) : Conditional(extra, hidden, n) {
+        view.psi = vector<const double>(psi, "psi", parameters());
+    }
+    Index parameters() const { return view.net.first(view.net.layers); }
 };
 
 Augmented augmented(const py::array& H, const py::array& g, const py::array& z, const py::array& tau, const py::array& message,
@@ -27,6 +30,12 @@ Augmented augmented(const py::array& H, const py::array& g, const py::array& z, 
     const auto rows = [&](const py::array& a, const char* name) { return vector<const double>(a, name, design.rows); };
     const auto kept = own.is_none() ? Vector<const double>{nullptr, design.rows} : rows(py::cast<py::array>(own), "own");
     return {design, rows(g, "g"), rows(z, "z"), rows(tau, "tau"), rows(message, "message"), kept, rho, path};
+}
+
+void coefficients(const py::array& mu, const py::array& log_sd, const py::array& eps, const py::array& theta, int n_threads) {
+    const auto out = vector<double>(theta, "theta", theta.size());
+    const auto in = [&](const py::array& a, const char* name) { return vector<const double>(a, name, out.size); };
+    kernels().augmented.coefficients(in(mu, "mu"), in(log_sd, "log_sd"), in(eps, "eps"), out, n_threads);
 }
 
 void mean_field_draw(const py::array& H, const py::array& w, const py::array& tau, const py::array& mean, const py::array& log_sd,
@@ -74,10 +83,55 @@ void amortised_gradient(const py::array& H, const py::array& g, const py::array&
     kernels().augmented.amortised_gradient(x, q.view, g_w, c, g_psi, n_threads);
 }
 
+template <class T>
+ClientState<T> client_state(Matrix<const double> H, Index k, const py::array& parameters, const py::array& moments, const py::array& eps,
+                            const py::array& tau, const py::array& theta, const py::array& g, const py::array& z) {
+    const Index n = H.rows, p = H.cols;
+    return {vector<T>(parameters, "parameters", k), matrix<T>(moments, "moments", 3, k), vector<T>(eps, "eps", p), vector<T>(tau, "tau", n),
+            vector<T>(theta, "theta", p), vector<T>(g, "g", n), vector<T>(z, "z", n)};
+}
+
+void mean_field_iteration(const py::array& H, const py::array& parameters, const py::array& moments, const py::array& eps,
+                          const py::array& tau, const py::array& theta, const py::array& g, const py::array& z, const py::array& message,
+                          double rho, double prior_mean, double prior_sd, double learning_rate, double beta1, double beta2, double epsilon,
+                          bool path, U64 key, U32 client, U32 step, const py::array& new_parameters, const py::array& new_moments,
+                          const py::array& new_eps, const py::array& new_tau, const py::array& new_theta, const py::array& new_g,
+                          const py::array& new_z, int n_threads) {
+    const auto design = matrix<const double>(H, "H");
+    const Index k = 2 * (design.cols + design.rows);
+    const auto from = client_state<const double>(design, k, parameters, moments, eps, tau, theta, g, z);
+    const auto to = client_state<double>(design, k, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z);
+    const auto slopes = vector<const double>(message, "message", design.rows);
+    const Iteration x{rho, prior_mean, prior_sd, {learning_rate, beta1, beta2, epsilon}, path, {0, 0, client, step}, key};
+    const py::gil_scoped_release unlocked;
+    kernels().augmented.mean_field_iteration(design, from, slopes, x, to, n_threads);
+}
+
+void amortised_iteration(const py::array& H, const py::array& parameters, const py::array& moments, const py::array& eps,
+                         const py::array& tau, const py::array& theta, const py::array& g, const py::array& z, const py::array& message,
+                         const py::array& extra, const py::array& extra_next, double rho, const py::array& hidden, double prior_mean,
+                         double prior_sd, double learning_rate, double beta1, double beta2, double epsilon, bool path, U64 key, U32 client,
+                         U32 step, const py::array& new_parameters, const py::array& new_moments, const py::array& new_eps,
+                         const py::array& new_tau, const py::array& new_theta, const py::array& new_g, const py::array& new_z,
+                         int n_threads) {
+    const auto design = matrix<const double>(H, "H");
+    const Conditional q(extra, hidden, design.rows);
+    const Index k = 2 * design.cols + q.parameters();
+    const auto from = client_state<const double>(design, k, parameters, moments, eps, tau, theta, g, z);
+    const auto to = client_state<double>(design, k, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z);
+    const auto slopes = vector<const double>(message, "message", design.rows);
+    const IterationInputs inputs{q.view.extra, matrix<const double>(extra_next, "extra_next", design.rows, q.view.extra.cols), q.view.net};
+    const Iteration x{rho, prior_mean, prior_sd, {learning_rate, beta1, beta2, epsilon}, path, {0, 0, client, step}, key};
+    const py::gil_scoped_release unlocked;
+    kernels().augmented.amortised_iteration(design, from, slopes, inputs, x, to, n_threads);
+}
+
 } // namespace
 
 void bind_augmented(py::module_& m) {
     using namespace py::literals;
+    m.def("coefficients", &coefficients, "mu"_a.noconvert(), "log_sd"_a.noconvert(), "eps"_a.noconvert(), "theta"_a.noconvert(),
+          "n_threads"_a);
     m.def("mean_field_draw", &mean_field_draw, "H"_a.noconvert(), "w"_a.noconvert(), "tau"_a.noconvert(), "mean"_a.noconvert(),
           "log_sd"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "n_threads"_a);
     m.def("mean_field_gradient", &mean_field_gradient, "H"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "tau"_a.noconvert(),
@@ -88,6 +142,17 @@ void bind_augmented(py::module_& m) {
     m.def("amortised_gradient", &amortised_gradient, "H"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "tau"_a.noconvert(),
           "extra"_a.noconvert(), "psi"_a.noconvert(), "message"_a.noconvert(), "own"_a, "rho"_a, "hidden"_a.noconvert(), "path"_a,
           "grad_w"_a.noconvert(), "cotangent"_a.noconvert(), "grad_psi"_a.noconvert(), "n_threads"_a);
+    m.def("mean_field_iteration", &mean_field_iteration, "H"_a.noconvert(), "parameters"_a.noconvert(), "moments"_a.noconvert(),
+          "eps"_a.noconvert(), "tau"_a.noconvert(), "theta"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "message"_a.noconvert(),
+          "rho"_a, "prior_mean"_a, "prior_sd"_a, "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "key"_a, "client"_a,
+          "step"_a, "new_parameters"_a.noconvert(), "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(),
+          "new_theta"_a.noconvert(), "new_g"_a.noconvert(), "new_z"_a.noconvert(), "n_threads"_a);
+    m.def("amortised_iteration", &amortised_iteration, "H"_a.noconvert(), "parameters"_a.noconvert(), "moments"_a.noconvert(),
+          "eps"_a.noconvert(), "tau"_a.noconvert(), "theta"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "message"_a.noconvert(),
+          "extra"_a.noconvert(), "extra_next"_a.noconvert(), "rho"_a, "hidden"_a.noconvert(), "prior_mean"_a, "prior_sd"_a,
+          "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "key"_a, "client"_a, "step"_a, "new_parameters"_a.noconvert(),
+          "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(), "new_theta"_a.noconvert(),
+          "new_g"_a.noconvert(), "new_z"_a.noconvert(), "n_threads"_a);
 }
 
 } // namespace fedkern

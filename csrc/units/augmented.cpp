@@ -1,12 +1,15 @@
-#include "fedkern/augmented.hpp"
+#include "fedkern/augmented_iteration.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 
 extern const AugmentedTable augmented = {
+    .coefficients = coefficients,
     .mean_field_draw = mean_field_draw,
     .mean_field_gradient = mean_field_gradient,
     .amortised_draw = amortised_draw,
     .amortised_gradient = amortised_gradient,
+    .mean_field_iteration = mean_field_iteration,
+    .amortised_iteration = amortised_iteration,
 };
 
 } // namespace fedkern::tables::FEDKERN_ISA

@@ -32,7 +32,9 @@ def adagrad(learning_rate: float, epsilon: float = 1e-10) -> Optimiser:
     return Optimiser(lambda size: np.zeros((1, size)), update)
 
 
-def adam(learning_rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Optimiser:
+def adam(
+    learning_rate: float, beta1: float = optim.BETA1, beta2: float = optim.BETA2, epsilon: float = optim.EPSILON
+) -> Optimiser:
     """Adam with bias correction (Kingma and Ba, 2015, Algorithm 1). State rows: m, v, and the step count in every column."""
     update = partial(optim.adam, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon)
     return Optimiser(lambda size: np.zeros((3, size)), update)

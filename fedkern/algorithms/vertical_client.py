@@ -24,6 +24,7 @@ from .optim import OPTIMISERS
 from .vertical_messages import (
     Begin,
     BoundShare,
+    Index,
     LikelihoodShare,
     LikelihoodSum,
     PredictorSum,
@@ -59,6 +60,7 @@ class Client:
     drawn : the joint draws of this round, one for each of S
     residual : (N,) average of what others' messages said of dL/dz_j: AV r; PL R - rho_j
     own : PL, between the two exchanges: rho_j of each draw
+    fused : whether an iteration is one compiled call, `_iterated`
     """
 
     name: str
@@ -75,6 +77,7 @@ class Client:
     step: int = 0
     drawn: tuple[Drawn, ...] = ()
     own: tuple[Vector, ...] = ()
+    fused: bool = False
 
     @property
     def released(self) -> Vector:
@@ -119,7 +122,15 @@ def client(
     parameters = site.initial(rng.uniform(site.n_uniforms, key=key, client=index), sd)
     optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
     trajectory, residual = Trajectory(np.zeros(len(parameters))), np.zeros(settings.n_rows)
-    return Client(name, index, settings, site, y, likelihood, parameters, optimiser, trajectory, residual)
+    fused = _fusible(settings, site)
+    return Client(name, index, settings, site, y, likelihood, parameters, optimiser, trajectory, residual, fused=fused)
+
+
+def _fusible(s: Settings, site: Site) -> bool:
+    """Whether a round is one gradient, one step of Adam and one draw."""
+    once = s.draws == 1 and s.local_steps == 1 and s.batch is None
+    altered = s.closed_form or s.gradient_clip is not None or s.private
+    return s.model == "augmented" and s.optimiser == "adam" and once and not altered and site.plain
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
@@ -143,9 +154,9 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
         if s.model == "power":
             return _likelihood(state, event)
         if s.response == "shared":
-            return _stepped(state, _slopes(state, event), ())
+            return _next(state, _slopes(state, event))
     elif isinstance(event, Residual) and s.response == "server" and s.model != "power":
-        return _stepped(state, tuple(event.r), ())
+        return _next(state, tuple(event.r))
     elif isinstance(event, LikelihoodSum) and state.own:
         return _stepped(state, tuple(event.R), state.own)
     raise RemoteFault(f"server: {type(event).__name__} was not expected of a {s.model} model")
@@ -165,9 +176,13 @@ def _drawn(state: Client) -> tuple[Client, ClientEffects]:
         if not math.isfinite(drawn.z @ drawn.z):
             raise NumericalError(f"client {state.name!r}, round {state.round}: z is not finite; {REMEDY}")
         draws.append(drawn)
-    state = evolve(state, drawn=tuple(draws), step=state.step + s.draws, own=())
-    out: ClientEffects = [ZShare(state.round, stacked([drawn.z for drawn in draws]))]
-    if s.bound and s.model != "power":
+    return _sent(evolve(state, drawn=tuple(draws), step=state.step + s.draws, own=()))
+
+
+def _sent(state: Client) -> tuple[Client, ClientEffects]:
+    """What leaves after a draw."""
+    out: ClientEffects = [ZShare(state.round, stacked([drawn.z for drawn in state.drawn]))]
+    if state.settings.bound and state.settings.model != "power":
         out.insert(0, BoundShare(state.round, _bound(state)))
     return state, out
 
@@ -208,6 +223,44 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
     return evolve(state, own=tuple(own)), out
 
 
+def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
+    """AV: a step, and the next draw if there is one; where a number is not finite, by the way that names what is not."""
+    after = _iterated(state, messages[0]) if state.fused and state.round + 1 < state.settings.rounds else None
+    return _stepped(state, messages, ()) if after is None else _sent(after)
+
+
+def _iterated(state: Client, message: Vector) -> Client | None:
+    """What `_stepped` and `_drawn` do, in one compiled call; None where not all that it gives is finite."""
+    s, site = state.settings, state.site
+    before = evolve(state, residual=_remembered(state, message))
+    key, extra, rate = rng.key(s.seed, "draws"), before.extra, s.rate(state.round)
+    parameters, optimiser, drawn = site.iterated(
+        state.parameters, state.optimiser, state.drawn[0], message, extra, rate, key=key, client=state.index, step=state.step
+    )
+    # The averages of the squared gradients keep what was not finite.
+    if not (math.isfinite(optimiser[1].max()) and math.isfinite(drawn.z @ drawn.z)):
+        return None
+    trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
+    return evolve(
+        before,
+        parameters=parameters,
+        optimiser=optimiser,
+        trajectory=trajectory,
+        round=state.round + 1,
+        step=state.step + 1,
+        drawn=(drawn,),
+    )
+
+
+def _remembered(state: Client, mean: Vector, index: Index | None = None) -> Vector:
+    """The average of the messages, with the mean of this round's, where z's network is told."""
+    s, residual = state.settings, state.residual
+    if "residual" not in state.site.auxiliary.inputs:
+        return residual
+    blended = s.memory * of_batch(residual, index) + (1 - s.memory) * mean
+    return blended if index is None else _replaced(residual, index, blended)
+
+
 def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
     """A step of the optimiser (K of them), and the next draw unless this was the last round."""
     s, index = state.settings, state.drawn[0].index
@@ -226,11 +279,7 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...
             parameters = _replaced(parameters, columns, parameters[columns] + change)
         if s.closed_form:
             parameters = state.site.closed_form(parameters)
-    residual = state.residual
-    if "residual" in state.site.auxiliary.inputs:
-        mean = parts[0] if s.draws == 1 else np.mean(parts, axis=0)
-        blended = s.memory * of_batch(residual, index) + (1 - s.memory) * mean
-        residual = blended if index is None else _replaced(residual, index, blended)
+    residual = _remembered(state, parts[0] if s.draws == 1 else np.mean(parts, axis=0), index)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
     round = state.round + 1
     state = evolve(

@@ -14,6 +14,9 @@ caller's. `message` is the derivative of the log-likelihood in z that comes from
 * path=True, "sticking the landing": log q(z | w) with its own parameters held fixed; its variance goes to 0 where q is exact.
 * path=False: the closed-form entropy sum log s.
 
+`mean_field_iteration` and `amortised_iteration` are all that a client does between two messages, where its coefficients are theta
+itself and q(theta) is diagonal: a gradient, a step of Adam, the next draw.
+
 All arrays are float64. Sums over rows are taken in an order that depends on n alone: results do not depend on `n_threads`.
 """
 
@@ -28,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import mlp
+from . import mlp, optim
 from ._registry import F64, Array, Kernel
 
 Floats = NDArray[np.float64]
@@ -44,6 +47,15 @@ _H, _W = Array("H", ("n", "p"), F64), Array("w", ("p",), F64)
 _EXTRA, _PSI = Array("extra", ("n", "e"), F64), Array("psi", ("k",), F64)
 _OWN = Array("own", ("n",), F64, optional=True)
 _GRADIENTS = (Array("grad_w", ("p",), F64), Array("cotangent", ("n",), F64))
+
+COEFFICIENTS = Kernel(
+    "augmented.coefficients",
+    purpose="A draw of one client's coefficients.",
+    source="vertical.md, section 4",
+    inputs=(Array("mu", ("p",), F64), Array("log_sd", ("p",), F64), Array("eps", ("p",), F64)),
+    outputs=(Array("theta", ("p",), F64),),
+    backends=_BACKENDS,
+)
 
 MEAN_FIELD_DRAW = Kernel(
     "augmented.mean_field_draw",
@@ -82,6 +94,40 @@ AMORTISED_GRADIENT = Kernel(
 )
 
 
+def _state(prefix: str = "") -> tuple[Array, ...]:
+    shapes = {
+        "parameters": ("k",),
+        "moments": ("3", "k"),
+        "eps": ("p",),
+        "tau": ("n",),
+        "theta": ("p",),
+        "g": ("n",),
+        "z": ("n",),
+    }
+    return tuple(Array(prefix + name, shape, F64) for name, shape in shapes.items())
+
+
+MEAN_FIELD_ITERATION = Kernel(
+    "augmented.mean_field_iteration",
+    purpose="One client's gradient, step of Adam and next draw, mean-field.",
+    source="vertical.md, sections 4 to 6",
+    inputs=(_H, *_state(), *_rows("message")),
+    outputs=_state("new_"),
+    streams=("draws",),
+    backends=_BACKENDS,
+)
+
+AMORTISED_ITERATION = Kernel(
+    "augmented.amortised_iteration",
+    purpose="One client's gradient, step of Adam and next draw, amortised.",
+    source="vertical.md, sections 4 to 6",
+    inputs=(_H, *_state(), *_rows("message"), _EXTRA, Array("extra_next", ("n", "e"), F64)),
+    outputs=_state("new_"),
+    streams=("draws",),
+    backends=_BACKENDS,
+)
+
+
 def _checked(kernel: str, rho: float) -> float:
     if not 0 < rho < math.inf:
         raise ValueError(f"{kernel}: rho must be > 0 and finite, got {rho}")
@@ -94,8 +140,64 @@ def _network(kernel: str, e: int, hidden: tuple[int, ...]) -> tuple[NDArray[np.i
     return mlp.network(kernel, (1 + e, *hidden, 2))[0][1:-1], {"k": mlp.n_parameters((1 + e, *hidden, 2))}
 
 
+def _is_matrix(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.ndim == 2
+
+
 def _columns(extra: Any) -> int:
-    return extra.shape[1] if isinstance(extra, np.ndarray) and extra.ndim == 2 else 0
+    return extra.shape[1] if _is_matrix(extra) else 0
+
+
+def _numbers(
+    kernel: str, prior_mean: float, prior_sd: float, learning_rate: float, path: bool, key: int, client: int, step: int
+) -> tuple[Any, ...]:
+    """The checked numbers of an iteration but rho and the hidden sizes, as backends take them."""
+    if not (-math.inf < prior_mean < math.inf and 0 < prior_sd < math.inf and 0 < learning_rate < math.inf):
+        raise ValueError(
+            f"{kernel}: needs a finite prior_mean, prior_sd > 0 and learning_rate > 0, both finite; "
+            f"got prior_mean = {prior_mean}, prior_sd = {prior_sd}, learning_rate = {learning_rate}"
+        )
+    if not (0 <= key < 2**64 and 0 <= client < 2**32 and 0 <= step < 2**32):
+        raise ValueError(
+            f"{kernel}: needs 0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32; "
+            f"got key = {key}, client = {client}, step = {step}"
+        )
+    rule = (float(learning_rate), optim.BETA1, optim.BETA2, optim.EPSILON)
+    return (
+        float(prior_mean),
+        float(prior_sd),
+        *rule,
+        bool(path),
+        operator.index(key),
+        operator.index(client),
+        operator.index(step),
+    )
+
+
+def coefficients(
+    mu: Floats, log_sd: Floats, eps: Floats, *, out: Floats | None = None, n_threads: int = 1, backend: str | None = None
+) -> Floats:
+    """A draw of coefficients with a diagonal normal distribution.
+
+    Parameters
+    ----------
+    mu, log_sd : (p,) float64 arrays
+        Means, and logarithms of standard deviations; none of these is below 1e-8.
+    eps : (p,) float64 array
+        Standard normal numbers.
+    out : (p,) float64 array, optional
+
+    Returns
+    -------
+    (p,) float64 array
+        mu + sd eps.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a wrong `out`.
+    """
+    return COEFFICIENTS.run((mu, log_sd, eps), (), out, n_threads, backend)[0]  # type: ignore[no-any-return]
 
 
 def mean_field_draw(
@@ -299,3 +401,149 @@ def amortised_gradient(
     inputs, scalars = (H, g, z, tau, extra, psi, message, own), (rho, sizes, bool(path))
     grad_w, cotangent, grad_psi = AMORTISED_GRADIENT.run(inputs, scalars, out, n_threads, backend, symbols)
     return grad_w, cotangent, grad_psi
+
+
+def mean_field_iteration(
+    H: Floats,
+    parameters: Floats,
+    moments: Floats,
+    eps: Floats,
+    tau: Floats,
+    theta: Floats,
+    g: Floats,
+    z: Floats,
+    message: Floats,
+    *,
+    rho: float,
+    prior_mean: float = 0.0,
+    prior_sd: float = 1.0,
+    learning_rate: float,
+    path: bool = True,
+    key: int,
+    client: int = 0,
+    step: int = 0,
+    out: tuple[Floats | None, ...] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+    """All that a client does between two messages, mean-field: a gradient, a step, the next draw.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    parameters : (k,) float64 array
+        [mu (p), log sd (p), mean (n), log_sd (n)], k = 2 p + 2 n.
+    moments : (3, k) float64 array
+        Adam's state: see `optim.adam`.
+    eps, tau, theta, g, z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
+        The draw that was made with `parameters`: normals, theta = mu + sd eps, and what `mean_field_draw` gave.
+    message : (n,) float64 array
+        Derivative of the log-likelihood in z.
+    rho : float
+        Standard deviation of z about g, > 0 and finite.
+    prior_mean, prior_sd : float
+        theta ~ N(prior_mean, prior_sd^2 I); prior_sd > 0.
+    learning_rate : float
+        > 0 and finite.
+    path : bool
+        See the module.
+    key, client, step : int
+        Name the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.
+    out : tuple of seven float64 arrays, optional
+
+    Returns
+    -------
+    new_parameters : (k,) float64 array
+        After a step of Adam with its usual numbers along the gradient of the ELBO, the terms of theta's prior and of q(theta)
+        included.
+    new_moments : (3, k) float64 array
+    new_eps, new_tau, new_theta, new_g, new_z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
+        The next draw, made with `new_parameters`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, a wrong `out`.
+    """
+    name = "augmented.mean_field_iteration"
+    numbers = _numbers(name, prior_mean, prior_sd, learning_rate, path, key, client, step)
+    symbols = {"k": 2 * sum(H.shape)} if _is_matrix(H) else None
+    inputs, scalars = (H, parameters, moments, eps, tau, theta, g, z, message), (_checked(name, rho), *numbers)
+    return MEAN_FIELD_ITERATION.run(inputs, scalars, out, n_threads, backend, symbols)
+
+
+def amortised_iteration(
+    H: Floats,
+    parameters: Floats,
+    moments: Floats,
+    eps: Floats,
+    tau: Floats,
+    theta: Floats,
+    g: Floats,
+    z: Floats,
+    message: Floats,
+    extra: Floats,
+    extra_next: Floats,
+    *,
+    rho: float,
+    hidden: Sequence[int] = (16, 16),
+    prior_mean: float = 0.0,
+    prior_sd: float = 1.0,
+    learning_rate: float,
+    path: bool = True,
+    key: int,
+    client: int = 0,
+    step: int = 0,
+    out: tuple[Floats | None, ...] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+    """All that a client does between two messages, amortised: a gradient, a step, the next draw.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    parameters : (k,) float64 array
+        [mu (p), log sd (p), psi], k = 2 p + mlp.n_parameters((1 + e, *hidden, 2)).
+    moments : (3, k) float64 array
+        Adam's state: see `optim.adam`.
+    eps, tau, theta, g, z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
+        The draw that was made with `parameters`: normals, theta = mu + sd eps, and what `amortised_draw` gave.
+    message : (n,) float64 array
+        Derivative of the log-likelihood in z.
+    extra, extra_next : (n, e) float64 arrays
+        What the network sees beside g: at the draw that was made, and at the next.
+    rho : float
+    hidden : sequence of int
+        As in `amortised_draw`.
+    prior_mean, prior_sd : float
+        theta ~ N(prior_mean, prior_sd^2 I); prior_sd > 0.
+    learning_rate : float
+        > 0 and finite.
+    path : bool
+        See the module.
+    key, client, step : int
+        Name the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.
+    out : tuple of seven float64 arrays, optional
+
+    Returns
+    -------
+    new_parameters : (k,) float64 array
+        After a step of Adam with its usual numbers along the gradient of the ELBO, the terms of theta's prior and of q(theta)
+        included.
+    new_moments : (3, k) float64 array
+    new_eps, new_tau, new_theta, new_g, new_z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
+        The next draw, made with `new_parameters`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, impossible sizes, a number outside its range, a wrong `out`.
+    """
+    name = "augmented.amortised_iteration"
+    numbers = _numbers(name, prior_mean, prior_sd, learning_rate, path, key, client, step)
+    sizes, network = _network(name, _columns(extra), tuple(map(operator.index, hidden)))
+    symbols = {"k": 2 * H.shape[1] + network["k"]} if _is_matrix(H) and _is_matrix(extra) else None
+    inputs = (H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
+    scalars = (_checked(name, rho), sizes, *numbers)
+    return AMORTISED_ITERATION.run(inputs, scalars, out, n_threads, backend, symbols)

@@ -9,6 +9,8 @@ from ._registry import F64, Array, Kernel
 
 Vector = NDArray[np.float64]
 
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # of Adam, where nobody says otherwise
+
 _GRADIENT, _STEP = Array("gradient", ("k",), F64), Array("step", ("k",), F64)
 
 ADAM = Kernel(
@@ -33,9 +35,9 @@ def adam(
     gradient: Vector,
     *,
     learning_rate: float,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-8,
+    beta1: float = BETA1,
+    beta2: float = BETA2,
+    epsilon: float = EPSILON,
     out: tuple[Vector | None, Vector | None] | None = None,
     n_threads: int = 1,
     backend: str | None = None,

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from ..kernels import augmented
+
 Vector = NDArray[np.float64]
 LEAST = np.log(1e-8)  # of a log standard deviation, or of the logarithm of a diagonal element of L
 
@@ -73,8 +75,10 @@ class Block:
 
     def sample(self, parameters: Vector, eps: Vector) -> Vector:
         """theta = mu + L eps."""
-        scale = self.scale(parameters)
-        theta: Vector = parameters[: self.size] + (scale @ eps if self.full else scale * eps)
+        d = self.size
+        if not self.full:
+            return augmented.coefficients(parameters[:d], parameters[d:], eps)
+        theta: Vector = parameters[:d] + self.scale(parameters) @ eps
         return theta
 
     def gradient(self, parameters: Vector, eps: Vector, c: Vector, *, path: bool = True) -> Vector:

@@ -226,6 +226,40 @@ class Site:
             return np.concatenate([head, grad_phi, *rows])
         return np.concatenate([head, *rows])
 
+    @property
+    def plain(self) -> bool:
+        """Whether there is `iterated`: w is theta, q(theta) is diagonal, z's network is not told of a function of parameters."""
+        family = self.auxiliary
+        return isinstance(self.predictor, Linear) and not self.full and not self.point and "centre" not in family.inputs
+
+    def iterated(
+        self, parameters: Vector, moments: Vector, drawn: Drawn, message: Vector, extra: Matrix, learning_rate: float,
+        *, key: int, client: int, step: int,
+    ) -> tuple[Vector, Vector, Drawn]:  # fmt: skip
+        """A gradient, a step of Adam and the next draw in one compiled call: the parameters, Adam's state, the draw.
+
+        Parameters
+        ----------
+        moments : (3, n_parameters) Adam's state
+        message : as of `gradient`, without `own`, for all rows
+        extra : (n, e) of the next draw
+        key, client, step : of its normal numbers
+        """
+        a, d, predictor = self.auxiliary, drawn, self.predictor
+        assert isinstance(predictor, Linear)
+        of_state = (d.H, parameters, moments, d.eps, d.tau, d.theta, d.g, d.z, message)
+        if a.kind == "mean-field":
+            parameters, moments, eps, tau, theta, g, z = augmented.mean_field_iteration(
+                *of_state, rho=a.rho, prior_mean=predictor.prior_mean, prior_sd=predictor.prior_sd, learning_rate=learning_rate,
+                path=self.path, key=key, client=client, step=step,
+            )  # fmt: skip
+        else:
+            parameters, moments, eps, tau, theta, g, z = augmented.amortised_iteration(
+                *of_state, d.extra, extra, rho=a.rho, hidden=a.hidden, prior_mean=predictor.prior_mean,
+                prior_sd=predictor.prior_sd, learning_rate=learning_rate, path=self.path, key=key, client=client, step=step,
+            )  # fmt: skip
+        return parameters, moments, Drawn(eps, tau, theta, theta, d.H, g, z, extra)
+
     def bound(self, parameters: Vector, drawn: Drawn, factor: float = 1.0) -> float:
         """This client's terms of the ELBO at a draw: log N(z; g, sd rho) + log p(theta) - log q(theta) - log q(z | theta).
 

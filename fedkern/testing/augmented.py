@@ -112,3 +112,70 @@ def amortised_gradient(source: Source) -> Case:
     _, through = gradient_magnitudes(*inputs, for_g, sizes, "tanh")
     cotangent = cotangent + through[:, 0] + for_g[:, 0]
     return Case(arguments, magnitude=[abs(arguments["H"]).T @ cotangent, cotangent, grad_psi])
+
+
+def coefficients(source: Source) -> Case:
+    p = source.size()
+    log_sd = source.array(source.random.uniform(-25, 3, p), extremes=source.choose(((), (-np.inf, np.nan))))
+    arguments = {"mu": source.normal(p), "log_sd": log_sd, "eps": source.normal(p)}
+    sd = np.exp(np.maximum(log_sd, reference.LEAST))
+    return Case(arguments, magnitude=[abs(arguments["mu"]) + sd * abs(arguments["eps"])])
+
+
+def iteration(source: Source, kernel: Any, n: int, z_parameters: Any, draw: Any, others: dict[str, Any]) -> Case:
+    """A client in the middle of a run; the second moments keep a step a smooth function of its gradient. `draw` makes g and z."""
+    p, random = source.choose([0, 1, 2, 3, 9]), source.random
+    H, eps, tau = source.normal(n, p), source.normal(p), source.normal(n)
+    parameters = np.concatenate([random.standard_normal(p), random.uniform(-20, 1, p), z_parameters])
+    k = len(parameters)
+    theta = augmented.coefficients(parameters[:p], parameters[p : 2 * p], eps, backend="reference")
+    g, z = draw(H, theta, tau)
+    state = {
+        "parameters": parameters,
+        "moments": np.stack([random.standard_normal(k), 1 + random.exponential(size=k), np.full(k, 7.0)]),
+        "theta": theta,
+        "g": g,
+        "z": z,
+    }
+    arguments = {
+        "H": H,
+        "eps": eps,
+        "tau": tau,
+        "message": source.normal(n, extremes=source.choose(((), (np.nan,)))),
+        **{name: source.array(value) for name, value in state.items()},
+        "prior_mean": source.choose([0.0, 1.5]),
+        "prior_sd": source.choose([1.0, 0.3]),
+        "learning_rate": source.choose([1e-3, 0.1]),
+        "path": source.choose([True, False]),
+        "key": source.choose([0, 2**64 - 1]),
+        "step": source.choose([0, 2**32 - 1]),
+        **others,
+    }
+    found = kernel(**arguments, backend="reference")
+    most = [1 + abs(value) for value in found]
+    most[1][0] += 4 * np.sqrt(found[1][1])  # the gradient is below the root of 1000 v
+    most[5] = most[5] + abs(H) @ most[4]
+    return Case(arguments, kind="chain", magnitude=most)
+
+
+def mean_field_iteration(source: Source) -> Case:
+    n, rho = source.size(), source.choose([0.1, 0.5, 1.0, 10.0])
+    mean, log_sd = source.random.standard_normal(n), 0.5 * source.random.standard_normal(n) + np.log(rho)
+
+    def draw(H: Any, w: Any, tau: Any) -> Any:
+        return augmented.mean_field_draw(H, w, tau, mean, log_sd, backend="reference")
+
+    return iteration(source, augmented.mean_field_iteration, n, np.concatenate([mean, log_sd]), draw, {"rho": rho})
+
+
+def amortised_iteration(source: Source) -> Case:
+    n, e, hidden = source.size(), source.choose([0, 1, 2, 5]), source.choose(HIDDEN)
+    others = {"rho": source.choose([0.1, 0.5, 1.0, 10.0]), "hidden": hidden}
+    extra, extra_next = source.normal(n, e), source.normal(n, e)
+    psi = parameters_of(source, (1 + e, *hidden, 2))
+
+    def draw(H: Any, w: Any, tau: Any) -> Any:
+        return augmented.amortised_draw(H, w, tau, extra, psi, **others, backend="reference")
+
+    inputs = {"extra": extra, "extra_next": extra_next}
+    return iteration(source, augmented.amortised_iteration, n, psi, draw, others | inputs)

@@ -1,7 +1,7 @@
 """The client's side of the augmented models: vertical.md, sections 4 and 5.
 
 Gradients are compared with differences of the ELBO at frozen normals (message and own likelihood are linear there), with and
-without the parameters of q held fixed. (All four kernels are also in the conformance test of all kernels.)
+without the parameters of q held fixed. (All kernels are also in the conformance test of all kernels.)
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.kernels import augmented, mlp
+from fedkern.kernels import augmented, mlp, optim, rng
 from fedkern.kernels._reference import augmented as reference
 from fedkern.kernels._registry import KERNELS
 
@@ -20,8 +20,7 @@ RHO = 0.7
 
 def problem(n=31, p=3, e=1, hidden=(16, 16), seed=0):
     """Design, coefficients, normals, both families' parameters, messages."""
-    rng = np.random.default_rng(seed)
-    draw = rng.standard_normal
+    draw = np.random.default_rng(seed).standard_normal
     return {
         "H": draw((n, p)),
         "w": draw(p),
@@ -326,3 +325,81 @@ def test_errors_say_what_was_wanted_and_what_came(change, error, message):
     a = names(problem(), "H", "w", "tau", "extra", "psi") | change
     with pytest.raises(error, match="augmented.amortised_draw: " + message):
         augmented.amortised_draw(rho=RHO, **a)
+
+
+# A whole iteration -------------------------------------------------------------------------------------------------------------
+
+
+def state_of(a, family, backend, e=1):
+    """Parameters in the middle of a run, and the draw that was made with them."""
+    random, p, n = np.random.default_rng(5), 3, 31
+    tail = np.concatenate([a["mean"], a["log_sd"]]) if family == "mean_field" else a["psi"]
+    parameters = np.concatenate([random.standard_normal(p), [-1.0, -30.0, 0.2], tail])
+    eps = random.standard_normal(p)
+    theta = augmented.coefficients(parameters[:p], parameters[p : 2 * p], eps, backend=backend)
+    if family == "mean_field":
+        g, z = augmented.mean_field_draw(a["H"], theta, a["tau"], a["mean"], a["log_sd"], backend=backend)
+    else:
+        g, z = augmented.amortised_draw(a["H"], theta, a["tau"], a["extra"], a["psi"], rho=RHO, backend=backend)
+    moments = np.stack(
+        [random.standard_normal(len(parameters)), random.exponential(size=len(parameters)), np.full(len(parameters), 4.0)]
+    )
+    state = {"parameters": parameters, "moments": moments, "eps": eps, "tau": a["tau"], "theta": theta, "g": g, "z": z}
+    more = {} if family == "mean_field" else {"extra": a["extra"], "extra_next": random.standard_normal((n, e))}
+    return names(a, "H", "message") | state | more
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("path", [True, False])
+@pytest.mark.parametrize("family", ["mean_field", "amortised"])
+def test_an_iteration_is_a_gradient_a_step_and_a_draw(family, path, backend):
+    """With the gradient of the coefficients by the formulas of section 4, and a standard deviation that is below the least."""
+    a, p, n = problem() | {"own": None}, 3, 31
+    state = state_of(a, family, backend)
+    options = {"rho": RHO, "prior_mean": 0.4, "prior_sd": 0.6, "learning_rate": 0.05, "path": path, "backend": backend}
+    random = {"key": rng.key(3, "draws"), "client": 2, "step": 9}
+    found = getattr(augmented, family + "_iteration")(**state, **options, **random)
+    call = names(state, "H", "g", "z", "tau", "message") | {"rho": RHO, "path": path, "backend": backend}
+    if family == "mean_field":
+        grad_w, _, *rest = augmented.mean_field_gradient(log_sd=a["log_sd"], **call)
+    else:
+        grad_w, _, *rest = augmented.amortised_gradient(extra=a["extra"], psi=a["psi"], **call)
+    eps, theta, sd = state["eps"], state["theta"], np.maximum(np.exp(state["parameters"][p : 2 * p]), 1e-8)
+    total = grad_w + (0.4 - theta) / 0.36 + (eps / sd if path else 0)
+    gradient = np.concatenate([total, total * eps * sd + (0 if path else 1), *rest])
+    moments, step = optim.adam(state["moments"], gradient, learning_rate=0.05, backend=backend)
+    parameters = state["parameters"] + step
+    normals = rng.normal(p + n, **random, backend=backend)
+    eps, tau = normals[:p], normals[p:]
+    theta = parameters[:p] + np.maximum(np.exp(parameters[p : 2 * p]), 1e-8) * eps
+    if family == "mean_field":
+        mean, log_sd = parameters[2 * p :].reshape(2, n)
+        g, z = augmented.mean_field_draw(a["H"], theta, tau, mean, log_sd, backend=backend)
+    else:
+        psi = parameters[2 * p :]
+        g, z = augmented.amortised_draw(a["H"], theta, tau, state["extra_next"], psi, rho=RHO, backend=backend)
+    for value, want in zip(found, (parameters, moments, eps, tau, theta, g, z), strict=True):
+        np.testing.assert_allclose(value, want, rtol=1e-11, atol=1e-12)
+    other = getattr(augmented, family + "_iteration")(**state, **(options | {"path": not path}), **random)
+    assert relative(other[0], found[0]) > 1e-4  # negative control
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rho": 0.0}, "rho must be > 0 and finite, got 0.0"),
+        ({"prior_mean": np.inf}, "needs a finite prior_mean, .* got prior_mean = inf"),
+        ({"prior_sd": 0.0}, "prior_sd > 0 .* prior_sd = 0.0"),
+        ({"learning_rate": np.nan}, "learning_rate = nan"),
+        ({"key": -1}, "needs 0 <= key < 2\\^64.* got key = -1"),
+        ({"step": 2**32}, "step < 2\\^32; .* step = 4294967296"),
+        ({"client": -3}, "client = -3"),
+        ({"parameters": np.zeros(5)}, r"parameters must have shape \(k\) with k = "),
+    ],
+)
+@pytest.mark.parametrize("family", ["mean_field", "amortised"])
+def test_an_impossible_iteration_is_refused(family, change, message):
+    state = state_of(problem(), family, "cpp")
+    options = {"rho": RHO, "learning_rate": 0.1, "key": 1} | state | change
+    with pytest.raises(ValueError, match=f"augmented.{family}_iteration: .*{message}"):
+        getattr(augmented, family + "_iteration")(**options)

@@ -15,7 +15,7 @@ from fedkern.algorithms import vertical, vertical_client
 from fedkern.algorithms.messages import SERVER, ClientLost, Deadline, RemoteFault, schema
 from fedkern.algorithms.optim import OPTIMISERS
 from fedkern.algorithms.vertical import Settings
-from fedkern.errors import LostPeer
+from fedkern.errors import LostPeer, NumericalError
 from fedkern.kernels import rng
 from fedkern.models.vertical import Auxiliary, Likelihood, Linear, Shared, Site
 from fedkern.transports.codec import HEADER, Codec, pack, unpack
@@ -477,6 +477,88 @@ def test_a_frame_that_is_not_finite_is_refused(message):
         codec.decode(codec.encode(1, sent), vertical.protocol(s).to_client)
 
 
+# ---- an iteration in one compiled call
+
+
+def plain(auxiliary, path=True, inputs=None, **options):
+    """Linear predictors, diagonal q(theta), a normal prior with a mean."""
+    c = cases.case("av", auxiliary, False, "linear", path=path, **options)
+    if inputs is None:
+        return c
+    return replace(c, sites=[replace(site, auxiliary=replace(site.auxiliary, inputs=inputs)) for site in c.sites])
+
+
+def composed(client):
+    return vertical_client.evolve(client, fused=False)
+
+
+@pytest.mark.parametrize("response", ["server", "shared"])
+@pytest.mark.parametrize("path", [True, False])
+@pytest.mark.parametrize(
+    ("auxiliary", "inputs"),
+    [("mean-field", None), ("amortised", ()), ("amortised", ("residual",)), ("amortised", ("residual",) * 2)],
+)
+def test_compiled_iterations_are_the_composed_ones(auxiliary, inputs, path, response, monkeypatch):
+    c = plain(auxiliary, path, inputs)
+    s = settings(c, "av", rounds=50, response=response, average="half", bound=True, cool_down=0.3, memory=0.7)
+    calls = []
+    step = vertical_client._iterated
+    monkeypatch.setattr(vertical_client, "_iterated", lambda *a: calls.append(1) or step(*a))
+    started, here = machines(c, s)
+    fast = in_process(vertical.protocol(s), started, here, Codec(s.dims(), c.J))
+    assert len(calls) == c.J * 49  # after the last step there is no draw
+    started, here = machines(c, s)
+    slow = in_process(vertical.protocol(s), started, {k: composed(x) for k, x in here.items()}, Codec(s.dims(), c.J))
+    assert len(calls) == c.J * 49
+    one, other = everything(*fast), everything(*slow)
+    assert one.keys() == other.keys()
+    for name, value in other.items():
+        np.testing.assert_allclose(one[name], value, rtol=1e-10, atol=1e-10 * np.abs(value).max(initial=0), err_msg=name)
+    np.testing.assert_allclose(fast[0].bound, slow[0].bound, rtol=1e-10)
+    assert np.abs(fast[1][0].parameters - here[0].parameters).max() > 0.1  # negative control: it has moved
+
+
+@pytest.mark.parametrize(
+    ("changes", "site"),
+    [
+        ({"draws": 2}, {}),
+        ({"batch": 6}, {}),
+        ({"local_steps": 2, "curvature": 0.25}, {}),
+        ({"closed_form": True}, {}),
+        ({"optimiser": "adagrad"}, {}),
+        ({"gradient_clip": 1.0}, {}),
+        ({"model": "power", "response": "shared"}, {}),
+        ({}, {"full": True}),
+        ({}, {"auxiliary": Auxiliary("amortised", inputs=("centre",))}),
+        ({}, {"predictor": cases.predictor("multilevel", np.random.default_rng(0), cases.N, 2)}),
+    ],
+)
+def test_what_the_compiled_iteration_does_not_know_is_composed(changes, site):
+    c = plain("mean-field")
+    s = settings(c, "av", **changes)
+    assert vertical_client.client("north", 0, settings(c, "av"), c.sites[0]).fused  # negative control
+    assert not vertical_client.client("north", 0, s, replace(c.sites[0], **site), c.y, c.likelihood).fused
+
+
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered")
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e160])
+@pytest.mark.parametrize("auxiliary", ["mean-field", "amortised"])
+def test_a_compiled_iteration_that_is_not_finite_names_what_is_not(auxiliary, value):
+    c = plain(auxiliary)
+    s = settings(c, "av")
+    messages = np.zeros((1, c.n))
+    messages[0, 4] = value
+    found = []
+    for change in (lambda x: x, composed):
+        client = change(vertical_client.client("north", 0, s, c.sites[0]))
+        client, _ = vertical_client.client_receive(client, vertical.Begin(0))
+        with pytest.raises(NumericalError, match=r"client 'north', round 0: the gradient of .* is not finite") as error:
+            vertical_client.client_receive(client, vertical.Residual(0, messages))
+        found.append(str(error.value))
+    assert found[0] == found[1]
+    assert auxiliary == "amortised" or "z of row 4" in found[0]
+
+
 # ---- checkpoints
 
 
@@ -495,6 +577,20 @@ def test_a_resumed_run_has_the_same_bits(form, variant, stop):
         again = {k: vertical.load(client, unpack(pack(vertical.save(here[k])))) for k, client in again.items()}
         end = in_process(vertical.protocol(s), (server, list(inbox)), again, Codec(s.dims(), c.J))
         same(want, end)
+
+
+@pytest.mark.parametrize("auxiliary", ["mean-field", "amortised"])
+def test_a_resumed_run_in_compiled_iterations_has_the_same_bits(auxiliary):
+    c = plain(auxiliary)
+    s = settings(c, "av", average="half", bound=True)
+    want = run(c, s)
+    started, here = machines(c, s)
+    server, here, inbox = play(vertical, started, here, pause=lambda x: x.round == 5 and x.phase == "z")
+    (fresh, _), again = machines(c, s)
+    server = vertical.load(fresh, unpack(pack(vertical.save(server))))
+    again = {k: vertical.load(client, unpack(pack(vertical.save(here[k])))) for k, client in again.items()}
+    assert all(client.fused for client in again.values())
+    same(want, in_process(vertical.protocol(s), (server, list(inbox)), again, Codec(s.dims(), c.J)))
 
 
 @pytest.mark.parametrize("form", FORMS)

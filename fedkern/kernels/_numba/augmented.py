@@ -3,10 +3,12 @@
 import numpy as np
 from numba import boolean, float64, int64, njit, types
 
+from . import optim, rng
 from .glm import Lean
 from .mlp import LANES, TANH, backward_block, forward_block
 
 LOWEST, HIGHEST = -8.0, 4.0  # of log(s / rho)
+LEAST = np.log(1e-8)  # of the log standard deviation of a coefficient
 
 
 @njit(cache=False)
@@ -142,3 +144,73 @@ def amortised_gradient(
         H, g, z, tau, extra, np.array(psi), message, own, rho, network(extra, hidden), path, grad_w, cotangent, grad
     )  # fmt: skip
     grad_psi[:] = grad
+
+
+@njit(cache=False)
+def coefficient_sd(log_sd):
+    return np.exp(log_sd if log_sd != log_sd else max(log_sd, LEAST))
+
+
+@njit(cache=False, nogil=True)
+def coefficient_rows(mu, log_sd, eps, theta):
+    for j in range(theta.size):
+        theta[j] = mu[j] + coefficient_sd(log_sd[j]) * eps[j]
+
+
+@njit(cache=False, nogil=True, error_model="numpy")
+def coefficient_gradient(log_sd, eps, theta, grad_w, prior_mean, prior_sd, path, gradient):
+    p = eps.size
+    for j in range(p):
+        s = coefficient_sd(log_sd[j])
+        c = grad_w[j] + (prior_mean - theta[j]) / (prior_sd * prior_sd) + (eps[j] / s if path else 0.0)
+        gradient[j], gradient[p + j] = c, c * eps[j] * s + (0.0 if path else 1.0)
+
+
+def coefficients(mu, log_sd, eps, theta, n_threads):
+    drawn = np.empty(len(theta))
+    coefficient_rows(np.array(mu), np.array(log_sd), np.array(eps), drawn)
+    theta[:] = drawn
+
+
+def stepped(parameters, moments, gradient, rule, random, new_parameters, new_moments, new_eps, new_tau, new_theta):
+    """A step of Adam, and the normals and the coefficients of the next draw."""
+    p, (k, change) = len(new_eps), (len(gradient), np.empty(len(gradient)))
+    moved, normals = np.empty((3, k)), np.empty(p + len(new_tau))
+    optim.adam(np.array(moments, order="C"), gradient, *rule, moved, change, 1)
+    new_moments[:], new_parameters[:] = moved, parameters + change
+    rng.normal(*random, 0, 0, normals, 1)
+    new_eps[:], new_tau[:] = normals[:p], normals[p:]
+    coefficients(new_parameters[:p], new_parameters[p : 2 * p], new_eps, new_theta, 1)
+
+
+def mean_field_iteration(
+    H, parameters, moments, eps, tau, theta, g, z, message, rho, prior_mean, prior_sd, learning_rate, beta1, beta2, epsilon,
+    path, key, client, step, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z, n_threads
+):  # fmt: skip
+    n, p = H.shape
+    at, log_sd = 2 * p, slice(2 * p + n, None)
+    gradient, grad_w, cotangent = np.empty(len(parameters)), np.empty(p), np.empty(n)
+    rows = (gradient[at : at + n], gradient[at + n :])
+    mean_field_gradient(H, g, z, tau, parameters[log_sd], message, None, rho, path, grad_w, cotangent, *rows, 1)
+    head = (np.array(parameters[p:at]), np.array(eps), np.array(theta), grad_w)
+    coefficient_gradient(*head, prior_mean, prior_sd, path, gradient)
+    rule, random = (learning_rate, beta1, beta2, epsilon), (key, client, step)
+    stepped(parameters, moments, gradient, rule, random, new_parameters, new_moments, new_eps, new_tau, new_theta)
+    mean_field_draw(H, new_theta, new_tau, new_parameters[at : at + n], new_parameters[log_sd], new_g, new_z, 1)
+
+
+def amortised_iteration(
+    H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next, rho, hidden, prior_mean, prior_sd, learning_rate,
+    beta1, beta2, epsilon, path, key, client, step, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z,
+    n_threads
+):  # fmt: skip
+    n, p = H.shape
+    psi = slice(2 * p, None)
+    gradient, grad_w, cotangent = np.empty(len(parameters)), np.empty(p), np.empty(n)
+    inputs = (H, g, z, tau, extra, parameters[psi], message, None)
+    amortised_gradient(*inputs, rho, hidden, path, grad_w, cotangent, gradient[psi], 1)
+    head = (np.array(parameters[p : 2 * p]), np.array(eps), np.array(theta), grad_w)
+    coefficient_gradient(*head, prior_mean, prior_sd, path, gradient)
+    rule, random = (learning_rate, beta1, beta2, epsilon), (key, client, step)
+    stepped(parameters, moments, gradient, rule, random, new_parameters, new_moments, new_eps, new_tau, new_theta)
+    amortised_draw(H, new_theta, new_tau, extra_next, new_parameters[psi], rho, hidden, new_g, new_z, 1)

@@ -2,9 +2,15 @@
 
 import numpy as np
 
-from . import mlp
+from . import mlp, optim, rng
 
 LOWEST, HIGHEST = -8.0, 4.0  # of log(s / rho)
+LEAST = np.log(1e-8)  # of the log standard deviation of a coefficient
+
+
+def coefficients(mu, log_sd, eps, theta, n_threads):
+    with np.errstate(over="ignore", invalid="ignore"):
+        theta[:] = mu + np.exp(np.maximum(log_sd, LEAST)) * eps
 
 
 def mean_field_draw(H, w, tau, mean, log_sd, g, z, n_threads):
@@ -58,3 +64,53 @@ def amortised_gradient(
         if path:  # of -log q(z | theta) at fixed z
             cotangent += pull_back(-tau / s, 1 - tau**2)[1]
         grad_w[:] = H.T @ cotangent
+
+
+def coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path):
+    """Of [mu, log sd]: with the prior of theta, and -log q(theta)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        s = np.exp(np.maximum(parameters[len(eps) : 2 * len(eps)], LEAST))
+        c = grad_w + (prior_mean - theta) / prior_sd**2 + (eps / s if path else 0)
+        return np.concatenate([c, c * eps * s + (0 if path else 1)])
+
+
+def stepped(parameters, moments, gradient, rule, random, new_parameters, new_moments, new_eps, new_tau, new_theta):
+    """A step of Adam, and the normals and the coefficients of the next draw."""
+    p, change, normals = len(new_eps), np.empty(len(gradient)), np.empty(len(new_eps) + len(new_tau))
+    optim.adam(moments, gradient, *rule, new_moments, change, 1)
+    new_parameters[:] = parameters + change
+    rng.normal(*random, 0, 0, normals, 1)
+    new_eps[:], new_tau[:] = normals[:p], normals[p:]
+    coefficients(new_parameters[:p], new_parameters[p : 2 * p], new_eps, new_theta, 1)
+
+
+def mean_field_iteration(
+    H, parameters, moments, eps, tau, theta, g, z, message, rho, prior_mean, prior_sd, learning_rate, beta1, beta2, epsilon,
+    path, key, client, step, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z, n_threads
+):  # fmt: skip
+    n, p = H.shape
+    mean, log_sd = slice(2 * p, 2 * p + n), slice(2 * p + n, None)
+    grad_w, cotangent, rows = np.empty(p), np.empty(n), np.empty((2, n))
+    mean_field_gradient(H, g, z, tau, parameters[log_sd], message, None, rho, path, grad_w, cotangent, *rows, 1)
+    head = coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path)
+    gradient, rule = np.concatenate([head, *rows]), (learning_rate, beta1, beta2, epsilon)
+    random = (key, client, step)
+    stepped(parameters, moments, gradient, rule, random, new_parameters, new_moments, new_eps, new_tau, new_theta)
+    mean_field_draw(H, new_theta, new_tau, new_parameters[mean], new_parameters[log_sd], new_g, new_z, 1)
+
+
+def amortised_iteration(
+    H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next, rho, hidden, prior_mean, prior_sd, learning_rate,
+    beta1, beta2, epsilon, path, key, client, step, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z,
+    n_threads
+):  # fmt: skip
+    n, p = H.shape
+    psi = slice(2 * p, None)
+    grad_w, cotangent, grad_psi = np.empty(p), np.empty(n), np.empty(len(parameters) - 2 * p)
+    inputs = (H, g, z, tau, extra, parameters[psi], message, None)
+    amortised_gradient(*inputs, rho, hidden, path, grad_w, cotangent, grad_psi, 1)
+    head = coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path)
+    gradient, rule = np.concatenate([head, grad_psi]), (learning_rate, beta1, beta2, epsilon)
+    random = (key, client, step)
+    stepped(parameters, moments, gradient, rule, random, new_parameters, new_moments, new_eps, new_tau, new_theta)
+    amortised_draw(H, new_theta, new_tau, extra_next, new_parameters[psi], rho, hidden, new_g, new_z, 1)
