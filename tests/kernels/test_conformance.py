@@ -126,7 +126,7 @@ def test_an_output_that_overlaps_an_input_is_refused(name):
     tried = 0
     for argument, value in arrays_of(case).items():
         for i, output in enumerate(outputs):
-            if value.dtype != output.dtype:
+            if value.dtype != output.dtype or not (value.size and output.size):  # nothing overlaps an empty array
                 continue
             memory = np.zeros(max(value.size, output.size), value.dtype)
             shared, target = memory[: value.size].reshape(value.shape), memory[: output.size].reshape(output.shape)
