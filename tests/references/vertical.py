@@ -3,7 +3,7 @@ fedkern.cli.reproduce.
 
 An independent program (NumPyro) for the simulated data of vertical.md, section 9: the true logistic model, the augmented-variable
 (AV) and power-likelihood (PL) models with rho = 0.5, 1, 2 for 2 and 10 clients, the true Poisson multilevel model, and that of
-the county homicides. Auxiliary variables are sampled in the form z_j = X_j beta_j + rho e_j.
+the county homicides, in the folder FEDKERN_DATA. Auxiliary variables are sampled in the form z_j = X_j beta_j + rho e_j.
 
 Some are made in two unrelated ways, and both are stored. The true logistic model: NUTS, and a Gibbs sampler with Polya-Gamma
 variables. AV: NUTS of beta with z integrated out by quadrature, since sum_j z_j is one normal number a row, and for rho = 1 also

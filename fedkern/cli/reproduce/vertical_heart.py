@@ -2,8 +2,8 @@
 
 Ten-fold cross-validation by five fold seeds. Every fit is a whole federated run of 50,000 rounds of Adam at 1e-3 with all rows,
 and is looked at on the way: test rows are predicted after certain rounds, by both rules. So the table can say beside the
-published setting what a number of rounds would have given that was chosen without the fold it is scored on. One model more than
-published: the weights below the last layer have a normal prior too, of variance 1 / inputs, and are at its mode.
+published setting what a number of rounds would have given that was chosen without the fold it is scored on. Beside each
+model with one whose weights below the last layer have a normal prior too, of variance 1 / inputs, and are at the mode.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ from ...models.vertical import Auxiliary, Network, Shared, Site
 from .sparse import table
 from .vertical import Array, append, fit, shown, stored
 
-PRIOR = "rho = 1, prior of all weights"
-MODELS: dict[str, float | None] = {  # rho
+PRIOR = ", prior of all weights"
+MODELS: dict[str, float | None] = {  # rho; None: point estimates
     "split network": None,
-    "hier. Bayes, rho = 1": 1.0,
+    "rho = 1": 1.0,
+    f"rho = 1{PRIOR}": 1.0,
     "rho = 5": 5.0,
+    f"rho = 5{PRIOR}": 5.0,
     "rho = 10": 10.0,
-    PRIOR: 1.0,
+    f"rho = 10{PRIOR}": 10.0,
 }
 PUBLISHED = {  # accuracy in %, log-likelihood of all and of wrong predictions
     "split network": ("80.73 ± 3.65", "-2.21 ± 4.41", "-10.95 ± 1.99"),
-    "hier. Bayes, rho = 1": ("86.39 ± 4.20", "-0.36 ± 0.84", "-1.99 ± 1.42"),
+    "rho = 1": ("86.39 ± 4.20", "-0.36 ± 0.84", "-1.99 ± 1.42"),
     "rho = 5": ("84.98 ± 4.92", "-0.59 ± 1.71", "-3.53 ± 3.01"),
     "rho = 10": ("84.10 ± 5.23", "-0.67 ± 1.99", "-3.89 ± 3.53"),
 }
@@ -103,7 +105,7 @@ def run_cell(task: tuple[Cell, int]) -> dict[str, Any]:
     everybody = heart_failure.read().columns(train)
     data, rho = everybody.rows(train), MODELS[cell.model]
     auxiliary = Auxiliary("none") if rho is None else Auxiliary("amortised", rho, inputs=("residual",))
-    weight_sd = WEIGHT_SD if cell.model == PRIOR else None
+    weight_sd = WEIGHT_SD if cell.model.endswith(PRIOR) else None
     sites = [Site(Network(x, HIDDEN, FEATURES, weight_sd=weight_sd), auxiliary) for x in data.X]
     new = [Network(x[fold], HIDDEN, FEATURES) for x in everybody.X]
     model = "none" if rho is None else "augmented"
@@ -256,13 +258,15 @@ def _text(found: Found) -> str:
             those, rounds = found.chosen(model, rule)
             low, high = min(rounds), max(rounds)
             chosen.append(_row(found, model, rule, f"{low:,}" if low == high else f"{low:,} to {high:,}", those))
-        if model in PUBLISHED:
-            fixed.append([f"{model}, published", "", "50,000", PUBLISHED[model][0], "", *PUBLISHED[model][1:], "", ""])
+        if MODELS[model] is None or model.endswith(PRIOR):
+            name = model.removesuffix(PRIOR)
+            fixed.append([f"{name}, published", "", "50,000", PUBLISHED[name][0], "", *PUBLISHED[name][1:], "", ""])
     sizes = f"{HIDDEN[0]} and {HIDDEN[1]} units and {FEATURES} outputs"
     note = (
         f"Ten folds by {len(found.seeds)} fold seeds (published: one); all rows, Adam at {RATE:g}; a client's network has "
         f"{sizes}, ReLU. "
-        "Amortised auxiliary variables, told the average of the server's messages. ± is a standard deviation: of accuracies over "
+        "rho: hierarchical Bayes split networks, amortised auxiliary variables told the average of the server's messages. "
+        "± is a standard deviation: of accuracies over "
         "folds and over fold seeds, of log-likelihoods over predictions. plug-in: the predictor's mean; posterior: the inverse "
         "link averaged over the posterior of the last layers; augmented: over the auxiliary variables too, as the model says. "
         f"The last columns keep probabilities above {LEAST:g}: the published -10.95 ± 1.99 of wrong predictions, so near to log "
@@ -271,8 +275,8 @@ def _text(found: Found) -> str:
     rule = (
         "Each fold is scored after the number of rounds that was best, by log-likelihood, for the other nine folds of its seed. "
         "Without a prior, a network's weights below the last layer are maximised, so that nothing but the number of rounds keeps "
-        "them from learning the training rows by heart, whatever rho is; the normal prior of the last model (variance "
-        f"{WEIGHT_SD**2:g} / inputs of the layer) does.\n"
+        f"them from learning the training rows by heart, whatever rho is; a normal prior (variance {WEIGHT_SD**2:g} / "
+        "inputs of the layer) does.\n"
     )
     parts = [
         f"## After {most:,} rounds\n",
@@ -288,27 +292,30 @@ def _figure(found: Found, path: Path) -> None:
     """Accuracy and log-likelihood on test rows against rounds."""
     from ...results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
 
-    figure = canvas(10.0, 3.6)
-    left, right = figure.subplots(1, 2)
+    figure = canvas(10.0, 6.6)
     pooled = list(found.pooled.values())
-    left.axhline(float(np.mean([one.accuracy for one in pooled])), color=MUTED, linewidth=1.0, label=POOLED)
-    right.axhline(float(np.mean(np.concatenate([one.density for one in pooled]))), color=MUTED, linewidth=1.0)
-    for model, colour in zip(MODELS, (INK, BLUE, "#3aa6b9", ORANGE, "#2e8b57")):
-        for rule, style in zip(rules(model), ("-", "--", ":")):
-            those = [found.at(model, rule, mark) for mark in found.marks]
-            if rule == RULES[0]:  # the others are right where it is right
-                accuracy = [float(np.mean([one.accuracy for one in each])) for each in those]
-                left.plot(found.marks, accuracy, color=colour, linewidth=1.5, label=model)
-            density = [float(np.mean(np.concatenate([one.density for one in each]))) for each in those]
-            label = rule if model == PRIOR else None
-            right.plot(found.marks, density, style, color=colour, linewidth=1.5, label=label)
-    for axes, title in ((left, "test accuracy, %"), (right, "mean test log-likelihood")):
-        axes.set_xscale("log")
-        axes.set_xlabel("rounds")
-        axes.set_title(title, loc="left", fontsize=9.5, color=INK)
-        tidy(axes, "y")
+    for (left, right), prior in zip(figure.subplots(2, 2, sharex=True, sharey="col"), (False, True)):
+        left.axhline(float(np.mean([one.accuracy for one in pooled])), color=MUTED, linewidth=1.0, label=POOLED)
+        right.axhline(float(np.mean(np.concatenate([one.density for one in pooled]))), color=MUTED, linewidth=1.0)
+        shown_here = [m for m in MODELS if MODELS[m] is not None and m.endswith(PRIOR) == prior]
+        for model, colour in zip(["split network", *shown_here], (INK, BLUE, "#3aa6b9", ORANGE)):
+            for rule, style in zip(rules(model), ("-", "--", ":")):
+                those = [found.at(model, rule, mark) for mark in found.marks]
+                if rule == RULES[0]:  # the others are right where it is right
+                    accuracy = [float(np.mean([one.accuracy for one in each])) for each in those]
+                    left.plot(found.marks, accuracy, color=colour, linewidth=1.5, label=model)
+                density = [float(np.mean(np.concatenate([one.density for one in each]))) for each in those]
+                label = rule if MODELS[model] == 1 else None
+                right.plot(found.marks, density, style, color=colour, linewidth=1.5, label=label)
+        for axes, title in ((left, "test accuracy, %"), (right, "mean test log-likelihood")):
+            axes.set_xscale("log")
+            axes.set_title(title + (", weights with a prior" if prior else ""), loc="left", fontsize=9.5, color=INK)
+            tidy(axes, "y")
+        left.legend(frameon=False, fontsize=7.0, loc="lower center")
+        right.legend(frameon=False, fontsize=7.0, loc="lower left")
+        if prior:
+            left.set_xlabel("rounds")
+            right.set_xlabel("rounds")
     left.set_ylim(bottom=max(left.get_ylim()[0], 70.0))
     right.set_ylim(max(right.get_ylim()[0], -2.5), -0.25)
-    left.legend(frameon=False, fontsize=7.0, loc="lower center")
-    right.legend(frameon=False, fontsize=7.0, loc="lower left")
     figure.savefig(path, dpi=150)
