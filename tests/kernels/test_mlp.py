@@ -287,8 +287,9 @@ def test_large_layers_through_blas(activation, dtype, tolerance):
     X, parameters, upstream = problem(sizes, n=1100, dtype=dtype)
     network = {"sizes": sizes, "activation": activation}
     got = mlp.forward(X, parameters, **network), *mlp.backward(X, parameters, upstream, **network)
-    want = mlp.forward(X, parameters, **network, backend="reference"), *mlp.backward(
-        X, parameters, upstream, **network, backend="reference"
+    want = (
+        mlp.forward(X, parameters, **network, backend="reference"),
+        *mlp.backward(X, parameters, upstream, **network, backend="reference"),
     )
     for a, b in zip(got, want, strict=True):
         assert relative(a.astype("f8"), b.astype("f8")) <= tolerance

@@ -1,0 +1,151 @@
+"""Time of a whole iteration of a vertical job: kernels, machines, frames and ledger.
+
+    python benchmarks/vertical_iteration.py            # logistic, n = 500, ten clients of two columns, in this process
+    python benchmarks/vertical_iteration.py --mpi      # 50,000 iterations of the split heart model, mpirun -n 3 (FEDKERN_DATA)
+
+In process: quantiles over iterations of one run, because other work on the machine only ever adds time; and the kernels alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from fedkern.algorithms import vertical
+from fedkern.algorithms.messages import evolve
+from fedkern.cli.files import RunFolder
+from fedkern.cli.keeping import Keeper
+from fedkern.kernels import rng
+from fedkern.models.likelihood import Likelihood
+from fedkern.models.vertical import Auxiliary, Linear, Shared, Site
+from fedkern.transports.codec import Codec
+from fedkern.transports.inprocess import InProcess
+
+ROWS, COLUMNS, CLIENTS, ROUNDS = 500, 2, 10, 3000
+HEART = """
+[job]
+method = "vertical"
+rounds = 50000
+[data]
+builtin = "heart-failure"
+folds = 10
+[model]
+kind = "bayes-network"
+rho = 1.0
+[algorithm]
+learning_rate = 0.001
+average = "none"
+[output]
+metrics_every = 5000
+"""
+
+
+class Clock(Keeper):
+    """Also notes when each round ended."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.times: list[float] = []
+        self._round = -1
+
+    def observe(self, state: Any, event: Any) -> None:
+        if state.round != self._round:
+            self._round = state.round
+            self.times.append(time.perf_counter())
+
+
+def machines(kind: str) -> tuple[vertical.Settings, Any, dict[int, vertical.Client]]:
+    """The parties of the logistic regression."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(CLIENTS, ROWS, COLUMNS))
+    y = (random.random(ROWS) < 1 / (1 + np.exp(-X.sum(axis=(0, 2))))).astype(np.float64)
+    likelihood = Likelihood("bernoulli")
+    settings = vertical.Settings(1, ROUNDS, ROWS, CLIENTS)
+    auxiliary = Auxiliary(kind, 0.5, inputs=("residual",) if kind == "amortised" else ())
+    names = tuple(f"client-{k}" for k in range(CLIENTS))
+    clients = {k: vertical.client(names[k], k, settings, Site(Linear(X[k]), auxiliary)) for k in range(CLIENTS)}
+    return settings, vertical.start(settings, Shared(likelihood, ROWS, CLIENTS), names, y), clients
+
+
+def whole(kind: str) -> np.ndarray:
+    """Microseconds of each iteration, with frames and ledger."""
+    settings, start, clients = machines(kind)
+    with tempfile.TemporaryDirectory() as folder:
+        names = tuple(client.name for client in clients.values())
+        clock = Clock(names, RunFolder(Path(folder) / "run", names, b""))
+        clock.run(InProcess(), vertical.protocol(settings), start, clients, Codec(settings.dims(), CLIENTS))
+        clock.close()
+    return 1e6 * np.diff(clock.times)[10:]
+
+
+def kernels(kind: str) -> np.ndarray:
+    """Microseconds of the ten clients' compiled calls of one iteration."""
+    clients = machines(kind)[2]
+    ready = [vertical.client_receive(client, vertical.Begin(0))[0] for client in clients.values()]
+    message, key, times = np.random.default_rng(1).normal(size=ROWS) * 0.3, rng.key(1, "draws"), []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        for k, state in enumerate(ready):
+            parameters, optimiser, drawn = state.site.iterated(
+                state.parameters, state.optimiser, state.drawn[0], message, state.extra, 0.01, key=key, client=k, step=state.step
+            )
+            ready[k] = evolve(state, parameters=parameters, optimiser=optimiser, drawn=(drawn,), step=state.step + 1)
+        times.append(1e6 * (time.perf_counter() - began))
+    return np.array(times[10:])
+
+
+def heart(rounds: int) -> float:
+    """Seconds of the split heart model under mpirun -n 3."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = Path(folder) / "job.toml"
+        job.write_text(HEART)
+        launcher = str(Path(sys.executable).with_name("mpirun"))
+        command = [
+            launcher,
+            "--oversubscribe",
+            "-n",
+            "3",
+            sys.executable,
+            "-m",
+            "fedkern.cli",
+            "run",
+            str(job),
+            "--mpi",
+            "--quiet",
+        ]
+        subprocess.run(
+            [*command, "--set", f"job.rounds={rounds}", "--out", f"{folder}/out"], check=True, stdout=subprocess.DEVNULL
+        )
+        lines = (Path(folder) / "out" / "metrics.jsonl").read_text().splitlines()
+        return float(json.loads(lines[-1])["seconds"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mpi", action="store_true")
+    parser.add_argument("--rounds", type=int, default=50_000)
+    options = parser.parse_args()
+    if options.mpi:
+        seconds = heart(options.rounds)
+        each = 1e6 * seconds / options.rounds
+        print(f"split heart model, mpirun -n 3: {options.rounds} iterations in {seconds:.1f} s, {each:.0f} us each")
+        return
+    print(f"logistic, n = {ROWS}, {CLIENTS} clients of {COLUMNS} columns; us an iteration: 5 %, median, 95 %")
+    with threadpool_limits(1, user_api="blas"):
+        for kind in ("mean-field", "amortised"):
+            for name, measure in (("client calls alone", kernels), ("whole, with ledger", whole)):
+                low, middle, high = np.quantile(measure(kind), (0.05, 0.5, 0.95))
+                print(f"  {kind:<11} {name:<20} {low:>7.0f} {middle:>7.0f} {high:>7.0f}")
+
+
+if __name__ == "__main__":
+    main()
