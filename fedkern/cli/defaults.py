@@ -135,8 +135,6 @@ def _vertical(raw: Mapping[str, Any]) -> dict[str, Any]:
         return out
     model.setdefault("intercept", model.get("kind", "linear") not in ("network", "bayes-network"))
     power = model.get("augmentation") == "power"
-    # Under a diagonal q the slopes' mean and their deviations from it, which the rows only know together, come out far too sure.
-    algorithm.setdefault("covariance", "full" if model.get("kind") == "multilevel" else "diagonal")
     algorithm.setdefault("response", "shared" if power else "server")
     soul = algorithm.get("inference") == "soul"
     algorithm.setdefault("auxiliary", "mean-field" if soul or "privacy" in raw else "amortised")

@@ -25,7 +25,8 @@ class Block:
     """q(theta) = N(mu, L L') of `size` coordinates; L is diagonal, or (`full`) lower triangular with a positive diagonal.
 
     The flat parameters are mu (d,) and then the logarithms of the standard deviations (d,); or the lower triangle of L row by
-    row, (d (d + 1) / 2,), where diagonal elements are given by their logarithms.
+    row, (d (d + 1) / 2,): diagonal elements by their logarithms, the others relative to their row's diagonal element. So a step
+    of an optimiser that is the same for all numbers moves L by parts of its size, however small the posterior is.
     """
 
     size: int
@@ -59,8 +60,10 @@ class Block:
         """The parameters of N(mean, spread): (d,) standard deviations, or a covariance (d, d)."""
         if not self.full:
             return np.concatenate([mean, np.log(spread)])
-        flat = np.linalg.cholesky(spread)[self._triangle]
-        flat[self._diagonal] = np.log(flat[self._diagonal])
+        L = np.linalg.cholesky(spread)
+        sizes = np.diag(L)
+        flat = (L / sizes[:, np.newaxis])[self._triangle]
+        flat[self._diagonal] = np.log(sizes)
         return np.concatenate([mean, flat])
 
     def scale(self, parameters: Vector) -> Vector:
@@ -70,7 +73,8 @@ class Block:
             return np.exp(np.maximum(flat, LEAST))
         L = np.zeros((self.size, self.size))
         L[self._triangle] = flat
-        np.fill_diagonal(L, np.exp(np.maximum(flat[self._diagonal], LEAST)))
+        np.fill_diagonal(L, 1.0)
+        L *= np.exp(np.maximum(flat[self._diagonal], LEAST))[:, np.newaxis]
         return L
 
     def sample(self, parameters: Vector, eps: Vector) -> Vector:
@@ -108,10 +112,8 @@ class Block:
         total = c + solve_triangular(scale, eps, lower=True, trans="T", check_finite=False) if path and d else c
         out[:d] = total
         rows, columns = self._triangle
-        flat = total[rows] * eps[columns]
-        flat[self._diagonal] *= np.diag(scale)
-        if not path:
-            flat[self._diagonal] += 1
+        flat = (total * np.diag(scale))[rows] * eps[columns]
+        flat[self._diagonal] = total * (scale @ eps) + (0 if path else 1)
         out[d:] = flat
         return out
 

@@ -47,6 +47,7 @@ VARIANTS = {
     "translate, slab": {"moves": "translate", "slab": 0.7},
 }
 
+
 def diagonal(p):
     """Indicators of a Markov random field: regression j has no coefficient j."""
     ids = np.full((p, p), -2)

@@ -66,7 +66,12 @@ def test_both_estimators_expect_the_closed_form_gradient(kind, full, path):
         L, s = site.block.scale(p[site.parts["theta"]]), np.exp(p[site.parts["log_sd"]])
         L = L if full else np.diag(L)
         G = np.linalg.inv(L).T - joint.K[theta, theta] @ L
-        np.fill_diagonal(G, np.diag(G) * np.diag(L))
+        if full:  # rows relative to their diagonal elements, which are given by their logarithms
+            whole = np.tril(G * L).sum(axis=1)
+            G *= np.diag(L)[:, None]
+            np.fill_diagonal(G, whole)
+        else:
+            np.fill_diagonal(G, np.diag(G) * np.diag(L))
         spread = G[np.tril_indices(len(G))] if full else np.diag(G)
         want += [pull[theta], spread, pull[z], 1 - np.diag(joint.K[z, z]) * s**2]
     want += [pull[joint.server], 1 - np.diag(joint.K[joint.server, joint.server]) * np.exp(2 * server[1:])]

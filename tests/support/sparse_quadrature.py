@@ -45,6 +45,7 @@ def one_coefficient(moments, *, c0, a_eta, b_eta, a_sigma, b_sigma, prior_odds=1
     weights = horseshoe(z) * d_z
     log_likelihood = np.zeros((len(theta), len(tau)))
     for r, q, rss, n in moments:
+
         def likelihood(x):
             return (1 + (rss + (q - r * x) ** 2) / (2 * b_sigma)) ** -(a_sigma + n / 2)  # noqa: B023
 

@@ -54,8 +54,8 @@ def scale_of(flat, d, full):
     """L of N(mu, L L')."""
     if not full:
         return jnp.diag(jnp.exp(flat[d:]))
-    L = jnp.zeros((d, d)).at[np.tril_indices(d)].set(flat[d:])
-    return L - jnp.diag(jnp.diag(L)) + jnp.diag(jnp.exp(jnp.diag(L)))
+    C = jnp.zeros((d, d)).at[np.tril_indices(d)].set(flat[d:])
+    return jnp.diag(jnp.exp(jnp.diag(C))) @ (C - jnp.diag(jnp.diag(C)) + jnp.eye(d))
 
 
 def gaussian(flat, eps, full, frozen):

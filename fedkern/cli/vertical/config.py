@@ -34,7 +34,7 @@ class VerticalModelSection(Section):
     intercept: bool = key(help="at the server, with a standard normal prior; default false for networks, else true")
     prior: PriorSection = key(PriorSection(), help="of every client's coefficients")
     priors: dict[str, PriorSection] = key({}, help="client -> the prior of its own coefficients")
-    centred: bool = key(False, help="multilevel: slopes themselves instead of their standardised deviations")
+    centred: bool = key(True, help="multilevel: slopes themselves, or their standardised deviations from the mean")
     hidden: list[Count] = key([8, 8], help="networks: units of the hidden layers, ReLU")
     features: Count = key(2, help="networks: outputs of a client's network, the columns of its last layer")
     weight_sd: Positive | None = key(None, help="networks: prior sd of weights, times the root of a layer's inputs; or none")
@@ -47,7 +47,7 @@ class VerticalAlgorithmSection(Section):
         "recommended", help="amortised: with the average message; with the part's own mean as well; or as published"
     )
     network: list[Count] = key([16, 16], help="amortised: units of the hidden layers, tanh")
-    covariance: Literal["diagonal", "full"] = key(help="of each client's coefficients; default diagonal, full if multilevel")
+    covariance: Literal["diagonal", "full"] = key("diagonal", help="of each client's coefficients")
     estimator: Literal["stl", "entropy"] = key("stl", help="of gradients: sticking the landing, or the closed-form entropy")
     response: Literal["server", "shared"] = key(help="where the response is used: at the server alone, or at all clients")
     draws: Count = key(1, help="joint draws of a round; messages grow with them")
