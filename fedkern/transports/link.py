@@ -19,6 +19,7 @@ from .patience import Bell, Patience
 
 CONTROL = 1 << 20  # longest control message, bytes
 DRAINED = 1 << 26  # longest frame that is still taken when a job ends
+OPEN = 64  # messages that may be on their way before it is asked which have left
 
 
 class Link:
@@ -46,9 +47,9 @@ class Link:
             return
         number = tag + tags.RUN * self.run if tag == tags.FRAME else tag
         try:
-            request = self.comm.Isend([data, MPI.BYTE], rank, number)
-            if self._sending or not request.Test():
-                self._sending.append((rank, request, data))
+            # Whether it has left is asked when there is nothing else to do: to ask may give the core away.
+            self._sending.append((rank, self.comm.Isend([data, MPI.BYTE], rank, number), data))
+            if len(self._sending) > OPEN:
                 self._progress()
         except MPI.Exception as error:
             self._notice(error)
@@ -63,6 +64,8 @@ class Link:
         status = self._status
         try:
             if not self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG if only is None else only, status):
+                if self._sending:
+                    self._progress()
                 return None
             source, number, size = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
             tag = number % tags.RUN
