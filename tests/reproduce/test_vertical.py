@@ -130,11 +130,11 @@ def test_one_fit_is_of_its_fold_and_the_test_rows_are_not_learnt_from() -> None:
 
 
 def test_the_fast_runs_are_a_part_of_the_whole() -> None:
-    for module in (vertical_heart, vertical_logistic, vertical_poisson):
+    for module in (vertical_logistic, vertical_poisson):
         fast, whole = module.cells(True), module.cells(False)
         assert set(fast) < set(whole)
         assert len({cell.key for cell in whole}) == len(whole)
-    assert len(vertical_heart.cells(False)) == 5 * FOLDS * len(MODELS)
+    assert len({cell.key for cell in vertical_heart.cells()}) == 5 * FOLDS * len(MODELS)
     assert len(vertical_logistic.cells(False)) == 1 + 2 * 3 * 2 * 2
 
 

@@ -120,9 +120,9 @@ def run_cell(task: tuple[Cell, int]) -> dict[str, Any]:
     return {"key": cell.key, "marks": marks, "mean": means, "variance": variances}
 
 
-def cells(fast: bool) -> list[Cell]:
+def cells() -> list[Cell]:
     """All fits, one fold seed after the other."""
-    return [Cell(model, seed, fold) for seed in range(1 if fast else SEEDS) for fold in range(FOLDS) for model in MODELS]
+    return [Cell(model, seed, fold) for seed in range(SEEDS) for fold in range(FOLDS) for model in MODELS]
 
 
 def run(out: Path, fast: bool = False) -> Path:
@@ -131,7 +131,7 @@ def run(out: Path, fast: bool = False) -> Path:
     Parameters
     ----------
     out : folder for results.jsonl (results-fast.jsonl), table.md, rounds.png
-    fast : one fold seed, 2,000 rounds
+    fast : 2,000 rounds
 
     Returns
     -------
@@ -141,13 +141,13 @@ def run(out: Path, fast: bool = False) -> Path:
     heart_failure.read()  # a missing folder is said before anything is started
     path, rounds = (out / "results-fast.jsonl", FAST) if fast else (out / "results.jsonl", MARKS[-1])
     done = stored(path)
-    todo = [(cell, rounds) for cell in cells(fast) if cell.key not in done]
+    todo = [(cell, rounds) for cell in cells() if cell.key not in done]
     workers = max(1, min(PROCESSES, len(os.sched_getaffinity(0)), len(todo)))
     with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
         for line in pool.map(run_cell, todo):
             append(path, line)
             print(line["key"], flush=True)
-    return write(out, stored(path), cells(fast))
+    return write(out, stored(path), cells())
 
 
 def write(out: Path, done: Mapping[str, Any], wanted: Sequence[Cell]) -> Path:
