@@ -12,7 +12,7 @@ Source: vertical.md, sections 2, 4, 5 and 9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -325,10 +325,6 @@ class Site:
         spread = cho_solve(factor, np.eye(d)) if self.full else np.diag(precision) ** -0.5
         out[self.parts["theta"]] = self.block.at(mean, spread)
         return out
-
-    def rows(self, index: Index) -> Site:
-        """The same client with some of its rows."""
-        return replace(self, predictor=self.predictor.rows(index))
 
 
 @dataclass(frozen=True)

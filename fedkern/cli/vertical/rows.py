@@ -245,7 +245,7 @@ def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
     missing = [name for name in kept if name not in table.names]
     if missing:
         raise JobError(f"data.server, {table.source}: column {missing[0]!r} is missing; there are {', '.join(table.names)}")
-    narrow = replace(table, names=kept, columns={name: table.columns[name] for name in kept}, matrix=None, matrix_names=())
+    narrow = _only(table, kept)
     known = np.setdiff1d(np.arange(table.n_rows), np.array(unknown(table, config), np.int64))
     if not len(known):
         raise JobError(f"data.server, {table.source}: no row has a response; there is nothing to learn from")
@@ -254,6 +254,11 @@ def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
     y = np.full(table.n_rows, np.nan)
     y[known] = design.y
     return ServerRows(y, None if data.offset is None else _offset(narrow, data.offset))
+
+
+def _only(table: Table, names: tuple[str, ...]) -> Table:
+    """Some of the columns."""
+    return replace(table, names=names, columns={name: table.columns[name] for name in names}, matrix=None, matrix_names=())
 
 
 def _offset(table: Table, name: str) -> Array:
@@ -269,7 +274,6 @@ def _offset(table: Table, name: str) -> Array:
 def response_of(table: Table, config: VerticalConfig, client: str) -> Array:
     """The response of a client that tells it to the server."""
     data = config.data
-    kept = (data.id, data.response)
-    narrow = replace(table, names=kept, columns={name: table.columns[name] for name in kept}, matrix=None, matrix_names=())
+    narrow = _only(table, (data.id, data.response))
     spec = replace(server_spec(config), offset=None)
     return encode(narrow, spec.encoding(()), client=client).y
