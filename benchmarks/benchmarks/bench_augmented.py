@@ -156,6 +156,24 @@ class ByFedkern:
 
         return call
 
+    def one_call(self) -> Callable[..., Any]:
+        """The same step as one compiled call."""
+        a, p, more = self.case.arrays, self.case.p, ()
+        kernel: Callable[..., Any] = augmented.mean_field_iteration
+        if self.case.extra is not None:
+            kernel, more = augmented.amortised_iteration, (a["extra"], a["extra"])
+        eps, tau = a["normals"][:p], a["normals"][p:]
+        state = (a["parameters"], a["state"], eps, tau, *self.draw(a["parameters"], a["normals"]))
+        count = 0
+
+        def call(message: np.ndarray = a["message"]) -> np.ndarray:
+            nonlocal state, count
+            count += 1
+            state = kernel(a["H"], *state, message, *more, rho=RHO, learning_rate=RATE, key=KEY, step=count, backend=self.backend)
+            return state[-1]
+
+        return call
+
     def kernels(self) -> Callable[[], Any]:
         """The kernels of a step alone."""
         case, a = self.case, self.case.arrays
@@ -371,6 +389,7 @@ class ByTorch:
 
 PEERS: dict[str, Callable[[Case], Callable[[], Any]]] = {
     "fedkern": lambda case: ByFedkern(case).step(),
+    "fedkern, one call": lambda case: ByFedkern(case).one_call(),
     "numpy": lambda case: ByNumpy(case).step(),
     "numba": lambda case: ByFedkern(case, "numba").step(),
     "jax": lambda case: ByJax(case).step(),
@@ -391,6 +410,8 @@ def agree(case: Case) -> None:
             found[peer] = np.asarray(PEERS[peer](case)()[1])
         except NotImplementedError:
             continue
+    both = ByFedkern(case).step()(), ByFedkern(case).one_call()()
+    assert np.linalg.norm(both[0] - both[1]) <= 1e-9 * np.linalg.norm(both[0]), "one call"
     for peer, got in found.items():
         assert np.linalg.norm(got - found["reference"]) <= 1e-9 * np.linalg.norm(got), peer
 
@@ -420,6 +441,7 @@ def loop(make: Callable[[Case], Callable[..., Any]]) -> Callable[[Case], Callabl
 
 
 ITERATIONS: dict[str, Callable[[Case], Callable[[], Any]]] = {
+    "fedkern, one call": loop(PEERS["fedkern, one call"]),
     "fedkern": loop(PEERS["fedkern"]),
     "numpy": loop(PEERS["numpy"]),
     "numba": loop(PEERS["numba"]),
