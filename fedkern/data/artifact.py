@@ -1,0 +1,394 @@
+"""A prior artifact: what training leaves, as one file for the server and one for each client.
+
+A folder of it holds
+
+    manifest.json         what each file is, with its digest; the format's number; the units
+    server.npz            who takes part, and the prior of the hyperparameter: no network
+    clients/<name>.npz    this client's own decoder and encoder, its scales and tau^2: nothing of another client's
+    training/             what only the trainer needs (checkpoint, cached eigenvectors): for nobody else
+
+Each client gets its own file, the server its own; the manifest may go to all. Arrays are npz members without pickle, everything
+else is one JSON text. The global encoder is in no file: nobody needs it (sigma.md, section 6).
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from ..models.condition import Condition, Hyperprior
+
+Array = NDArray[np.float64]
+Made = TypeVar("Made", "ClientFile", "ServerFile")
+Kind = Literal["car", "leroux", "bym2", "gp"]
+
+FORMAT = 1
+UNITS = {
+    "gamma": "standard deviation, of theta / scale",
+    "scale": "standard deviation, of theta: theta = scale x decoder's output",
+    "tau2": "variance, of theta",
+    "true_variance": "variance, of theta",
+    "hyperprior.variance": "variance, of logit phi",
+}
+SHARED = ("global_decoder", "encoder_weights", "decoder_weights")  # parts that are the same at all clients
+OWN = ("prior", "posterior", "decoder")
+
+
+@dataclass(frozen=True)
+class Common:
+    """What every file of an artifact says.
+
+    Attributes
+    ----------
+    id : of the artifact, the same in all its files
+    kind : of the prior
+    condition : the hyperparameter, its training range and its prior
+    variant : of the networks
+    n_global : number of global latents p_G
+    hidden, local_hidden, width, rank : of the architecture
+    gamma : the networks' standard deviation, of theta / scale
+    """
+
+    id: str
+    kind: Kind
+    condition: Condition
+    variant: Literal["printed", "amended", "multiplicative"]
+    n_global: int
+    hidden: int
+    local_hidden: int
+    width: int
+    rank: int
+    gamma: float
+
+
+@dataclass(frozen=True, eq=False)
+class ClientFile:
+    """What one client gets.
+
+    Attributes
+    ----------
+    common : what all files say
+    name, index : of the client, and its place among the clients
+    n_local : number of its local latents p_L
+    scale : (d,) theta = scale * theta of the networks
+    parts : part of the networks -> its parameters, a flat vector as `kernels.mlp.Architecture` lays it out for one client
+    tau2 : (G, d) variances about the decoder's output at the G values of `tau_grid`; G = 1: one for all phi
+    tau_grid : (G,) values of phi
+    true_variance : (d,) of theta under the prior, phi averaged
+    areas : names of the areas, in the order of theta
+    locations : (d, p) of a Gaussian process, in the order of theta
+    digest : of the file that it was read from
+    """
+
+    common: Common
+    name: str
+    index: int
+    n_local: int
+    scale: Array
+    parts: Mapping[str, Array]
+    tau2: Array
+    tau_grid: Array
+    true_variance: Array
+    areas: tuple[str, ...] = ()
+    locations: Array | None = None
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        d, g = self.d, len(self.tau_grid)
+        wanted = {"scale": (d,), "tau2": (g, d), "tau_grid": (g,), "true_variance": (d,)}
+        for name, shape in wanted.items():
+            got: Array = getattr(self, name)
+            if got.shape != shape or not np.isfinite(got).all():
+                raise ValueError(f"client {self.name}: {name} has shape {got.shape}; wanted {shape}, finite")
+        if min(d, g) < 1 or not (self.scale > 0).all() or not (self.tau2 > 0).all() or (np.diff(self.tau_grid) <= 0).any():
+            raise ValueError(f"client {self.name}: wanted areas, scale > 0, tau2 > 0 and an increasing tau_grid")
+        if (len(self.areas) if self.locations is None else len(self.locations)) != d:
+            raise ValueError(f"client {self.name}: wanted names or locations of {d} areas")
+        strange = set(self.parts) - set(SHARED) - set(OWN)
+        if strange or any(part.ndim != 1 or not np.isfinite(part).all() for part in self.parts.values()):
+            raise ValueError(f"client {self.name}: parts {', '.join(self.parts)}; wanted finite vectors of known parts")
+
+    @property
+    def d(self) -> int:
+        """Number of the client's areas or locations."""
+        return len(self.scale)
+
+    def tau2_at(self, phi: Array) -> Array:
+        """(m, d) variances at phi (m,): linear between the values of `tau_grid`."""
+        if len(self.tau_grid) == 1:
+            return np.broadcast_to(self.tau2, (len(phi), self.d))
+        at = np.clip(np.searchsorted(self.tau_grid, phi) - 1, 0, len(self.tau_grid) - 2)
+        share = np.clip((phi - self.tau_grid[at]) / (self.tau_grid[at + 1] - self.tau_grid[at]), 0.0, 1.0)[:, None]
+        return np.asarray((1 - share) * self.tau2[at] + share * self.tau2[at + 1])
+
+
+@dataclass(frozen=True, eq=False)
+class ServerFile:
+    """What the server gets.
+
+    Attributes
+    ----------
+    common : what all files say
+    clients : their names, in order
+    sizes : of each client, how many areas or locations it has
+    n_local : of each client, how many local latents
+    digests : of each client's file
+    true_variance : of each client, the variances of theta under the prior, phi averaged
+    digest : of the file that it was read from
+    """
+
+    common: Common
+    clients: tuple[str, ...]
+    sizes: tuple[int, ...]
+    n_local: tuple[int, ...]
+    digests: tuple[str, ...]
+    true_variance: tuple[Array, ...]
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.clients), len(self.sizes), len(self.n_local), len(self.digests), len(self.true_variance)}
+        if lengths != {len(self.clients)} or [len(v) for v in self.true_variance] != list(self.sizes):
+            raise ValueError("server file: wanted one size, digest and vector of variances for each client")
+
+
+def write(
+    folder: str | Path,
+    common: Common,
+    clients: Sequence[ClientFile],
+    *,
+    versions: Mapping[str, str] | None = None,
+    put: Callable[[Path, bytes], None] | None = None,
+) -> ServerFile:
+    """Writes an artifact: the clients' files, the server's with their digests, and last the manifest.
+
+    Parameters
+    ----------
+    folder : made if it is not there
+    common : what all files say
+    clients : in the order of their numbers
+    versions : what it was made with, for people to read
+    put : what writes a file at once or not at all; by default `put` of this module
+
+    Returns
+    -------
+    the server's file
+
+    Raises
+    ------
+    JobError
+        A file cannot be written.
+    """
+    folder, put = Path(folder), put or _put
+    names = [client.name for client in clients]
+    if any(client.common != common or client.index != k for k, client in enumerate(clients)) or len(set(names)) < len(names):
+        raise ValueError("artifact.write: wanted files of one artifact, numbered from 0, with different names")
+    paths = [f"clients/{name}.npz" for name in safe_names(names)]
+    contents = {path: _packed("client", client, common) for path, client in zip(paths, clients)}
+    server = ServerFile(
+        common,
+        tuple(names),
+        tuple(client.d for client in clients),
+        tuple(client.n_local for client in clients),
+        tuple(_digest(contents[path]) for path in paths),
+        tuple(client.true_variance for client in clients),
+    )
+    contents["server.npz"] = _packed("server", server, common)
+    manifest = {
+        "format": FORMAT,
+        "id": common.id,
+        "kind": common.kind,
+        "clients": dict(zip(names, paths)),
+        "digests": {path: _digest(content) for path, content in contents.items()},
+        "units": UNITS,
+        "versions": dict(versions or {}),
+    }
+    for path, content in contents.items():
+        put(folder / path, content)
+    put(folder / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
+    return replace(server, digest=_digest(contents["server.npz"]))
+
+
+def read_server(folder: str | Path) -> ServerFile:
+    """The server's file of an artifact.
+
+    Parameters
+    ----------
+    folder : of the artifact, or the path of the file itself
+
+    Raises
+    ------
+    JobError
+        No such file, one that was altered, another format, or a client's file.
+    """
+    path, digest = _find(Path(folder), "server.npz")
+    meta, arrays, digest = _unpacked(path, "server", digest)
+    ends = np.cumsum([0, *meta["sizes"]])
+    variances = tuple(arrays["true_variance"][a:b] for a, b in itertools.pairwise(ends))
+    plain = {name: tuple(meta[name]) for name in ("clients", "sizes", "n_local", "digests")}
+    return _made(path, lambda: ServerFile(_common(meta), **plain, true_variance=variances, digest=digest))
+
+
+def read_client(folder: str | Path, name: str, *, id: str | None = None) -> ClientFile:
+    """A client's own file of an artifact.
+
+    Parameters
+    ----------
+    folder : of the artifact, or the path of the file itself
+    name : of the client: a file of another one is refused
+    id : of the artifact that the job uses, where it is known: a file of another one is refused
+
+    Raises
+    ------
+    JobError
+        No such file, one that was altered, another format, another client's, or another artifact's.
+    """
+    folder = Path(folder)
+    clients: Mapping[str, str] = {} if folder.is_file() else _manifest(folder)["clients"]
+    if not folder.is_file() and name not in clients:
+        raise JobError(
+            f"{folder}: this prior was trained for {_listed(list(clients))}, not for a client {name!r}; name the client as in "
+            "[data] client when it was trained, or train it anew"
+        )
+    path, digest = _find(folder, clients.get(name, ""))
+    meta, arrays, digest = _unpacked(path, "client", digest)
+    if meta["name"] != name:
+        raise JobError(f"{path}: is the file of client {meta['name']!r}, not of {name!r}; give each client its own file")
+    if id is not None and meta["common"]["id"] != id:
+        raise JobError(
+            f"{path}: belongs to prior {meta['common']['id'][:12]}, the job uses {id[:12]}; give client {name!r} the file "
+            "that was trained together with the server's"
+        )
+    parts = {key.removeprefix("part/"): arrays[key] for key in arrays if key.startswith("part/")}
+    own: dict[str, Any] = {key: arrays[key] for key in ("scale", "tau2", "tau_grid", "true_variance")}
+    own |= {"index": meta["index"], "n_local": meta["n_local"], "areas": tuple(meta["areas"])}
+    own |= {"parts": parts, "locations": arrays.get("locations"), "digest": digest}
+    return _made(path, lambda: ClientFile(_common(meta), name, **own))
+
+
+def safe_names(names: Sequence[str]) -> list[str]:
+    """Names of files for clients: letters, digits and . - _; a number after those that would be equal."""
+    safe = [re.sub(r"[^\w.-]", "_", name).lstrip(".") or "_" for name in names]
+    return [name if safe.count(name) == 1 else f"{name}-{k}" for k, name in enumerate(safe)]
+
+
+def _packed(role: str, file: ClientFile | ServerFile, common: Common) -> bytes:
+    """A file's bytes: the same for the same content."""
+    arrays: dict[str, Array] = {}
+    meta: dict[str, Any] = {"format": FORMAT, "role": role, "units": UNITS, "common": asdict(common)}
+    for one in fields(file):
+        value = getattr(file, one.name)
+        if one.name == "parts":
+            arrays |= {f"part/{name}": part for name, part in value.items()}
+        elif isinstance(value, np.ndarray):
+            arrays[one.name] = value
+        elif one.name == "true_variance":
+            arrays[one.name] = np.concatenate(value)
+        elif one.name not in ("common", "digest", "locations"):
+            meta[one.name] = value
+    text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
+    stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, meta=text, **{name: np.asarray(a, dtype="<f8") for name, a in arrays.items()})
+    return stream.getvalue()
+
+
+def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any], dict[str, Array], str]:
+    """The JSON text, the arrays and the digest of a file whose bytes are those of the manifest."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read ({error.strerror}); copy it from the folder of `fedkern sigma train`") from None
+    found = _digest(content)
+    if digest is not None and digest != found:
+        raise JobError(
+            f"{path}: was altered or belongs to another training: its digest is {found[:12]}, the manifest's {digest[:12]}; "
+            "copy the file again from the folder of `fedkern sigma train`"
+        )
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        meta: dict[str, Any] = json.loads(arrays.pop("meta").tobytes())
+        kind = (meta["format"], meta["role"])
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise JobError(f"{path}: is no file of a prior artifact, or was cut short ({error}); copy it again") from None
+    if kind[0] != FORMAT:
+        raise JobError(f"{path}: has format {kind[0]}, this version of fedkern reads {FORMAT}; train the prior anew")
+    if kind[1] != role:
+        raise JobError(f"{path}: is a file for the {kind[1]}, wanted one for the {role}; give each party its own file")
+    return meta, {name: np.asarray(a, dtype=np.float64) for name, a in arrays.items()}, found
+
+
+def _made(path: Path, make: Callable[[], Made]) -> Made:
+    """A dataclass from a file, whose content may still not fit together."""
+    try:
+        return make()
+    except (ValueError, TypeError, KeyError) as error:
+        raise JobError(f"{path}: its content does not fit together ({error}); copy the file again") from None
+
+
+def _common(meta: Mapping[str, Any]) -> Common:
+    given = dict(meta["common"])
+    condition = dict(given.pop("condition"))
+    hyperprior = Hyperprior(**condition.pop("hyperprior"))
+    return Common(condition=Condition(hyperprior=hyperprior, **condition), **given)
+
+
+def _find(folder: Path, name: str) -> tuple[Path, str | None]:
+    """The path of a file and the digest that the manifest gives it; a path of a file has no manifest."""
+    if folder.is_file():
+        return folder, None
+    return folder / name, str(_manifest(folder)["digests"].get(name, "absent"))
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / "manifest.json"
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        good = manifest["format"] == FORMAT and isinstance(manifest["clients"], dict) and isinstance(manifest["digests"], dict)
+    except OSError:
+        raise JobError(
+            f"{folder}: holds no prior artifact (no manifest.json); give the --out of a finished "
+            "`fedkern sigma train`, or a file of it"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        good = False
+    if not good:
+        raise JobError(
+            f"{path}: is no manifest of format {FORMAT}; copy it again, or train the prior with this version of fedkern"
+        )
+    return manifest
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=32).hexdigest()
+
+
+def _put(path: Path, content: bytes) -> None:
+    """The file is the old one or the new one, whatever happens in between."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    except OSError as error:
+        raise JobError(
+            f"cannot write {path}: {error.strerror or error}; free some space there or choose another folder"
+        ) from None
+    finally:
+        beside.unlink(missing_ok=True)

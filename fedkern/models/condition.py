@@ -1,0 +1,164 @@
+"""The hyperparameter that a SIGMA prior is trained over: its range, its prior there, and what the networks see of it.
+
+phi has one coordinate (a CAR parameter in [0, 1), or a lengthscale). Training draws it over [lo, hi]; inference must stay in that
+range, for a network says nothing outside of what it was trained on (sigma.md, sections 3, 4 and 10).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Transform = Literal["identity", "unit", "log-unit"]
+Name = Literal["phi", "lengthscale", "none"]
+
+WIDTH = 8.5  # standard deviations of a logit-normal that quadrature covers: 2e-17 lies beyond
+
+
+@dataclass(frozen=True)
+class Hyperprior:
+    """The prior of phi in inference, truncated to the training range.
+
+    Attributes
+    ----------
+    kind : "uniform", or "logit-normal": logit phi ~ N(mean, variance)
+    mean, variance : of logit phi. `variance` is a variance: the paper's N(0, 2) is variance = 2.
+    """
+
+    kind: Literal["uniform", "logit-normal"] = "uniform"
+    mean: float = 0.0
+    variance: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("uniform", "logit-normal"):
+            raise ValueError(f"Hyperprior: kind is {self.kind!r}; wanted 'uniform' or 'logit-normal'")
+        if not (math.isfinite(self.mean) and 0 < self.variance < math.inf):
+            raise ValueError(f"Hyperprior: mean {self.mean:g}, variance {self.variance:g}; wanted finite, variance > 0")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the networks are conditioned on.
+
+    Attributes
+    ----------
+    name : "phi", "lengthscale", or "none" for a prior without (BYM2's u*: phi is 0)
+    lo, hi : the training range; both 0 for "none"
+    transform : what the networks see: "identity" phi itself, "unit" 2 (phi - lo)/(hi - lo) - 1, "log-unit" the same of log phi
+    hyperprior : of phi in inference
+    """
+
+    name: Name
+    lo: float
+    hi: float
+    transform: Transform = "identity"
+    hyperprior: Hyperprior = Hyperprior()
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(Name) or self.transform not in get_args(Transform):
+            raise ValueError(f"Condition: name {self.name!r}, transform {self.transform!r} are not both known")
+        if self.name == "none":
+            if (self.lo, self.hi, self.transform) != (0.0, 0.0, "identity"):
+                raise ValueError("Condition 'none': lo and hi are 0 and the transform is 'identity'")
+            return
+        if not (math.isfinite(self.lo) and math.isfinite(self.hi) and 0 <= self.lo < self.hi):
+            raise ValueError(f"Condition: training range [{self.lo:g}, {self.hi:g}]; wanted 0 <= lo < hi, finite")
+        if self.name == "phi" and self.hi >= 1:
+            raise ValueError(f"Condition: phi up to {self.hi:g}; a CAR prior is proper below 1 only; 0.99 is the usual end")
+        if self.lo == 0 and (self.name == "lengthscale" or self.transform == "log-unit"):
+            raise ValueError(f"Condition: {self.name} from 0 with transform {self.transform!r}; wanted lo > 0")
+        if self.hyperprior.kind == "logit-normal" and self.name != "phi":
+            raise ValueError(f"Condition: a logit-normal prior is for phi in (0, 1), not for {self.name}")
+        if self.hyperprior.kind == "logit-normal" and not self.inside > 1e-6:
+            raise ValueError(
+                f"Condition: the prior has mass {self.inside:.3g} in the training range "
+                f"[{self.lo:g}, {self.hi:g}]; widen one of them"
+            )
+
+    @property
+    def free(self) -> bool:
+        """Whether there is a phi at all."""
+        return self.name != "none"
+
+    @property
+    def inside(self) -> float:
+        """The mass that the untruncated prior has in the training range."""
+        if not self.free or self.hyperprior.kind == "uniform":
+            return 1.0
+        from scipy.special import ndtr
+
+        a, b = self._bounds()
+        return float(ndtr(b) - ndtr(a)) if a < 0 else float(ndtr(-a) - ndtr(-b))
+
+    def check(self, phi: Array) -> None:
+        """ValueError naming the range where a value of phi is outside of it (rounding apart) or not finite."""
+        slack = 1e-9 * max(self.hi, 1e-3)
+        wrong = ~((phi >= self.lo - slack) & (phi <= self.hi + slack))
+        if wrong.any():
+            value = float(phi[wrong].ravel()[0])
+            raise ValueError(
+                f"{self.name} = {value:g} is outside of [{self.lo:g}, {self.hi:g}], the range that this prior was trained on; "
+                "keep it inside, or train a prior over a wider range"
+            )
+
+    def network(self, phi: Array) -> Array:
+        """What the networks see of phi, elementwise."""
+        if self.transform == "identity":
+            return np.asarray(phi, dtype=np.float64)
+        if self.transform == "unit":
+            return np.asarray(2 * (phi - self.lo) / (self.hi - self.lo) - 1)
+        return np.asarray(2 * np.log(phi / self.lo) / math.log(self.hi / self.lo) - 1)
+
+    def slope(self, phi: Array) -> Array:
+        """The derivative of `network` in phi, elementwise."""
+        if self.transform == "identity":
+            return np.ones_like(phi, dtype=np.float64)
+        if self.transform == "unit":
+            return np.full_like(phi, 2 / (self.hi - self.lo), dtype=np.float64)
+        return np.asarray(2 / (phi * math.log(self.hi / self.lo)))
+
+    def quadrature(self, n: int = 64) -> tuple[Array, Array]:
+        """Nodes (n,) of phi and weights (n,) that sum to 1: averages over the truncated prior, by Gauss-Legendre.
+
+        A logit-normal is integrated over logit phi, where its density and the variances of a CAR prior are both smooth.
+        """
+        if not self.free:
+            return np.zeros(1), np.ones(1)
+        x, w = np.polynomial.legendre.leggauss(n)
+        if self.hyperprior.kind == "uniform":
+            return self.lo + (self.hi - self.lo) * (x + 1) / 2, w / 2
+        a, b = (max(min(end, WIDTH), -WIDTH) for end in self._bounds())
+        z = a + (b - a) * (x + 1) / 2
+        w = w * np.exp(-(z**2) / 2)
+        return self._phi(z), w / w.sum()
+
+    def quantile(self, u: Array) -> Array:
+        """phi at these probabilities under the truncated prior, elementwise: what turns uniform numbers into draws."""
+        if not self.free:
+            return np.zeros_like(u)
+        if self.hyperprior.kind == "uniform":
+            return np.asarray(self.lo + (self.hi - self.lo) * u)
+        from scipy.special import ndtr, ndtri
+
+        a, b = self._bounds()
+        z = ndtri(ndtr(a) + u * (ndtr(b) - ndtr(a)))
+        return np.asarray(np.clip(self._phi(z), self.lo, self.hi))
+
+    def _bounds(self) -> tuple[float, float]:
+        """The training range as standard normal deviates of the logit-normal."""
+
+        def deviate(phi: float) -> float:
+            logit = math.log(phi / (1 - phi)) if phi > 0 else -math.inf
+            return (logit - self.hyperprior.mean) / math.sqrt(self.hyperprior.variance)
+
+        return deviate(self.lo), deviate(self.hi)
+
+    def _phi(self, z: Array) -> Array:
+        from scipy.special import expit
+
+        return np.asarray(expit(self.hyperprior.mean + math.sqrt(self.hyperprior.variance) * z))
