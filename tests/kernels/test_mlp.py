@@ -295,3 +295,23 @@ def test_large_layers_through_blas(activation, dtype, tolerance):
         assert relative(a.astype("f8"), b.astype("f8")) <= tolerance
     for a, b in zip(got[1:], mlp.backward(X, parameters, upstream, **network, n_threads=2), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f8", 1e-13), ("f4", 2e-6)])
+@pytest.mark.parametrize("n", [1, 37, 128])
+def test_few_rows_and_large_layers(n, dtype, tolerance):
+    """131072 weights or more in a layer: all rows are one tile, and the gradient is written where it belongs."""
+    sizes = (310, 450, 300, 3)
+    X, parameters, upstream = problem(sizes, n=n, dtype=dtype)
+    network = {"sizes": sizes, "activation": "tanh"}
+    want = (
+        mlp.forward(X, parameters, **network, backend="reference"),
+        *mlp.backward(X, parameters, upstream, **network, backend="reference"),
+    )
+    spread = np.empty(2 * parameters.size, dtype), np.empty((n, 2 * sizes[0]), dtype)
+    into = spread[0][::2], spread[1][:, ::2]
+    twice = np.repeat(parameters, 2)[::2]
+    for out, p in ((None, parameters), (into, twice)):
+        got = mlp.forward(X, p, **network), *mlp.backward(X, p, upstream, **network, out=out)
+        for a, b in zip(got, want, strict=True):
+            assert relative(a.astype("f8"), b.astype("f8")) <= tolerance
