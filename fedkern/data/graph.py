@@ -1,0 +1,299 @@
+"""Maps: areas with their clients, and which areas are neighbours.
+
+Rules (sigma.md, section 3): no self-loops, both directions or one for all pairs, no unknown areas, every area at exactly one
+client. An area without neighbours is an island, for which a CAR prior is not proper: it is linked, dropped or independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from .table import Table, Text, load
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Islands = Literal["link", "drop", "independent"]
+SHOWN = 5  # names in a message
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Symmetric adjacency in CSR form, without a diagonal.
+
+    Attributes
+    ----------
+    names : (n,) of the areas
+    indptr, indices : (n + 1,), (nnz,) neighbours of area i: indices[indptr[i]:indptr[i + 1]], ascending
+    """
+
+    names: tuple[str, ...]
+    indptr: Index
+    indices: Index
+
+    @property
+    def n(self) -> int:
+        """Number of areas."""
+        return len(self.names)
+
+    @property
+    def degrees(self) -> Index:
+        """(n,) numbers of neighbours."""
+        return np.diff(self.indptr)
+
+    @property
+    def islands(self) -> Index:
+        """Areas without neighbours."""
+        return np.flatnonzero(self.degrees == 0)
+
+    @property
+    def rows(self) -> Index:
+        """(nnz,) the area whose neighbour stands in `indices`."""
+        return np.repeat(np.arange(self.n), self.degrees)
+
+    def components(self) -> Index:
+        """(n,) number of the connected component of each area, from 0 in order of first appearance."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import connected_components
+
+        ones = np.ones(len(self.indices))
+        found = connected_components(csr_array((ones, self.indices, self.indptr), shape=(self.n, self.n)), directed=False)[1]
+        return np.asarray(np.unique(found, return_index=True)[1].argsort().argsort()[found], dtype=np.int64)
+
+    def subset(self, keep: Index) -> Graph:
+        """The graph of these areas only, in this order."""
+        place = np.full(self.n, -1)
+        place[keep] = np.arange(len(keep))
+        i, j = place[self.rows], place[self.indices]
+        inside = (i >= 0) & (j >= 0)
+        return from_pairs(tuple(self.names[k] for k in keep), np.column_stack([i[inside], j[inside]]))
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """Areas in the order of their clients: client 0's first, each client's in the order of the file.
+
+    Attributes
+    ----------
+    graph : of all areas
+    clients : their names, sorted
+    client : (n,) number of each area's client, ascending
+    centroids : (n, 2), where they are known
+    notes : what was done with islands, and how many components there are, for people
+    """
+
+    graph: Graph
+    clients: tuple[str, ...]
+    client: Index
+    centroids: Array | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of each client, how many areas it has."""
+        return tuple(np.bincount(self.client, minlength=len(self.clients)).tolist())
+
+    def areas_of(self, client: int) -> tuple[str, ...]:
+        """Names of one client's areas."""
+        return tuple(self.graph.names[k] for k in np.flatnonzero(self.client == client))
+
+
+def from_pairs(names: Sequence[str], pairs: Index) -> Graph:
+    """A graph from pairs (m, 2) of numbers of areas, in any order and direction."""
+    n = len(names)
+    both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
+    code = np.unique(both[:, 0] * n + both[:, 1])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(code // max(n, 1), minlength=n))])
+    return Graph(tuple(names), indptr.astype(np.int64), code % max(n, 1))
+
+
+def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
+    """The graph of a file whose first two columns name neighbours: each pair in one line, or each in two (both directions).
+
+    Parameters
+    ----------
+    path : csv, parquet or npz
+    names : of all areas
+
+    Raises
+    ------
+    JobError
+        An unknown area, a self-loop, or pairs of which some stand in both directions and others in one.
+    """
+    header = load(path)
+    if len(header.names) < 2:
+        raise JobError(f"{path}: has one column; the first two must name neighbouring areas")
+    table = load(path, text=header.names[:2])
+    _whole(table)
+    place = {name: k for k, name in enumerate(names)}
+    ends = [_texts(table, name) for name in table.names[:2]]
+    unknown = list(dict.fromkeys(name for end in ends for name in end if name not in place))
+    if unknown:
+        raise JobError(f"{path}: {_listed(unknown)}: no such area in the table of areas; add it there or remove its pairs")
+    pairs = np.array([[place[a], place[b]] for a, b in zip(*ends)], dtype=np.int64).reshape(-1, 2)
+    return checked(names, pairs, str(path))
+
+
+def checked(names: Sequence[str], pairs: Index, source: str) -> Graph:
+    """A graph from pairs (m, 2) of numbers of areas, with the rules on self-loops and directions; `source` begins the error."""
+    loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
+    if len(loops):
+        raise JobError(f"{source}: {_listed([names[k] for k in loops])}: neighbour of itself; remove these lines")
+    n = len(names)
+    given = set((pairs[:, 0] * n + pairs[:, 1]).tolist())
+    both = [code for code in given if code % n * n + code // n in given]
+    if both and len(both) < len(given):
+        once = min(given - set(both))
+        twice = min(both)
+        raise JobError(
+            f"{source}: asymmetric: {names[once // n]} - {names[once % n]} stands in one direction only, but "
+            f"{names[twice // n]} - {names[twice % n]} in both; list every pair once, or every pair in both directions"
+        )
+    return from_pairs(names, pairs)
+
+
+def read_map(
+    areas: str | Path,
+    edges: str | Path,
+    *,
+    area: str,
+    client: str,
+    x: str | None = None,
+    y: str | None = None,
+    islands: Islands = "link",
+) -> Map:
+    """Areas, their clients and their neighbours.
+
+    Parameters
+    ----------
+    areas : a table with a line for each area
+    edges : see `read_edges`
+    area, client : the columns that name the area and its client
+    x, y : the columns of its centroid; needed to link islands
+    islands : "link" to the nearest centroid, "drop", or "independent" of all others
+
+    Raises
+    ------
+    JobError
+        Names the areas at fault, and the remedy.
+    """
+    header = load(areas).names
+    for key, column in (("area", area), ("client", client), ("x", x), ("y", y)):
+        if column is not None and column not in header:
+            raise JobError(f"[data] {key} = {column!r}: {areas} has no such column; it has {', '.join(header)}")
+    table = load(areas, text=(area, client))
+    _whole(table)
+    names, owners = _texts(table, area), _texts(table, client)
+    claims: dict[str, set[str]] = {}
+    for name, owner in zip(names, owners):
+        claims.setdefault(name, set()).add(owner)
+    two = [f"{name} ({' and '.join(sorted(claims[name]))})" for name in claims if len(claims[name]) > 1]
+    none = [name or f"row {k + 1}" for k, (name, owner) in enumerate(zip(names, owners)) if not (owner and name)]
+    if two:
+        raise JobError(f"{areas}: {_listed(two)}: claimed by two clients; an area belongs to exactly one")
+    if none:
+        raise JobError(
+            f"{areas}: {_listed(none)}: an area without a name or a client; fill in the columns {area!r} and {client!r}"
+        )
+    if len(claims) < len(names):
+        raise JobError(f"{areas}: {_listed([n for n in claims if names.count(n) > 1])}: stands there twice; keep one line")
+    centroids = None
+    if x is not None and y is not None:
+        centroids = np.column_stack([_numbers(table, x), _numbers(table, y)])
+    return make_map(read_edges(edges, names), owners, centroids, islands=islands)
+
+
+def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None, *, islands: Islands = "link") -> Map:
+    """A map with its islands taken care of, its areas sorted by client.
+
+    Parameters
+    ----------
+    graph : of all areas
+    owners : (n,) the client of each area
+    centroids : (n, 2); needed to link islands
+    islands : what to do with areas that have no neighbours
+    """
+    notes: list[str] = []
+    alone = graph.islands
+    shown = _listed([graph.names[k] for k in alone])
+    keep = np.arange(graph.n, dtype=np.int64)
+    if not len(graph.indices):
+        raise JobError("no two areas are neighbours: a map needs at least one pair; check [data] adjacency")
+    if len(alone) and islands == "link":
+        if centroids is None or not np.isfinite(centroids[alone]).all():
+            raise JobError(
+                f"{shown}: without neighbours, for which a CAR prior is not proper; give centroids ([data] x and y) to link each "
+                'to its nearest area, add neighbours, or set [data] islands = "drop" or "independent"'
+            )
+        graph = linked(graph, centroids)
+        notes.append(f"{len(alone)} without neighbours, linked to the nearest centroid: {shown}")
+    elif len(alone) and islands == "drop":
+        keep = np.flatnonzero(graph.degrees > 0)
+        notes.append(f"{len(alone)} without neighbours, dropped: {shown}")
+    elif len(alone):
+        notes.append(f"{len(alone)} without neighbours, independent of all others: {shown}")
+    lost = sorted(set(owners) - {owners[k] for k in keep.tolist()})
+    if lost:
+        raise JobError(
+            f"{_listed(lost)}: all areas of this client are dropped; link the islands instead, or leave the client out"
+        )
+    clients = tuple(sorted(set(owners)))
+    number = np.array([clients.index(owners[k]) for k in keep.tolist()], dtype=np.int64)
+    order = keep[np.argsort(number, kind="stable")]
+    graph = graph.subset(order)
+    parts = np.bincount(graph.components())
+    if len(parts) > 1:
+        notes.append(
+            f"{len(parts)} connected components, of {_listed([str(s) for s in sorted(parts.tolist(), reverse=True)])} areas"
+        )
+    return Map(graph, clients, np.sort(number), None if centroids is None else centroids[order], tuple(notes))
+
+
+def linked(graph: Graph, centroids: Array) -> Graph:
+    """The graph with each island joined to the area whose centroid is nearest."""
+    pairs = [np.column_stack([graph.rows, graph.indices])]
+    for k in graph.islands:
+        distance = np.sum((centroids - centroids[k]) ** 2, axis=1)
+        distance[k] = np.inf
+        pairs.append(np.array([[k, np.nanargmin(distance)]]))
+    return from_pairs(graph.names, np.concatenate(pairs))
+
+
+def grid(rows: int, columns: int) -> Graph:
+    """A rectangular map whose cells share sides; cell (r, c) is number r columns + c, named "r-c" from 1."""
+    number = np.arange(rows * columns).reshape(rows, columns)
+    right = np.column_stack([number[:, :-1].ravel(), number[:, 1:].ravel()])
+    down = np.column_stack([number[:-1].ravel(), number[1:].ravel()])
+    names = [f"{r + 1}-{c + 1}" for r in range(rows) for c in range(columns)]
+    return from_pairs(names, np.concatenate([right, down]))
+
+
+def _whole(table: Table) -> None:
+    for row, reason in table.broken.items():
+        raise JobError(f"{table.source}, {table.place(row)}: {reason}; mend it")
+
+
+def _texts(table: Table, name: str) -> list[str]:
+    column = table.columns[name]
+    if isinstance(column, Text):
+        return [column.levels[code] for code in column.codes]
+    return [table.text(name, row) for row in range(len(column))]
+
+
+def _numbers(table: Table, name: str) -> Array:
+    column = table.columns[name]
+    values = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
+    for row in np.flatnonzero(~np.isfinite(values)):
+        raise JobError(f"{table.source}, {table.place(int(row))}: {name} is no finite number; fill in the centroid")
+    return values
+
+
+def _listed(names: Sequence[str]) -> str:
+    names = list(dict.fromkeys(names))
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

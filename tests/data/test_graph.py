@@ -1,0 +1,156 @@
+"""Maps: what is read is the graph that was meant, islands follow the chosen rule, and every fault is named with a remedy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkern.data.graph import checked, from_pairs, grid, make_map, read_edges, read_map
+from fedkern.errors import JobError
+
+AREAS = ("name,state,x,y", "a,N,0,0", "b,S,1,0", "c,N,0,1", "d,S,1,1", "e,N,3,1")
+EDGES = ("from,to,more", "a,b,1", "b,d,0", "c,d,1", "a,c,1", "d,e,1")
+
+
+def dense(graph):
+    W = np.zeros((graph.n, graph.n))
+    W[graph.rows, graph.indices] = 1
+    return W
+
+
+@pytest.fixture
+def read(csv):
+    """A map from lines of the two files."""
+
+    def made(areas=AREAS, edges=EDGES, **options):
+        wanted = {"area": "name", "client": "state", "x": "x", "y": "y"} | options
+        return read_map(csv("areas", *areas), csv("edges", *edges), **wanted)
+
+    return made
+
+
+def test_a_map_is_sorted_by_client(read):
+    made = read()
+    assert made.clients == ("N", "S")
+    assert made.graph.names == ("a", "c", "e", "b", "d")
+    assert made.client.tolist() == [0, 0, 0, 1, 1]
+    assert (made.sizes, made.areas_of(1)) == ((3, 2), ("b", "d"))
+    W = dense(made.graph)
+    assert np.array_equal(W, W.T)
+    names = made.graph.names
+    pairs = {frozenset((names[i], names[j])) for i, j in zip(*np.nonzero(W))}
+    assert pairs == {frozenset(p) for p in ("ab", "bd", "cd", "ac", "de")}
+    assert made.centroids[2].tolist() == [3, 1]
+    assert made.notes == ()
+
+
+def test_both_directions_give_the_same_graph(read):
+    back = [",".join([*line.split(",")[1::-1], "0"]) for line in EDGES[1:]]
+    twice = read(edges=(*EDGES, *back))
+    for one, other in zip((twice.graph.indptr, twice.graph.indices), (read().graph.indptr, read().graph.indices)):
+        assert np.array_equal(one, other)
+
+
+def test_codes_stay_texts(csv):
+    areas = csv("areas", "code,state", "007,1", "0070,2", "8,1")
+    edges = csv("edges", "i,j", "007,0070", "8,0070")
+    made = read_map(areas, edges, area="code", client="state")
+    assert made.graph.names == ("007", "8", "0070")
+    assert made.clients == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("areas", "edges", "text"),
+    [
+        (AREAS, (*EDGES, "b,a,1"), r"asymmetric: .* stands in one direction only, but a - b in both; list every pair once"),
+        (AREAS, (*EDGES, "c,c,1"), r"c: neighbour of itself; remove"),
+        (AREAS, (*EDGES, "c,q,1", "zz,a,0"), r"zz, q: no such area in the table of areas"),
+        ((*AREAS, "a,S,0,0"), EDGES, r"a \(N and S\): claimed by two clients"),
+        ((*AREAS, "a,N,0,0"), EDGES, r"a: stands there twice"),
+        ((*AREAS, "f,,0,0"), EDGES, r"f: an area without a name or a client"),
+        ((*AREAS, ",S,0,0"), EDGES, r"row 6: an area without a name or a client"),
+        ((*AREAS, "f,S,0"), EDGES, r"line 7: has 3 cells, the header 4"),
+        ((*AREAS, "f,S,0,north"), (*EDGES, "f,a,0"), r"line 7: y is no finite number"),
+        (AREAS, ("one", "a"), r"has one column; the first two must name"),
+        (AREAS, ("from,to",), r"no two areas are neighbours"),
+    ],
+)
+def test_faults_are_named(read, areas, edges, text):
+    with pytest.raises(JobError, match=text):
+        read(areas, edges, islands="independent")
+
+
+def test_a_column_that_is_not_there(read):
+    with pytest.raises(JobError, match=r"\[data\] client = 'region': .* no such column; it has name, state, x, y"):
+        read(client="region")
+
+
+ISLAND = (*AREAS, "f,S,3.5,1.2", "g,S,9,9")
+
+
+def test_islands_are_linked_to_the_nearest_centroid(read):
+    made = read(areas=ISLAND)
+    W = dense(made.graph)
+    at = {name: k for k, name in enumerate(made.graph.names)}
+    assert np.flatnonzero(W[at["f"]]).tolist() == sorted([at["e"], at["g"]])  # g's nearest is f
+    assert W[at["g"]].sum() == 1
+    assert made.notes == ("2 without neighbours, linked to the nearest centroid: f, g",)
+    assert made.graph.islands.size == 0
+
+
+def test_islands_are_dropped(read):
+    made = read(areas=ISLAND, islands="drop")
+    assert "f" not in made.graph.names
+    assert made.graph.n == 5
+    assert made.centroids.shape == (5, 2)
+    assert "dropped: f, g" in made.notes[0]
+
+
+def test_islands_are_independent(read):
+    made = read(areas=ISLAND, islands="independent")
+    assert [made.graph.names[k] for k in made.graph.islands] == ["f", "g"]
+    assert "3 connected components, of 5, 1 areas" in made.notes[1]
+
+
+def test_islands_without_centroids(read):
+    with pytest.raises(JobError, match=r'f, g: without neighbours.* set \[data\] islands = "drop" or "independent"'):
+        read(areas=ISLAND, x=None, y=None)
+
+
+def test_a_client_of_islands_only(read):
+    with pytest.raises(JobError, match=r"T: all areas of this client are dropped"):
+        read(areas=(*AREAS, "f,T,3,1"), islands="drop")
+
+
+def test_several_components_are_told(read):
+    made = read(areas=(*AREAS, "f,S,5,5", "g,N,6,6"), edges=(*EDGES, "f,g,1"))
+    assert made.notes == ("2 connected components, of 5, 2 areas",)
+    names = np.array(made.graph.names)
+    labels = made.graph.components()
+    assert labels[0] == 0
+    assert set(names[labels != labels[0]]) == {"f", "g"}
+
+
+def test_a_grid():
+    W = dense(grid(3, 4))
+    assert W.sum() == 2 * (3 * 3 + 2 * 4)
+    assert grid(3, 4).names[5] == "2-2"
+    assert np.flatnonzero(W[5]).tolist() == [1, 4, 6, 9]
+
+
+def test_subsets_keep_their_pairs():
+    graph = grid(3, 4)
+    keep = np.array([7, 3, 2, 0])
+    assert np.array_equal(dense(graph.subset(keep)), dense(graph)[np.ix_(keep, keep)])
+
+
+def test_a_file_of_the_same_pair_twice(csv):
+    graph = read_edges(csv("edges", "a,b", "p,q", "p,q"), ("p", "q"))
+    assert graph.indices.tolist() == [1, 0]
+
+
+def test_checks_hold_for_pairs_in_memory():
+    pairs = np.array([[0, 1], [1, 0], [1, 2]])
+    with pytest.raises(JobError, match="map: asymmetric: y - z stands in one direction only, but x - y in both"):
+        checked(("x", "y", "z"), pairs, "map")
+    assert make_map(from_pairs(("x", "y", "z"), pairs), ["1", "1", "2"]).sizes == (2, 1)
