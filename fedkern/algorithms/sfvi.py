@@ -33,6 +33,7 @@ from ..models.variational import Block
 from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from .optim import OPTIMISERS
 from .sfvi_family import Family, Settings, barycentre
+from .sigma_family import NestedFamily
 
 __all__ = [
     "Client", "Family", "Fitted", "Global", "GlobalGradient", "GlobalGradientBound", "Reached", "Server", "Settings", "Start",
@@ -249,7 +250,7 @@ class Client:
     n_clients: int
     settings: Settings
     model: LocalModel
-    family: Family
+    family: Family | NestedFamily
     parameters: Vector
     optimiser: Matrix
     prior: GlobalPrior | None = None
@@ -263,12 +264,24 @@ class Client:
 
 
 def client(
-    name: str, index: int, settings: Settings, model: LocalModel, n_clients: int, prior: GlobalPrior | None = None
+    name: str,
+    index: int,
+    settings: Settings,
+    model: LocalModel,
+    n_clients: int,
+    prior: GlobalPrior | None = None,
+    family: Family | NestedFamily | None = None,
 ) -> Client:
-    """A client that has seen nothing yet. `prior` of xi: SFVI-Avg takes its steps with it."""
-    family = settings.family(model)
-    parameters = np.zeros(family.n_parameters)
-    parameters[: family.block.n_parameters] = family.block.initial(0.0, settings.local_sd)
+    """A client that has seen nothing yet.
+
+    Parameters
+    ----------
+    name, index, settings, model, n_clients : see `Client`
+    prior : of xi: SFVI-Avg takes its steps with it
+    family : of q(u | xi), instead of the one that the settings give
+    """
+    family = family or settings.family(model)
+    parameters = family.initial(settings.local_sd)
     optimiser = OPTIMISERS[settings.optimiser](1.0)
     state = Client(name, index, n_clients, settings, model, family, parameters, optimiser.init(family.n_parameters))
     if not settings.local_steps:
@@ -297,7 +310,7 @@ def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, 
     s, family = state.settings, state.family
     state = _centred(state, xi)
     assert state.centre is not None
-    d = family.block.size
+    d = family.n_normals
     eps = rng.normal(s.draws * d, key=rng.key(s.seed, "draws"), client=state.index, step=state.step).reshape(s.draws, d)
     G, g, bound = np.empty(xi.shape), np.zeros(family.n_parameters), 0.0
     for i in range(s.draws):
@@ -353,13 +366,16 @@ def posterior(state: Server) -> tuple[Vector, Vector]:
 
 
 def local_posterior(state: Client) -> tuple[Vector, Matrix]:
-    """Mean (d,) and covariance (d, d) of q(u_j), xi integrated out. ValueError before the fitted q(xi) has come."""
+    """Mean (d,) and covariance (d, d) of q(u_j), xi integrated out (of a nested family: of its outer part). ValueError before the
+    fitted q(xi) has come."""
     if state.fitted is None or state.centre is None:
         raise ValueError(f"sfvi: client {state.name!r} has not been told the fitted q(xi)")
     mu, spread = state.settings.block(state.model.n_global).moments(state.fitted)
     cov = spread if spread.ndim == 2 else np.diag(spread**2)
-    B = state.family.coupling(state.parameters)
-    mean, own = state.family.block.moments(state.family.given(state.parameters, mu - state.centre))
+    family = state.family.outer if isinstance(state.family, NestedFamily) else state.family
+    parameters = state.parameters[: family.n_parameters]
+    B = family.coupling(parameters)
+    mean, own = family.block.moments(family.given(parameters, mu - state.centre))
     return mean, (own if own.ndim == 2 else np.diag(own**2)) + B @ cov @ B.T
 
 

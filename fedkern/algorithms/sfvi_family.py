@@ -127,6 +127,21 @@ class Family:
         """Length of the flat parameters."""
         return self.block.n_parameters + self.block.size * self.n_global * int(self.coupled)
 
+    @property
+    def n_normals(self) -> int:
+        """Normals of one draw."""
+        return self.block.size
+
+    def initial(self, sd: float) -> Vector:
+        """The parameters of N(0, sd^2 I), whatever xi is."""
+        parameters = np.zeros(self.n_parameters)
+        parameters[: self.block.n_parameters] = self.block.initial(0.0, sd)
+        return parameters
+
+    def sample(self, parameters: Vector, xi: Vector, centre: Vector, eps: Vector) -> Vector:
+        """u of the draw of `eps`."""
+        return self.block.sample(self.given(parameters, xi - centre), eps)
+
     def coupling(self, parameters: Vector) -> Matrix:
         """B."""
         if not self.coupled:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, gammaln
 
 Vector = NDArray[np.float64]
-FAMILIES = ("bernoulli", "poisson", "gaussian")
+FAMILIES = ("bernoulli", "binomial", "poisson", "gaussian")
 MOST = 30.0  # of a Poisson log-rate
 HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
@@ -24,7 +24,7 @@ class Likelihood:
 
     Attributes
     ----------
-    family : "bernoulli" (logit link), "poisson" (log link) or "gaussian"
+    family : "bernoulli" or "binomial" (logit link), "poisson" (log link) or "gaussian"
     scale : error standard deviation of "gaussian"; None: unknown, sigma ~ HalfNormal(1), represented by log sigma
     """
 
@@ -36,30 +36,38 @@ class Likelihood:
         """Whether there is a dispersion to learn."""
         return self.family == "gaussian" and self.scale is None
 
-    def _sd(self, log_scale: float) -> float:
+    def sd(self, log_scale: float = 0.0) -> float:
+        """Error standard deviation of "gaussian"."""
         return float(np.exp(log_scale)) if self.scale is None else self.scale
 
-    def value(self, y: Vector, eta: Vector, log_scale: float = 0.0) -> Vector:
-        """(n,) log p(y | eta), normalised in y."""
+    def value(self, y: Vector, eta: Vector, log_scale: float = 0.0, trials: Vector | None = None) -> Vector:
+        """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y."""
         if self.family == "bernoulli":
             return np.asarray(-np.logaddexp(0.0, np.where(y > 0.5, -eta, eta)))
+        if self.family == "binomial":
+            assert trials is not None
+            ways = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
+            return np.asarray(ways + y * eta - trials * np.logaddexp(0.0, eta))
         if self.family == "poisson":
             rate = np.minimum(eta, MOST)
             return np.asarray(y * rate - np.exp(rate) - gammaln(y + 1))
-        sd = self._sd(log_scale)
+        sd = self.sd(log_scale)
         return np.asarray(-0.5 * ((y - eta) / sd) ** 2 - np.log(sd) - HALF_LOG_TAU)
 
-    def slope(self, y: Vector, eta: Vector, log_scale: float = 0.0) -> Vector:
+    def slope(self, y: Vector, eta: Vector, log_scale: float = 0.0, trials: Vector | None = None) -> Vector:
         """(n,) d log p / d eta."""
         if self.family == "bernoulli":
             return np.asarray(y - expit(eta))
+        if self.family == "binomial":
+            assert trials is not None
+            return np.asarray(y - trials * expit(eta))
         if self.family == "poisson":
             return np.asarray(y - np.exp(np.minimum(eta, MOST)))
-        return (y - eta) / self._sd(log_scale) ** 2
+        return (y - eta) / self.sd(log_scale) ** 2
 
     def slope_scale(self, y: Vector, eta: Vector, log_scale: float = 0.0) -> Vector:
         """(n,) d log p / d log sigma."""
-        return ((y - eta) / self._sd(log_scale)) ** 2 - 1
+        return ((y - eta) / self.sd(log_scale)) ** 2 - 1
 
     @property
     def curvature_bound(self) -> float | None:
@@ -69,15 +77,15 @@ class Likelihood:
         return None if self.family == "poisson" or self.scale is None else self.scale**-2
 
     def mean(self, eta: Vector) -> Vector:
-        """E[y | eta]."""
-        if self.family == "bernoulli":
+        """E[y | eta]; of a binomial y the probability."""
+        if self.family in ("bernoulli", "binomial"):
             return np.asarray(expit(eta))
         return np.exp(np.minimum(eta, MOST)) if self.family == "poisson" else eta
 
     def link_variance(self, y: Vector, log_scale: float = 0.0) -> float:
         """1 / E(-l''), the variance of a row's information on the link scale (section 11)."""
         if self.family == "gaussian":
-            return self._sd(log_scale) ** 2
+            return self.sd(log_scale) ** 2
         average = float(np.mean(y))
         return 4.0 if self.family == "bernoulli" else 1 / max(average, 1e-12)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import hierarchical as h
 import numpy as np
 import pytest
+from differences import four_point
 from federations import play
 from scipy import stats
 
@@ -22,16 +23,6 @@ SHORT = Settings(rounds=7, centre_every=3, learning_rate=0.05)
 
 
 # One step: the gradient --------------------
-
-
-def four_point(f, x, step=1e-3):
-    """The gradient of f by differences of fourth order."""
-    out = np.empty(len(x))
-    for i in range(len(x)):
-        e = np.zeros(len(x))
-        e[i] = step
-        out[i] = (8 * (f(x + e) - f(x - e)) - (f(x + 2 * e) - f(x - 2 * e))) / (12 * step)
-    return out
 
 
 class Step:

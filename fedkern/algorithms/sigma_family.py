@@ -1,0 +1,166 @@
+"""The variational family of an auxiliary model whose theta can't be integrated out: q(u | xi) q(theta | xi, u).
+
+    q(theta_i | xi, u) = N((1 - k_i) a thetahat_i + k_i c_i, s_i^2),  k_i = sigmoid of a free number
+
+for the areas with rows; without rows it is the prior N(a thetahat_i, v_i), exactly. It contains the conditional of a Gaussian
+response; with k = 0 the posterior of xi would be far too narrow. Source: sigma.md, section 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from ..models.hierarchical import LocalModel
+from ..models.likelihood import HALF_LOG_TAU
+from ..models.sigma import Site
+from .sfvi_family import Family
+
+Vector = NDArray[np.float64]
+
+LEAST = np.log(1e-8)  # of log s
+
+
+@dataclass(frozen=True)
+class NestedFamily:
+    """q(u | xi) of `outer`, and q(theta | xi, u). Flat parameters: of `outer`, then the logits of k, c and log s of the areas
+    with rows.
+
+    Attributes
+    ----------
+    outer : of u_L
+    site : whose theta is sampled
+    """
+
+    outer: Family
+    site: Site
+
+    def __post_init__(self) -> None:
+        if not self.site.sampled or self.outer.block.size != self.site.decoder.n_local:
+            raise ValueError("sigma: a nested family is for a model that samples theta, beside a family of its u_L")
+
+    @cached_property
+    def n_observed(self) -> int:
+        """Areas with rows."""
+        return len(self.site.observed)
+
+    @property
+    def n_parameters(self) -> int:
+        return self.outer.n_parameters + 3 * self.n_observed
+
+    @property
+    def n_normals(self) -> int:
+        return self.outer.n_normals + self.n_observed
+
+    def initial(self, sd: float) -> Vector:
+        """The parameters where c and s are those of the response alone: by a step of Newton's method from a common mean."""
+        site, rows = self.site, self.site.rows
+        assert site.auxiliary is not None
+        information = np.maximum(site.by_area(self._information())[site.observed], 1e-3)
+        residual = site.by_area(self._score())[site.observed] / information
+        v = np.maximum(site.auxiliary.tau2.mean(axis=0)[site.observed], 1e-6)
+        k = v / (v + 1 / information)
+        start = np.zeros(3 * self.n_observed) if not len(rows.y) else np.concatenate(
+            [logit(np.clip(k, 1e-3, 1 - 1e-3)), np.clip(residual, -3, 3), -0.5 * np.log(1 / v + information)]
+        )  # fmt: skip
+        return np.concatenate([self.outer.initial(sd), start])
+
+    def _common(self) -> Vector:
+        """eta if all rows had one level beside their offsets."""
+        rows, like = self.site.rows, self.site.likelihood
+        if like.family == "poisson":
+            level = np.log((rows.y.sum() + 0.5) / (np.exp(rows.offset).sum() + 0.5))
+        elif like.family == "gaussian":
+            level = float((rows.y - rows.offset).mean())
+        else:
+            trials = np.ones_like(rows.y) if rows.trials is None else rows.trials
+            level = logit((rows.y.sum() + 0.5) / (trials.sum() + 1))
+        eta: Vector = rows.offset + level
+        return eta
+
+    def _score(self) -> Vector:
+        rows = self.site.rows
+        return self.site.likelihood.slope(rows.y, self._common(), 0.0, rows.trials)
+
+    def _information(self) -> Vector:
+        """(n,) of a row about eta; for counts with the 1/2 that keeps empty areas from having none."""
+        rows, like = self.site.rows, self.site.likelihood
+        if like.family == "poisson":
+            return rows.y + 0.5
+        if like.family == "gaussian":
+            return np.full(len(rows.y), like.sd() ** -2)
+        p = expit(self._common())
+        return np.asarray((1.0 if rows.trials is None else rows.trials) * p * (1 - p))
+
+    def inner(self, parameters: Vector) -> tuple[Vector, Vector, Vector]:
+        """k, c and s of the areas with rows."""
+        raw, c, log_s = parameters[self.outer.n_parameters :].reshape(3, self.n_observed)
+        return expit(raw), c, np.exp(np.maximum(log_s, LEAST))
+
+    def sample(self, parameters: Vector, xi: Vector, centre: Vector, eps: Vector) -> Vector:
+        """u as the model has it, at a draw of `eps` (n_normals,): u_L, then residuals; 0 in areas without rows."""
+        own, n = parameters[: self.outer.n_parameters], self.outer.n_normals
+        local = self.outer.sample(own, xi, centre, eps[:n])
+        at = self.site.observed
+        s = self.site.spatial(xi, local)
+        assert s.v is not None
+        k, c, sd = self.inner(parameters)
+        residual = np.zeros(self.site.decoder.size)
+        residual[at] = (k * (c - s.mean[at]) + sd * eps[n:]) / np.sqrt(s.v[at])
+        return np.concatenate([local, residual])
+
+    def gradient(
+        self,
+        model: LocalModel,
+        parameters: Vector,
+        xi: Vector,
+        centre: Vector,
+        eps: Vector,
+        *,
+        path: bool = True,
+        bound: bool = True,
+    ) -> tuple[float, Vector, Vector]:
+        """As `Family.gradient`."""
+        site, outer, at = self.site, self.outer, self.site.observed
+        n, d, shift = outer.n_normals, outer.block.size, xi - centre
+        own = outer.given(parameters[: outer.n_parameters], shift)
+        local = outer.block.sample(own, eps[:n])
+        s = site.spatial(xi, local)
+        assert s.v is not None
+        k, c, sd = self.inner(parameters)
+        mean, v, e = s.mean[at], s.v[at], eps[n:]
+        theta = s.mean.copy()
+        theta[at] = (1 - k) * mean + k * c + sd * e
+        value, slope, like, by_sd = site.given_theta(xi, theta)
+        r = theta[at] - mean
+        # log q's own dependence on thetahat cancels that of the draw's distance from its mean
+        g_mean = np.zeros_like(theta)
+        g_mean[at] = (1 - k) * like[at] + k * r / v
+        g_v = np.zeros_like(theta)
+        g_v[at] = 0.5 * (r * r / v - 1) / v
+        h_xi, h_u = site.pull(xi, s, s.a * g_mean, float(g_mean @ s.hat.theta[0]), g_v)
+        site.add_rows(h_xi, slope, theta, float(site.layout.scale(xi)))
+        if site.layout.dispersed:
+            h_xi[-1] += by_sd
+        h_u = h_u - local
+        total = like[at] - r / v + (e / sd if path else 0.0)
+        inner = np.concatenate([total * (c - mean) * k * (1 - k), total * k, total * sd * e + (0.0 if path else 1.0)])
+        flat = outer.block.gradient(own, eps[:n], h_u, path=path)
+        if bound:
+            value += float(np.sum(0.5 * (e * e - r * r / v) + np.log(sd) - 0.5 * np.log(v)))
+            value -= 0.5 * float(local @ local) + d * float(HALF_LOG_TAU) + outer.block.log_density(own, eps[:n])
+        else:
+            value = np.nan
+        if not outer.coupled:
+            return value, h_xi, np.concatenate([flat, inner])
+        G = h_xi + outer.coupling(parameters[: outer.n_parameters]).T @ h_u
+        return value, G, np.concatenate([flat, np.outer(flat[:d], shift).ravel(), inner])
+
+    def moved(self, parameters: Vector, change: Vector) -> Vector:
+        """As `Family.moved`."""
+        n = self.outer.n_parameters
+        return np.concatenate([self.outer.moved(parameters[:n], change), parameters[n:]])

@@ -1,0 +1,196 @@
+"""The SIGMA models: derivatives by four-point differences, and identities that the formulas must meet."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import sigma_cases as cases
+from differences import four_point
+from scipy.integrate import quad
+from scipy.stats import multivariate_normal, norm, truncnorm
+
+from fedkern.algorithms.sfvi_family import Family
+from fedkern.algorithms.sigma_family import NestedFamily
+from fedkern.models.sigma import Hyperprior, Layout, SigmaPrior
+from fedkern.models.variational import Block
+
+SITES = [
+    ("printed", "poisson", None, {}),
+    ("amended", "poisson", "constant", {}),
+    ("amended", "binomial", "phi", {"transform": "log-unit"}),
+    ("multiplicative", "bernoulli", "constant", {}),
+    ("multiplicative", "poisson", "phi", {}),
+    ("amended", "gaussian", None, {"scale": None}),
+    ("amended", "gaussian", "phi", {"scale": None, "integrated": True}),
+    ("printed", "gaussian", "constant", {"scale": 0.4, "integrated": True}),
+    ("amended", "gaussian", "phi", {"scale": None}),
+    ("multiplicative", "gaussian", "constant", {"scale": None, "integrated": True, "mixing": True}),
+    ("multiplicative", "poisson", "constant", {"mixing": True}),
+]
+LABELS = ["-".join(map(str, (*case[:3], *case[3]))) for case in SITES]
+
+
+def made(case, seed=1):
+    variant, family, tau, more = case
+    rng = np.random.default_rng(seed)
+    site = cases.site(rng, variant, family, tau, **more)
+    return rng, site, rng.normal(0, 0.7, site.n_global), rng.normal(0, 0.7, site.size)
+
+
+@pytest.mark.parametrize("case", SITES, ids=LABELS)
+def test_gradients_of_the_log_joint_density(case):
+    _, site, xi, u = made(case)
+    _, g_xi, g_u = site.log_joint_grad(xi, u)
+    np.testing.assert_allclose(g_xi, four_point(lambda x: site.log_joint_grad(x, u)[0], xi), rtol=5e-6, atol=5e-6)
+    np.testing.assert_allclose(g_u, four_point(lambda x: site.log_joint_grad(xi, x)[0], u), rtol=5e-6, atol=5e-6)
+
+
+@pytest.mark.parametrize("case", [c for c, name in zip(SITES, LABELS) if c[2] and not c[3].get("integrated")])
+def test_gradients_of_the_nested_family(case):
+    """With the closed-form entropy the gradient is that of the bound at fixed normals."""
+    rng, site, xi, _ = made(case, 2)
+    for coupled in (True, False):
+        family = NestedFamily(Family(Block(site.decoder.n_local, True), site.n_global, coupled), site)
+        parameters = family.initial(0.5) + rng.normal(0, 0.2, family.n_parameters)
+        centre, eps = rng.normal(size=site.n_global), rng.normal(size=family.n_normals)
+
+        def bound(parameters, xi, family=family, centre=centre, eps=eps):
+            """The value with entropies instead of -log q."""
+            value, _, _ = family.gradient(site, parameters, xi, centre, eps, path=False)
+            outer = family.outer.block
+            own = parameters[: outer.n_parameters]
+            return value + outer.log_density(own, eps[: outer.size]) + outer.entropy(own) - 0.5 * np.sum(eps[outer.size :] ** 2)
+
+        _, G, flat = family.gradient(site, parameters, xi, centre, eps, path=False)
+        by_xi = four_point(lambda x, p=parameters, f=bound: f(p, x), xi)
+        np.testing.assert_allclose(flat, four_point(lambda p, f=bound: f(p, xi), parameters), rtol=5e-6, atol=5e-6)
+        np.testing.assert_allclose(G, by_xi, rtol=5e-6, atol=5e-6)
+
+
+@pytest.mark.parametrize("family", ["poisson", "gaussian", "binomial"])
+def test_both_estimators_have_one_mean(family):
+    rng, site, xi, _ = made(("amended", family, "constant", {}), 3)
+    nested = NestedFamily(Family(Block(site.decoder.n_local, True), site.n_global), site)
+    parameters, centre = nested.initial(0.3), xi - 0.1
+    draws = np.array([
+        [nested.gradient(site, parameters, xi, centre, eps, path=path)[2] for path in (True, False)]
+        for eps in rng.normal(size=(4000, nested.n_normals))
+    ])  # fmt: skip
+    difference = draws[:, 0] - draws[:, 1]
+    z = difference.mean(axis=0) / (difference.std(axis=0) / np.sqrt(len(draws)) + 1e-12)
+    assert np.abs(z).max() < 4.5
+
+
+def test_nested_draws_are_those_of_its_gradient():
+    """The model's own density at a draw, less log q, is the family's bound."""
+    rng, site, xi, _ = made(("multiplicative", "poisson", "phi", {}), 4)
+    nested = NestedFamily(Family(Block(site.decoder.n_local, True), site.n_global), site)
+    parameters = nested.initial(0.4) + rng.normal(0, 0.1, nested.n_parameters)
+    eps, centre = rng.normal(size=nested.n_normals), xi + 0.2
+    value, _, _ = nested.gradient(site, parameters, xi, centre, eps)
+    u = nested.sample(parameters, xi, centre, eps)
+    outer = nested.outer.block
+    _, _, sd = nested.inner(parameters)
+    own = nested.outer.given(parameters[: nested.outer.n_parameters], xi - centre)
+    v = site.spatial(xi, u[: outer.size]).v
+    e = eps[outer.size :]
+    unseen = np.setdiff1d(np.arange(cases.D), site.observed)
+    log_q = outer.log_density(own, eps[: outer.size]) - np.sum(0.5 * e**2 + np.log(sd) - 0.5 * np.log(v[site.observed]))
+    log_q -= 0.5 * len(e) * np.log(2 * np.pi)
+    joint, _, _ = site.log_joint_grad(xi, u)  # residuals without rows stand at 0, where only their constant is left
+    assert len(unseen)
+    np.testing.assert_allclose(joint + 0.5 * len(unseen) * np.log(2 * np.pi) - log_q, value, rtol=1e-12)
+
+
+def test_theta_integrated_out_is_the_multivariate_normal():
+    rng, site, xi, u = made(("amended", "gaussian", "constant", {"scale": 0.4, "integrated": True}))
+    s, scale = site.spatial(xi, u), float(site.layout.scale(xi))
+    A = np.zeros((len(site.rows.y), cases.D))
+    A[np.arange(len(A)), site.rows.area] = 1
+    cov = scale**2 * A @ np.diag(s.v) @ A.T + 0.4**2 * np.eye(len(A))
+    expected = multivariate_normal(site.fixed(xi) + scale * A @ s.mean, cov).logpdf(site.rows.y)
+    expected += multivariate_normal(np.zeros(len(u)), np.eye(len(u))).logpdf(u)
+    np.testing.assert_allclose(site.log_joint_grad(xi, u)[0], expected, rtol=1e-12)
+    # and the conditional of theta
+    draws = np.array([site.theta_given(xi, u, e) for e in rng.normal(size=(20_000, cases.D))])
+    gain = scale * np.diag(s.v) @ A.T @ np.linalg.inv(cov)
+    mean = s.mean + gain @ (site.rows.y - site.fixed(xi) - scale * A @ s.mean)
+    left = np.diag(s.v) - gain @ (scale * A @ np.diag(s.v))
+    se = np.sqrt(np.diag(left) / len(draws))
+    assert (np.abs(draws.mean(axis=0) - mean) < 4.5 * se).all()
+    np.testing.assert_allclose(draws.var(axis=0), np.diag(left), rtol=0.06)
+
+
+def test_theta_sampled_and_integrated_out_are_one_model():
+    """exp(log p with residuals) integrated over one area's residual is the other density."""
+    rng, site, xi, _ = made(("amended", "gaussian", "constant", {"scale": 0.4}), 5)
+    lonely = replace(site.rows, **{name: getattr(site.rows, name)[:1] for name in ("y", "area", "X", "offset")})
+    sampled = replace(site, rows=lonely)
+    local, area = rng.normal(size=cases.P_L), int(lonely.area[0])
+
+    def density(e):
+        residual = np.zeros(cases.D)
+        residual[area] = e
+        return np.exp(sampled.log_joint_grad(xi, np.concatenate([local, residual]))[0])
+
+    others = 0.5 * (cases.D - 1) * np.log(2 * np.pi)
+    total = quad(density, -12, 12, epsabs=0, epsrel=1e-10, limit=200)[0]
+    expected, _, _ = replace(sampled, integrated=True).log_joint_grad(xi, local)
+    np.testing.assert_allclose(np.log(total) + others, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "logit-normal"])
+@pytest.mark.parametrize(("lo", "hi"), [(0.0, 0.99), (0.2, 0.9), (0.3, 1.0)])
+def test_the_hyperprior_of_x_is_normalised_and_its_slope_right(kind, lo, hi):
+    prior = Hyperprior(kind, 0.3, 2.0)
+    total = quad(lambda x: np.exp(prior.log_prior_grad(x, lo, hi)[0]), -60, 60, points=[-5, 0, 5], limit=300)[0]
+    np.testing.assert_allclose(total, 1.0, rtol=1e-7)
+    for x in (-30.0, -3.0, 0.2, 2.0, 20.0):
+        slope = four_point(lambda v: prior.log_prior_grad(v[0], lo, hi)[0], np.array([x]))
+        np.testing.assert_allclose(prior.log_prior_grad(x, lo, hi)[1], slope[0], rtol=5e-6, atol=1e-7)
+
+
+def test_negative_control_a_jacobian_twice_or_a_standard_deviation_for_a_variance():
+    """N(0, 2) with sd 2, and the logit's Jacobian added twice, are seen by the same integrals."""
+    prior, lo, hi = Hyperprior("logit-normal", 0.0, 2.0), 0.0, 0.99
+
+    def moment(extra, variance):
+        law = Hyperprior("logit-normal", 0.0, variance)
+
+        def weight(x):
+            s = 1 / (1 + np.exp(-x))
+            return np.exp(law.log_prior_grad(x, lo, hi)[0] + extra * np.log(s * (1 - s)))
+
+        phi = lambda x: hi / (1 + np.exp(-x))  # noqa: E731
+        top = quad(lambda x: weight(x) * np.log(phi(x) / (1 - phi(x))) ** 2, -30, 30, points=[0], limit=300)[0]
+        return top / quad(weight, -30, 30, points=[0], limit=300)[0]
+
+    top = np.log(hi / (1 - hi)) / np.sqrt(prior.variance)
+    truth = prior.variance * (truncnorm(-np.inf, top).var() + truncnorm(-np.inf, top).mean() ** 2)
+    assert norm.sf(top) < 6e-4
+    np.testing.assert_allclose(moment(0, 2.0), truth, rtol=1e-6)
+    assert abs(moment(1, 2.0) - truth) > 0.3
+    assert abs(moment(0, 4.0) - truth) > 0.5
+
+
+@pytest.mark.parametrize("mixing", [False, True])
+def test_gradient_of_the_prior_of_xi(mixing):
+    layout = Layout(0 if mixing else 1, 3, mixing, True, 2, True, True)
+    hyper = () if mixing else (Hyperprior("logit-normal"),)
+    prior = SigmaPrior(layout, cases.condition(), hyper)
+    xi = np.random.default_rng(5).normal(size=prior.size)
+    value, gradient = prior.log_prior_grad(xi)
+    assert np.isfinite(value)
+    np.testing.assert_allclose(gradient, four_point(lambda x: prior.log_prior_grad(x)[0], xi), rtol=5e-6, atol=1e-7)
+
+
+def test_refusals():
+    rng = np.random.default_rng(1)
+    with pytest.raises(ValueError, match="integrated out of an auxiliary model with a Gaussian"):
+        cases.site(rng, family="poisson", integrated=True)
+    with pytest.raises(ValueError, match="BYM2 mixes in unstructured variation"):
+        cases.site(rng, tau=None, mixing=True)
+    with pytest.raises(ValueError, match="hyperpriors are needed"):
+        SigmaPrior(Layout(1, 2), cases.condition())
+    with pytest.raises(ValueError, match="kind must be"):
+        Hyperprior("beta")

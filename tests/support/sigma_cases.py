@@ -1,0 +1,68 @@
+"""Small trained-looking priors and sites with random numbers in them."""
+
+import numpy as np
+
+from fedkern.models.likelihood import Likelihood
+from fedkern.models.sigma import Auxiliary, Layout, Rows, Site
+from fedkern.models.sigma_decoder import Condition, Decoder
+
+P_G, P_L, D = 3, 2, 7
+HIDDEN, LOCAL, WIDTH, RANK = 6, 5, 4, 3
+LO, HI = 0.1, 0.95
+
+
+def sizes(variant, d=D, c=1):
+    """Lengths of a client's parts."""
+
+    def count(*layers):
+        return sum(out * (into + 1) for out, into in layers)
+
+    if variant == "multiplicative":
+        return {"decoder_weights": count((WIDTH, c), (RANK, WIDTH)), "decoder": d * RANK * (P_G + P_L)}
+    last = HIDDEN + P_L + c
+    local = count((d, last)) if variant == "printed" else count((LOCAL, last), (d, LOCAL))
+    prior = count((LOCAL, P_G + c), (LOCAL, LOCAL), (2 * P_L, LOCAL))
+    return {"global_decoder": count((HIDDEN, P_G + c), (HIDDEN, HIDDEN)), "prior": prior, "decoder": local}
+
+
+def decoder(rng, variant="amended", d=D):
+    """A decoder with random parameters."""
+    parts = {name: rng.normal(0, 0.7, n) for name, n in sizes(variant, d).items()}
+    more = {"hidden": HIDDEN, "local_hidden": LOCAL, "width": WIDTH, "rank": RANK}
+    return Decoder(variant, 1, P_G, P_L, parts, rng.uniform(0.5, 1.5, d), **more)
+
+
+def condition(transform="unit"):
+    return Condition(np.array([LO]), np.array([HI]), transform)
+
+
+def rows(rng, family, n=11, d=D, p=2):
+    """Some areas have several rows, some have none."""
+    area = rng.integers(0, d - 1, n)
+    X, offset = rng.normal(size=(n, p)), rng.normal(0, 0.3, n)
+    trials = rng.integers(1, 9, n).astype(float) if family == "binomial" else None
+    y = {
+        "gaussian": rng.normal(size=n),
+        "poisson": rng.poisson(2.0, n).astype(float),
+        "bernoulli": rng.integers(0, 2, n).astype(float),
+        "binomial": np.floor(rng.uniform(0, 1, n) * ((1 if trials is None else trials) + 1)),
+    }[family]
+    return Rows(y, area, X, offset, trials)
+
+
+def auxiliary(rng, kind, d=D):
+    if kind is None:
+        return None
+    grid = np.zeros(1) if kind == "constant" else np.array([LO, 0.32, 0.77, HI])
+    return Auxiliary(rng.uniform(0.05, 0.6, (len(grid), d)), grid)
+
+
+def site(
+    rng, variant="amended", family="poisson", tau="constant", *, mixing=False, scale=1.0, integrated=False, transform="unit"
+):
+    """A site with all unknowns that its kind can have."""
+    n_phi = 0 if mixing else 1
+    layout = Layout(n_phi, P_G, mixing, True, 2, True, family == "gaussian" and scale is None)
+    where = Condition(np.zeros(1), np.zeros(1)) if mixing else condition(transform)
+    likelihood = Likelihood(family, scale)
+    return Site(decoder(rng, variant), where, layout, likelihood, rows(rng, family), auxiliary(rng, tau), integrated)
