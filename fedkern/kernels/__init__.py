@@ -7,10 +7,10 @@ arrays live).
 
 from __future__ import annotations
 
-from . import augmented, glm, mlp, optim, privacy, rng, sem, shrinkage
+from . import augmented, glm, mlp, optim, privacy, rng, sem, shrinkage, spatial
 from ._registry import BACKENDS, KERNELS
 
-__all__ = ["augmented", "glm", "list", "mlp", "optim", "privacy", "rng", "sem", "shrinkage"]
+__all__ = ["augmented", "glm", "list", "mlp", "optim", "privacy", "rng", "sem", "shrinkage", "spatial"]
 
 
 def list() -> dict[str, dict[str, bool]]:

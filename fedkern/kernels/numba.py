@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ._numba import augmented, glm, mlp, optim, privacy, rng, sem, shrinkage
+from ._numba import augmented, glm, mlp, optim, privacy, rng, sem, shrinkage, spatial
 
-__all__ = ["augmented", "glm", "mlp", "optim", "privacy", "rng", "sem", "shrinkage"]
+__all__ = ["augmented", "glm", "mlp", "optim", "privacy", "rng", "sem", "shrinkage", "spatial"]

@@ -1,0 +1,5 @@
+"""What the spatial kernels mean."""
+
+from .table import table_sample
+
+__all__ = ["table_sample"]

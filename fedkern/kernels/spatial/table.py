@@ -1,0 +1,218 @@
+"""Draws from a finite set of priors: what trains a network that stands in for a prior (sigma.md, section 3)."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._registry import F64, Array, Kernel
+from ._checks import INT64, Floats, Indices, check_triangle, choice, counter, require
+
+KINDS = {"stored": 0, "dense": 1, "sparse": 2}
+
+TABLE_SAMPLE = Kernel(
+    "spatial.table_sample",
+    purpose="Draws from a table of priors, each from an entry that is drawn first.",
+    source="sigma.md, section 3",
+    inputs=(
+        Array("values", ("t", "f"), F64),
+        Array("scale", ("n",), F64),
+        Array("indptr", ("n+1",), INT64, optional=True),
+        Array("indices", ("f",), INT64, optional=True),
+        Array("order", ("n",), INT64, optional=True),
+    ),
+    outputs=(Array("theta", ("batch", "n"), F64), Array("entry", ("batch",), INT64)),
+    streams=("prior_entries", "prior_draws"),
+    backends=("numba", "reference"),
+)
+
+
+def table_sample(
+    values: Floats,
+    scale: Floats,
+    indptr: Indices | None = None,
+    indices: Indices | None = None,
+    order: Indices | None = None,
+    *,
+    kind: str,
+    batch: int,
+    seed: int,
+    chain: int = 0,
+    step: int = 0,
+    rank: int = 0,
+    group: int = 1,
+    out: Any = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Indices]:
+    """Draws scale * N(0, C_t) (or stored draws), t drawn for each group of rows.
+
+    Rows of one group come from one entry: number t = floor(u T), u uniform number g (that of the group) of stream
+    `prior_entries`. The normals e of row b are numbers b L .. b L + L - 1 of stream `prior_draws`, L = 0, rank or n.
+
+    Parameters
+    ----------
+    values : (T, f) float64 array, T >= 1
+        The entries. "stored": f = n, each is a draw. "dense": f = n rank, a factor F (n, rank) row by row; the draw is F e.
+        "sparse": the columns of a Cholesky factor L one after the other; the draw x solves L'x = e, and theta[order] = x.
+    scale : (n,) float64 array
+        Multiplies every draw.
+    indptr : (n + 1,) int64 array, optional
+        "sparse": where the columns of L begin, and their end f.
+    indices : (f,) int64 array, optional
+        "sparse": the rows of the entries of L: in each column the diagonal first, then rising.
+    order : (n,) int64 array, optional
+        "sparse": L is the factor of Q[order][:, order].
+    kind : "stored", "dense" or "sparse"
+    batch : int
+        How many draws.
+    seed, chain, step : int
+        Names of the random numbers.
+    rank : int
+        "dense": columns of a factor.
+    group : int
+        How many neighbours in the batch share an entry; eight are drawn in the time of one or two.
+    out : tuple of a (batch, n) float64 and a (batch,) int64 array, optional
+
+    Returns
+    -------
+    theta : (batch, n) float64 array
+    entry : (batch,) int64 array
+        From which entry.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, an empty table, a pattern that is no lower triangle, a number outside its range, a wrong `out`.
+
+    Source: sigma.md, section 3.
+    """
+    name = TABLE_SAMPLE.name
+    code = choice(name, "kind", kind, KINDS)
+    batch, rank, group = map(operator.index, (batch, rank, group))
+    require(name, batch >= 0, "batch", "must be >= 0", batch)
+    require(name, group >= 1, "group", "must be >= 1", group)
+    require(name, rank >= 0, "rank", "must be >= 0", rank)
+    inputs = {"values": values, "scale": scale, "indptr": indptr, "indices": indices, "order": order}
+    arrays = TABLE_SAMPLE.prepare(inputs, out, {"batch": batch})
+    check_table(name, kind, arrays[0].shape, len(arrays[1]), rank, indptr, indices, order)
+    rank = rank if kind == "dense" else 0
+    keys = counter(name, seed, chain, step, batch * {"stored": 0, "dense": rank, "sparse": len(arrays[1])}[kind])
+    run = TABLE_SAMPLE.implementation(backend, arrays)
+    run(*arrays[:5], code, rank, group, *keys, step, *arrays[5:], n_threads)
+    return arrays[5], arrays[6]
+
+
+def check_table(
+    name: str,
+    kind: str,
+    shape: tuple[int, int],
+    n: int,
+    rank: int,
+    indptr: Indices | None,
+    indices: Indices | None,
+    order: Indices | None,
+) -> None:
+    """Whether the parts of a table agree."""
+    entries, f = shape
+    require(name, entries >= 1, "values", "must have an entry", shape)
+    pattern = {"indptr": indptr, "indices": indices, "order": order}
+    if kind == "sparse":
+        missing = [part for part, array in pattern.items() if array is None]
+        require(name, not missing, "kind", f"'sparse' needs {', '.join(missing)}", "none")
+        check_triangle(name, indptr, indices, order)  # type: ignore[arg-type]
+        return
+    given = [part for part, array in pattern.items() if array is not None]
+    require(name, not given, " and ".join(given), f"must be None where kind is {kind!r}", "an array")
+    want = n if kind == "stored" else n * rank
+    require(name, f == want, "values", f"must have {want} columns where kind is {kind!r}, n = {n}, rank = {rank}", f)
+
+
+@dataclass(frozen=True)
+class DrawTable:
+    """A table of priors with the condition of each: what a trainer draws from (sigma.md, section 3).
+
+    Attributes
+    ----------
+    values : (T, f) float64 array
+        As in `table_sample`.
+    phi : (T, c) float64 array
+        The condition of each entry.
+    scale : (n,) float64 array
+        Multiplies every draw: 1 / prior sd standardises.
+    kind : "stored", "dense" or "sparse"
+    rank : int
+        "dense": columns of a factor.
+    group : int
+        How many neighbours in a batch share an entry.
+    indptr, indices, order : int64 arrays, or None
+        "sparse": the pattern of the factors.
+    """
+
+    values: Floats
+    phi: Floats
+    scale: Floats
+    kind: str
+    rank: int = 0
+    group: int = 1
+    indptr: Indices | None = None
+    indices: Indices | None = None
+    order: Indices | None = None
+
+    def __post_init__(self) -> None:
+        name = "spatial.DrawTable"
+        choice(name, "kind", self.kind, KINDS)
+        require(name, self.group >= 1, "group", "must be >= 1", self.group)
+        shape = self.phi.shape
+        require(name, len(shape) == 2 and shape[0] == len(self.values), "phi", f"must have {len(self.values)} rows", shape)
+        check_table(name, self.kind, self.values.shape, self.n, self.rank, self.indptr, self.indices, self.order)
+
+    @property
+    def n(self) -> int:
+        """Length of a draw."""
+        return len(self.scale)
+
+    def sample(
+        self, seed: int, step: int, batch: int, *, chain: int = 0, n_threads: int = 1, backend: str | None = None
+    ) -> tuple[Floats, Floats]:
+        """Draws and their conditions.
+
+        Parameters
+        ----------
+        seed, step : int
+            Names of the random numbers.
+        batch : int
+            How many draws.
+        chain, n_threads, backend
+            As in `table_sample`.
+
+        Returns
+        -------
+        theta : (batch, n) float64 array
+        phi : (batch, c) float64 array
+        """
+        options: dict[str, Any] = {"kind": self.kind, "rank": self.rank, "group": self.group, "batch": batch}
+        counters: dict[str, Any] = {"seed": seed, "chain": chain, "step": step, "n_threads": n_threads, "backend": backend}
+        theta, entry = table_sample(self.values, self.scale, self.indptr, self.indices, self.order, **options, **counters)
+        return theta, self.phi[entry]
+
+    @classmethod
+    def stored(cls, draws: Floats, phi: Floats, scale: Floats | None = None) -> DrawTable:
+        """A table of finished draws.
+
+        Parameters
+        ----------
+        draws : (T, n) float64 array
+        phi : (T,) or (T, c) float64 array
+            The condition from which each was drawn.
+        scale : (n,) float64 array, optional
+            Ones.
+        """
+        return cls(draws, _columns(phi), np.ones(draws.shape[1]) if scale is None else scale, "stored")
+
+
+def _columns(phi: Floats) -> Floats:
+    return phi[:, None] if phi.ndim == 1 else phi
