@@ -1,0 +1,119 @@
+"""Runs of federated Hamiltonian Monte Carlo without any transport, and a model for joint tests of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import hierarchical as h
+import numpy as np
+from federations import play
+
+from fedkern.algorithms import hmc
+from fedkern.algorithms.hmc_moves import Settings
+from fedkern.algorithms.messages import SERVER
+
+SHORT = Settings(draws=5, warmup=40, chains=2, leapfrog=3)
+
+
+def machines(models, settings, prior=None, xi=None, u=None):
+    """The server's start and the clients, from scattered start values where none are given."""
+    prior = prior or h.prior_of(models[0])
+    xi = settings.starts(SERVER, prior.size, sd=0.5) if xi is None else xi
+    clients = {}
+    for k, model in enumerate(models):
+        at = settings.starts(k, model.size, sd=0.5) if u is None else u[k]
+        clients[k] = hmc.client(f"c{k}", k, settings, model, at)
+    return hmc.start(settings, prior, tuple(c.name for c in clients.values()), xi), clients
+
+
+def run(models, settings, order=None, prior=None, **starts):
+    started, clients = machines(models, settings, prior, **starts)
+    return play(hmc, started, clients, order)
+
+
+def together(server, clients):
+    """(c, t, P + sum d) All draws, the server's first."""
+    return np.concatenate([hmc.draws(server), *(hmc.local_draws(clients[k]) for k in sorted(clients))], axis=2)
+
+
+def z_scores(values, mean):
+    """How far the means of (c, t, k) values are from `mean`; the error comes from the spread between chains, whatever their memory."""
+    by_chain = values.mean(axis=1)
+    return (by_chain.mean(axis=0) - mean) / (by_chain.std(axis=0, ddof=1) / np.sqrt(len(by_chain)))
+
+
+class SideBySide(h.Linear):
+    """The linear model for all chains in one call."""
+
+    def log_joint_grads(self, xi, u):
+        r, v = (self.y - xi @ self.X.T - u @ self.W.T) / self.sd, u - xi @ self.M.T
+        value = -0.5 * ((r**2).sum(axis=1) + (v**2).sum(axis=1))
+        return value, r @ self.X / self.sd + v @ self.M, r @ self.W / self.sd - v
+
+
+def side_by_side(models):
+    return [SideBySide(**vars(m)) for m in models]
+
+
+# Joint tests: every chain has data of its own --------------------
+
+SD, INTO = 0.7, 0.8
+
+
+@dataclass(frozen=True)
+class Rows:
+    """y_i ~ N(a + exp(b) u, SD), u ~ N(INTO a, 1), xi = (a, b): (c, n) rows, those of each chain."""
+
+    y: np.ndarray
+    n_global: int = 2
+    size: int = 1
+
+    def log_joint_grads(self, xi, u):
+        a, tau, u = xi[:, :1], np.exp(xi[:, 1:]), u[:, :1]
+        r, v = (self.y - a - tau * u) / SD, u - INTO * a
+        value = -0.5 * (r**2).sum(axis=1) - 0.5 * v[:, 0] ** 2
+        slope = r.sum(axis=1, keepdims=True) / SD
+        return value, np.hstack([slope + INTO * v, tau * u * slope]), tau * slope - v
+
+
+@dataclass(frozen=True)
+class Normals:
+    """a ~ N(0, 1), tau = exp(b) ~ HalfNormal(1): b has the density of the logarithm, Jacobian included."""
+
+    size: int = 2
+    jacobian: float = 1.0
+
+    def log_prior_grad(self, xi):
+        a, b = xi
+        return -0.5 * a**2 - 0.5 * np.exp(2 * b) + self.jacobian * b, np.array([-a, self.jacobian - np.exp(2 * b)])
+
+
+class Joint:
+    """For `geweke.joint_test`: two clients with three rows each; one round is one trajectory of the real machines."""
+
+    def __init__(self, seed, leapfrog, step, prior=None):
+        self.settings = Settings(draws=1, warmup=0, leapfrog=leapfrog, step=step, seed=seed)
+        self.drawn, self.prior_used = 0, prior or Normals()
+
+    def prior(self, rng, n):
+        a, b = rng.standard_normal(n), np.log(np.abs(rng.standard_normal(n)))
+        return {"xi": np.column_stack([a, b]), "u": [INTO * a[:, None] + rng.standard_normal((n, 1)) for _ in range(2)]}
+
+    def simulate(self, rng, state):
+        a, tau = state["xi"][:, :1], np.exp(state["xi"][:, 1:])
+        return [a + tau * u + SD * rng.standard_normal((len(a), 3)) for u in state["u"]]
+
+    def round(self, state, data, number):
+        s = replace(self.settings, chains=len(state["xi"]), seed=self.settings.seed * 10_000 + number)
+        models = [Rows(y) for y in data]
+        server, clients = run(models, s, prior=self.prior_used, xi=state["xi"], u=state["u"])
+        return {"xi": hmc.draws(server)[:, 0], "u": [hmc.local_draws(clients[k])[:, 0] for k in sorted(clients)]}
+
+    def functions(self, state, data):
+        a, tau, (u, w), (y, x) = state["xi"][:, 0], np.exp(state["xi"][:, 1]), (v[:, 0] for v in state["u"]), data
+        return {
+            "a": a, "a^2": a**2, "tau": tau, "tau^2": tau**2, "u": u, "u^2": u**2, "u w": u * w, "a u": a * u, "tau u^2": tau * u**2,
+            "y": y.mean(axis=1), "y^2": (y**2).mean(axis=1), "a y": a * y.mean(axis=1), "u y": u * y.mean(axis=1),
+            "y x": y.mean(axis=1) * x.mean(axis=1), "tau y u": tau * u * y.mean(axis=1),
+        }  # fmt: skip
+
