@@ -122,6 +122,26 @@ class Condition:
             return np.full_like(phi, 2 / (self.hi - self.lo), dtype=np.float64)
         return np.asarray(2 / (phi * math.log(self.hi / self.lo)))
 
+    def at(self, x: float) -> tuple[float, float]:
+        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative; 0 and 0 for "none"."""
+        s = 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+        return self.lo + (self.hi - self.lo) * s, (self.hi - self.lo) * s * (1 - s)
+
+    def log_prior_grad(self, x: float) -> tuple[float, float]:
+        """Log-density of x where phi = lo + (hi - lo) sigmoid(x) has the truncated prior, Jacobian once, and its derivative
+        (sigma.md, section 6)."""
+        log_s, log_rest = -_softplus(-x), -_softplus(x)
+        slope = math.exp(log_rest) - math.exp(log_s)
+        if self.hyperprior.kind == "uniform":
+            return log_s + log_rest, slope
+        width, phi = math.log(self.hi - self.lo), self.at(x)[0]
+        log_phi = log_s + width if self.lo == 0 else math.log(phi)
+        logit, sd = log_phi - math.log1p(-phi), math.sqrt(self.hyperprior.variance)
+        log_change = log_s + log_rest + width - log_phi - math.log1p(-phi)  # of d logit phi / dx
+        r, change = (logit - self.hyperprior.mean) / sd, math.exp(log_change)
+        value = -0.5 * r * r - 0.5 * math.log(2 * math.pi) - math.log(sd * self.inside) + log_change
+        return value, -r / sd * change + slope - (1 - 2 * phi) * change
+
     def quadrature(self, n: int = 64) -> tuple[Array, Array]:
         """Nodes (n,) of phi and weights (n,) that sum to 1: averages over the truncated prior, by Gauss-Legendre.
 
@@ -162,3 +182,8 @@ class Condition:
         from scipy.special import expit
 
         return np.asarray(expit(self.hyperprior.mean + math.sqrt(self.hyperprior.variance) * z))
+
+
+def _softplus(x: float) -> float:
+    """log(1 + exp x)."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))

@@ -15,10 +15,11 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
+from .condition import Condition
 from .likelihood import HALF_LOG_TAU, Likelihood, half_normal
-from .sigma_decoder import Condition, Decoder, Hat
+from .sigma_decoder import Decoder, Hat
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -33,7 +34,8 @@ class Layout:
 
     Attributes
     ----------
-    n_phi, n_global : lengths of x_phi and z_G
+    free : whether there is a phi
+    n_global : length of z_G
     mixing : BYM2: whether rho is unknown
     intercept : whether there is a b
     n_beta : covariates
@@ -41,7 +43,7 @@ class Layout:
     dispersed : whether the error standard deviation of a Gaussian response is unknown
     """
 
-    n_phi: int
+    free: bool
     n_global: int
     mixing: bool = False
     intercept: bool = True
@@ -53,7 +55,7 @@ class Layout:
     def parts(self) -> dict[str, slice]:
         """Name -> place; empty where the model has no such unknown."""
         lengths = {
-            "phi": self.n_phi,
+            "phi": int(self.free),
             "z": self.n_global,
             "rho": int(self.mixing),
             "intercept": int(self.intercept),
@@ -79,67 +81,20 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Hyperprior:
-    """p(phi), truncated to the training range.
-
-    Attributes
-    ----------
-    kind : "uniform", or "logit-normal": logit phi ~ N(mean, variance)
-    mean, variance : of logit phi
-    """
-
-    kind: str = "uniform"
-    mean: float = 0.0
-    variance: float = 2.0
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("uniform", "logit-normal"):
-            raise ValueError(f"hyperprior: kind must be 'uniform' or 'logit-normal', got {self.kind!r}")
-        if not self.variance > 0:
-            raise ValueError(f"hyperprior: variance must be positive, got {self.variance!r}")
-
-    def log_prior_grad(self, x: float, lo: float, hi: float) -> tuple[float, float]:
-        """Log-density of x where phi = lo + (hi - lo) sigmoid(x), and its derivative."""
-        s = float(expit(x))
-        log_s, log_rest = -float(np.logaddexp(0.0, -x)), -float(np.logaddexp(0.0, x))
-        jacobian, slope = log_s + log_rest, 1 - 2 * s
-        if self.kind == "uniform":
-            return jacobian, slope
-        phi = lo + (hi - lo) * s
-        # phi / s and (1 - phi) / (1 - s) stay away from 0 where phi and s do not
-        log_phi = log_s + float(np.log(hi - lo)) if lo == 0 else float(np.log(phi))
-        log_other = log_rest + float(np.log(hi - lo)) if hi == 1 else float(np.log1p(-phi))
-        logit, sd = log_phi - log_other, float(np.sqrt(self.variance))
-        change = float(np.exp(jacobian + np.log(hi - lo) - log_phi - log_other))  # d logit / dx
-        r = (logit - self.mean) / sd
-        mass = self._below(hi) - self._below(lo)
-        value = -0.5 * r * r - float(HALF_LOG_TAU) - float(np.log(sd * mass)) + float(np.log(change))
-        dlog_change = slope - (1 - 2 * phi) * change
-        return value, -r / sd * change + dlog_change
-
-    def _below(self, phi: float) -> float:
-        """The untruncated probability of values up to phi."""
-        if phi in (0.0, 1.0):
-            return phi
-        return float(ndtr((np.log(phi / (1 - phi)) - self.mean) / np.sqrt(self.variance)))
-
-
-@dataclass(frozen=True)
 class SigmaPrior:
     """The server's term: log p(xi), every Jacobian once.
 
-    x_phi by the hyperprior; z_G ~ N(0, I); rho ~ U(0, 1) by its logit; b, beta ~ N(0, coefficient_sd^2); sigma_theta and sigma
-    ~ HalfNormal(1) by their logarithms.
+    x_phi by the condition's prior; z_G ~ N(0, I); rho ~ U(0, 1) by its logit; b, beta ~ N(0, coefficient_sd^2); sigma_theta and
+    sigma ~ HalfNormal(1) by their logarithms.
     """
 
     layout: Layout
     condition: Condition
-    hyperprior: tuple[Hyperprior, ...] = ()
     coefficient_sd: float = COEFFICIENT_SD
 
     def __post_init__(self) -> None:
-        if len(self.hyperprior) != self.layout.n_phi:
-            raise ValueError(f"prior of xi: {self.layout.n_phi} hyperpriors are needed, got {len(self.hyperprior)}")
+        if self.layout.free != self.condition.free:
+            raise ValueError(f"prior of xi: the condition is {self.condition.name!r}, and the layout says otherwise")
 
     @property
     def size(self) -> int:
@@ -147,10 +102,8 @@ class SigmaPrior:
 
     def log_prior_grad(self, xi: Vector) -> tuple[float, Vector]:
         parts, gradient, value = self.layout.parts, np.empty(self.size), 0.0
-        for i, prior in enumerate(self.hyperprior):
-            lo, hi = float(self.condition.lo[i]), float(self.condition.hi[i])
-            share, gradient[i] = prior.log_prior_grad(float(xi[i]), lo, hi)
-            value += share
+        if self.layout.free:
+            value, gradient[0] = self.condition.log_prior_grad(float(xi[0]))
         for name, sd in (("z", 1.0), ("intercept", self.coefficient_sd), ("beta", self.coefficient_sd)):
             r = xi[parts[name]] / sd
             value -= 0.5 * float(r @ r) + len(r) * float(np.log(sd) + HALF_LOG_TAU)
@@ -211,7 +164,7 @@ class Spatial:
     hat : of the decoder
     a, v : the factor and the variances (d,); v is None for the deterministic model
     da, dv : derivatives of a in logit rho, and of v in (phi, logit rho): (2, d)
-    dphi, dt : derivatives of phi and of t in x (c,)
+    dphi, dt : derivatives of phi and of the networks' condition in x
     """
 
     hat: Hat
@@ -219,8 +172,8 @@ class Spatial:
     v: Vector | None
     da: float
     dv: Matrix | None
-    dphi: Vector
-    dt: Vector
+    dphi: float
+    dt: float
 
     @property
     def mean(self) -> Vector:
@@ -279,22 +232,21 @@ class Site:
 
     def spatial(self, xi: Vector, u: Vector) -> Spatial:
         """theta's conditional moments at xi (P,) and u_L (p_L,)."""
-        c, parts = self.condition, self.layout.parts
-        s = expit(xi[parts["phi"]])
-        phi = c.lo + (c.hi - c.lo) * s if self.layout.n_phi else np.array(c.lo, float)
-        dphi = (c.hi - c.lo) * s * (1 - s) if self.layout.n_phi else np.zeros_like(phi)
-        t, slope = c.network(phi)
-        hat = self.decoder.hat(xi[np.newaxis, parts["z"]], u[np.newaxis], t[np.newaxis])
+        parts = self.layout.parts
+        phi, dphi = self.condition.at(float(xi[0])) if self.layout.free else (0.0, 0.0)
+        at = np.array([[phi]])
+        hat = self.decoder.hat(xi[np.newaxis, parts["z"]], u[np.newaxis], self.condition.network(at))
+        dt = float(self.condition.slope(at)[0, 0]) * dphi
         if self.auxiliary is None:
-            return Spatial(hat, 1.0, None, 0.0, None, dphi, slope * dphi)
-        tau2, by_phi = self.auxiliary.at(float(phi[0]))
+            return Spatial(hat, 1.0, None, 0.0, None, dphi, dt)
+        tau2, by_phi = self.auxiliary.at(phi)
         if not self.layout.mixing:
-            return Spatial(hat, 1.0, tau2, 0.0, np.stack([by_phi, np.zeros_like(by_phi)]), dphi, slope * dphi)
+            return Spatial(hat, 1.0, tau2, 0.0, np.stack([by_phi, np.zeros_like(by_phi)]), dphi, dt)
         rho = float(expit(xi[parts["rho"].start]))
         change = rho * (1 - rho)
         dv = np.stack([rho * by_phi, change * (tau2 - 1)])
         a = float(np.sqrt(rho))
-        return Spatial(hat, a, 1 - rho + rho * tau2, 0.5 * change / a, dv, dphi, slope * dphi)
+        return Spatial(hat, a, 1 - rho + rho * tau2, 0.5 * change / a, dv, dphi, dt)
 
     def fixed(self, xi: Vector, rows: Rows | None = None) -> Vector:
         """(n,) offset + b + x' beta."""
@@ -307,11 +259,12 @@ class Site:
         parts, g_xi = self.layout.parts, np.zeros(self.n_global)
         to_z, to_u, to_t = self.decoder.pull(s.hat, g_hat[np.newaxis])
         g_xi[parts["z"]] = to_z[0]
-        g_xi[parts["phi"]] = (to_t[0] * s.dt)[: self.layout.n_phi]
+        if self.layout.free:
+            g_xi[0] = to_t[0, 0] * s.dt
         if g_v is not None and s.dv is not None:
             by_phi, by_rho = s.dv @ g_v
-            if self.layout.n_phi:
-                g_xi[0] += by_phi * s.dphi[0]
+            if self.layout.free:
+                g_xi[0] += by_phi * s.dphi
             g_xi[parts["rho"]] = by_rho + g_a * s.da
         return g_xi, to_u[0]
 

@@ -16,39 +16,6 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 LOG_VARIANCES = (-12.0, 6.0)  # to which heads are clamped
-TRANSFORMS = ("identity", "unit", "log-unit")
-
-
-@dataclass(frozen=True)
-class Condition:
-    """phi = lo + (hi - lo) sigmoid(x) in the training range, and t(phi), what the networks are given.
-
-    Attributes
-    ----------
-    lo, hi : (c,) training range
-    transform : "identity": t = phi; "unit": the range becomes [-1, 1]; "log-unit": the range of log phi does
-    """
-
-    lo: Vector
-    hi: Vector
-    transform: str = "identity"
-
-    def __post_init__(self) -> None:
-        if self.transform not in TRANSFORMS:
-            raise ValueError(f"condition: transform must be one of {', '.join(TRANSFORMS)}, got {self.transform!r}")
-        if not (self.lo <= self.hi).all() or (self.transform == "log-unit" and not (self.lo > 0).all()):
-            raise ValueError(f"condition: the range [{self.lo}, {self.hi}] is empty, or has no logarithm")
-
-    def network(self, phi: Matrix) -> tuple[Matrix, Matrix]:
-        """t, and dt/dphi, of the same shape as phi (.., c)."""
-        if self.transform == "identity":
-            return phi, np.ones_like(phi)
-        lo, hi = self.lo, self.hi
-        value, slope = phi, np.ones_like(phi)
-        if self.transform == "log-unit":
-            lo, hi, value, slope = np.log(lo), np.log(hi), np.log(phi), 1 / phi
-        width = np.where(hi > lo, hi - lo, 1.0)
-        return 2 * (value - lo) / width - 1, 2 * slope / width
 
 
 @dataclass(frozen=True)

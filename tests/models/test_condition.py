@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from differences import four_point
 from scipy import stats
 from scipy.integrate import quad
 
@@ -93,3 +94,37 @@ def test_a_prior_without_a_parameter() -> None:
     assert weight.tolist() == [1.0]
     assert none.quantile(np.array([0.2, 0.9])).tolist() == [0.0, 0.0]
     none.check(np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "logit-normal"])
+@pytest.mark.parametrize(("lo", "hi"), [(0.0, 0.99), (0.2, 0.9), (0.3, 0.999)])
+def test_the_hyperprior_of_x_is_normalised_and_its_slope_right(kind, lo, hi):
+    prior = Condition("phi", lo, hi, hyperprior=Hyperprior(kind, 0.3, 2.0))
+    total = quad(lambda x: np.exp(prior.log_prior_grad(x)[0]), -60, 60, points=[-5, 0, 5], limit=300)[0]
+    np.testing.assert_allclose(total, 1.0, rtol=1e-7)
+    for x in (-30.0, -3.0, 0.2, 2.0, 20.0):
+        slope = four_point(lambda v: prior.log_prior_grad(v[0])[0], np.array([x]))
+        np.testing.assert_allclose(prior.log_prior_grad(x)[1], slope[0], rtol=5e-6, atol=1e-7)
+
+
+def test_negative_control_a_jacobian_twice_or_a_standard_deviation_for_a_variance():
+    """N(0, 2) with sd 2, and the logit's Jacobian added twice, are seen by the same integrals."""
+    lo, hi = 0.0, 0.99
+
+    def moment(extra, variance):
+        law = Condition("phi", lo, hi, hyperprior=Hyperprior("logit-normal", 0.0, variance))
+
+        def weight(x):
+            s = 1 / (1 + np.exp(-x))
+            return np.exp(law.log_prior_grad(x)[0] + extra * np.log(s * (1 - s)))
+
+        phi = lambda x: hi / (1 + np.exp(-x))  # noqa: E731
+        top = quad(lambda x: weight(x) * np.log(phi(x) / (1 - phi(x))) ** 2, -30, 30, points=[0], limit=300)[0]
+        return top / quad(weight, -30, 30, points=[0], limit=300)[0]
+
+    top = np.log(hi / (1 - hi)) / np.sqrt(2)
+    truth = 2 * (stats.truncnorm(-np.inf, top).var() + stats.truncnorm(-np.inf, top).mean() ** 2)
+    assert stats.norm.sf(top) < 6e-4
+    np.testing.assert_allclose(moment(0, 2.0), truth, rtol=1e-6)
+    assert abs(moment(1, 2.0) - truth) > 0.3
+    assert abs(moment(0, 4.0) - truth) > 0.5

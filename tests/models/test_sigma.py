@@ -7,11 +7,12 @@ import pytest
 import sigma_cases as cases
 from differences import four_point
 from scipy.integrate import quad
-from scipy.stats import multivariate_normal, norm, truncnorm
+from scipy.stats import multivariate_normal
 
 from fedkern.algorithms.sfvi_family import Family
 from fedkern.algorithms.sigma_family import NestedFamily
-from fedkern.models.sigma import Hyperprior, Layout, SigmaPrior
+from fedkern.models.condition import Condition
+from fedkern.models.sigma import Layout, SigmaPrior
 from fedkern.models.variational import Block
 
 SITES = [
@@ -139,45 +140,10 @@ def test_theta_sampled_and_integrated_out_are_one_model():
     np.testing.assert_allclose(np.log(total) + others, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["uniform", "logit-normal"])
-@pytest.mark.parametrize(("lo", "hi"), [(0.0, 0.99), (0.2, 0.9), (0.3, 1.0)])
-def test_the_hyperprior_of_x_is_normalised_and_its_slope_right(kind, lo, hi):
-    prior = Hyperprior(kind, 0.3, 2.0)
-    total = quad(lambda x: np.exp(prior.log_prior_grad(x, lo, hi)[0]), -60, 60, points=[-5, 0, 5], limit=300)[0]
-    np.testing.assert_allclose(total, 1.0, rtol=1e-7)
-    for x in (-30.0, -3.0, 0.2, 2.0, 20.0):
-        slope = four_point(lambda v: prior.log_prior_grad(v[0], lo, hi)[0], np.array([x]))
-        np.testing.assert_allclose(prior.log_prior_grad(x, lo, hi)[1], slope[0], rtol=5e-6, atol=1e-7)
-
-
-def test_negative_control_a_jacobian_twice_or_a_standard_deviation_for_a_variance():
-    """N(0, 2) with sd 2, and the logit's Jacobian added twice, are seen by the same integrals."""
-    prior, lo, hi = Hyperprior("logit-normal", 0.0, 2.0), 0.0, 0.99
-
-    def moment(extra, variance):
-        law = Hyperprior("logit-normal", 0.0, variance)
-
-        def weight(x):
-            s = 1 / (1 + np.exp(-x))
-            return np.exp(law.log_prior_grad(x, lo, hi)[0] + extra * np.log(s * (1 - s)))
-
-        phi = lambda x: hi / (1 + np.exp(-x))  # noqa: E731
-        top = quad(lambda x: weight(x) * np.log(phi(x) / (1 - phi(x))) ** 2, -30, 30, points=[0], limit=300)[0]
-        return top / quad(weight, -30, 30, points=[0], limit=300)[0]
-
-    top = np.log(hi / (1 - hi)) / np.sqrt(prior.variance)
-    truth = prior.variance * (truncnorm(-np.inf, top).var() + truncnorm(-np.inf, top).mean() ** 2)
-    assert norm.sf(top) < 6e-4
-    np.testing.assert_allclose(moment(0, 2.0), truth, rtol=1e-6)
-    assert abs(moment(1, 2.0) - truth) > 0.3
-    assert abs(moment(0, 4.0) - truth) > 0.5
-
-
 @pytest.mark.parametrize("mixing", [False, True])
 def test_gradient_of_the_prior_of_xi(mixing):
-    layout = Layout(0 if mixing else 1, 3, mixing, True, 2, True, True)
-    hyper = () if mixing else (Hyperprior("logit-normal"),)
-    prior = SigmaPrior(layout, cases.condition(), hyper)
+    layout = Layout(not mixing, 3, mixing, True, 2, True, True)
+    prior = SigmaPrior(layout, Condition("none", 0.0, 0.0) if mixing else cases.condition())
     xi = np.random.default_rng(5).normal(size=prior.size)
     value, gradient = prior.log_prior_grad(xi)
     assert np.isfinite(value)
@@ -190,7 +156,5 @@ def test_refusals():
         cases.site(rng, family="poisson", integrated=True)
     with pytest.raises(ValueError, match="BYM2 mixes in unstructured variation"):
         cases.site(rng, tau=None, mixing=True)
-    with pytest.raises(ValueError, match="hyperpriors are needed"):
-        SigmaPrior(Layout(1, 2), cases.condition())
-    with pytest.raises(ValueError, match="kind must be"):
-        Hyperprior("beta")
+    with pytest.raises(ValueError, match="the layout says otherwise"):
+        SigmaPrior(Layout(False, 2), cases.condition())

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from fedkern.models.condition import Condition, Hyperprior
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.sigma import Auxiliary, Layout, Rows, Site
-from fedkern.models.sigma_decoder import Condition, Decoder
+from fedkern.models.sigma_decoder import Decoder
 
 P_G, P_L, D = 3, 2, 7
 HIDDEN, LOCAL, WIDTH, RANK = 6, 5, 4, 3
@@ -33,7 +34,7 @@ def decoder(rng, variant="amended", d=D):
 
 
 def condition(transform="unit"):
-    return Condition(np.array([LO]), np.array([HI]), transform)
+    return Condition("phi", LO, HI, transform, Hyperprior("logit-normal"))
 
 
 def rows(rng, family, n=11, d=D, p=2):
@@ -61,8 +62,7 @@ def site(
     rng, variant="amended", family="poisson", tau="constant", *, mixing=False, scale=1.0, integrated=False, transform="unit"
 ):
     """A site with all unknowns that its kind can have."""
-    n_phi = 0 if mixing else 1
-    layout = Layout(n_phi, P_G, mixing, True, 2, True, family == "gaussian" and scale is None)
-    where = Condition(np.zeros(1), np.zeros(1)) if mixing else condition(transform)
+    layout = Layout(not mixing, P_G, mixing, True, 2, True, family == "gaussian" and scale is None)
+    where = Condition("none", 0.0, 0.0) if mixing else condition(transform)
     likelihood = Likelihood(family, scale)
     return Site(decoder(rng, variant), where, layout, likelihood, rows(rng, family), auxiliary(rng, tau), integrated)
