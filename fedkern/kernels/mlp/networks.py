@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ._registry import Array, Kernel
+from .._registry import Array, Kernel
 
 Float = TypeVar("Float", np.float64, np.float32)
 

@@ -1,0 +1,18 @@
+"""What the network kernels mean."""
+
+from .networks import IDENTITY, RELU, TANH, activate, backward, forward, layers, pull_back, slope, values
+from .vae import vae_gradient
+
+__all__ = [
+    "IDENTITY",
+    "RELU",
+    "TANH",
+    "activate",
+    "backward",
+    "forward",
+    "layers",
+    "pull_back",
+    "slope",
+    "vae_gradient",
+    "values",
+]

@@ -1,0 +1,22 @@
+"""Fully connected networks, and the variational autoencoder that is made of them (sigma.md, sections 1 and 2).
+
+All arrays of a call have one type, float32 or float64, but where said otherwise; results do not depend on `n_threads`.
+"""
+
+from __future__ import annotations
+
+from .architecture import Architecture, Layer, Part
+from .networks import ACTIVATIONS, backward, forward, n_parameters, network
+from .vae import vae_gradient
+
+__all__ = [
+    "ACTIVATIONS",
+    "Architecture",
+    "Layer",
+    "Part",
+    "backward",
+    "forward",
+    "n_parameters",
+    "network",
+    "vae_gradient",
+]
