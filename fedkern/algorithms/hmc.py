@@ -276,7 +276,8 @@ class Client:
     walk : u of all chains; value and slope are those of F_j
     h : the steps of this trajectory
     round, inner : number of the trajectory (-1 before the first), steps taken of it
-    trace : draws of u
+    xi, trial : (c, P) xi of this state, and of the trajectory's present end, as they came
+    trace : draws of u, and of the xi that belong to them
     """
 
     name: str
@@ -285,6 +286,8 @@ class Client:
     model: LocalModel
     walk: Walk
     h: Vector
+    xi: Matrix
+    trial: Matrix
     round: int = -1
     inner: int = 0
     trace: Trace = field(default_factory=Trace)
@@ -299,7 +302,8 @@ def client(name: str, index: int, settings: Settings, model: LocalModel, u: Vect
     """
     at = _placed(u, settings.chains, model.size, f"client {name!r}")
     none = np.zeros(settings.chains)
-    return Client(name, index, settings, model, Walk.begin(at, none, np.zeros(at.shape)), none)
+    xi = np.zeros((settings.chains, model.n_global))
+    return Client(name, index, settings, model, Walk.begin(at, none, np.zeros(at.shape)), none, xi, xi)
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
@@ -313,7 +317,8 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
                 f"client {state.name!r}: the log-density at the start of chain {int(np.argmin(good))} is not finite: "
                 "give other start values"
             )
-        return evolve(state, walk=evolve(state.walk, value=value, slope=slope)), [Slope(gradient)]
+        xi = np.array(event.xi)
+        return evolve(state, walk=evolve(state.walk, value=value, slope=slope), xi=xi, trial=xi), [Slope(gradient)]
     if isinstance(event, (Launch, Decided)) and event.round == state.round + 1:
         state = _settle(state, event.accepted > 0.5)
         if isinstance(event, Decided):
@@ -334,19 +339,19 @@ def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:
     if state.inner < state.settings.leapfrog:
         return evolve(state, walk=walk), [Slope(gradient)]
     walk, change = walk.landed(state.h)
-    return evolve(state, walk=walk), [SlopeChange(gradient, change)]
+    return evolve(state, walk=walk, trial=np.array(xi)), [SlopeChange(gradient, change)]
 
 
 def _settle(state: Client, accepted: NDArray[np.bool_]) -> Client:
     """The decision of the trajectory that has ended."""
     if state.round < 0:
         return state
-    walk = state.walk.settled(accepted)
+    walk, xi = state.walk.settled(accepted), np.where(accepted[:, None], state.trial, state.xi)
     if state.round < state.settings.warmup:
         walk = walk.learned(state.settings, state.round)
     if state.settings.keeps(state.round):
-        state.trace.add({"u": walk.at})
-    return evolve(state, walk=walk, inner=0)
+        state.trace.add({"u": walk.at, "xi": xi})
+    return evolve(state, walk=walk, xi=xi, inner=0)
 
 
 def draws(state: Server) -> NDArray[np.float64]:
@@ -367,7 +372,7 @@ def save(state: Server | Client) -> Saved:
     saved: Saved = {"round": state.round, "inner": state.inner, "h": state.h}
     saved |= state.walk.save() | state.trace.save()
     if isinstance(state, Client):
-        return saved
+        return saved | {"xi": state.xi, "trial": state.trial}
     saved |= {name: getattr(state, name) for name in ("rate", "divergences", "warmup_divergences")}
     return saved | state.step.save() | {"waiting": np.array(sorted(state.waiting), np.int64)}
 

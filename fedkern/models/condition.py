@@ -51,6 +51,7 @@ class Condition:
     lo, hi : the training range; both 0 for "none"
     transform : what the networks see: "identity" phi itself, "unit" 2 (phi - lo)/(hi - lo) - 1, "log-unit" the same of log phi
     hyperprior : of phi in inference
+    fixed : the one value that a job uses instead of a prior; inside the range
     """
 
     name: Name
@@ -58,8 +59,11 @@ class Condition:
     hi: float
     transform: Transform = "identity"
     hyperprior: Hyperprior = Hyperprior()
+    fixed: float | None = None
 
     def __post_init__(self) -> None:
+        if self.fixed is not None:
+            self.check(np.array([self.fixed]))
         if self.name not in get_args(Name) or self.transform not in get_args(Transform):
             raise ValueError(f"Condition: name {self.name!r}, transform {self.transform!r} are not both known")
         if self.name == "none":
@@ -82,13 +86,13 @@ class Condition:
 
     @property
     def free(self) -> bool:
-        """Whether there is a phi at all."""
-        return self.name != "none"
+        """Whether phi is unknown."""
+        return self.name != "none" and self.fixed is None
 
     @property
     def inside(self) -> float:
         """The mass that the untruncated prior has in the training range."""
-        if not self.free or self.hyperprior.kind == "uniform":
+        if self.name == "none" or self.hyperprior.kind == "uniform":
             return 1.0
         from scipy.special import ndtr
 
@@ -123,7 +127,9 @@ class Condition:
         return np.asarray(2 / (phi * math.log(self.hi / self.lo)))
 
     def at(self, x: float) -> tuple[float, float]:
-        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative; 0 and 0 for "none"."""
+        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative; without a free phi its value and 0."""
+        if not self.free:
+            return self.fixed or 0.0, 0.0
         s = 1 / (1 + math.exp(-x)) if x > -700 else 0.0
         return self.lo + (self.hi - self.lo) * s, (self.hi - self.lo) * s * (1 - s)
 
@@ -148,7 +154,7 @@ class Condition:
         A logit-normal is integrated over logit phi, where its density and the variances of a CAR prior are both smooth.
         """
         if not self.free:
-            return np.zeros(1), np.ones(1)
+            return np.full(1, self.fixed or 0.0), np.ones(1)
         x, w = np.polynomial.legendre.leggauss(n)
         if self.hyperprior.kind == "uniform":
             return self.lo + (self.hi - self.lo) * (x + 1) / 2, w / 2
@@ -160,7 +166,7 @@ class Condition:
     def quantile(self, u: Array) -> Array:
         """phi at these probabilities under the truncated prior, elementwise: what turns uniform numbers into draws."""
         if not self.free:
-            return np.zeros_like(u)
+            return np.full_like(u, self.fixed or 0.0)
         if self.hyperprior.kind == "uniform":
             return np.asarray(self.lo + (self.hi - self.lo) * u)
         from scipy.special import ndtr, ndtri

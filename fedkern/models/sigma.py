@@ -39,8 +39,9 @@ class Layout:
     mixing : BYM2: whether rho is unknown
     intercept : whether there is a b
     n_beta : covariates
-    scaled : whether sigma_theta is unknown; else it is 1
+    scaled : whether sigma_theta is unknown
     dispersed : whether the error standard deviation of a Gaussian response is unknown
+    known_scale : sigma_theta where it is known
     """
 
     free: bool
@@ -50,6 +51,7 @@ class Layout:
     n_beta: int = 0
     scaled: bool = True
     dispersed: bool = False
+    known_scale: float = 1.0
 
     @cached_property
     def parts(self) -> dict[str, slice]:
@@ -77,7 +79,7 @@ class Layout:
     def scale(self, xi: Vector) -> Vector:
         """sigma_theta of xi (.., P): (..,)."""
         at = self.parts["log_scale"].start
-        return np.exp(xi[..., at]) if self.scaled else np.ones(xi.shape[:-1])
+        return np.exp(xi[..., at]) if self.scaled else np.full(xi.shape[:-1], self.known_scale)
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,7 @@ class Site:
     def spatial(self, xi: Vector, u: Vector) -> Spatial:
         """theta's conditional moments at xi (P,) and u_L (p_L,)."""
         parts = self.layout.parts
-        phi, dphi = self.condition.at(float(xi[0])) if self.layout.free else (0.0, 0.0)
+        phi, dphi = self.condition.at(float(xi[0]))
         at = np.array([[phi]])
         hat = self.decoder.hat(xi[np.newaxis, parts["z"]], u[np.newaxis], self.condition.network(at))
         dt = float(self.condition.slope(at)[0, 0]) * dphi

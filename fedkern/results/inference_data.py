@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import __version__
 from ..errors import JobError
+from .draws import Draws
 from .posterior import PLAIN, Posterior
 from .samples import Samples
 from .streamed import Streamed
@@ -27,7 +28,7 @@ def groups(posterior: Any, *, seed: int, chains: int = 4, draws: int = 1000) -> 
 
     Parameters
     ----------
-    posterior : Posterior of d coefficients, or Samples or Streamed, which have draws of their own
+    posterior : Posterior of d coefficients, or Samples, Streamed or Draws, which have draws of their own
     seed, chains, draws : independent draws from the keyed stream "posterior", one chain key each
 
     Returns
@@ -43,6 +44,9 @@ def groups(posterior: Any, *, seed: int, chains: int = 4, draws: int = 1000) -> 
         from xarray import Dataset
     except ImportError as error:
         raise JobError(f"draws need xarray ({error}): {REMEDY}") from None
+    about = {"inference_library": "fedkern", "inference_library_version": __version__}
+    if isinstance(posterior, Draws):
+        return posterior.groups(Dataset, about)
     if isinstance(posterior, Samples | Streamed):
         return _sampled(Dataset, posterior)
     standard = np.stack([posterior.draws(draws, seed=seed, chain=c) for c in range(chains)])
@@ -58,7 +62,6 @@ def groups(posterior: Any, *, seed: int, chains: int = 4, draws: int = 1000) -> 
     sampled = {"chain": np.arange(chains), "draw": np.arange(draws)}
     columns = {"column": [posterior.names[j] for j in slopes]} if slopes else {}
     moments = {"mean_std": ("coefficient", posterior.q.mean), "sd_std": ("coefficient", posterior.q.sd)}
-    about = {"inference_library": "fedkern", "inference_library_version": __version__}
     return {
         "posterior": Dataset(variables, {**sampled, **columns}, about),
         "sample_stats": Dataset({"lp": (axes, _log_density(posterior, standard))}, sampled, about),
@@ -99,7 +102,7 @@ def _sampled(dataset: Any, found: Samples | Streamed) -> dict[str, Any]:
     }
 
 
-def inference_data(posterior: Posterior | Samples | Streamed, *, seed: int, chains: int = 4, draws: int = 1000) -> Any:
+def inference_data(posterior: Posterior | Samples | Streamed | Draws, *, seed: int, chains: int = 4, draws: int = 1000) -> Any:
     """The same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x).
 
     Raises
@@ -121,7 +124,7 @@ def inference_data(posterior: Posterior | Samples | Streamed, *, seed: int, chai
     return DataTree.from_dict(data)
 
 
-def write(posterior: Posterior | Samples | Streamed, path: Path, *, seed: int, chains: int, draws: int) -> None:
+def write(posterior: Posterior | Samples | Streamed | Draws, path: Path, *, seed: int, chains: int, draws: int) -> None:
     """Writes `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
 
     Raises

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .draws import Draws
 from .posterior import Posterior
 from .samples import Samples
 from .streamed import Streamed
@@ -25,7 +26,7 @@ class Result:
     """
 
     summary: Mapping[str, Any]
-    posterior: Posterior | Samples | Streamed
+    posterior: Posterior | Samples | Streamed | Draws
     folder: Path | None = None
     seed: int = 0
     chains: int = 4

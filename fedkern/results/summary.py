@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .draws import Draws
 from .plain import plain
 from .posterior import Posterior
 from .samples import Samples
@@ -66,7 +67,7 @@ class Outcome:
 
 
 def summary(
-    method: str, posterior: Posterior | Samples | Streamed, outcome: Outcome, more: Mapping[str, Any] | None = None
+    method: str, posterior: Posterior | Samples | Streamed | Draws, outcome: Outcome, more: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """All of summary.json; `more`: what only this method has.
 

@@ -1,0 +1,56 @@
+"""A posterior as draws of named numbers, of a sampler or from a fitted Gaussian, on the scale that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import diagnostics
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a job releases.
+
+    Attributes
+    ----------
+    values : name -> (c, t) draws of c chains
+    sampled : whether they are the states of a sampler: then they have R-hat and ESS
+    """
+
+    values: Mapping[str, Array]
+    sampled: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.values)
+
+    def parameters(self) -> dict[str, dict[str, float]]:
+        """Name -> mean, sd, q05 and q95; of a sampler also rhat and ess, where ArviZ is installed."""
+        if not self.values:
+            return {}
+        stacked = np.stack(list(self.values.values()), axis=-1)
+        flat = stacked.reshape(-1, stacked.shape[-1])
+        columns: dict[str, Array] = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0)}
+        columns["q05"], columns["q95"] = np.quantile(flat, (0.05, 0.95), axis=0)
+        if self.sampled and diagnostics.available():
+            columns["rhat"], columns["ess"] = diagnostics.rhat_ess(stacked)
+        return {name: {key: float(column[i]) for key, column in columns.items()} for i, name in enumerate(self.values)}
+
+    def slowest(self) -> tuple[float, float] | None:
+        """Largest R-hat and smallest ESS; None where there is nothing to say."""
+        rows = [row for row in self.parameters().values() if "rhat" in row]
+        return (max(r["rhat"] for r in rows), min(r["ess"] for r in rows)) if rows else None
+
+    def groups(self, dataset: Any, about: Mapping[str, str]) -> dict[str, Any]:
+        """What `inference_data.groups` returns."""
+        shape = next(iter(self.values.values())).shape if self.values else (0, 0)
+        coordinates = {"chain": np.arange(shape[0]), "draw": np.arange(shape[1])}
+        variables = {name: (("chain", "draw"), values) for name, values in self.values.items()}
+        return {"posterior": dataset(variables, coordinates, about)}
