@@ -144,7 +144,9 @@ class Server:
         return np.exp(self.step.log_step)
 
 
-def start(settings: Settings, prior: GlobalPrior, names: tuple[str, ...], xi: Vector | float = 0.0) -> tuple[Server, ServerEffects]:
+def start(
+    settings: Settings, prior: GlobalPrior, names: tuple[str, ...], xi: Vector | float = 0.0
+) -> tuple[Server, ServerEffects]:
     """The server's first state and its first question.
 
     Parameters
@@ -219,7 +221,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 
 def _total(answers: list[Any]) -> Matrix:
     """The sum of the clients' gradients, in their order."""
-    total = np.zeros_like(answers[0].gradient)
+    total: Matrix = np.zeros(answers[0].gradient.shape)
     for answer in answers:
         total += answer.gradient
     return total

@@ -193,7 +193,7 @@ class Walk:
     def _drifted(self, step: Vector) -> Walk:
         with np.errstate(all="ignore"):
             trial = self.trial + step[:, None] * self.scale * self.velocity
-        return evolve(self, trial=trial)._guarded(np.isfinite(trial).all(axis=1))
+        return evolve(self, trial=trial)._guarded(np.asarray(np.isfinite(trial).all(axis=1)))
 
     def _guarded(self, good: NDArray[np.bool_]) -> Walk:
         """Chains that left the finite numbers wait at their state for the rejection that is certain."""

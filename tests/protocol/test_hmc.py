@@ -10,7 +10,7 @@ import pytest
 from federations import play
 
 from fedkern.algorithms import hmc
-from fedkern.algorithms.hmc_moves import LOST, SHRINK, Settings, Step, Walk
+from fedkern.algorithms.hmc_moves import ACCEPT, JITTER, LOST, SHRINK, Settings, Step, Walk
 from fedkern.algorithms.messages import SERVER, ClientLost, Deadline, RemoteFault, schema
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.hierarchical import MixedModel
@@ -54,24 +54,35 @@ def plain_leapfrog(target, q, p, step, n_steps):
     return q, p
 
 
-@pytest.mark.parametrize("leapfrog", [1, 2, 7])
+@pytest.mark.parametrize(("leapfrog", "step"), [(1, 0.2), (2, 0.15), (7, 0.1)])
 @pytest.mark.parametrize("kind", ["linear", "poisson"])
-def test_a_trajectory_is_the_textbooks(kind, leapfrog):
-    models = h.linear([2, 0, 3]) if kind == "linear" else h.mixed("poisson")
-    s = Settings(draws=1, warmup=0, chains=3, leapfrog=leapfrog, step=0.03, jitter=0.3, seed=4)
+def test_trajectories_are_the_textbooks(kind, leapfrog, step):
+    models, step = (h.linear([2, 0, 3]), step) if kind == "linear" else (h.mixed("poisson"), 0.4 * step)
+    s = Settings(draws=12, warmup=0, chains=3, leapfrog=leapfrog, step=step, jitter=0.3, seed=4)
     server, clients = ham.run(models, s)
     target, sizes = OneParty(models), {SERVER: models[0].n_global} | {k: m.size for k, m in enumerate(models)}
-    began = np.concatenate([s.starts(k, d, sd=0.5) for k, d in sizes.items()], axis=1)
-    momenta = np.concatenate([s.normals(k, 0, d) for k, d in sizes.items()], axis=1)
-    ended, accepted = ham.together(server, clients)[:, 0], 0
+    want, rate, moves = np.empty(ham.together(server, clients).shape), np.zeros(3), 0
     for c in range(s.chains):
-        q, p = plain_leapfrog(target, began[c], momenta[c], server.h[c], leapfrog)
-        change = target.value_grad(q)[0] - 0.5 * p @ p - target.value_grad(began[c])[0] + 0.5 * momenta[c] @ momenta[c]
-        moves = np.log(s.uniforms(0, 1)[c]) < change
-        accepted += moves
-        np.testing.assert_allclose(ended[c], q if moves else began[c], rtol=1e-11, atol=1e-12)
-        assert server.rate[c] == pytest.approx(min(1.0, np.exp(change)), rel=1e-9)
-    assert accepted > 0
+        q = np.concatenate([s.starts(k, d, sd=0.5)[c] for k, d in sizes.items()])
+        for round in range(s.rounds):
+            p = np.concatenate([s.normals(k, round, d)[c] for k, d in sizes.items()])
+            h_ = step * (1 + 0.3 * (2 * s.uniforms(round, JITTER)[c] - 1))
+            end, last = plain_leapfrog(target, q, p, h_, leapfrog)
+            change = target.value_grad(end)[0] - 0.5 * last @ last - target.value_grad(q)[0] + 0.5 * p @ p
+            if np.log(s.uniforms(round, ACCEPT)[c]) < change:
+                q, moves = end, moves + 1
+            rate[c] += min(1.0, np.exp(change))
+            want[c, round] = q
+    np.testing.assert_allclose(ham.together(server, clients), want, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(server.rate, rate, rtol=1e-7)
+    assert 6 < moves < 36  # some are rejected
+
+
+def test_negative_control_the_gradient_of_a_place_that_was_rejected(monkeypatch):
+    real = Walk.settled
+    monkeypatch.setattr(Walk, "settled", lambda self, accepted: replace(real(self, accepted), slope=self.trial_slope))
+    with pytest.raises(AssertionError, match="Not equal"):
+        test_trajectories_are_the_textbooks("poisson", 2, 0.15)
 
 
 def test_a_trajectory_runs_back_and_the_energy_error_falls_as_the_square_of_the_step():
@@ -198,7 +209,9 @@ def test_acceptance_is_near_its_target_and_frozen_after_the_warmup(leapfrog, wan
     assert all(one == seen[0] for one in seen)
     np.testing.assert_allclose(server.acceptance.mean(), wanted, atol=0.15)
     sd = np.sqrt(np.diag(h.exact(models)[1]))
-    np.testing.assert_allclose(np.concatenate([server.walk.scale, *(c.walk.scale for c in clients.values())], axis=1) / sd, 1, atol=0.6)
+    np.testing.assert_allclose(
+        np.concatenate([server.walk.scale, *(c.walk.scale for c in clients.values())], axis=1) / sd, 1, atol=0.6
+    )
     assert server.divergences.sum() == 0
 
 

@@ -8,50 +8,49 @@ import pytest
 
 from fedkern.algorithms import hmc
 from fedkern.algorithms.hmc_moves import Settings, Walk
-from fedkern.algorithms.messages import SERVER, evolve
+from fedkern.algorithms.messages import SERVER
 
 # (leapfrog, step, rounds for each data set)
-SCHEDULES = [(3, 0.25, 1), (3, 0.25, 2), (1, 0.35, 2)]
+SCHEDULES = [(3, 0.2, 1), (1, 0.25, 2)]
+
+
+def worst(seed, leapfrog=3, step=0.2, rounds=1, prior=None, chains=800, steps=25):
+    joint = ham.Joint(seed % 1000, leapfrog, step, prior)
+    return geweke.worst(geweke.joint_test(joint, seed, rounds=rounds, chains=chains, steps=steps))[0]
 
 
 @pytest.mark.parametrize(("leapfrog", "step", "rounds"), SCHEDULES)
 def test_joint_distribution(seed, leapfrog, step, rounds):
-    z = geweke.joint_test(ham.Joint(seed % 1000, leapfrog, step), seed, rounds=rounds, chains=600, steps=25)
-    assert geweke.worst(z)[0] < geweke.BOUND
+    assert worst(seed, leapfrog, step, rounds) < geweke.BOUND
 
 
-def failing(seed, prior=None):
-    joint = ham.Joint(seed % 1000, 3, 0.4, prior)
-    return geweke.worst(geweke.joint_test(joint, seed, rounds=2, chains=400, steps=20))[0]
+@pytest.mark.nightly
+@pytest.mark.parametrize(("leapfrog", "step", "rounds"), [(3, 0.2, 1), (3, 0.2, 2), (1, 0.25, 1), (1, 0.25, 2), (7, 0.15, 1)])
+def test_joint_distribution_of_long_chains(seed, leapfrog, step, rounds):
+    assert worst(seed, leapfrog, step, rounds, chains=2000, steps=100) < geweke.BOUND
 
 
 def test_negative_control_the_jacobian_twice(seed):
-    assert failing(seed, ham.Normals(jacobian=2.0)) > 2 * geweke.BOUND
+    assert worst(seed, prior=ham.Normals(jacobian=2.0)) > 1.5 * geweke.BOUND
 
 
 def test_negative_control_a_whole_kick_at_the_end(seed, monkeypatch):
     real = Walk.landed
     monkeypatch.setattr(Walk, "landed", lambda self, step: real(self, 2 * step))
-    assert failing(seed) > 2 * geweke.BOUND
+    assert worst(seed) > 1.5 * geweke.BOUND
 
 
-def test_negative_control_a_client_whose_change_counts_half(seed, monkeypatch):
+def test_negative_control_the_kinetic_energy_of_clients_not_counted(seed, monkeypatch):
     real = hmc._visit
 
-    def halved(state, xi):
+    def forgotten(state, xi):
         state, (answer,) = real(state, xi)
         if isinstance(answer, hmc.SlopeChange):
-            answer = hmc.SlopeChange(answer.gradient, 0.5 * answer.change)
+            answer = hmc.SlopeChange(answer.gradient, state.walk.trial_value - state.walk.value)
         return state, [answer]
 
-    monkeypatch.setattr(hmc, "_visit", halved)
-    assert failing(seed) > 2 * geweke.BOUND
-
-
-def test_negative_control_the_gradient_of_a_place_that_was_rejected(seed, monkeypatch):
-    real = Walk.settled
-    monkeypatch.setattr(Walk, "settled", lambda self, accepted: evolve(real(self, accepted), slope=self.trial_slope))
-    assert failing(seed) > 2 * geweke.BOUND
+    monkeypatch.setattr(hmc, "_visit", forgotten)
+    assert worst(seed) > 1.5 * geweke.BOUND
 
 
 # The exact posterior --------------------
@@ -78,4 +77,4 @@ def test_negative_control_a_target_that_is_a_little_wide(seed, monkeypatch):
     monkeypatch.setattr(hmc, "evaluate", lambda *a: tuple(0.8 * part for part in real(*a)))
     s = Settings(draws=250, warmup=200, chains=40, leapfrog=5, seed=seed)
     draws = ham.together(*ham.run(models, s))
-    assert np.abs(ham.z_scores((draws - h.exact(models)[0]) ** 2, np.diag(covariance))).max() > 7
+    assert np.abs(ham.z_scores((draws - h.exact(models)[0]) ** 2, np.diag(covariance))).max() > 6.5

@@ -37,7 +37,7 @@ def together(server, clients):
 
 
 def z_scores(values, mean):
-    """How far the means of (c, t, k) values are from `mean`; the error comes from the spread between chains, whatever their memory."""
+    """How far the means of (c, t, k) values are from `mean`; errors: the spread between chains, whatever their memory."""
     by_chain = values.mean(axis=1)
     return (by_chain.mean(axis=0) - mean) / (by_chain.std(axis=0, ddof=1) / np.sqrt(len(by_chain)))
 
@@ -62,18 +62,21 @@ SD, INTO = 0.7, 0.8
 
 @dataclass(frozen=True)
 class Rows:
-    """y_i ~ N(a + exp(b) u, SD), u ~ N(INTO a, 1), xi = (a, b): (c, n) rows, those of each chain."""
+    """y_i ~ N(a + exp(b) u_i, SD), u_i ~ N(INTO a, 1), xi = (a, b): (c, n) rows, those of each chain."""
 
     y: np.ndarray
     n_global: int = 2
-    size: int = 1
+
+    @property
+    def size(self):
+        return self.y.shape[1]
 
     def log_joint_grads(self, xi, u):
-        a, tau, u = xi[:, :1], np.exp(xi[:, 1:]), u[:, :1]
+        a, tau = xi[:, :1], np.exp(xi[:, 1:])
         r, v = (self.y - a - tau * u) / SD, u - INTO * a
-        value = -0.5 * (r**2).sum(axis=1) - 0.5 * v[:, 0] ** 2
-        slope = r.sum(axis=1, keepdims=True) / SD
-        return value, np.hstack([slope + INTO * v, tau * u * slope]), tau * slope - v
+        value = -0.5 * ((r**2).sum(axis=1) + (v**2).sum(axis=1))
+        g_a, g_b = r.sum(axis=1) / SD + INTO * v.sum(axis=1), (r * tau * u).sum(axis=1) / SD
+        return value, np.column_stack([g_a, g_b]), tau * r / SD - v
 
 
 @dataclass(frozen=True)
@@ -89,19 +92,19 @@ class Normals:
 
 
 class Joint:
-    """For `geweke.joint_test`: two clients with three rows each; one round is one trajectory of the real machines."""
+    """For `geweke.joint_test`: two clients with three rows each; one round is two trajectories of the real machines."""
 
     def __init__(self, seed, leapfrog, step, prior=None):
-        self.settings = Settings(draws=1, warmup=0, leapfrog=leapfrog, step=step, seed=seed)
+        self.settings = Settings(draws=1, thin=2, warmup=0, leapfrog=leapfrog, step=step, seed=seed)
         self.drawn, self.prior_used = 0, prior or Normals()
 
     def prior(self, rng, n):
         a, b = rng.standard_normal(n), np.log(np.abs(rng.standard_normal(n)))
-        return {"xi": np.column_stack([a, b]), "u": [INTO * a[:, None] + rng.standard_normal((n, 1)) for _ in range(2)]}
+        return {"xi": np.column_stack([a, b]), "u": [INTO * a[:, None] + rng.standard_normal((n, 3)) for _ in range(2)]}
 
     def simulate(self, rng, state):
         a, tau = state["xi"][:, :1], np.exp(state["xi"][:, 1:])
-        return [a + tau * u + SD * rng.standard_normal((len(a), 3)) for u in state["u"]]
+        return [a + tau * u + SD * rng.standard_normal(u.shape) for u in state["u"]]
 
     def round(self, state, data, number):
         s = replace(self.settings, chains=len(state["xi"]), seed=self.settings.seed * 10_000 + number)
@@ -110,10 +113,9 @@ class Joint:
         return {"xi": hmc.draws(server)[:, 0], "u": [hmc.local_draws(clients[k])[:, 0] for k in sorted(clients)]}
 
     def functions(self, state, data):
-        a, tau, (u, w), (y, x) = state["xi"][:, 0], np.exp(state["xi"][:, 1]), (v[:, 0] for v in state["u"]), data
+        (a, b), (u, w), (y, x) = state["xi"].T, state["u"], data
+        squares = {"u^2": u**2, "w^2": w**2, "y^2": y**2, "u y": u * y}
         return {
-            "a": a, "a^2": a**2, "tau": tau, "tau^2": tau**2, "u": u, "u^2": u**2, "u w": u * w, "a u": a * u, "tau u^2": tau * u**2,
-            "y": y.mean(axis=1), "y^2": (y**2).mean(axis=1), "a y": a * y.mean(axis=1), "u y": u * y.mean(axis=1),
-            "y x": y.mean(axis=1) * x.mean(axis=1), "tau y u": tau * u * y.mean(axis=1),
-        }  # fmt: skip
-
+            "a": a, "a^2": a**2, "b": b, "b^2": b**2, "a b": a * b, "tau": np.exp(b), "u": u[:, 0], "u w": u[:, 0] * w[:, 0],
+            "u v": u[:, 0] * u[:, 1], "y": y[:, 0], "a u": a * u[:, 0], "a y": a * y[:, 0], "y x": y[:, 0] * x[:, 0],
+        } | {name: value.mean(axis=1) for name, value in squares.items()}  # fmt: skip
