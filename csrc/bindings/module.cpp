@@ -15,6 +15,7 @@ void bind_sem(py::module_&);
 void bind_shrinkage_rows(py::module_&);
 void bind_shrinkage_server(py::module_&);
 void bind_shrinkage(py::module_&);
+void bind_spatial(py::module_&);
 void bind_blas(py::module_&);
 void bind_wire(py::module_&);
 }
@@ -37,6 +38,7 @@ PYBIND11_MODULE(_core, m) {
     family("shrinkage", fedkern::bind_shrinkage_rows);
     family("shrinkage", fedkern::bind_shrinkage_server);
     family("shrinkage", fedkern::bind_shrinkage);
+    family("spatial", fedkern::bind_spatial);
     family("blas", fedkern::bind_blas);
     family("wire", fedkern::bind_wire);
 }

@@ -11,6 +11,7 @@
 #include "tables/shrinkage.hpp"
 #include "tables/shrinkage_rows.hpp"
 #include "tables/shrinkage_server.hpp"
+#include "tables/spatial.hpp"
 
 namespace fedkern {
 
@@ -25,7 +26,8 @@ namespace fedkern {
     FEDKERN_FAMILY(OptimTable, optim)                       \
     FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)      \
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \
-    FEDKERN_FAMILY(ShrinkageTable, shrinkage)
+    FEDKERN_FAMILY(ShrinkageTable, shrinkage)               \
+    FEDKERN_FAMILY(SpatialTable, spatial)
 
 #define FEDKERN_FAMILY(table, name) extern const table name;
 namespace tables::baseline {

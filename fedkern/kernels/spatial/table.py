@@ -26,7 +26,6 @@ TABLE_SAMPLE = Kernel(
     ),
     outputs=(Array("theta", ("batch", "n"), F64), Array("entry", ("batch",), INT64)),
     streams=("prior_entries", "prior_draws"),
-    backends=("numba", "reference"),
 )
 
 
