@@ -11,7 +11,7 @@ from fedkern.kernels import mlp
 from fedkern.kernels._reference import mlp as _reference
 
 from . import Case, Source
-from .mlp_vae import vae_gradient  # noqa: F401, of the same family
+from .mlp_vae import vae_gradient, vae_step  # noqa: F401, of the same family
 
 reference: Any = _reference
 

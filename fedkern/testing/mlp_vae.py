@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedkern.kernels import mlp as public
 from fedkern.kernels._reference.mlp import vae as _reference
 from fedkern.kernels.mlp import Architecture
 
@@ -86,3 +87,56 @@ def vae_gradient(source: Source) -> Case:
         "kl_weight": weight,
     }
     return Case(arguments, precision=dtype, magnitude=most(arrays, a, gamma, weight, dtype, source.random))
+
+
+def table(source: Source, n: int) -> dict[str, Any]:
+    """A table of a few priors."""
+    T, kind, rank, draw = source.choose([1, 4]), source.choose(["stored", "dense", "sparse"]), 0, source.random.standard_normal
+    pattern: dict[str, Any] = {}
+    if kind == "sparse":
+        columns = [np.r_[i, i + 1 + np.flatnonzero(source.random.random(n - i - 1) < 0.3)] for i in range(n)]
+        pattern = {
+            "indptr": np.cumsum([0, *map(len, columns)]),
+            "indices": np.concatenate(columns),
+            "order": source.random.permutation(n),
+        }
+        values = 0.3 * draw((T, pattern["indptr"][-1]))
+        values[:, pattern["indptr"][:-1]] = source.random.uniform(1, 2, (T, n))
+    else:
+        rank = source.choose([1, 4]) if kind == "dense" else 0
+        values = draw((T, n * rank if rank else n))
+    return {
+        "values": source.array(values, extremes=source.choose([(), (), (np.nan, 1e200)])),
+        "scale": source.array(source.random.uniform(0.5, 2, n)),
+        "kind": kind,
+        "rank": rank,
+        "group": source.choose([1, 8]),
+        **{name: source.array(part, np.int64) for name, part in pattern.items()},
+    }
+
+
+def vae_step(source: Source) -> Case:
+    """In the middle of a run: the second moments keep a step a smooth function of its gradient. A table may have an entry that
+    is not finite, or too large; then the first step that draws it ends the run."""
+    a, dtype, n_steps = architecture(source), source.choose(["float64", "float32"]), source.choose([0, 1, 3])
+    k, draw = a.n_parameters, source.random.standard_normal
+    priors = table(source, a.n_values)
+    arguments = {
+        "parameters": source.array(a.initial(int(source.random.integers(2**32))) + 0.1 * draw(k), dtype),
+        "moments": source.array(np.stack([draw(k), 1 + source.random.exponential(size=k)]), dtype),
+        **priors,
+        "phi": source.normal(len(priors["values"]), a.n_conditions),
+        "rates": source.array(source.random.uniform(0, 1e-3, n_steps)),
+        "kl_weights": source.array(source.choose([1.0, source.random.random(n_steps)]) * np.ones(n_steps)),
+        "architecture": a,
+        "batch": source.choose([1, 9, 32]),
+        "gamma": source.choose([0.1, 0.5]),
+        "clip": source.choose([0.0, 3.0]),
+        "seed": source.choose([0, 2**64 - 1]),
+        "chain": source.choose([0, 5]),
+        "first": source.choose([0, 70_000]),
+    }
+    found = public.vae_step(**arguments, backend="reference")
+    largest = abs(np.nan_to_num(found[2])).max(axis=0, initial=1.0)
+    slack = 1 + 1e-3 * largest[4]  # what rounding and a relu on its other side may change of the gradient
+    return Case(arguments, "chain", dtype, [1 + abs(found[0]), slack * (1 + abs(found[1])), largest])

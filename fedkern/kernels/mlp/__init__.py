@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .architecture import Architecture, Layer, Part
 from .networks import ACTIVATIONS, backward, forward, n_parameters, network
-from .vae import vae_gradient
+from .vae import vae_gradient, vae_step
 
 __all__ = [
     "ACTIVATIONS",
@@ -19,4 +19,5 @@ __all__ = [
     "n_parameters",
     "network",
     "vae_gradient",
+    "vae_step",
 ]

@@ -13,12 +13,15 @@ gamma is a standard deviation. Both KLs have a weight in what is maximised, and 
 from __future__ import annotations
 
 import math
-from typing import TypeVar
+import operator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._registry import F64, Array, Kernel
+from ..spatial._checks import INT64, choice, counter, require
+from ..spatial.table import KINDS, check_table
 from .architecture import Architecture
 
 Float = TypeVar("Float", np.float64, np.float32)
@@ -37,6 +40,33 @@ VAE_GRADIENT = Kernel(
     backends=("numba", "reference"),
     blas=True,
 )
+
+VAE_STEP = Kernel(
+    "mlp.vae_step",
+    purpose="Steps of the training of a hierarchical variational autoencoder on draws from a table of priors.",
+    source="sigma.md, sections 2 and 3",
+    inputs=(
+        Array("parameters", ("k",)),
+        Array("moments", ("2", "k"), like="parameters"),
+        Array("values", ("t", "f"), F64),
+        Array("phi", ("t", "c"), F64),
+        Array("scale", ("d",), F64),
+        Array("indptr", ("p",), INT64),
+        Array("indices", ("q",), INT64),
+        Array("order", ("r",), INT64),
+        Array("rates", ("n_steps",), F64),
+        Array("kl_weights", ("n_steps",), F64),
+    ),
+    outputs=(
+        Array("new_parameters", ("k",), like="parameters"),
+        Array("new_moments", ("2", "k"), like="parameters"),
+        Array("trace", ("n_steps", "5"), F64),
+    ),
+    streams=("prior_entries", "prior_draws", "latents"),
+    backends=("numba", "reference"),
+    blas=True,
+)
+_NO_PATTERN = np.zeros(0, np.int64)
 
 
 def _symbols(kernel: str, architecture: Architecture) -> dict[str, int]:
@@ -105,3 +135,108 @@ def vae_gradient(
     scalars = (architecture.code, _deviation(name, gamma), float(kl_weight))
     gradient, terms = VAE_GRADIENT.run((parameters, theta, t, noise), scalars, out, n_threads, backend, symbols)
     return gradient, terms
+
+
+def vae_step(
+    parameters: NDArray[Float],
+    moments: NDArray[Float],
+    values: NDArray[np.float64],
+    phi: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    indptr: NDArray[np.int64] | None = None,
+    indices: NDArray[np.int64] | None = None,
+    order: NDArray[np.int64] | None = None,
+    *,
+    rates: NDArray[np.float64],
+    kl_weights: NDArray[np.float64],
+    architecture: Architecture,
+    kind: str,
+    rank: int = 0,
+    group: int = 1,
+    batch: int,
+    gamma: float,
+    clip: float = 0.0,
+    seed: int,
+    chain: int = 0,
+    first: int = 0,
+    out: tuple[NDArray[Any] | None, ...] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[NDArray[Float], NDArray[Float], NDArray[np.float64]]:
+    """Steps `first`, `first` + 1, .. of training: draws, the gradient of the ELBO, a step of Adam.
+
+    A step draws a batch as `spatial.table_sample` does at (seed, chain, step), with the conditions phi[entry]; the noise of row b
+    are the normals b l .. b l + l - 1 of stream "latents", l = architecture.n_latents. The gradient g is that of `vae_gradient`.
+    Steps in one call give the bits of as many calls of one step.
+
+    Parameters
+    ----------
+    parameters : (k,) array, float32 or float64
+        Of the networks, k = architecture.n_parameters.
+    moments : (2, k) array of the same type
+        Adam's m and v; zeros at the start.
+    values, scale, indptr, indices, order : arrays
+        The table of priors, as in `spatial.table_sample`; n = architecture.n_values.
+    phi : (T, c) float64 array
+        What the networks see of the condition of each entry.
+    rates, kl_weights : (n_steps,) float64 arrays
+        Learning rate, and weight of both KLs, of each step; >= 0 and finite.
+    architecture : Architecture
+    kind, rank, group
+        Of the table, as in `spatial.table_sample`.
+    batch : int
+        Draws of a step, >= 1.
+    gamma : float
+        Standard deviation of theta about the decoder's values, > 0 and finite.
+    clip : float
+        Where the norm of g is greater, g is made as long as this; 0: never.
+    seed, chain : int
+        Names of the random numbers.
+    first : int
+        Number of the first step: how many there were before.
+    out : tuple of three arrays, optional
+
+    Returns
+    -------
+    new_parameters : (k,) array
+        Of each step: parameters + rate m / (1 - 0.9^s) / (sqrt(v / (1 - 0.999^s)) + 1e-8), s the number of the step plus 1.
+    new_moments : (2, k) array
+        Of each step: 0.9 m + 0.1 g, 0.999 v + 0.001 g^2.
+    trace : (n_steps, 5) float64 array
+        Of each step: the four terms of `vae_gradient`, and the norm of g before it is clipped. A step whose ELBO or norm is not
+        finite is not made: its row and all later ones are NaN, and the results are those before it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, an impossible table, a number outside its range, a wrong `out`.
+    """
+    name = VAE_STEP.name
+    symbols = _symbols(name, architecture)
+    code = choice(name, "kind", kind, KINDS)
+    batch, rank, group, first = map(operator.index, (batch, rank, group, first))
+    require(name, batch >= 1, "batch", "must be >= 1", batch)
+    require(name, group >= 1, "group", "must be >= 1", group)
+    require(name, rank >= 0, "rank", "must be >= 0", rank)
+    require(name, not math.isnan(clip), "clip", "must be a number", clip)
+    rank = rank if kind == "dense" else 0
+    pattern: list[Any] = [_NO_PATTERN if part is None else part for part in (indptr, indices, order)]
+    inputs: tuple[Any, ...] = (parameters, moments, values, phi, scale, *pattern, rates, kl_weights)
+    if _alike(VAE_STEP, inputs):  # else `run` refuses them
+        check_table(name, kind, values.shape, len(scale), rank, indptr, indices, order)
+        for argument, array in (("rates", rates), ("kl_weights", kl_weights)):
+            require(name, ((array >= 0) & (array < math.inf)).all(), argument, "must be >= 0 and finite", array)
+        require(name, 0 <= first <= 2**32 - len(rates), "first", f"must be in [0, 2^32 - {len(rates)}]", first)
+    normals = batch * max(architecture.n_latents, {"stored": 0, "dense": rank, "sparse": architecture.n_values}[kind])
+    names: tuple[Any, ...] = counter(name, seed, chain, 0, normals)
+    scalars: tuple[Any, ...] = (architecture.code, code, rank, group, batch, _deviation(name, gamma), float(clip), *names, first)
+    new_parameters, new_moments, trace = VAE_STEP.run(inputs, scalars, out, n_threads, backend, symbols)
+    return new_parameters, new_moments, trace
+
+
+def _alike(kernel: Kernel, inputs: tuple[Any, ...]) -> bool:
+    """Whether all are arrays of the types and numbers of dimensions of the record."""
+    return all(
+        type(array) is np.ndarray and array.dtype in spec.dtypes and array.ndim == len(spec.shape)
+        for spec, array in zip(kernel.inputs, inputs)
+    )

@@ -6,12 +6,16 @@ A block is a (sum of sizes, rows) array: the layers of a network below each othe
 import numpy as np
 from numba import njit
 
+from fedkern._core.rng import streams
 from fedkern.kernels.mlp.architecture import Architecture
 
+from .. import rng
+from ..spatial.table import sample_rows
 from .networks import RELU, TANH, activate, add_multiple, dot, times_slope, total
 
 LOWEST, HIGHEST = -12.0, 6.0  # of the logarithm of a variance
 PRINTED, AMENDED, MULTIPLICATIVE = range(3)
+LATENTS = streams()["latents"]
 
 
 @njit(cache=False)
@@ -273,18 +277,60 @@ def plain(array):
     return np.array(array, np.float64, order="C")
 
 
-def elbo(parameters, theta, t, noise, code, gamma, weight):
-    """Gradient of the batch mean of the ELBO with `weight` on the KLs, and the batch means of its terms."""
-    starts = np.array([part.where.start for part in Architecture.of(code).parts.values()])
-    columns, grad = (plain(theta.T), plain(t.T), plain(noise.T)), np.zeros(parameters.size)
-    sums = (multiplicative if code[0] == MULTIPLICATIVE else networks)(
-        plain(parameters), starts, *columns, np.array(code), gamma, weight, grad
-    )
-    squares, global_kl, local_kl = np.array(sums) / len(theta)
-    constant = theta.shape[1] * (np.log(gamma) + 0.5 * np.log(2 * np.pi))
-    value = -squares / (2 * gamma**2) - constant - global_kl - local_kl
-    return grad / len(theta), np.array([value, squares, global_kl, local_kl])
+class Objective:
+    """The ELBO of one architecture."""
+
+    def __init__(self, code, gamma):
+        self.architecture, self.code, self.gamma = Architecture.of(code), np.array(code), gamma
+        self.starts = np.array([part.where.start for part in self.architecture.parts.values()])
+        self.sums = multiplicative if code[0] == MULTIPLICATIVE else networks
+
+    def __call__(self, parameters, theta, t, noise, weight):
+        """Gradient of the batch mean with `weight` on the KLs, and the batch means of the terms."""
+        columns, grad, gamma = (plain(theta.T), plain(t.T), plain(noise.T)), np.zeros(parameters.size), self.gamma
+        sums = self.sums(plain(parameters), self.starts, *columns, self.code, gamma, weight, grad)
+        squares, global_kl, local_kl = np.array(sums) / len(theta)
+        constant = theta.shape[1] * (np.log(gamma) + 0.5 * np.log(2 * np.pi))
+        value = -squares / (2 * gamma**2) - constant - global_kl - local_kl
+        return grad / len(theta), np.array([value, squares, global_kl, local_kl])
 
 
 def vae_gradient(parameters, theta, t, noise, code, gamma, kl_weight, gradient, terms, n_threads):
-    gradient[...], terms[...] = elbo(parameters, theta, t, noise, code, gamma, kl_weight)
+    gradient[...], terms[...] = Objective(code, gamma)(parameters, theta, t, noise, kl_weight)
+
+
+@njit(cache=False, nogil=True)
+def adam(parameters, m, v, gradient, shrink, rate, t):
+    """Iteration t = 1, 2, .., in place."""
+    correction1, correction2 = 1.0 - 0.9**t, 1.0 - 0.999**t
+    for i in range(gradient.size):
+        g = shrink * gradient[i]
+        m[i] = m_i = 0.9 * m[i] + 0.1 * g
+        v[i] = v_i = 0.999 * v[i] + 0.001 * g * g
+        parameters[i] += rate * (m_i / correction1) / (np.sqrt(v_i / correction2) + 1e-8)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def vae_step(
+    parameters, moments, values, phi, scale, indptr, indices, order, rates, kl_weights, code, kind, rank, group, batch, gamma,
+    clip, seed, chain, first, new_parameters, new_moments, trace, n_threads
+):  # fmt: skip
+    objective, dtype = Objective(code, gamma), parameters.dtype
+    n_latents = objective.architecture.n_latents
+    found, m, v = np.array(parameters), np.array(moments[0]), np.array(moments[1])
+    table = [np.array(array, order="C") for array in (values, scale, indptr, indices, order)]
+    theta, entry = np.empty((batch, scale.size)), np.empty(batch, np.int64)
+    noise, key = np.empty(batch * n_latents), np.uint64(rng.stream_key(seed, LATENTS, chain))
+    trace[...] = np.nan
+    for s in range(len(rates)):
+        step = first + s
+        sample_rows(*table, kind, rank, group, seed, chain, step, theta, entry)
+        rng.normal(key, 0, step, 0, 0, noise, 1)
+        inputs = (theta.astype(dtype), phi[entry].astype(dtype), noise.reshape(batch, -1).astype(dtype))
+        gradient, terms = objective(found, *inputs, kl_weights[s])
+        norm = np.sqrt(gradient @ gradient)
+        if not (np.isfinite(terms[0]) and np.isfinite(norm)):
+            break
+        trace[s, :4], trace[s, 4] = terms, norm
+        adam(found, m, v, gradient, clip / norm if 0 < clip < norm else 1.0, rates[s], step + 1)
+    new_parameters[...], new_moments[0], new_moments[1] = found, m, v

@@ -1,7 +1,7 @@
 """What the network kernels mean."""
 
 from .networks import IDENTITY, RELU, TANH, activate, backward, forward, layers, pull_back, slope, values
-from .vae import vae_gradient
+from .vae import vae_gradient, vae_step
 
 __all__ = [
     "IDENTITY",
@@ -14,5 +14,6 @@ __all__ = [
     "pull_back",
     "slope",
     "vae_gradient",
+    "vae_step",
     "values",
 ]

@@ -5,7 +5,10 @@ Every network keeps what went through it, so that `pull` can add to the gradient
 
 import numpy as np
 
+from fedkern._core.rng import streams
 from fedkern.kernels.mlp.architecture import Architecture, matrices
+
+from .. import rng, spatial
 
 LOWEST, HIGHEST = -12.0, 6.0  # of the logarithm of a variance
 
@@ -175,3 +178,39 @@ def elbo(parameters, theta, t, noise, a, gamma, weight):
 def vae_gradient(parameters, theta, t, noise, code, gamma, kl_weight, gradient, terms, n_threads):
     arrays = (array.astype(np.float64) for array in (parameters, theta, t, noise))
     gradient[...], terms[...] = elbo(*arrays, Architecture.of(code), gamma, kl_weight)
+
+
+def latents(rows, count, seed, chain, step):
+    """The noise of a batch."""
+    noise, key = np.empty(rows * count), rng.key(int(seed), streams()["latents"], int(chain))
+    rng.normal(key, 0, step, 0, 0, noise, 1)
+    return noise.reshape(rows, count)
+
+
+def adam(parameters, moments, gradient, rate, t):
+    """Parameters and moments after iteration t = 1, 2, .."""
+    m, v = 0.9 * moments[0] + 0.1 * gradient, 0.999 * moments[1] + 0.001 * gradient**2
+    return parameters + rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8), np.stack([m, v])
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def vae_step(
+    parameters, moments, values, phi, scale, indptr, indices, order, rates, kl_weights, code, kind, rank, group, batch, gamma,
+    clip, seed, chain, first, new_parameters, new_moments, trace, n_threads
+):  # fmt: skip
+    a, dtype = Architecture.of(code), parameters.dtype
+    new_parameters[...], new_moments[...], trace[...] = parameters, moments, np.nan
+    theta, entry = np.empty((batch, a.n_values)), np.empty(batch, np.int64)
+    for s, (rate, weight) in enumerate(zip(rates, kl_weights)):
+        step = first + s
+        spatial.table_sample(values, scale, indptr, indices, order, kind, rank, group, seed, chain, step, theta, entry, 1)
+        inputs = (new_parameters, theta, phi[entry], latents(batch, a.n_latents, seed, chain, step))
+        gradient, terms = elbo(*(array.astype(dtype).astype(np.float64) for array in inputs), a, gamma, weight)
+        norm = np.sqrt((gradient**2).sum())
+        if not np.isfinite([terms[0], norm]).all():
+            return
+        trace[s] = *terms, norm
+        if 0 < clip < norm:
+            gradient *= clip / norm
+        state = (array.astype(np.float64) for array in (new_parameters, new_moments))
+        new_parameters[...], new_moments[...] = adam(*state, gradient, rate, step + 1)
