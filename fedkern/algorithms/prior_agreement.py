@@ -71,7 +71,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     if isinstance(event, Deadline):
         return state, []
     if isinstance(event, ClientLost):
-        raise LostPeer(f"client {state.names[event.client]!r} is gone before the first round; start the job again when it is back")
+        raise LostPeer(f"client {state.names[event.client]!r} is gone before the first round; start again when it is back")
     if not isinstance(event, Holds) or sender not in state.waiting:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     return evolve(state, waiting=state.waiting - {sender}), []

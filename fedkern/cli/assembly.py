@@ -26,12 +26,13 @@ from ..results.summary import Outcome, summary
 from ..transports.codec import Codec
 from ..transports.inprocess import InProcess
 from . import info
-from .config import AnyConfig, SparseConfig, VerticalConfig
+from .config import AnyConfig, SigmaConfig, SparseConfig, VerticalConfig
 from .files import RunFolder
 from .hooks import RunHooks
 from .model import Model
 from .parties import Parties, parties
 from .progress import Progress
+from .sigma import assembly as sigma
 from .sparse import assembly as sparse
 from .vertical import assembly as vertical
 from .watch import Watch
@@ -84,6 +85,8 @@ def perform(place: Place, config: AnyConfig, folder: Path, output: Output) -> Re
         encoding = _agreed(place, found, tables, hooks)
         if isinstance(config, SparseConfig):
             return sparse.perform(place, config, found.names, encoding, tables, hooks, output)
+        if isinstance(config, SigmaConfig):
+            return sigma.perform(place, config, folder, found.names, encoding, tables, hooks, output)
         model = Model(config, found.names, encoding)
         designs = {k: _encoded(model, k, tables.pop(k), hooks) for k in mine}
         test = _test_rows(found, model) if place.is_server else None

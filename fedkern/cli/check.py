@@ -19,10 +19,14 @@ from ..models.encoding import Column, Encoding, Spec
 from ..models.sparse import relative
 from ..transports.codec import Codec
 from .assembly import agreed_identity
-from .config import AnyConfig, Config, SparseConfig, VerticalConfig, load
+from .config import AnyConfig, Config, SigmaConfig, SparseConfig, VerticalConfig, load
 from .job import place_for
 from .model import Model
 from .parties import Parties, fingerprint, parties
+from .sigma import check as sigma
+from .sigma import rows as sigma_rows
+from .sigma.assembly import agreed
+from .sigma.model import SigmaModel
 from .sparse import check as sparse
 from .sparse.model import SparseModel
 from .vertical import check as vertical
@@ -64,10 +68,13 @@ def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
     for k in place.mine(found.n_clients):
         source, names = found.header(k)
         check_header(names, found.spec, source, found.names[k])
+        if isinstance(config, SigmaConfig):
+            sigma_rows.needed(config, names, f"client {found.names[k]!r}, {source}")
         columns = spec.covariates(names)
         clients[k] = agreement.Client(spec, Summary(columns, tuple(_kind(spec, name) for name in columns)))
     start = agreement.start(spec, found.names) if place.is_server else None
     server, _ = place.run(agreement.PROTOCOL, start, clients, Codec(agreement.DIMS, found.n_clients))
+    prior = agreed(place, config, folder, found.names)[0] if isinstance(config, SigmaConfig) else None
     if server is None:
         return None
     encoding = server.encoding
@@ -76,6 +83,10 @@ def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
     if isinstance(config, SparseConfig):
         job = SparseModel(config, found.names, relative(encoding))
         return [*sparse.lines(job), "", *_wire(found.n_clients, sparse.protocols(job))]
+    if isinstance(config, SigmaConfig):
+        assert prior is not None
+        model = SigmaModel(config, found.names, encoding, prior.common)
+        return [*sigma.lines(model), "", *_wire(found.n_clients, sigma.protocols(model))]
     return list(_lines(config, found, Model(config, found.names, encoding)))
 
 

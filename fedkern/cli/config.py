@@ -18,12 +18,14 @@ from .conflicts import conflicts
 from .defaults import filled, table
 from .explain import explain
 from .section import Count, Finite, Positive, Section, key
+from .sigma.config import SigmaAlgorithmSection, SigmaModelSection, SigmaOutputSection
+from .sigma.conflicts import conflicts as sigma_conflicts
 from .sparse.config import SparseAlgorithmSection, SparseModelSection, SparseOutputSection
 from .sparse.conflicts import conflicts as sparse_conflicts
 from .vertical.config import VerticalAlgorithmSection, VerticalModelSection, VerticalOutputSection, VerticalPrivacySection
 from .vertical.conflicts import conflicts as vertical_conflicts
 
-METHODS = ("pvi", "vertical", "sparse")
+METHODS = ("pvi", "vertical", "sigma", "sparse")
 
 
 def _rounds(value: Any) -> Any:
@@ -109,6 +111,23 @@ class VerticalDataSection(Section):
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["own", "public", "none"] = key("own", help="by a client's own training rows, by [data.columns], or not")
     columns: dict[str, ColumnSection] = key({}, help="what is known of the columns")
+
+
+class SigmaDataSection(Section):
+    """Every row belongs to an area, or to a grid point, of the client's part of a trained prior."""
+
+    clients: Annotated[list[str], BeforeValidator(_paths)] = key([], help="csv, parquet or npz files; wildcards allowed")
+    names: list[str] = key([], help="of the clients as the prior has them, in the order of the files; default: the files' stems")
+    area: str | None = key(None, help="the column with the name of the area")
+    location: Annotated[list[str], BeforeValidator(_paths)] = key([], help="instead: coordinates; a row goes to its grid point")
+    response: str = key(help="the column to be explained; rows where it is empty are predicted")
+    positive: str | None = key(None, help="the label that counts as 1 in a binary response")
+    exposure: str | None = key(None, help="poisson: expected counts, or person-years; its logarithm is added to the predictor")
+    offset: str | None = key(None, help="a column that is added to the linear predictor")
+    trials: str | None = key(None, help="binomial: the number of trials")
+    ignore: list[str] = key([], help="columns of the files that the model does not use")
+    standardise: Literal["exchange", "public", "none"] = key("exchange", help="by statistics, by [data.columns], or not")
+    columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
 
 
 class ModelSection(Section):
@@ -239,11 +258,22 @@ class VerticalConfig(Job):
     output: VerticalOutputSection
 
 
-AnyConfig = Config | SparseConfig | VerticalConfig
+class SigmaConfig(Job):
+    """A job of method "sigma"."""
+
+    data: SigmaDataSection
+    model: SigmaModelSection
+    algorithm: SigmaAlgorithmSection
+    privacy: PrivacySection | None = None
+    output: SigmaOutputSection
+
+
+AnyConfig = Config | SparseConfig | VerticalConfig | SigmaConfig
 KINDS: dict[str, tuple[type[AnyConfig], Callable[[Any], Iterator[str]]]] = {
     "pvi": (Config, conflicts),
     "sparse": (SparseConfig, sparse_conflicts),
     "vertical": (VerticalConfig, vertical_conflicts),
+    "sigma": (SigmaConfig, sigma_conflicts),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 Tables = dict[str, dict[str, Any]]
@@ -52,6 +52,12 @@ SPARSE: Tables = {
 # vertical.md, sections 4 and 9.
 VERTICAL: Tables = {"job": {"rounds": 10_000}}
 
+# sigma.md, sections 6 and 7.
+SIGMA: Tables = {
+    "job": {"rounds": 5_000},
+    "privacy": {"calibrate": False, "accountant": "pld"},  # only so that a whole section can be refused in one sentence
+}
+
 HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}
 
 
@@ -75,8 +81,8 @@ def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
     private = "privacy" in raw
     variant = table(raw, "algorithm").get("variant", "pvi")
     method = table(raw, "job").get("method")
-    if method in ("sparse", "vertical"):
-        return _sparse(raw) if method == "sparse" else _vertical(raw)
+    if method in OTHERS:
+        return OTHERS[method](raw)
     layers = [BASE, PRIVATE if private else OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
@@ -144,3 +150,20 @@ def _vertical(raw: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(terms, dict):
         terms.setdefault("calibrate", "noise_multiplier" not in terms)
     return out
+
+
+def _sigma(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A map has a level and a scale of its own; points of a Gaussian process have neither (sigma.md, sections 8 and 9)."""
+    out = _laid(raw, [SIGMA])
+    job, model, algorithm = out["job"], out["model"], out["algorithm"]
+    points = bool(table(raw, "data").get("location"))
+    if isinstance(model, dict):
+        model.setdefault("intercept", not points)
+        model.setdefault("spatial_scale", 1.0 if points else "unknown")
+    if isinstance(algorithm, dict) and isinstance(job, dict):
+        rounds = job["rounds"] if isinstance(job["rounds"], int) else 5_000
+        algorithm.setdefault("burn_in", rounds // 2)
+    return out
+
+
+OTHERS: dict[Any, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"sparse": _sparse, "vertical": _vertical, "sigma": _sigma}

@@ -17,6 +17,7 @@ from ..transports.codec import Codec
 from .config import AnyConfig
 from .files import RunFolder, write_atomically
 from .keeping import Keeper
+from .sigma.watch import SigmaWatch
 from .sparse.watch import SamplerWatch
 from .terms import Plan
 from .vertical.watch import VerticalWatch
@@ -37,7 +38,7 @@ class RunHooks(Keeper):
         super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
         self.config, self.names = config, names
         self.holders: dict[int, Holder] = {}
-        self.watch: Watch | SamplerWatch | VerticalWatch | None = None
+        self.watch: Watch | SamplerWatch | VerticalWatch | SigmaWatch | None = None
         self._elsewhere: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> RunHooks:

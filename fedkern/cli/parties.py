@@ -12,7 +12,8 @@ from ..data import table
 from ..data.table import Table
 from ..errors import JobError
 from ..models.encoding import Column, Spec
-from .config import AnyConfig, Config, SparseConfig, VerticalConfig
+from .config import AnyConfig, Config, SigmaConfig, SparseConfig, VerticalConfig
+from .sigma import rows as sigma
 from .vertical import rows as vertical
 
 
@@ -54,7 +55,7 @@ def parties(config: AnyConfig, folder: Path) -> Parties:
     JobError
         No file matches, two clients have one name, or the job file names clients that do not exist.
     """
-    if not config.data.builtin:
+    if isinstance(config, SigmaConfig) or not config.data.builtin:
         found = _files(config, folder)
     else:
         found = _columns(config) if isinstance(config, VerticalConfig) else _builtin(config)
@@ -181,6 +182,8 @@ def _files(config: AnyConfig, folder: Path) -> Parties:
     names, paths = _named(config, tuple(name for name, _ in files)), [path for _, path in files]
     if isinstance(config, VerticalConfig):
         spec, texts = vertical.spec_of(config, response=False), vertical.texts_of(config)
+    elif isinstance(config, SigmaConfig):
+        spec, texts = sigma.spec_of(config), sigma.texts_of(config)
     else:
         spec = _spec(config, config.data.response, config.data.positive, _declared(config))
         texts = spec.texts

@@ -1,7 +1,8 @@
 """Every key of a job file with its type, default and meaning, as a commented TOML file.
 
 `python -m fedkern.cli.reference` is that of method "pvi"; `python -m fedkern.cli.reference sparse` that of the sparse models,
-`python -m fedkern.cli.reference vertical` that of vertically split data.
+`python -m fedkern.cli.reference vertical` that of vertically split data, `python -m fedkern.cli.reference sigma` that of trained
+priors.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pydantic_core import PydanticUndefined
 from . import config
 from .defaults import filled, table
 from .section import Section
+from .sigma import config as sigma
 from .sparse import config as sparse
 from .vertical import config as vertical
 
@@ -41,6 +43,13 @@ SECTIONS: dict[str, dict[str, type[Section]]] = {
         "algorithm": vertical.VerticalAlgorithmSection,
         "privacy": vertical.VerticalPrivacySection,
         "output": vertical.VerticalOutputSection,
+    },
+    "sigma": {
+        "job": config.JobSection,
+        "data": config.SigmaDataSection,
+        "model": sigma.SigmaModelSection,
+        "algorithm": sigma.SigmaAlgorithmSection,
+        "output": sigma.SigmaOutputSection,
     },
     "sparse": {
         "job": config.JobSection,

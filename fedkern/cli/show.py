@@ -8,6 +8,7 @@ from typing import Any
 from ..privacy.certificate import text
 from ..results.posterior import comparable
 from ..results.result import Result
+from .sigma import show as sigma
 from .sparse import show as sparse
 from .vertical import show as vertical
 
@@ -26,6 +27,9 @@ def lines(result: Result) -> Iterator[str]:
     content = result.summary
     if content["method"] == "sparse":
         yield from sparse.lines(content, WHY[result.stop])
+        return
+    if content["method"] == "sigma":
+        yield from sigma.lines(content, WHY[result.stop])
         return
     if content["method"] == "vertical":
         yield from vertical.lines(content, WHY[result.stop])

@@ -127,7 +127,7 @@ class Condition:
         return np.asarray(2 / (phi * math.log(self.hi / self.lo)))
 
     def at(self, x: float) -> tuple[float, float]:
-        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative; without a free phi its value and 0."""
+        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative; where phi is fixed, that and 0."""
         if not self.free:
             return self.fixed or 0.0, 0.0
         s = 1 / (1 + math.exp(-x)) if x > -700 else 0.0

@@ -1,0 +1,120 @@
+"""A job with a trained prior, from its files to its result. The same code for one process and for every rank of an MPI job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...algorithms import hmc, prior_agreement, sfvi
+from ...algorithms.messages import SERVER
+from ...data.artifact import ClientFile, ServerFile, read_client, read_server
+from ...data.table import Table
+from ...errors import JobError
+from ...models.encoding import Encoding
+from ...models.sigma import Site
+from ...results.result import Result
+from ...transports.codec import Codec
+from ..config import SigmaConfig
+from ..hooks import RunHooks
+from ..progress import Progress
+from . import own, publish
+from .model import SigmaModel
+from .rows import AreaRows, rows
+from .watch import SigmaWatch
+
+if TYPE_CHECKING:
+    from ..assembly import Output, Place
+
+SCATTER = 0.1  # sd of the places where chains start
+
+
+def perform(
+    place: Place,
+    config: SigmaConfig,
+    folder: Path,
+    names: tuple[str, ...],
+    encoding: Encoding,
+    tables: dict[int, Table],
+    hooks: RunHooks,
+    output: Output,
+) -> Result | None:
+    """The part of one place; the result at the server's, None elsewhere."""
+    server_file, files = agreed(place, config, folder, names, hooks)
+    common = server_file.common if server_file is not None else next(iter(files.values())).common
+    model = SigmaModel(config, names, encoding, common)
+    sites: dict[int, Site] = {}
+    areas: dict[int, AreaRows] = {}
+    for k in list(tables):
+        areas[k] = rows(tables.pop(k), config, encoding, files[k], names[k])
+        sites[k] = model.site(files[k], areas[k].observed)
+        if areas[k].notes or areas[k].faults.rows:
+            hooks.write_own(k, "rows.json", {"notes": list(areas[k].notes), "faults": asdict(areas[k].faults)})
+    server, clients = _fitted(place, model, sites, hooks, output)
+    for k, client in clients.items():
+        own.write(model, client, sites[k], areas[k], files[k], hooks)
+    if server is None:
+        return None
+    assert server_file is not None
+    return publish.result(model, server, server_file, hooks)
+
+
+def agreed(
+    place: Place, config: SigmaConfig, folder: Path, names: tuple[str, ...], hooks: RunHooks | None = None
+) -> tuple[ServerFile | None, dict[int, ClientFile]]:
+    """Every party's own file of the prior, all of one training.
+
+    Raises
+    ------
+    JobError
+        A file is missing, altered, of another client or of another training; or the clients are not those of the prior.
+    """
+    path = folder / config.model.prior
+    files = {k: read_client(path, names[k]) for k in place.mine(len(names))}
+    server_file, start = None, None
+    if place.is_server:
+        server_file = read_server(path)
+        if server_file.clients != names:
+            unknown = sorted(set(names) ^ set(server_file.clients))
+            what = f"{', '.join(unknown[:6])} on one side only" if unknown else "the same clients in another order"
+            raise JobError(
+                f"{path}: this prior was trained for {len(server_file.clients)} clients, the job has {len(names)} ({what}); name "
+                "the files as the prior's clients, or give data.names; a client without rows needs a file with its header"
+            )
+        start = prior_agreement.start(names, server_file.common.id, server_file.digests)
+    clients = {k: prior_agreement.Client(names[k], file.common.id, file.digest, str(path)) for k, file in files.items()}
+    runner = place.run if hooks is None else lambda *job: hooks.run(place, *job)
+    runner(prior_agreement.PROTOCOL, start, clients, Codec(prior_agreement.DIMS, len(names)))
+    return server_file, files
+
+
+def _fitted(
+    place: Place, model: SigmaModel, sites: Mapping[int, Site], hooks: RunHooks, output: Output
+) -> tuple[Any, Mapping[int, Any]]:
+    """The last states of this place's parties."""
+    names, config = model.names, model.config
+    start: Any = None
+    clients: dict[int, Any] = {}
+    protocol: Any
+    if model.chains:
+        s = model.hmc
+        for k, site in sites.items():
+            clients[k] = hmc.client(names[k], k, s, site, s.starts(k, site.size, 0.0, SCATTER))
+        if place.is_server:
+            start = hmc.start(s, model.prior, names, s.starts(SERVER, model.prior.size, 0.0, SCATTER))
+        protocol, sizes, rounds = hmc.protocol(s), s.sizes(model.layout.size), s.rounds
+    else:
+        v = model.sfvi
+        prior = model.prior if v.local_steps else None
+        for k, site in sites.items():
+            clients[k] = sfvi.client(names[k], k, v, site, len(names), prior, model.family(site))
+        if place.is_server:
+            start = sfvi.start(v, model.prior, names)
+        protocol, sizes, rounds = sfvi.protocol(v), v.sizes(model.layout.size), v.rounds
+    with Progress(rounds, quiet=output.quiet) as progress:
+        measured = publish.measured(model)
+        hooks.watch = SigmaWatch(measured, every=config.output.metrics_every, write=hooks.metric, progress=progress)
+        found = hooks.run(place, protocol, start, clients, Codec(sizes, len(names)), resume=output.resume)
+        hooks.watch = None
+    return found

@@ -1,0 +1,31 @@
+"""What a finished job with a trained prior prints: the server's unknowns, how they were found, and what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
+    """Stop reason, parameters, chains, bytes."""
+    about, n_clients = content["sigma"], len(content["clients"])
+    yield f"{why}: {content['rounds']} rounds, {n_clients} clients, {about['areas']} areas, {about['kind']} model"
+    yield ""
+    rows = {name: row for name, row in content["parameters"].items() if "_std" not in name}
+    width = max((len(name) for name in rows), default=0)
+    sampled = any("rhat" in row for row in rows.values())
+    yield f"{'':<{width}}     mean       sd       5 %      95 %" + ("   R-hat      ESS" if sampled else "")
+    for name, row in rows.items():
+        mixing = f"  {row['rhat']:>6.3f} {row['ess']:>8.0f}" if "rhat" in row else ""
+        yield f"{name:<{width}} {row['mean']:>8.3f} {row['sd']:>8.3f}  {row['q05']:>8.3f}  {row['q95']:>8.3f}" + mixing
+    if chains := about.get("chains"):
+        rate = sum(chains["acceptance"]) / len(chains["acceptance"])
+        yield f"acceptance {rate:.2f}, {chains['divergences']} divergences after {chains['warmup']} rounds of warm-up"
+    if "elbo" in about:
+        yield f"ELBO {about['elbo']:.2f} (mean of 100 rounds)"
+    yield ""
+    sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
+    yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"
+    for note in content["notes"]:
+        yield f"note: {note}"
+    yield f"digest {content['digest']}"
