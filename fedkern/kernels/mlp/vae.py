@@ -175,10 +175,12 @@ def vae_step(
         Of the networks, k = architecture.n_parameters.
     moments : (2, k) array of the same type
         Adam's m and v; zeros at the start.
-    values, scale, indptr, indices, order : arrays
+    values : (T, f) float64 array
         The table of priors, as in `spatial.table_sample`; n = architecture.n_values.
     phi : (T, c) float64 array
         What the networks see of the condition of each entry.
+    scale, indptr, indices, order : arrays
+        Of the table.
     rates, kl_weights : (n_steps,) float64 arrays
         Learning rate, and weight of both KLs, of each step; >= 0 and finite.
     architecture : Architecture

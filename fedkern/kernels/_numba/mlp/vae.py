@@ -1,6 +1,7 @@
 """The hierarchical variational autoencoder for Numba: sigma.md, sections 1 and 2, in float64.
 
-A block is a (sum of sizes, rows) array: the layers of a network below each other, one row of the batch in each column.
+A block is a (sum of sizes, rows) array: the layers of a network below each other, one row of the batch in each column. What goes
+from block to block is plain Python: compiled as a whole, it would take Numba half a minute.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ PRINTED, AMENDED, MULTIPLICATIVE = range(3)
 LATENTS = streams()["latents"]
 
 
-@njit(cache=False)
+@njit(cache=False, nogil=True)
 def net_forward(block, parameters, at, sizes, activation):
     """Fills all layers of a block after the first; the activation follows the first of several."""
     begin, count = 0, block.shape[1]
@@ -36,7 +37,7 @@ def net_forward(block, parameters, at, sizes, activation):
         at = bias + n_out
 
 
-@njit(cache=False)
+@njit(cache=False, nogil=True)
 def net_backward(block, back, parameters, at, sizes, activation, grad):
     """From the derivatives in the last layer, in `back`, to those in all others; adds to those in the parameters."""
     count, begin, ends = block.shape[1], block.shape[0], at
@@ -58,7 +59,7 @@ def net_backward(block, back, parameters, at, sizes, activation, grad):
                 grad[ends + i * n_in + j] += dot(delta, block[begin - n_in + j], count)
 
 
-@njit(cache=False)
+@njit(cache=False, nogil=True)
 def kronecker_forward(parameters, at, s, x, y):
     """y = M kron(s, x), where kron(s, x) has s_r x_i at r len(x) + i."""
     y[:] = 0.0
@@ -72,7 +73,7 @@ def kronecker_forward(parameters, at, s, x, y):
             at += x.shape[0]
 
 
-@njit(cache=False)
+@njit(cache=False, nogil=True)
 def kronecker_backward(parameters, at, s, x, delta, back_s, back_x, grad):
     """Adds to the derivatives in s, in x and in M."""
     count = delta.shape[1]
@@ -139,10 +140,9 @@ def residuals(theta, mu, gamma, back):
     return squares
 
 
-@njit(cache=False, nogil=True)
 def networks(parameters, starts, theta, t, noise, code, gamma, weight, grad):
     """`printed` and `amended`: adds to the gradient; returns sums of |theta - mu|^2, KL_G and sum_j KL_j."""
-    J, c, p, H, K = code[1], code[2], code[3], code[4], code[5]
+    J, c, p, H, K = code[1:6]
     d, B = theta.shape
     nothing, squares, local_kl = np.empty((0, B)), 0.0, 0.0
     encoder_sizes, decoder_sizes = np.array([d + c, H, H, 2 * p]), np.array([p + c, H, H])
@@ -205,7 +205,6 @@ def networks(parameters, starts, theta, t, noise, code, gamma, weight, grad):
     return squares, global_kl, local_kl
 
 
-@njit(cache=False)
 def two_heads(parameters, at, s, x, q, variance, head):
     """Means M kron(s, x), then log variances, the last layer of `variance`, of s. Returns where its parameters begin."""
     kronecker_forward(parameters, at, s, x, head[:q])
@@ -216,7 +215,6 @@ def two_heads(parameters, at, s, x, q, variance, head):
     return at
 
 
-@njit(cache=False)
 def two_heads_backward(parameters, at, at_variance, s, x, q, variance, back_head, back_s, back_x, grad):
     R = s.shape[0]
     kronecker_backward(parameters, at, s, x, back_head[:q], back_s, back_x, grad)
@@ -226,10 +224,9 @@ def two_heads_backward(parameters, at, at_variance, s, x, q, variance, back_head
     back_s += back[:R]
 
 
-@njit(cache=False, nogil=True)
 def multiplicative(parameters, starts, theta, t, noise, code, gamma, weight, grad):
     """The same for `multiplicative`."""
-    J, c, p, width, R = code[1], code[2], code[3], code[6], code[7]
+    J, c, p, width, R = (code[i] for i in (1, 2, 3, 6, 7))
     B, squares, local_kl = theta.shape[1], 0.0, 0.0
     nothing = np.empty((0, B))
     weights_sizes = np.array([c, width, R])
@@ -281,8 +278,8 @@ class Objective:
     """The ELBO of one architecture."""
 
     def __init__(self, code, gamma):
-        self.architecture, self.code, self.gamma = Architecture.of(code), np.array(code), gamma
-        self.starts = np.array([part.where.start for part in self.architecture.parts.values()])
+        self.architecture, self.code, self.gamma = Architecture.of(code), code.tolist(), gamma
+        self.starts = [part.where.start for part in self.architecture.parts.values()]
         self.sums = multiplicative if code[0] == MULTIPLICATIVE else networks
 
     def __call__(self, parameters, theta, t, noise, weight):
@@ -328,7 +325,7 @@ def vae_step(
         rng.normal(key, 0, step, 0, 0, noise, 1)
         inputs = (theta.astype(dtype), phi[entry].astype(dtype), noise.reshape(batch, -1).astype(dtype))
         gradient, terms = objective(found, *inputs, kl_weights[s])
-        norm = np.sqrt(gradient @ gradient)
+        norm = np.sqrt((gradient * gradient).sum())
         if not (np.isfinite(terms[0]) and np.isfinite(norm)):
             break
         trace[s, :4], trace[s, 4] = terms, norm
