@@ -78,13 +78,17 @@ def text(method: str = "pvi") -> str:
         parts.append("\n".join([f"[{name}]", *_keys(section, name, method)]) + "\n")
         for path, inner in TABLES.items():
             owner, _, key = path.partition(".")
-            if owner == name and key.partition(".")[0] in section.model_fields:
+            field = section.model_fields.get(key.partition(".")[0])
+            if owner == name and field is not None and _kind(field.annotation).startswith("table"):
                 parts.append("\n".join([f"[{path}]", *_keys(inner, path, method)]) + "\n")
     return "\n".join(parts)
 
 
 def _keys(section: type[Section], path: str, method: str) -> Iterator[str]:
-    inner = {name.removeprefix(f"{path}.").partition(".")[0] for name in TABLES if name.startswith(f"{path}.")}
+    tables = {name.removeprefix(f"{path}.").partition(".")[0] for name in TABLES if name.startswith(f"{path}.")}
+    inner = {
+        key for key in tables if key in section.model_fields and _kind(section.model_fields[key].annotation).startswith("table")
+    }
     job = {} if method == "pvi" else {"job": {"method": method}}
     for key, field in section.model_fields.items():
         if key not in inner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +26,9 @@ def write(folder: Path) -> Path:
     job = _json(folder / "job.json")
     summary = _json(folder / "summary.json") if (folder / "summary.json").exists() else {}
     lines = list(_lines(folder / "metrics.jsonl"))
+    areas = {path.parent.name.removeprefix("client-"): _rows(path) for path in sorted(folder.glob("client-*/areas.csv"))}
     path = folder / "report.html"
-    path.write_text(page(Run(folder.resolve().name, summary, job, lines, ledgers)), encoding="utf-8")
+    path.write_text(page(Run(folder.resolve().name, summary, job, lines, ledgers, areas)), encoding="utf-8")
     return path
 
 
@@ -35,6 +37,11 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise JobError(f"{path}: cannot be read ({error})") from None
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from . import plots, report_sparse, report_vertical
+from . import plots, report_sigma, report_sparse, report_vertical
 from .html import figure, number, real, table
 from .posterior import comparable
 
@@ -54,6 +54,7 @@ class Run:
     job : the job's tables
     lines : of metrics.jsonl
     ledgers : client -> lines of its ledger, where they lie in this folder
+    areas : client -> rows of its areas.csv, where they lie in this folder
     """
 
     name: str
@@ -61,6 +62,7 @@ class Run:
     job: Mapping[str, Any] = field(default_factory=dict)
     lines: Sequence[Mapping[str, Any]] = ()
     ledgers: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    areas: report_sigma.Areas = field(default_factory=dict)
 
 
 def page(run: Run) -> str:
@@ -79,6 +81,8 @@ def _found(run: Run) -> list[str]:
     """What this method found."""
     if "sampler" in run.summary:
         return report_sparse.sections(run.summary)
+    if "sigma" in run.summary:
+        return report_sigma.sections(run.summary, run.lines, run.areas)
     if "inference" in run.summary:
         return report_vertical.sections(run.summary, run.lines)
     return [_learning(run), _coefficients(run)]
@@ -93,6 +97,8 @@ def _head(run: Run) -> str:
     tiles = [(plots.WORDS.get(name, name), number(value)) for name, value in metrics.items()]
     if "sampler" in run.summary:
         tiles = report_sparse.tiles(run.summary)
+    elif "sigma" in run.summary:
+        tiles = report_sigma.tiles(run.summary)
     elif "inference" in run.summary:
         tiles = report_vertical.tiles(run.summary)
     spent = [real(c["epsilon"]) for c in run.summary.get("privacy", {}).values()]

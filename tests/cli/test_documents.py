@@ -24,11 +24,11 @@ def blocks(language: str) -> list[str]:
 def test_the_reference_is_what_the_program_says() -> None:
     """Written by `python -m fedkern.cli.reference > mpi/reference.toml`, and with a method for mpi/reference-METHOD.toml."""
     assert (ROOT / "mpi" / "reference.toml").read_text(encoding="utf-8") == text()
-    for method in ("sparse", "vertical"):
+    for method in ("sparse", "vertical", "sigma"):
         assert (ROOT / "mpi" / f"reference-{method}.toml").read_text(encoding="utf-8") == text(method)
 
 
-@pytest.mark.parametrize(("method", "without"), [("pvi", set()), ("sparse", {"privacy"})])
+@pytest.mark.parametrize(("method", "without"), [("pvi", set()), ("sparse", {"privacy"}), ("sigma", {"privacy"})])
 def test_the_reference_names_every_section(method: str, without: set[str]) -> None:
     sections = set(Config.model_fields) - without
     assert {line[1:-1].split(".")[0] for line in text(method).splitlines() if line.startswith("[")} == sections

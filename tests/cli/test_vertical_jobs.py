@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import mpirun, python
+from command import StopsAt, mpirun, python
 
 import fedkern
 from fedkern.algorithms import vertical
@@ -23,7 +23,6 @@ from fedkern.data import heart_failure
 from fedkern.data.synthetic import Settings, simulate
 from fedkern.errors import JobError, LostPeer, NumericalError
 from fedkern.models.vertical import Auxiliary, Linear, Site
-from fedkern.transports.driver import Signals
 from fedkern.transports.inprocess import InProcess
 
 FAST = {"rounds": 60}
@@ -363,22 +362,6 @@ def test_a_party_that_stops_answering_is_named(tmp_path: Path) -> None:
     assert ended.code == 3, ended.err
     assert "client 'client-02' is gone in round" in ended.err
     assert list((tmp_path / "out" / "checkpoint").glob("vertical-*"))
-
-
-class StopsAt(Signals):
-    """Stops once a file of metrics has so many lines."""
-
-    def __init__(self, path: Path, lines: int) -> None:
-        super().__init__()
-        self.path, self.lines = path, lines
-
-    @property
-    def pending(self) -> str | None:  # type: ignore[override]
-        return "SIGTERM" if self.path.exists() and len(lines_of(self.path)) >= self.lines else None
-
-    @pending.setter
-    def pending(self, value: str | None) -> None:
-        pass
 
 
 @pytest.mark.parametrize("augmentation", ["augmented", "power"])

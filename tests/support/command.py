@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fedkern
+from fedkern.transports.driver import Signals
 
 OPEN = """
 [job]
@@ -72,3 +73,19 @@ def mpirun(ranks: int, *arguments: str | Path, timeout: float = 120) -> Ended:
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+class StopsAt(Signals):
+    """Stops once a file of metrics has so many lines."""
+
+    def __init__(self, path: Path, lines: int) -> None:
+        super().__init__()
+        self.path, self.lines = path, lines
+
+    @property
+    def pending(self) -> str | None:  # type: ignore[override]
+        return "SIGTERM" if self.path.exists() and len(self.path.read_text().splitlines()) >= self.lines else None
+
+    @pending.setter
+    def pending(self, value: str | None) -> None:
+        pass

@@ -27,7 +27,7 @@ def written(folder, variant="multiplicative", seed=1, names=NAMES, sizes=SIZES, 
     for k, (name, d, length) in enumerate(zip(names, sizes, lengths)):
         parts = shared | {part: rng.normal(0, 0.3, n) for part, n in length.items() if part not in shared}
         areas = tuple(f"{name}-{i}" for i in range(d))
-        places = None
+        places = np.column_stack([rng.uniform(k, k + 1, d), rng.uniform(0, 1, d)])
         if about.kind == "gp":
             areas, places = (), np.linspace(k, k + 1, d, endpoint=False)[:, np.newaxis]
         tau2, variance = rng.uniform(0.05, 0.2, (1, d)), rng.uniform(0.3, 0.5, d)

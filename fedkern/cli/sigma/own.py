@@ -80,12 +80,13 @@ def draws(model: SigmaModel, client: Any, site: Site, rows: AreaRows) -> tuple[A
 def areas(theta: Array, level: Array, rows: AreaRows, file: ClientFile, label: str, threshold: float) -> dict[str, Sequence[Any]]:
     """The table, column by column: what was seen, theta, and the rate with its interval and the probability that it is high."""
     d, observed = file.d, rows.observed
-    names = list(file.areas)
-    if file.locations is not None:
-        names = [" ".join(f"{x:g}" for x in place) for place in file.locations]
+    names = list(file.areas) or [" ".join(f"{x:g}" for x in place) for place in _places(file)]
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
-    out: dict[str, Sequence[Any]] = {"area": names, "rows": seen.tolist()}
+    out: dict[str, Sequence[Any]] = {"area": names}
+    for axis, place in zip(("x", "y"), _places(file).T):
+        out[axis] = [f"{v:.10g}" for v in place]
+    out["rows"] = seen.tolist()
     out["observed"] = [f"{value:g}" if n else "" for value, n in zip(total, seen)]
     if label == "rate":
         out["exposure"] = [f"{v:.10g}" for v in np.bincount(rows.area, weights=rows.exposure, minlength=d)]
@@ -95,3 +96,8 @@ def areas(theta: Array, level: Array, rows: AreaRows, file: ClientFile, label: s
         out |= {f"{name}_{what}": [f"{v:.6g}" for v in column] for what, column in columns.items()}
     out[f"p_{label}_above_{threshold:g}"] = [f"{v:.6g}" for v in (level > threshold).mean(axis=0)]
     return out
+
+
+def _places(file: ClientFile) -> Array:
+    """(d, p) grid points, or centres of areas; p = 0 where they are not known."""
+    return np.zeros((file.d, 0)) if file.locations is None else file.locations

@@ -153,7 +153,7 @@ def _areas(table: Table, config: SigmaConfig, file: ClientFile, who: str) -> Ind
     """Which of the decoder's coordinates each row belongs to."""
     data = config.data
     if data.area is not None:
-        if file.locations is not None:
+        if not file.areas:
             raise JobError(f"{who}: the prior is over locations and has no areas; give data.location instead of data.area")
         index = {area: i for i, area in enumerate(file.areas)}
         names = cells(table, data.area)
@@ -162,7 +162,7 @@ def _areas(table: Table, config: SigmaConfig, file: ClientFile, who: str) -> Ind
             table, unknown, data.area, who, "is no area of this client in the prior; correct it, or train a prior that has it"
         )
         return np.array([index[area] for area in names], np.int64)
-    if file.locations is None:
+    if file.areas or file.locations is None:
         raise JobError(f"{who}: the prior is over areas, not over locations; give data.area instead of data.location")
     grid = file.locations
     if grid.shape[1] != len(data.location):
