@@ -16,6 +16,7 @@ void bind_shrinkage_rows(py::module_&);
 void bind_shrinkage_server(py::module_&);
 void bind_shrinkage(py::module_&);
 void bind_spatial(py::module_&);
+void bind_vae(py::module_&);
 void bind_blas(py::module_&);
 void bind_wire(py::module_&);
 }
@@ -39,6 +40,7 @@ PYBIND11_MODULE(_core, m) {
     family("shrinkage", fedkern::bind_shrinkage_server);
     family("shrinkage", fedkern::bind_shrinkage);
     family("spatial", fedkern::bind_spatial);
+    family("mlp", fedkern::bind_vae);
     family("blas", fedkern::bind_blas);
     family("wire", fedkern::bind_wire);
 }

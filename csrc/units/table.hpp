@@ -6,6 +6,7 @@
 #include "fedkern/mlp_views.hpp"
 #include "fedkern/optim_views.hpp"
 #include "fedkern/sem_views.hpp"
+#include "fedkern/vae_views.hpp"
 #include "tables/privacy.hpp"
 #include "tables/rng.hpp"
 #include "tables/shrinkage.hpp"
@@ -27,7 +28,8 @@ namespace fedkern {
     FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)      \
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \
     FEDKERN_FAMILY(ShrinkageTable, shrinkage)               \
-    FEDKERN_FAMILY(SpatialTable, spatial)
+    FEDKERN_FAMILY(SpatialTable, spatial)                   \
+    FEDKERN_FAMILY(VaeTable, vae)
 
 #define FEDKERN_FAMILY(table, name) extern const table name;
 namespace tables::baseline {

@@ -7,11 +7,11 @@
 
 namespace fedkern {
 
+inline namespace FEDKERN_ISA {
+
 inline DrawKeys draw_keys(U64 seed, U64 chain) {
     return {stream_key(seed, Stream::prior_entries, chain), stream_key(seed, Stream::prior_draws, chain)};
 }
-
-inline namespace FEDKERN_ISA {
 
 inline constexpr Index draw_lanes = 8;
 typedef double Lanes __attribute__((vector_size(sizeof(double) * draw_lanes), may_alias, aligned(alignof(double))));

@@ -37,7 +37,7 @@ VAE_GRADIENT = Kernel(
         Array("noise", ("b", "l"), like="parameters"),
     ),
     outputs=(Array("gradient", ("k",), like="parameters"), Array("terms", ("4",), F64)),
-    backends=("numba", "reference"),
+    backends=("cpp", "numba", "reference"),
     blas=True,
 )
 
@@ -63,7 +63,7 @@ VAE_STEP = Kernel(
         Array("trace", ("n_steps", "5"), F64),
     ),
     streams=("prior_entries", "prior_draws", "latents"),
-    backends=("numba", "reference"),
+    backends=("cpp", "numba", "reference"),
     blas=True,
 )
 _NO_PATTERN = np.zeros(0, np.int64)
