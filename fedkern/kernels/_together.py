@@ -52,19 +52,20 @@ def _checks(inputs: Sequence[Array], by_name: bool) -> tuple[list[str], list[str
         known[f"t{i}"] = a.dtypes[0] if len(a.dtypes) == 1 else a.dtypes
         if a.like:
             wrong.append(f"a{i}.dtype is not a0.dtype")
-        fresh = [s for s in dict.fromkeys(a.shape) if s not in bound and not s.isdigit()]
-        if (a.optional and fresh) or not all(s.isidentifier() for s in fresh):
+        fresh = [s for s in dict.fromkeys(a.shape) if s not in bound and s.isidentifier()]
+        if (a.optional and fresh) or not set(_SYMBOL.findall(" ".join(a.shape))) <= {*bound, *fresh}:
             return ["return None"], [], known  # one after the other
+        shape = [s.replace("/", "//") for s in a.shape]
         if not fresh:
-            wrong.append(f"a{i}.shape != ({', '.join(a.shape)},)")
+            wrong.append(f"a{i}.shape != ({', '.join(shape)},)")
         if a.optional:
             lines.append(f"if a{i} is not None and ({' or '.join(wrong)}): return None")
             continue
         lines.append(f"if {' or '.join(wrong)}: return None")
         if fresh:
-            names = [s if s in fresh and s not in a.shape[:k] else f"s{k}" for k, s in enumerate(a.shape)]
+            names = [s if s in fresh and s not in shape[:k] else f"s{k}" for k, s in enumerate(shape)]
             lines += [f"if a{i}.ndim != {len(a.shape)}: return None", f"{', '.join(names)}, = a{i}.shape"]
-            lines += [f"if {name} != {s}: return None" for name, s in zip(names, a.shape) if name != s]
+            lines += [f"if {name} != {s}: return None" for name, s in zip(names, shape) if name != s]
             bound += fresh
     if bound:
         lines.append(f"if sizes and ({' or '.join(f'sizes.get({s!r}, {s}) != {s}' for s in bound)}): return None")

@@ -1,11 +1,45 @@
 """Spatial priors (sigma.md, sections 3 and 9): conditional autoregressive models of areas, and Gaussian processes.
 
 A map of n areas is a graph: a symmetric adjacency matrix W of zeros and ones without a diagonal, as compressed rows `indptr`
-(n + 1,) and `indices`, rising in every row; D = diag(row sums). All arrays are float64 or int64.
+(n + 1,) and `indices`, rising in every row; D = diag(row sums), but 1 for an area without neighbours, which is then independent
+N(0, 1) in every form. All arrays are float64 or int64.
+
+======== ============================= ================================================
+form     precision Q                   eigenvalues of
+======== ============================= ================================================
+"car"    D - phi W                     D^-1/2 W D^-1/2
+"leroux" (1 - phi) I + phi (D - W)     D - W
+"icar"   D - W, singular               D - W; with `icar_scale` the u* of BYM2
+======== ============================= ================================================
 """
 
 from __future__ import annotations
 
+from .car import car_factor, car_logdensity, car_sample
+from .eigen import Eigen, LogDet, car_eigen, car_variance, car_weights, icar_scale, logdet_table, precisions
+from .graph import Pattern, adjacency, car_analyse, car_precision, check_graph, components, diagonal, null_dimension
 from .table import DrawTable, table_sample
 
-__all__ = ["DrawTable", "table_sample"]
+__all__ = [
+    "DrawTable",
+    "Eigen",
+    "LogDet",
+    "Pattern",
+    "adjacency",
+    "car_analyse",
+    "car_eigen",
+    "car_factor",
+    "car_logdensity",
+    "car_precision",
+    "car_sample",
+    "car_variance",
+    "car_weights",
+    "check_graph",
+    "components",
+    "diagonal",
+    "icar_scale",
+    "logdet_table",
+    "null_dimension",
+    "precisions",
+    "table_sample",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .car import car_factor, car_logdensity, car_sample
 from .table import table_sample
 
-__all__ = ["table_sample"]
+__all__ = ["car_factor", "car_logdensity", "car_sample", "table_sample"]

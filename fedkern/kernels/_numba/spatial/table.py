@@ -12,11 +12,11 @@ ENTRIES, DRAWS = streams()["prior_entries"], streams()["prior_draws"]
 
 
 @njit(cache=False)
-def fill_normals(first, count, key, step, out):
+def fill_normals(first, count, key, client, step, out):
     """Numbers first, .., first + count - 1 of a stream."""
     for e in range(first, first + count):
         if e == first or e % 2 == 0:
-            pair = normal_pair(e // 2, 0, 0, step, key)
+            pair = normal_pair(e // 2, 0, client, step, key)
         out[e - first] = pair[e % 2]
 
 
@@ -53,7 +53,7 @@ def sample_rows(values, scale, indptr, indices, order, kind, rank, group, seed, 
             g = b // group
             t = min(np.int64(uniform_pair(g // 2, 0, 0, step, of_entries)[g % 2] * len(values)), len(values) - 1)
         entry[b] = t
-        fill_normals(b * length, length, of_draws, step, e)
+        fill_normals(b * length, length, of_draws, 0, step, e)
         table_draw(values[t], scale, indptr, indices, order, kind, rank, e, theta[b])
 
 

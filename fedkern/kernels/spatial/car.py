@@ -1,0 +1,233 @@
+"""Conditional autoregressive priors: densities, factors and draws for many phi at once (sigma.md, sections 3 and 9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedkern.errors import NumericalError
+
+from .._registry import F64, Array, Kernel
+from ._checks import INT64, Floats, Indices, check_indptr, check_triangle, choice, counter, require
+from .graph import FORMS
+
+_PHI = Array("phi", ("m",), F64)
+_INDPTR = Array("indptr", ("n+1",), INT64)
+_INDICES = Array("indices", ("e",), INT64)
+
+CAR_LOGDENSITY = Kernel(
+    "spatial.car_logdensity",
+    purpose="Log density of autoregressive priors, and its gradients in theta and phi.",
+    source="sigma.md, sections 3 and 9",
+    inputs=(Array("theta", ("m", "n"), F64), _PHI, _INDPTR, _INDICES, Array("logdet", ("k",), F64)),
+    backends=("numba", "reference"),
+    outputs=(Array("value", ("m",), F64), Array("grad_theta", ("m", "n"), F64), Array("grad_phi", ("m",), F64)),
+)
+CAR_FACTOR = Kernel(
+    "spatial.car_factor",
+    purpose="Sparse Cholesky factors of the precisions of a graph, for many phi.",
+    source="sigma.md, section 3",
+    inputs=(
+        _PHI,
+        Array("order", ("n",), INT64),
+        Array("factor_indptr", ("n+1",), INT64),
+        Array("factor_indices", ("f",), INT64),
+        _INDPTR,
+        _INDICES,
+    ),
+    backends=("numba", "reference"),
+    outputs=(Array("values", ("m", "f"), F64), Array("logdet", ("m",), F64)),
+)
+CAR_SAMPLE = Kernel(
+    "spatial.car_sample",
+    purpose="Draws of autoregressive priors through eigenvectors, each with a phi of its own.",
+    source="sigma.md, sections 3 and 9",
+    inputs=(Array("vectors", ("n", "n"), F64), Array("values", ("n",), F64), Array("weights", ("n",), F64), _PHI),
+    backends=("numba", "reference"),
+    outputs=(Array("theta", ("m", "n"), F64),),
+    streams=("prior_draws",),
+    blas=True,
+)
+
+
+def car_logdensity(
+    theta: Floats,
+    phi: Floats,
+    indptr: Indices,
+    indices: Indices,
+    logdet: Floats,
+    *,
+    form: str = "car",
+    lo: float = 0.0,
+    hi: float = 0.99,
+    widest: float = 2.0,
+    rank: int | None = None,
+    out: Any = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """log N(theta; 0, Q(phi)^-1) of every row, normalised, and its gradients.
+
+    Parameters
+    ----------
+    theta : (m, n) float64 array
+    phi : (m,) float64 array
+        In [lo, hi]; beyond it all results of the row are NaN. Not used by "icar".
+    indptr, indices : int64 arrays
+        The graph: see the module `spatial`. That it is symmetric is not checked here, but by `check_graph`.
+    logdet : (k,) float64 array, k >= 1
+        `logdet_table(..).coefficients`.
+    form : "car", "leroux" or "icar"
+        Q = D - phi W, (1 - phi) I + phi (D - W), or D - W.
+    lo, hi, widest : float
+        Of the same table.
+    rank : int, optional
+        Of Q; by default n. All five are `LogDet.options`.
+    out : tuple of float64 arrays (m,), (m, n), (m,), optional
+
+    Returns
+    -------
+    value : (m,) float64 array
+    grad_theta : (m, n) float64 array
+    grad_phi : (m,) float64 array
+        Zero for "icar".
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, an index outside the graph, a number outside its range, a wrong `out`.
+
+    Source: sigma.md, sections 3 and 9.
+    """
+    name = CAR_LOGDENSITY.name
+    code = choice(name, "form", form, FORMS)
+    require(name, 0 <= lo <= hi < 1, "lo <= hi", "must be in [0, 1)", (lo, hi))
+    require(name, widest >= 1, "widest", "must be >= 1", widest)
+    options = code, float(lo), float(hi), float(widest), -1 if rank is None else int(rank)
+    return CAR_LOGDENSITY.run((theta, phi, indptr, indices, logdet), options, out, n_threads, backend)
+
+
+def car_factor(
+    phi: Floats,
+    order: Indices,
+    factor_indptr: Indices,
+    factor_indices: Indices,
+    indptr: Indices,
+    indices: Indices,
+    *,
+    form: str = "car",
+    out: Any = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats]:
+    """Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
+
+    Parameters
+    ----------
+    phi : (m,) float64 array
+    order, factor_indptr, factor_indices : int64 arrays
+        `car_analyse` of the graph: order, indptr, indices.
+    indptr, indices : int64 arrays
+        The graph: see the module `spatial`.
+    form : "car" or "leroux"
+        An intrinsic model has no factor: see `car_eigen`.
+    out : tuple of float64 arrays (m, nnz_L) and (m,), optional
+
+    Returns
+    -------
+    values : (m, nnz_L) float64 array
+        The entries of L in the pattern's order.
+    logdet : (m,) float64 array
+        log det Q.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a pattern of another graph, a wrong `out`.
+    NumericalError
+        A pivot is not greater than zero: phi and area are named.
+
+    Source: sigma.md, section 3; columns from the left, as George and Liu (1981).
+    """
+    name = CAR_FACTOR.name
+    code = choice(name, "form", form, {f: c for f, c in FORMS.items() if f != "icar"})
+    pattern = {"order": order, "factor_indptr": factor_indptr, "factor_indices": factor_indices}
+    arrays = CAR_FACTOR.prepare({"phi": phi, **pattern, "indptr": indptr, "indices": indices}, out)
+    check_indptr(name, indptr, len(indices))
+    check_triangle(name, factor_indptr, factor_indices, order)
+    _check_pattern(name, indptr, indices, order, factor_indptr, factor_indices)
+    failed = CAR_FACTOR.implementation(backend, arrays)(*arrays[:6], code, *arrays[6:], n_threads)
+    if failed >= 0:
+        entry, area = divmod(int(failed), len(order))
+        raise NumericalError(
+            f"{name}: the pivot of area {area} is not greater than zero at phi = {phi[entry]} (entry {entry}): "
+            f"phi must lie within (-1, 1) for 'car' and [0, 1) for 'leroux'"
+        )
+    return arrays[6], arrays[7]
+
+
+def _check_pattern(name: str, indptr: Indices, indices: Indices, order: Indices, columns: Indices, rows: Indices) -> None:
+    """Every edge of the graph has its place in the factor."""
+    n = len(order)
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    fine = not len(indices) or (indices.min() >= 0 and indices.max() < n)
+    require(name, fine, "indices", f"must be in [0, {n})", "others")
+    a, b = place[np.repeat(np.arange(n), np.diff(indptr))], place[indices]
+    lower = a > b
+    wanted = b[lower] * n + a[lower]
+    held = np.repeat(np.arange(n), np.diff(columns)) * n + rows
+    at = np.searchsorted(held, wanted)
+    fine = not wanted.size or (at.max() < held.size and bool((held[at] == wanted).all()))
+    require(name, fine, "factor_indices", "must be the pattern of this graph's factor (car_analyse)", "another")
+
+
+def car_sample(
+    vectors: Floats,
+    values: Floats,
+    weights: Floats,
+    phi: Floats,
+    *,
+    form: str = "car",
+    seed: int,
+    chain: int = 0,
+    client: int = 0,
+    step: int = 0,
+    out: Floats | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Floats:
+    """Draws weights * U (e / sqrt(precisions)), one for each phi; without the null space of an intrinsic model.
+
+    Parameters
+    ----------
+    vectors, values : (n, n) and (n,) float64 arrays
+        `car_eigen(.., form=form)`.
+    weights : (n,) float64 array
+        `car_weights`, or `icar_scale`.
+    phi : (m,) float64 array
+        Not used by "icar".
+    form : "car", "leroux" or "icar"
+    seed, chain, client, step : int
+        Names of the random numbers: e of row b is numbers b n .. b n + n - 1 of stream `prior_draws`.
+    out : (m, n) float64 array, optional
+
+    Returns
+    -------
+    (m, n) float64 array
+        NaN where a phi leaves a precision below zero.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, a wrong `out`.
+
+    Source: sigma.md, sections 3 and 9.
+    """
+    name = CAR_SAMPLE.name
+    code = choice(name, "form", form, FORMS)
+    arrays = CAR_SAMPLE.prepare({"vectors": vectors, "values": values, "weights": weights, "phi": phi}, out)
+    keys = counter(name, seed, chain, step, phi.size * values.size, client)
+    CAR_SAMPLE.implementation(backend, arrays)(*arrays[:4], code, *keys, client, step, arrays[4], n_threads)
+    return arrays[4]  # type: ignore[no-any-return]
