@@ -1,0 +1,501 @@
+"""The hierarchical autoencoder: sizes, gradients against JAX and differences, KLs, the bound, training, what stops it.
+
+(mlp.vae_gradient and mlp.vae_step are also in the conformance test of all kernels.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import vae_jax
+
+from fedkern.kernels import mlp, optim, rng, spatial
+from fedkern.kernels._reference.mlp import vae as reference
+from fedkern.kernels._registry import KERNELS
+from fedkern.testing.mlp_vae import near_a_kink
+
+BACKENDS = KERNELS["mlp.vae_gradient"].backends
+STEPPING = KERNELS["mlp.vae_step"].backends
+VARIANTS = ("printed", "amended", "multiplicative")
+DIFFERENCES = 5e-6  # of four-point central differences
+PAPER = {"groups": (34, 33, 33)}
+SLIPS = ("gamma is a variance", "theta for z_L", "no KL through z_G")
+
+
+def small(variant):
+    return mlp.Architecture(variant, (4, 3, 2), 2, 3, (2, 1, 2), hidden=5, local_hidden=4, width=6, rank=3)
+
+
+def problem(a, rows=6, scale=1.0, seed=0, dtype="f8"):
+    """parameters, theta, t, noise; no kink within 1e-5, so that differences are of a smooth function."""
+    for attempt in range(100):
+        draw = np.random.default_rng([seed, attempt]).standard_normal
+        parameters = scale * (a.initial(seed) + 0.2 * draw(a.n_parameters))
+        arrays = (parameters, draw((rows, a.n_values)), draw((rows, a.n_conditions)), draw((rows, a.n_latents)))
+        if not near_a_kink(arrays, a, 1e-5):
+            return [array.astype(dtype) for array in arrays]
+    raise AssertionError("a kink in every problem")
+
+
+def relative(got, want):
+    return np.linalg.norm(got - want) / np.linalg.norm(want)
+
+
+# Sizes -------------------------------------------------------------------------------------------------------------------------
+
+
+def sizes(a):
+    return {name: part.where.stop - part.where.start for name, part in a.parts.items()}
+
+
+def test_numbers_of_parameters_are_those_of_the_specification():
+    printed, amended = (mlp.Architecture(variant, **PAPER) for variant in ("printed", "amended"))
+    found = sizes(printed)
+    assert (found["global_encoder"], found["prior[0]"], found["global_decoder"]) == (2074, 554, 384)
+    assert sum(found[f"decoder[{j}]"] for j in range(3)) == 2300
+    assert (printed.n_parameters, amended.n_parameters) == (6420, 10186)
+
+    states = mlp.Architecture("printed", (615, 500, 520, 200, 150, 100, 67, 69), 1, 100, (50,) * 8, 2024, 1048)
+    found = sizes(states)
+    assert (found["global_encoder"], found["global_decoder"]) == (9002952, 4305048)
+    assert sum(found[f"prior[{j}]"] for j in range(8)) == 8 * 1311148
+    assert sum(found[f"decoder[{j}]"] for j in range(8)) == 4610796
+    assert states.n_parameters == 28407980
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_parts_follow_each_other_and_are_all_of_the_parameters(variant):
+    a = small(variant)
+    end = 0
+    for part in a.parts.values():
+        assert part.where.start == end
+        end = part.where.stop
+        assert end - part.where.start == sum(layer.n_out * (layer.n_in + layer.bias) for layer in part.layers)
+    assert end == a.n_parameters
+    assert mlp.Architecture.of(a.code) == a
+
+
+def test_layers_are_views_of_the_parameters():
+    a = small("amended")
+    parameters = np.arange(float(a.n_parameters))
+    (W1, b1), (W2, b2) = a.layers(parameters, "decoder[1]")
+    begin = a.parts["decoder[1]"].where.start
+    assert W1.shape == (4, 5 + 1 + 2)
+    assert W2.shape == (3, 4)
+    assert (W1[0, 0], W1[1, 0], b1[0], W2[0, 0], b2[-1]) == (begin, begin + 8, begin + 32, begin + 36, begin + 50)
+    W1[...] = 0
+    assert parameters[begin] == 0
+    assert a.layers(parameters, "prior[2]")[-1][0].shape == (2 * 2, 4)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_training_starts_uniformly_by_the_inputs_of_a_layer(variant):
+    a = mlp.Architecture(variant, **PAPER)
+    initial = a.initial(3)
+    assert (initial == a.initial(3)).all()
+    assert abs(initial - a.initial(4)).max() > 0.1
+    for part, (where, layers) in a.parts.items():
+        begin = where.start
+        for layer in layers:
+            values = initial[begin : begin + layer.n_parameters] * np.sqrt(layer.n_in)
+            assert abs(values).max() <= 1
+            assert abs(values.mean()) <= 5 / np.sqrt(3 * len(values)), part
+            assert abs((values**2).mean() - 1 / 3) <= 5 * np.sqrt(4 / 45 / len(values)), part
+            begin += len(values)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"variant": "deep"}, ValueError, "variant must be one of printed, amended, multiplicative, got 'deep'"),
+        ({"groups": ()}, ValueError, "one number of local latents for each group, got 0 groups and 3 in n_local"),
+        ({"groups": (3, 4)}, ValueError, "got 2 groups and 3 in n_local"),
+        ({"groups": (3, 4, 0)}, ValueError, r"groups must be positive integers below 2\^31, got \(3, 4, 0\)"),
+        ({"n_local": (3, -4, 1)}, ValueError, r"n_local must be positive .*, got \(3, -4, 1\)"),
+        ({"hidden": 0}, ValueError, r"hidden must be a positive integer below 2\^31, got 0"),
+        ({"n_conditions": 0}, ValueError, "n_conditions must be"),
+        ({"rank": 2.5}, TypeError, "float"),
+    ],
+)
+def test_impossible_architectures_are_refused(change, error, message):
+    with pytest.raises(error, match=message):
+        mlp.Architecture(**{"variant": "amended", "groups": (3, 2, 2)} | change)
+
+
+# The gradient ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradient_and_terms_are_those_of_jax(variant):
+    """The last scale clamps many of the log variances."""
+    for a in (small(variant), mlp.Architecture(variant, (60, 40), n_local=(5, 4))):
+        for scale in (1.0, 8.0):
+            arrays = problem(a, 9, scale)
+            for gamma, weight in ((0.5, 1.0), (0.03, 0.3), (2.0, 0.0)):
+                want = vae_jax.gradient(a, *arrays, gamma, weight)
+                for backend in BACKENDS:
+                    found = mlp.vae_gradient(*arrays, architecture=a, gamma=gamma, kl_weight=weight, backend=backend)
+                    assert max(relative(x, y) for x, y in zip(found, want)) <= 1e-10
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_negative_control_slips_of_the_paper_are_noticed(slip):
+    a = small("amended")
+    arrays = problem(a)
+    found, terms = mlp.vae_gradient(*arrays, architecture=a, gamma=0.5)
+    wrong, wrong_terms = vae_jax.gradient(a, *arrays, 0.5, slip=slip)
+    assert relative(found, wrong) > 1e-4
+    assert slip == "no KL through z_G" or abs(terms[0] - wrong_terms[0]) > 1e-2
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_single_precision(variant):
+    a = mlp.Architecture(variant, **PAPER)
+    single = problem(a, 32, dtype="f4")
+    want = mlp.vae_gradient(*(array.astype("f8") for array in single), architecture=a, gamma=0.5, backend="reference")
+    for backend in BACKENDS:
+        found = mlp.vae_gradient(*single, architecture=a, gamma=0.5, backend=backend)
+        assert found[0].dtype == np.float32
+        assert max(relative(x, y) for x, y in zip(found, want)) <= 2e-5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradient_is_the_difference_of_the_elbo(variant, backend):
+    """Of every parameter, by four points."""
+    a = mlp.Architecture(variant, (2, 1), 1, 2, (1, 1), hidden=3, local_hidden=3, width=3, rank=2)
+    parameters, *batch = problem(a, 3)
+    options = {"architecture": a, "gamma": 0.5, "backend": backend}
+    differences, step, weights = np.empty((len(parameters), 2)), 1e-6, np.array([1.0, 0.2])
+    for i in range(len(parameters)):
+        at = []
+        for k in (1, -1, 2, -2):
+            moved = parameters + k * step * (np.arange(len(parameters)) == i)
+            value, _, global_kl, local_kl = mlp.vae_gradient(moved, *batch, **options)[1]
+            at.append(value + (1 - weights) * (global_kl + local_kl))
+        differences[i] = (8 * (at[0] - at[1]) - (at[2] - at[3])) / (12 * step)
+    for weight, wanted in zip(weights, differences.T):
+        gradient = mlp.vae_gradient(parameters, *batch, **options, kl_weight=weight)[0]
+        assert relative(gradient, wanted) <= DIFFERENCES
+        assert relative(gradient * (1 + 1e-5), wanted) > DIFFERENCES  # negative control
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_batch_is_the_mean_of_its_rows(variant, backend):
+    a = small(variant)
+    parameters, *batch = problem(a, 11)
+    options = {"architecture": a, "gamma": 0.5, "backend": backend}
+    whole = mlp.vae_gradient(parameters, *batch, **options)
+    rows = [mlp.vae_gradient(parameters, *(array[b : b + 1] for array in batch), **options) for b in range(11)]
+    for i in range(2):
+        np.testing.assert_allclose(whole[i], np.mean([row[i] for row in rows], axis=0), rtol=1e-10, atol=1e-12)
+
+
+def test_divergences_are_expectations(seed):
+    """KL[N(m, v) || N(m0, v0)] against the mean of log q - log p, and its derivatives against differences."""
+    draw = np.random.default_rng(seed)
+    m, log_v, m0, log_v0 = draw.standard_normal((4, 1, 3))
+    (kl,), kl_m, kl_v, kl_v0 = reference.divergence(m, log_v, m0, log_v0)
+    z = m + np.exp(log_v / 2) * draw.standard_normal((400_000, 3))
+    log_ratio = 0.5 * (log_v0 - log_v - (z - m) ** 2 / np.exp(log_v) + (z - m0) ** 2 / np.exp(log_v0)).sum(axis=1)
+    error = log_ratio.std() / np.sqrt(len(z))
+    assert abs(log_ratio.mean() - kl) <= 5 * error
+    assert abs(log_ratio.mean() - reference.divergence(m, 2 * log_v, m0, log_v0)[0][0]) > 5 * error  # negative control
+    for found, i in ((kl_m, 0), (kl_v, 1), (-kl_m, 2), (kl_v0, 3)):
+        for k in range(3):
+            at = []
+            for sign in (1, -1):
+                moved = [np.array(x) for x in (m, log_v, m0, log_v0)]
+                moved[i][0, k] += sign * 1e-5
+                at.append(reference.divergence(*moved)[0][0])
+            assert abs((at[0] - at[1]) / 2e-5 - found[0, k]) <= 1e-7 * (1 + abs(found[0, k]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_input_that_is_not_a_number_makes_the_elbo_none(backend):
+    for variant in VARIANTS:
+        a = small(variant)
+        for i in range(1, 4):
+            arrays = problem(a)
+            arrays[i][2, 0] = np.nan
+            assert np.isnan(mlp.vae_gradient(*arrays, architecture=a, gamma=0.5, backend=backend)[1][0])
+
+
+# The bound ---------------------------------------------------------------------------------------------------------------------
+
+
+def log_marginal(theta, A, gamma):
+    """log N(theta; 0, A A' + gamma^2 I)."""
+    covariance = A @ A.T + gamma**2 * np.eye(len(A))
+    _, log_det = np.linalg.slogdet(2 * np.pi * covariance)
+    return -0.5 * (log_det + (theta * np.linalg.solve(covariance, theta.T).T).sum(axis=1))
+
+
+def loadings(a, parameters, t):
+    """The matrix A of a multiplicative decoder at a condition: mu = A [z_G; z_L1; ..]."""
+    (W1, b1), (W2, b2) = a.layers(parameters, "decoder_weights")
+    s = W2 @ np.tanh(W1 @ t + b1) + b2
+    A, row, latent = np.zeros((a.n_values, a.n_latents)), 0, a.n_global
+    for j, (d_j, q) in enumerate(zip(a.groups, a.n_local)):
+        ((M, _),) = a.layers(parameters, f"decoder[{j}]")
+        B = np.tensordot(s, M.reshape(d_j, a.rank, a.n_global + q), axes=(0, 1))
+        A[row : row + d_j, : a.n_global], A[row : row + d_j, latent : latent + q] = B[:, : a.n_global], B[:, a.n_global :]
+        row, latent = row + d_j, latent + q
+    return A
+
+
+def cubature(n):
+    """2 n points whose means of polynomials of degree 2 (and 3) are those of standard normals."""
+    return np.concatenate([np.sqrt(n) * np.eye(n), -np.sqrt(n) * np.eye(n)])
+
+
+def exact_elbo(a, parameters, theta, t, gamma):
+    """Mean over latents, of every theta: the ELBO of a multiplicative autoencoder has degree 2 in its noise."""
+    noise = cubature(a.n_latents)
+    rows = np.repeat(theta, len(noise), axis=0), np.repeat(t, len(noise) * len(theta), axis=0), np.tile(noise, (len(theta), 1))
+    return mlp.vae_gradient(parameters, *rows, architecture=a, gamma=gamma)[1][0]
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 2.0])
+def test_the_elbo_is_below_the_evidence_of_a_linear_decoder(scale):
+    """Exact evidence: probabilistic principal components."""
+    a = small("multiplicative")
+    parameters, theta, t, _ = problem(a, 1, scale)
+    evidence = log_marginal(theta, loadings(a, parameters, t[0]), 0.7)[0]
+    elbo = exact_elbo(a, parameters, theta, t, 0.7)
+    assert elbo < evidence
+    draw = np.random.default_rng(5).standard_normal((4000, a.n_latents))
+    rows = np.repeat(theta, 4000, axis=0), np.repeat(t, 4000, axis=0), draw
+    sampled = [mlp.vae_gradient(parameters, *(r[k::40] for r in rows), architecture=a, gamma=0.7)[1][0] for k in range(40)]
+    assert abs(np.mean(sampled) - elbo) <= 5 * np.std(sampled) / np.sqrt(40)
+
+
+PPCA = mlp.Architecture("multiplicative", (6,), 1, 6, (1,), width=2, rank=1)
+GAMMA = 0.5
+
+
+def factor(seed=3):
+    """A (6, 6) factor of a prior whose variances are all above gamma^2."""
+    Q, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((6, 6)))
+    return Q * np.sqrt([4.0, 3.0, 2.2, 1.5, 1.0, 0.6])
+
+
+def trained(a, table, steps, rate=1e-2, gamma=GAMMA, batch=64, seed=1, dtype="f8", backend=None):
+    """Parameters after training with a rate that falls over the second half."""
+    parameters, moments = a.initial(seed).astype(dtype), np.zeros((2, a.n_parameters), dtype)
+    rates = rate * np.minimum(1, 2 * (1 - np.arange(steps) / steps))
+    options = {"architecture": a, "kind": table.kind, "rank": table.rank, "batch": batch, "gamma": gamma, "clip": 1e3}
+    given = (table.values, table.phi, table.scale)
+    return mlp.vae_step(
+        parameters, moments, *given, rates=rates, kl_weights=np.ones(steps), **options, seed=seed, backend=backend
+    )
+
+
+def test_training_reaches_the_optimum_of_principal_components():
+    """With as many global latents as coordinates the optimal evidence is that of the prior itself: sigma.md, section 12."""
+    F, t = factor(), np.zeros((1, 1))
+    table = spatial.DrawTable(F.reshape(1, -1), t, np.ones(6), "dense", 6)
+    theta = cubature(6) @ F.T
+    evidence = log_marginal(theta, F, 0.0).mean()
+
+    def gaps(steps):
+        """Of the decoder's own evidence to the prior's, and of the ELBO to the decoder's own evidence."""
+        parameters, _, trace = trained(PPCA, table, steps)
+        assert np.isfinite(trace).all()
+        own = log_marginal(theta, loadings(PPCA, parameters, t[0]), GAMMA).mean()
+        return evidence - own, own - exact_elbo(PPCA, parameters, theta, t, GAMMA)
+
+    decoder, encoder = gaps(5000)
+    assert 0 < decoder
+    assert 0 < encoder
+    assert decoder + encoder < 1e-2
+    assert sum(gaps(300)) > 0.05  # negative control: it is training that closes the gap
+
+
+# Steps -------------------------------------------------------------------------------------------------------------------------
+
+
+def tables(n=9, T=5, seed=2):
+    """One of each kind."""
+    random = np.random.default_rng(seed)
+    columns = [np.r_[i, i + 1 + np.flatnonzero(random.random(n - i - 1) < 0.4)] for i in range(n)]
+    indptr, indices = np.cumsum([0, *map(len, columns)]), np.concatenate(columns)
+    lower = 0.3 * random.standard_normal((T, len(indices)))
+    lower[:, indptr[:-1]] = random.uniform(1, 2, (T, n))
+    phi, scale = random.uniform(0, 1, (T, 2)), random.uniform(0.5, 2, n)
+    return {
+        "stored": spatial.DrawTable(random.standard_normal((T, n)), phi, scale, "stored"),
+        "dense": spatial.DrawTable(random.standard_normal((T, n * 3)), phi, scale, "dense", 3),
+        "sparse": spatial.DrawTable(
+            lower, phi, scale, "sparse", group=8, indptr=indptr, indices=indices, order=random.permutation(n)
+        ),
+    }
+
+
+def run(a, table, steps, state=None, first=0, rates=None, dtype="f8", **options):
+    parameters, moments = (a.initial(4).astype(dtype), np.zeros((2, a.n_parameters), dtype)) if state is None else state
+    rates = np.linspace(1e-2, 1e-3, 12)[first : first + steps] if rates is None else rates
+    weights = np.minimum(1, np.arange(first, first + steps) / 5.0)
+    kind = {"kind": table.kind, "rank": table.rank, "group": table.group}
+    given = (table.values, table.phi, table.scale, table.indptr, table.indices, table.order)
+    fixed = {"architecture": a, "batch": 9, "gamma": 0.5, "seed": 11, "chain": 3}
+    return mlp.vae_step(parameters, moments, *given, rates=rates, kl_weights=weights, first=first, **{**fixed, **kind, **options})
+
+
+@pytest.mark.parametrize("backend", STEPPING)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("kind", ["stored", "dense", "sparse"])
+def test_steps_are_draws_and_gradients_and_adam(kind, variant, backend):
+    a, table = small(variant), tables()[kind]
+    found = run(a, table, 4, clip=4.0, backend=backend)
+    parameters, state, clipped = a.initial(4), np.zeros((3, a.n_parameters)), 0
+    for step in range(4):
+        theta, entry = spatial.table_sample(
+            *(table.values, table.scale, table.indptr, table.indices, table.order),
+            kind=kind,
+            batch=9,
+            seed=11,
+            chain=3,
+            step=step,
+            rank=table.rank,
+            group=table.group,
+        )
+        noise = rng.normal(9 * a.n_latents, key=rng.key(11, "latents", 3), step=step).reshape(9, -1)
+        gradient, terms = mlp.vae_gradient(
+            parameters, theta, table.phi[entry], noise, architecture=a, gamma=0.5, kl_weight=step / 5
+        )
+        norm = np.linalg.norm(gradient)
+        np.testing.assert_allclose(found[2][step], [*terms, norm], rtol=1e-9)
+        clipped += norm > 4
+        state, change = optim.adam(state, gradient * min(1, 4 / norm), learning_rate=np.linspace(1e-2, 1e-3, 12)[step])
+        parameters = parameters + change
+    np.testing.assert_allclose(found[0], parameters, atol=1e-9)
+    np.testing.assert_allclose(found[1], state[:2], rtol=1e-7, atol=1e-9)
+    assert 0 < clipped
+    assert relative(run(a, table, 4, clip=0.0, backend=backend)[1], found[1]) > 1e-3  # negative control
+
+
+@pytest.mark.parametrize("backend", STEPPING)
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("kind", ["stored", "dense", "sparse"])
+def test_a_run_that_is_resumed_is_the_same_run(kind, dtype, backend):
+    a, table = small("amended"), tables()[kind]
+    whole = run(a, table, 12, dtype=dtype, backend=backend)
+    for pieces in ((6, 6), (1, 4, 7)):
+        state, traces, first = None, [], 0
+        for steps in pieces:
+            *state, trace = run(a, table, steps, state, first, dtype=dtype, backend=backend)
+            traces.append(trace)
+            first += steps
+        assert state[0].tobytes() == whole[0].tobytes()
+        assert state[1].tobytes() == whole[1].tobytes()
+        assert np.concatenate(traces).tobytes() == whole[2].tobytes()
+    *state, _ = run(a, table, 6, dtype=dtype, backend=backend)  # negative control: numbers of steps matter
+    assert run(a, table, 6, state, 0, dtype=dtype, backend=backend)[0].tobytes() != whole[0].tobytes()
+
+
+@pytest.mark.parametrize("backend", STEPPING)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
+def test_training_stops_before_a_step_that_is_not_finite(bad, backend):
+    a, table = small("amended"), tables(T=30)["stored"]
+    entries = [
+        spatial.table_sample(table.values, table.scale, kind="stored", batch=9, seed=11, chain=3, step=s)[1] for s in range(12)
+    ]
+    fatal = next(t for t in range(30) if t not in np.concatenate(entries[:4]) and t in np.concatenate(entries))
+    stop = next(s for s in range(12) if fatal in entries[s])
+    good = run(a, table, stop, backend=backend)
+    table.values[fatal, 3] = bad
+    found = run(a, table, 12, backend=backend)
+    assert stop >= 4
+    np.testing.assert_array_equal(found[2][:stop], good[2])
+    assert np.isnan(found[2][stop:]).all()
+    assert found[0].tobytes() == good[0].tobytes()
+    assert found[1].tobytes() == good[1].tobytes()
+
+
+@pytest.mark.parametrize("backend", STEPPING)
+def test_a_rate_far_too_large_ends_in_a_stop_and_not_in_numbers_that_are_none(backend):
+    a, table = small("amended"), tables()["stored"]
+    found = run(a, table, 12, rates=np.full(12, 1e100), backend=backend)
+    assert np.isnan(found[2][-1]).all()
+    assert np.isfinite(found[2][0]).all()
+    assert np.isfinite(found[0]).all()
+
+
+@pytest.mark.parametrize("backend", STEPPING)
+def test_no_steps(backend):
+    a, table = small("printed"), tables()["dense"]
+    parameters, moments, trace = run(a, table, 0, backend=backend)
+    np.testing.assert_array_equal(parameters, a.initial(4))
+    assert not moments.any()
+    assert trace.shape == (0, 5)
+
+
+def test_a_denser_table_leaves_no_trace_of_the_batch_in_the_noise():
+    """Latents of a row do not depend on the kind of table: streams are apart."""
+    a = small("printed")
+    entries = {kind: run(a, table, 1, batch=1)[2][0, 2] for kind, table in tables().items()}
+    assert len(set(entries.values())) == 3
+
+
+ERRORS = [
+    ({"architecture": "amended"}, TypeError, "architecture must be an Architecture, got str"),
+    ({"kind": "full"}, ValueError, "kind must be 'stored' or 'dense' or 'sparse', got 'full'"),
+    ({"batch": 0}, ValueError, "batch must be >= 1, got 0"),
+    ({"group": 0}, ValueError, "group must be >= 1, got 0"),
+    ({"gamma": 0.0}, ValueError, "gamma must be > 0 and finite, got 0.0"),
+    ({"gamma": np.nan}, ValueError, "gamma must be > 0 and finite"),
+    ({"clip": np.nan}, ValueError, "clip must be a number, got nan"),
+    ({"seed": -1}, ValueError, r"seed must be in \[0, 2\^64\), got -1"),
+    ({"first": 2**32 - 2}, ValueError, r"first must be in \[0, 2\^32 - 3\]"),
+    ({"first": -1}, ValueError, "first must be in"),
+    ({"rank": 2}, ValueError, "values must have 18 columns where kind is 'dense', n = 9, rank = 2, got 27"),
+    ({"order": np.arange(9)}, ValueError, "order must be None where kind is 'dense'"),
+    ({"rates": np.array([1e-3, -1e-3, 1e-3])}, ValueError, "rates must be >= 0 and finite"),
+    ({"rates": np.ones(4)}, ValueError, r"kl_weights must have shape \(n_steps\) with n_steps = 4, got \(3,\)"),
+    ({"kl_weights": np.array([1.0, np.nan, 1.0])}, ValueError, "kl_weights must be >= 0 and finite"),
+    ({"rates": [1e-3] * 3}, TypeError, "rates must be a NumPy array, got list"),
+    ({"parameters": np.zeros(7)}, ValueError, r"parameters must have shape \(k\) with k = \d+, got \(7,\)"),
+    ({"moments": np.zeros((2, 7))}, ValueError, r"moments must have shape \(2, k\)"),
+    ({"phi": np.zeros((5, 1))}, ValueError, r"phi must have shape \(t, c\) with t = 5, c = 2, got \(5, 1\)"),
+    ({"phi": np.zeros((4, 2))}, ValueError, r"phi must have shape \(t, c\) with t = 5, c = 2, got \(4, 2\)"),
+    ({"scale": np.ones(8)}, ValueError, "values must have 24 columns|scale must have shape"),
+    ({"values": np.ones((5, 27), "f4")}, TypeError, "values must be float64, got float32"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), ERRORS)
+def test_errors_of_steps_say_what_was_wanted_and_what_came(change, error, message):
+    a, table = small("amended"), tables()["dense"]
+    call = {
+        "parameters": a.initial(0),
+        "moments": np.zeros((2, a.n_parameters)),
+        "values": table.values,
+        "phi": table.phi,
+        "scale": table.scale,
+        "rates": np.full(3, 1e-3),
+        "kl_weights": np.ones(3),
+        "architecture": a,
+        "kind": "dense",
+        "rank": 3,
+        "batch": 4,
+        "gamma": 0.5,
+        "seed": 1,
+    }
+    mlp.vae_step(**call)
+    with pytest.raises(error, match=f"mlp.vae_step: (?:{message})|{message}"):
+        mlp.vae_step(**call | change)
+
+
+def test_errors_of_the_gradient():
+    a = small("amended")
+    arrays = problem(a)
+    with pytest.raises(ValueError, match="theta must have at least one row"):
+        mlp.vae_gradient(arrays[0], *(array[:0] for array in arrays[1:]), architecture=a, gamma=0.5)
+    with pytest.raises(ValueError, match="kl_weight must be >= 0 and finite, got -1"):
+        mlp.vae_gradient(*arrays, architecture=a, gamma=0.5, kl_weight=-1.0)
+    with pytest.raises(ValueError, match=r"noise must have shape \(b, l\) with b = 6, l = 8, got \(6, 3\)"):
+        mlp.vae_gradient(*arrays[:3], arrays[3][:, :3].copy(), architecture=a, gamma=0.5)
+    with pytest.raises(TypeError, match="theta must be float32 as parameters is, got float64"):
+        mlp.vae_gradient(arrays[0].astype("f4"), *arrays[1:], architecture=a, gamma=0.5)
