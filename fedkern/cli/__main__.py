@@ -51,11 +51,23 @@ def parser() -> argparse.ArgumentParser:
     info.set_defaults(call=_info)
 
     simulate = commands.add_parser("simulate", help="write a synthetic federation: client files, truth.json, job.toml")
-    simulate.add_argument("kind", metavar="KIND", help="logistic, poisson, regression, sparse, mrf, sem or vertical")
+    simulate.add_argument("kind", metavar="KIND", help="logistic, poisson, regression, sparse, mrf, sem, vertical or sigma")
     simulate.add_argument("--out", required=True, metavar="DIR")
     for name, default in (("clients", 4), ("rows", 200), ("columns", 5), ("seed", 1)):
         simulate.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"default {default}")
     simulate.set_defaults(call=_simulate)
+
+    sigma = commands.add_parser("sigma", help="priors that do not factorise over clients: train one")
+    steps = sigma.add_subparsers(dest="step", metavar="STEP", required=True)
+    train = steps.add_parser("train", help="train a prior artifact: one file for the server, one for each client")
+    train.add_argument("prior", metavar="PRIOR.toml")
+    train.add_argument("--out", metavar="DIR", help="folder of the artifact (default: runs/ and the prior file's name)")
+    train.add_argument(
+        "--set", action="append", default=[], metavar="section.key=value", dest="sets", help="override a key of the prior file"
+    )
+    train.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    train.add_argument("--quiet", action="store_true", help="no progress and no summary")
+    train.set_defaults(call=_sigma_train)
 
     report = commands.add_parser("report", help="one self-contained HTML page from a finished or interrupted run")
     report.add_argument("folder", metavar="DIR")
@@ -121,8 +133,17 @@ def _simulate(options: argparse.Namespace) -> int:
 
     settings = synthetic.Settings(options.clients, options.rows, options.columns, options.seed)
     job = synthetic.simulate(options.kind, options.out, settings)
+    if options.kind == "sigma":
+        folder = Path(job).parent
+        print(f"{folder / 'prior.toml'}\ntrain it:  fedkern sigma train {folder / 'prior.toml'} --out {folder / 'prior'}")
     print(f"{job}\nrun it:  fedkern run {job}")
     return 0
+
+
+def _sigma_train(options: argparse.Namespace) -> int:
+    from .sigma import train
+
+    return train.command(options)
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -13,8 +13,8 @@ SECONDS = 10.0
 class Progress:
     """Used as a context manager on the server's rank; the other ranks are quiet."""
 
-    def __init__(self, total: int | None, *, quiet: bool = False, stream: TextIO | None = None) -> None:
-        self.total, self.quiet = total, quiet
+    def __init__(self, total: int | None, *, quiet: bool = False, stream: TextIO | None = None, unit: str = "round") -> None:
+        self.total, self.quiet, self.unit = total, quiet, unit
         self.stream = stream or sys.stderr
         self._bar: Any = None
         self._task: Any = None
@@ -26,7 +26,7 @@ class Progress:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             columns = [
-                TextColumn("rounds"),
+                TextColumn(f"{self.unit}s"),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
@@ -48,4 +48,4 @@ class Progress:
         elif not self.quiet and time.monotonic() - self._last >= SECONDS:
             self._last = time.monotonic()
             of = f" of {self.total}" if self.total else ""
-            print(f"fedkern: round {rounds}{of}{', ' + what if what else ''}", file=self.stream, flush=True)
+            print(f"fedkern: {self.unit} {rounds}{of}{', ' + what if what else ''}", file=self.stream, flush=True)

@@ -130,12 +130,12 @@ def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
     if len(header.names) < 2:
         raise JobError(f"{path}: has one column; the first two must name neighbouring areas")
     table = load(path, text=header.names[:2])
-    _whole(table)
+    whole(table)
     place = {name: k for k, name in enumerate(names)}
-    ends = [_texts(table, name) for name in table.names[:2]]
+    ends = [texts_of(table, name) for name in table.names[:2]]
     unknown = list(dict.fromkeys(name for end in ends for name in end if name not in place))
     if unknown:
-        raise JobError(f"{path}: {_listed(unknown)}: no such area in the table of areas; add it there or remove its pairs")
+        raise JobError(f"{path}: {listed(unknown)}: no such area in the table of areas; add it there or remove its pairs")
     pairs = np.array([[place[a], place[b]] for a, b in zip(*ends)], dtype=np.int64).reshape(-1, 2)
     return checked(names, pairs, str(path))
 
@@ -144,7 +144,7 @@ def checked(names: Sequence[str], pairs: Index, source: str) -> Graph:
     """A graph from pairs (m, 2) of numbers of areas, with the rules on self-loops and directions; `source` begins the error."""
     loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
     if len(loops):
-        raise JobError(f"{source}: {_listed([names[k] for k in loops])}: neighbour of itself; remove these lines")
+        raise JobError(f"{source}: {listed([names[k] for k in loops])}: neighbour of itself; remove these lines")
     n = len(names)
     given = set((pairs[:, 0] * n + pairs[:, 1]).tolist())
     both = [code for code in given if code % n * n + code // n in given]
@@ -188,24 +188,24 @@ def read_map(
         if column is not None and column not in header:
             raise JobError(f"[data] {key} = {column!r}: {areas} has no such column; it has {', '.join(header)}")
     table = load(areas, text=(area, client))
-    _whole(table)
-    names, owners = _texts(table, area), _texts(table, client)
+    whole(table)
+    names, owners = texts_of(table, area), texts_of(table, client)
     claims: dict[str, set[str]] = {}
     for name, owner in zip(names, owners):
         claims.setdefault(name, set()).add(owner)
     two = [f"{name} ({' and '.join(sorted(claims[name]))})" for name in claims if len(claims[name]) > 1]
     none = [name or f"row {k + 1}" for k, (name, owner) in enumerate(zip(names, owners)) if not (owner and name)]
     if two:
-        raise JobError(f"{areas}: {_listed(two)}: claimed by two clients; an area belongs to exactly one")
+        raise JobError(f"{areas}: {listed(two)}: claimed by two clients; an area belongs to exactly one")
     if none:
         raise JobError(
-            f"{areas}: {_listed(none)}: an area without a name or a client; fill in the columns {area!r} and {client!r}"
+            f"{areas}: {listed(none)}: an area without a name or a client; fill in the columns {area!r} and {client!r}"
         )
     if len(claims) < len(names):
-        raise JobError(f"{areas}: {_listed([n for n in claims if names.count(n) > 1])}: stands there twice; keep one line")
+        raise JobError(f"{areas}: {listed([n for n in claims if names.count(n) > 1])}: stands there twice; keep one line")
     centroids = None
     if x is not None and y is not None:
-        centroids = np.column_stack([_numbers(table, x), _numbers(table, y)])
+        centroids = np.column_stack([numbers_of(table, x), numbers_of(table, y)])
     return make_map(read_edges(edges, names), owners, centroids, islands=islands)
 
 
@@ -221,7 +221,7 @@ def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None
     """
     notes: list[str] = []
     alone = graph.islands
-    shown = _listed([graph.names[k] for k in alone])
+    shown = listed([graph.names[k] for k in alone])
     keep = np.arange(graph.n, dtype=np.int64)
     if not len(graph.indices):
         raise JobError("no two areas are neighbours: a map needs at least one pair; check [data] adjacency")
@@ -240,9 +240,7 @@ def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None
         notes.append(f"{len(alone)} without neighbours, independent of all others: {shown}")
     lost = sorted(set(owners) - {owners[k] for k in keep.tolist()})
     if lost:
-        raise JobError(
-            f"{_listed(lost)}: all areas of this client are dropped; link the islands instead, or leave the client out"
-        )
+        raise JobError(f"{listed(lost)}: all areas of this client are dropped; link the islands instead, or leave the client out")
     clients = tuple(sorted(set(owners)))
     number = np.array([clients.index(owners[k]) for k in keep.tolist()], dtype=np.int64)
     order = keep[np.argsort(number, kind="stable")]
@@ -250,7 +248,7 @@ def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None
     parts = np.bincount(graph.components())
     if len(parts) > 1:
         notes.append(
-            f"{len(parts)} connected components, of {_listed([str(s) for s in sorted(parts.tolist(), reverse=True)])} areas"
+            f"{len(parts)} connected components, of {listed([str(s) for s in sorted(parts.tolist(), reverse=True)])} areas"
         )
     return Map(graph, clients, np.sort(number), None if centroids is None else centroids[order], tuple(notes))
 
@@ -274,26 +272,30 @@ def grid(rows: int, columns: int) -> Graph:
     return from_pairs(names, np.concatenate([right, down]))
 
 
-def _whole(table: Table) -> None:
+def whole(table: Table) -> None:
+    """JobError if a line cannot be read."""
     for row, reason in table.broken.items():
         raise JobError(f"{table.source}, {table.place(row)}: {reason}; mend it")
 
 
-def _texts(table: Table, name: str) -> list[str]:
+def texts_of(table: Table, name: str) -> list[str]:
+    """A column's cells as they were written."""
     column = table.columns[name]
     if isinstance(column, Text):
         return [column.levels[code] for code in column.codes]
     return [table.text(name, row) for row in range(len(column))]
 
 
-def _numbers(table: Table, name: str) -> Array:
+def numbers_of(table: Table, name: str) -> Array:
+    """A column of coordinates; JobError if a cell is no finite number."""
     column = table.columns[name]
     values = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
     for row in np.flatnonzero(~np.isfinite(values)):
-        raise JobError(f"{table.source}, {table.place(int(row))}: {name} is no finite number; fill in the centroid")
+        raise JobError(f"{table.source}, {table.place(int(row))}: {name} is no finite number; fill it in")
     return values
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more."""
     names = list(dict.fromkeys(names))
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -1,7 +1,7 @@
 """Synthetic federations for `fedkern simulate KIND`: one file per client, test rows, the truth, and a job that fits it.
 
 A kind is one function from `Settings` to `Simulated`, listed in `KINDS`. Files depend on the settings alone, and client
-k's rows not on how many clients there are.
+k's rows not on how many clients there are (but for "sigma", whose field is one draw over the map of all clients).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ class Settings:
 class Simulated:
     """A federation in memory. `truth` has the names of `summary.json`; `job` is the text of job.toml.
 
-    `headers`: of each client's file, where they differ; `server`: header and rows of the server's own file.
+    `headers`: of each client's file, where they differ; `server`: header and rows of the server's own file; `more`: other files
+    of the folder, name -> text.
     """
 
     names: tuple[str, ...]
@@ -53,6 +54,7 @@ class Simulated:
     job: str
     headers: tuple[tuple[str, ...], ...] = ()
     server: tuple[tuple[str, ...], Array] | None = None
+    more: Mapping[str, str] = field(default_factory=dict)
 
 
 class Draws:
@@ -193,6 +195,46 @@ def vertical(settings: Settings) -> Simulated:
     return Simulated(names[0], tuple(files), None, truth, _vertical_job(settings), tuple(names), (("id", "y"), own))
 
 
+def sigma(settings: Settings) -> Simulated:
+    """Counts in the cells of a square map, whose vertical strips are the clients: a CAR field, phi = 0.95, that crosses borders.
+
+    N cells and P covariates at each client; log mean = log expected + b + x beta + sigma_theta theta, where theta ~ N(0, (D -
+    phi W)^-1) is named `field` in the truth.
+    """
+    m, n, p = settings.clients, settings.rows, settings.columns
+    total, height = m * n, max(1, round(math.sqrt(m * n)))
+    if total < 2:
+        raise JobError("simulate sigma: a map needs at least two areas; raise --rows or --clients")
+    number = np.arange(total)
+    row, column = number % height, number // height
+    pairs = [(k, k + 1) for k in range(total - 1) if row[k] < height - 1]
+    pairs += [(k, k + height) for k in range(total - height)]
+    shared = Draws(settings.seed, 2**32 - 1)
+    phi, intercept, scale = 0.95, 0.2, 0.8
+    Q = np.zeros((total, total))
+    for i, k in pairs:
+        Q[i, k] = Q[k, i] = -phi
+    Q[number, number] = -Q.sum(axis=1) / phi
+    theta = np.linalg.solve(np.linalg.cholesky(Q).T, shared.normal(total))
+    beta = 0.3 * shared.normal(p) / math.sqrt(max(p, 1))
+    names = ("area", "expected", *(f"x{j + 1}" for j in range(p)), "cases")
+    files = []
+    for k in range(m):
+        draws, own = Draws(settings.seed, k), slice(k * n, (k + 1) * n)
+        expected = np.round(np.exp(2.0 + 0.8 * draws.normal(n)) + 0.5, 2)
+        x = np.round(draws.normal(n, p), 4)
+        counts = poisson_counts(expected * np.exp(intercept + x @ beta + scale * theta[own]), draws)
+        files.append(np.column_stack([10_001.0 + number[own], expected, x, counts]))
+    truth = {"intercept": intercept, "phi": phi, "sigma_theta": scale}
+    truth |= {f"theta[x{j + 1}]": float(beta[j]) for j in range(p)}
+    truth |= {f"field[{10_001 + k}]": float(theta[k]) for k in range(total)}
+    clients = client_names(m)
+    areas = ["area,client,x,y", *(f"{10_001 + k},{clients[k // n]},{column[k]},{row[k]}" for k in range(total))]
+    edges = ["area,neighbour", *(f"{10_001 + i},{10_001 + k}" for i, k in pairs)]
+    more = {"areas.csv": "\n".join(areas) + "\n", "edges.csv": "\n".join(edges) + "\n", "prior.toml": _prior(settings)}
+    return Simulated(names, tuple(files), None, truth, _sigma_job(settings), more=more)
+
+
 KINDS: dict[str, Callable[[Settings], Simulated]] = {
     "logistic": logistic,
     "poisson": poisson,
@@ -201,11 +243,13 @@ KINDS: dict[str, Callable[[Settings], Simulated]] = {
     "mrf": mrf,
     "sem": sem,
     "vertical": vertical,
+    "sigma": sigma,
 }
 
 
 def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Path:
-    """Writes `clients/*.csv`, `truth.json`, `job.toml`, and `test.csv` or `server.csv` where the kind has one, into a folder.
+    """Writes `clients/*.csv`, `truth.json`, `job.toml`, and what else the kind has (`test.csv`, `server.csv`; of "sigma" the map
+    and `prior.toml`), into a folder.
 
     Returns
     -------
@@ -231,6 +275,8 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
         _write(out / "test.csv", made.names, made.test)
     if made.server is not None:
         _write(out / "server.csv", *made.server)
+    for name, text in made.more.items():
+        (out / name).write_text(text, "utf-8")
     shown = {"kind": kind, "clients": settings.clients, "rows": settings.rows, "columns": settings.columns, "seed": settings.seed}
     (out / "truth.json").write_text(json.dumps({"simulated": shown, "parameters": dict(made.truth)}, indent=2) + "\n", "utf-8")
     (out / "job.toml").write_text(made.job, "utf-8")
@@ -312,6 +358,28 @@ def _vertical_job(settings: Settings) -> str:
     ]
     lines += ["[model]", 'kind = "linear"', 'augmentation = "augmented"', 'family = "bernoulli"', "rho = 0.5", ""]
     lines += ["[algorithm]", 'auxiliary = "amortised"']
+    return "\n".join(lines) + "\n"
+
+
+def _prior(settings: Settings) -> str:
+    lines = [
+        "[prior]",
+        'kind = "car"',
+        "phi = [0.0, 0.99]",
+        "",
+        "[data]",
+        'areas = "areas.csv"',
+        'area = "area"',
+        'client = "client"',
+    ]
+    lines += ['x = "x"', 'y = "y"', 'adjacency = "edges.csv"', "", "[training]", f"seed = {settings.seed}"]
+    return "\n".join(lines) + "\n"
+
+
+def _sigma_job(settings: Settings) -> str:
+    lines = ["[job]", 'method = "sigma"', f"seed = {settings.seed}", "rounds = 5000", ""]
+    lines += ["[data]", 'clients = ["clients/*.csv"]', 'area = "area"', 'response = "cases"', 'exposure = "expected"', ""]
+    lines += ["[model]", 'prior = "prior"  # the --out of `fedkern sigma train prior.toml`', 'family = "poisson"']
     return "\n".join(lines) + "\n"
 
 

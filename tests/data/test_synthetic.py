@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize
 
 from fedkern.cli.job import run
-from fedkern.data import synthetic, table
+from fedkern.data import graph, synthetic, table
 from fedkern.data.design import Spec, encode
 from fedkern.data.synthetic import Settings, simulate
 from fedkern.errors import JobError
@@ -53,7 +53,7 @@ def test_the_truth_is_that_of_the_rows(tmp_path, kind):
     assert NEGATIVE_LOGLIK[kind](X @ theta, y) < wrong - 5  # and another truth would be noticed
 
 
-@pytest.mark.parametrize("kind", synthetic.KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in synthetic.KINDS if kind != "sigma"])  # one field over the map of all clients
 def test_a_client_s_rows_do_not_depend_on_the_others(tmp_path, kind):
     for name, clients, seed in (("few", 2, 1), ("many", 5, 1), ("other", 2, 2)):
         simulate(kind, tmp_path / name, Settings(clients=clients, rows=20, seed=seed))
@@ -206,3 +206,41 @@ def test_the_vertical_job_runs_from_its_files(tmp_path):
     done = run(path, out=tmp_path / "out")
     assert done.summary["encoding"] == {"id": "id", "response": "y", "rows": 48, "test_rows": 12}
     assert "intercept" in done.summary["parameters"]
+
+
+def test_the_map_s_field_crosses_borders_and_its_counts_follow_it(tmp_path):
+    path = simulate("sigma", tmp_path, Settings(clients=3, rows=120, columns=2, seed=4))
+    prior = tomllib.loads((tmp_path / "prior.toml").read_text())
+    job = tomllib.loads(path.read_text())
+    assert (job["job"]["method"], prior["prior"]["kind"]) == ("sigma", "car")
+    made = graph.read_map(
+        tmp_path / prior["data"]["areas"], tmp_path / prior["data"]["adjacency"], area="area", client="client", x="x", y="y"
+    )
+    assert made.clients == ("client-01", "client-02", "client-03")
+    assert made.notes == ()
+    truth = truth_of(tmp_path)
+    theta = np.array([truth[f"field[{name}]"] for name in made.graph.names])
+    i, k = made.graph.rows, made.graph.indices
+    across = made.client[i] != made.client[k]
+    assert across.sum() > 20
+    assert np.corrcoef(theta[i[across]], theta[k[across]])[0, 1] > 0.3
+    scores, counts, expected = [], [], []
+    for name, file in table.find(job["data"]["clients"], tmp_path).items():
+        read = table.load(file)
+        assert read.names == ("area", "expected", "x1", "x2", "cases")
+        assert tuple(f"{a:.0f}" for a in read.columns["area"]) == made.areas_of(made.clients.index(name))
+        field = np.array([truth[f"field[{a:.0f}]"] for a in read.columns["area"]])
+        slope = truth["theta[x1]"] * read.columns["x1"] + truth["theta[x2]"] * read.columns["x2"]
+        mean = read.columns["expected"] * np.exp(truth["intercept"] + slope + truth["sigma_theta"] * field)
+        scores.append((read.columns["cases"] - mean) / np.sqrt(mean))
+        counts.append(read.columns["cases"])
+        expected.append(mean)
+    scores = np.concatenate(scores)
+    assert abs(scores.mean()) * np.sqrt(360) < 4.5
+    assert abs((scores**2).mean() - 1) < 0.5
+    assert np.mean((np.concatenate(counts) / np.concatenate(expected).mean() - 1) ** 2) > 0.3  # far from one common mean
+
+
+def test_a_map_of_one_area(tmp_path):
+    with pytest.raises(JobError, match="a map needs at least two areas"):
+        simulate("sigma", tmp_path, Settings(clients=1, rows=1))
