@@ -60,8 +60,9 @@ class NestedFamily:
         """The parameters where c and s are those of the response alone: by a step of Newton's method from a common mean."""
         site, rows = self.site, self.site.rows
         assert site.auxiliary is not None
-        information = np.maximum(site.by_area(self._information())[site.observed], 1e-3)
-        residual = site.by_area(self._score())[site.observed] / information
+        by_area = site.by_area(np.stack([self._information(), self._score()]))[:, site.observed]
+        information = np.maximum(by_area[0], 1e-3)
+        residual = by_area[1] / information
         v = np.maximum(site.auxiliary.tau2.mean(axis=0)[site.observed], 1e-6)
         k = v / (v + 1 / information)
         start = np.zeros(3 * self.n_observed) if not len(rows.y) else np.concatenate(
@@ -92,7 +93,7 @@ class NestedFamily:
         if like.family == "poisson":
             return rows.y + 0.5
         if like.family == "gaussian":
-            return np.full(len(rows.y), like.sd() ** -2)
+            return np.full(len(rows.y), float(like.sd()) ** -2)
         p = expit(self._common())
         return np.asarray((1.0 if rows.trials is None else rows.trials) * p * (1 - p))
 
@@ -106,11 +107,11 @@ class NestedFamily:
         own, n = parameters[: self.outer.n_parameters], self.outer.n_normals
         local = self.outer.sample(own, xi, centre, eps[:n])
         at = self.site.observed
-        s = self.site.spatial(xi, local)
+        s = self.site.spatial(xi[np.newaxis], local[np.newaxis])
         assert s.v is not None
         k, c, sd = self.inner(parameters)
         residual = np.zeros(self.site.decoder.size)
-        residual[at] = (k * (c - s.mean[at]) + sd * eps[n:]) / np.sqrt(s.v[at])
+        residual[at] = (k * (c - s.mean[0, at]) + sd * eps[n:]) / np.sqrt(s.v[0, at])
         return np.concatenate([local, residual])
 
     def gradient(
@@ -129,25 +130,24 @@ class NestedFamily:
         n, d, shift = outer.n_normals, outer.block.size, xi - centre
         own = outer.given(parameters[: outer.n_parameters], shift)
         local = outer.block.sample(own, eps[:n])
-        s = site.spatial(xi, local)
+        s = site.spatial(xi[np.newaxis], local[np.newaxis])
         assert s.v is not None
         k, c, sd = self.inner(parameters)
-        mean, v, e = s.mean[at], s.v[at], eps[n:]
+        mean, v, e = s.mean[0, at], s.v[0, at], eps[n:]
         theta = s.mean.copy()
-        theta[at] = (1 - k) * mean + k * c + sd * e
-        value, slope, like, by_sd = site.given_theta(xi, theta)
-        r = theta[at] - mean
+        theta[0, at] = (1 - k) * mean + k * c + sd * e
+        values, slope, g_theta, by_sd = site.given_theta(xi[np.newaxis], theta)
+        value, like, r = float(values[0]), g_theta[0, at], theta[0, at] - mean
         # log q's own dependence on thetahat cancels that of the draw's distance from its mean
-        g_mean = np.zeros_like(theta)
-        g_mean[at] = (1 - k) * like[at] + k * r / v
-        g_v = np.zeros_like(theta)
-        g_v[at] = 0.5 * (r * r / v - 1) / v
-        h_xi, h_u = site.pull(xi, s, s.a * g_mean, float(g_mean @ s.hat.theta[0]), g_v)
-        site.add_rows(h_xi, slope, theta, float(site.layout.scale(xi)))
+        g_mean, g_v = np.zeros_like(theta), np.zeros_like(theta)
+        g_mean[0, at] = (1 - k) * like + k * r / v
+        g_v[0, at] = 0.5 * (r * r / v - 1) / v
+        to_xi, to_u = site.pull(s, s.a * g_mean, (g_mean * s.hat.theta).sum(axis=1, keepdims=True), g_v)
+        site.add_rows(to_xi, slope, theta, site.scale(xi[np.newaxis]))
         if site.layout.dispersed:
-            h_xi[-1] += by_sd
-        h_u = h_u - local
-        total = like[at] - r / v + (e / sd if path else 0.0)
+            to_xi[:, -1:] += by_sd
+        h_xi, h_u = to_xi[0], to_u[0] - local
+        total = like - r / v + (e / sd if path else 0.0)
         inner = np.concatenate([total * (c - mean) * k * (1 - k), total * k, total * sd * e + (0.0 if path else 1.0)])
         flat = outer.block.gradient(own, eps[:n], h_u, path=path)
         if bound:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, ndtr, ndtri
 
 Array = NDArray[np.float64]
 Transform = Literal["identity", "unit", "log-unit"]
@@ -94,8 +95,6 @@ class Condition:
         """The mass that the untruncated prior has in the training range."""
         if self.name == "none" or self.hyperprior.kind == "uniform":
             return 1.0
-        from scipy.special import ndtr
-
         a, b = self._bounds()
         return float(ndtr(b) - ndtr(a)) if a < 0 else float(ndtr(-a) - ndtr(-b))
 
@@ -126,11 +125,12 @@ class Condition:
             return np.full_like(phi, 2 / (self.hi - self.lo), dtype=np.float64)
         return np.asarray(2 / (phi * math.log(self.hi / self.lo)))
 
-    def at(self, x: float) -> tuple[float, float]:
-        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative; where phi is fixed, that and 0."""
+    def at(self, x: Any) -> tuple[Any, Any]:
+        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative, for numbers and arrays; where it is fixed,
+        that and 0."""
         if not self.free:
-            return self.fixed or 0.0, 0.0
-        s = 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+            return np.full_like(x, self.fixed or 0.0), np.zeros_like(x)
+        s = expit(x)
         return self.lo + (self.hi - self.lo) * s, (self.hi - self.lo) * s * (1 - s)
 
     def log_prior_grad(self, x: float) -> tuple[float, float]:
@@ -140,7 +140,7 @@ class Condition:
         slope = math.exp(log_rest) - math.exp(log_s)
         if self.hyperprior.kind == "uniform":
             return log_s + log_rest, slope
-        width, phi = math.log(self.hi - self.lo), self.at(x)[0]
+        width, phi = math.log(self.hi - self.lo), self.lo + (self.hi - self.lo) * math.exp(log_s)
         log_phi = log_s + width if self.lo == 0 else math.log(phi)
         logit, sd = log_phi - math.log1p(-phi), math.sqrt(self.hyperprior.variance)
         log_change = log_s + log_rest + width - log_phi - math.log1p(-phi)  # of d logit phi / dx
@@ -169,8 +169,6 @@ class Condition:
             return np.full_like(u, self.fixed or 0.0)
         if self.hyperprior.kind == "uniform":
             return np.asarray(self.lo + (self.hi - self.lo) * u)
-        from scipy.special import ndtr, ndtri
-
         a, b = self._bounds()
         z = ndtri(ndtr(a) + u * (ndtr(b) - ndtr(a)))
         return np.asarray(np.clip(self._phi(z), self.lo, self.hi))
@@ -185,8 +183,6 @@ class Condition:
         return deviate(self.lo), deviate(self.hi)
 
     def _phi(self, z: Array) -> Array:
-        from scipy.special import expit
-
         return np.asarray(expit(self.hyperprior.mean + math.sqrt(self.hyperprior.variance) * z))
 
 

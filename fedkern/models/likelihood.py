@@ -7,12 +7,14 @@ sections 1, 8 and 9.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, gammaln
 
 Vector = NDArray[np.float64]
+Scale = float | Vector  # a number, or (m, 1) where eta is (m, n)
 FAMILIES = ("bernoulli", "binomial", "poisson", "gaussian")
 MOST = 30.0  # of a Poisson log-rate
 HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
@@ -36,11 +38,11 @@ class Likelihood:
         """Whether there is a dispersion to learn."""
         return self.family == "gaussian" and self.scale is None
 
-    def sd(self, log_scale: float = 0.0) -> float:
+    def sd(self, log_scale: Scale = 0.0) -> Any:
         """Error standard deviation of "gaussian"."""
-        return float(np.exp(log_scale)) if self.scale is None else self.scale
+        return np.exp(log_scale) if self.scale is None else self.scale
 
-    def value(self, y: Vector, eta: Vector, log_scale: float = 0.0, trials: Vector | None = None) -> Vector:
+    def value(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
         """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y."""
         if self.family == "bernoulli":
             return np.asarray(-np.logaddexp(0.0, np.where(y > 0.5, -eta, eta)))
@@ -54,7 +56,7 @@ class Likelihood:
         sd = self.sd(log_scale)
         return np.asarray(-0.5 * ((y - eta) / sd) ** 2 - np.log(sd) - HALF_LOG_TAU)
 
-    def slope(self, y: Vector, eta: Vector, log_scale: float = 0.0, trials: Vector | None = None) -> Vector:
+    def slope(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
         """(n,) d log p / d eta."""
         if self.family == "bernoulli":
             return np.asarray(y - expit(eta))
@@ -63,11 +65,11 @@ class Likelihood:
             return np.asarray(y - trials * expit(eta))
         if self.family == "poisson":
             return np.asarray(y - np.exp(np.minimum(eta, MOST)))
-        return (y - eta) / self.sd(log_scale) ** 2
+        return np.asarray((y - eta) / self.sd(log_scale) ** 2)
 
-    def slope_scale(self, y: Vector, eta: Vector, log_scale: float = 0.0) -> Vector:
+    def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
         """(n,) d log p / d log sigma."""
-        return ((y - eta) / self.sd(log_scale)) ** 2 - 1
+        return np.asarray(((y - eta) / self.sd(log_scale)) ** 2 - 1)
 
     @property
     def curvature_bound(self) -> float | None:
@@ -82,10 +84,10 @@ class Likelihood:
             return np.asarray(expit(eta))
         return np.exp(np.minimum(eta, MOST)) if self.family == "poisson" else eta
 
-    def link_variance(self, y: Vector, log_scale: float = 0.0) -> float:
+    def link_variance(self, y: Vector, log_scale: Scale = 0.0) -> float:
         """1 / E(-l''), the variance of a row's information on the link scale (section 11)."""
         if self.family == "gaussian":
-            return self.sd(log_scale) ** 2
+            return float(self.sd(log_scale)) ** 2
         average = float(np.mean(y))
         return 4.0 if self.family == "bernoulli" else 1 / max(average, 1e-12)
 

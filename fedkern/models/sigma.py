@@ -146,42 +146,43 @@ class Auxiliary:
     tau2: Matrix
     grid: Vector = field(default_factory=lambda: np.zeros(1))
 
-    def at(self, phi: float) -> tuple[Vector, Vector]:
-        """(d,) tau^2, and its derivative in phi."""
+    def at(self, phi: Vector) -> tuple[Matrix, Matrix]:
+        """(m, d) tau^2 at phi (m,), and its derivative in phi."""
         if len(self.grid) == 1:
-            return self.tau2[0], np.zeros(self.tau2.shape[1])
-        k = int(np.clip(np.searchsorted(self.grid, phi) - 1, 0, len(self.grid) - 2))
-        slope = (self.tau2[k + 1] - self.tau2[k]) / (self.grid[k + 1] - self.grid[k])
-        inside = self.grid[0] <= phi <= self.grid[-1]
-        shift = float(np.clip(phi, self.grid[0], self.grid[-1])) - self.grid[k]
-        return self.tau2[k] + shift * slope, slope if inside else np.zeros_like(slope)
+            shape = (len(phi), self.tau2.shape[1])
+            return np.broadcast_to(self.tau2, shape), np.zeros(shape)
+        k = np.clip(np.searchsorted(self.grid, phi) - 1, 0, len(self.grid) - 2)
+        slope = (self.tau2[k + 1] - self.tau2[k]) / (self.grid[k + 1] - self.grid[k])[:, np.newaxis]
+        inside = (self.grid[0] <= phi) & (phi <= self.grid[-1])
+        shift = np.clip(phi, self.grid[0], self.grid[-1]) - self.grid[k]
+        return self.tau2[k] + shift[:, np.newaxis] * slope, slope * inside[:, np.newaxis]
 
 
 @dataclass(frozen=True)
 class Spatial:
-    """theta's conditional moments at one (xi, u), and what derivatives need: theta ~ N(a hat, v).
+    """theta's conditional moments at m values of (xi, u), and what derivatives need: theta ~ N(a hat, v).
 
     Attributes
     ----------
     hat : of the decoder
-    a, v : the factor and the variances (d,); v is None for the deterministic model
-    da, dv : derivatives of a in logit rho, and of v in (phi, logit rho): (2, d)
-    dphi, dt : derivatives of phi and of the networks' condition in x
+    a, v : (m, 1) factors and (m, d) variances; v is None for the deterministic model
+    da, by_phi, by_rho : derivatives of a in logit rho (m, 1), and of v in phi and in logit rho (m, d)
+    dphi, dt : (m,) derivatives of phi and of the networks' condition in x
     """
 
     hat: Hat
-    a: float
-    v: Vector | None
-    da: float
-    dv: Matrix | None
-    dphi: float
-    dt: float
+    a: Matrix
+    v: Matrix | None
+    da: Matrix
+    by_phi: Matrix | None
+    by_rho: Matrix | None
+    dphi: Vector
+    dt: Vector
 
     @property
-    def mean(self) -> Vector:
-        """(d,) E[theta | xi, u]."""
-        mean: Vector = self.a * self.hat.theta[0]
-        return mean
+    def mean(self) -> Matrix:
+        """(m, d) E[theta | xi, u]."""
+        return self.a * self.hat.theta
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,8 @@ class Site:
     """One client's term of the log joint density (`models.hierarchical.LocalModel`).
 
     u is u_L (p_L,), and, where theta is not integrated out of the auxiliary model, the standardised residuals (d,) behind it:
-    theta = a thetahat + sqrt(v) e. A Gaussian response lets theta be integrated out, exactly.
+    theta = a thetahat + sqrt(v) e. A Gaussian response lets theta be integrated out, exactly. Everything is computed for m
+    values of (xi, u) at once: xi is (m, P) and u (m, size), except in `log_joint_grad`.
 
     Attributes
     ----------
@@ -230,135 +232,144 @@ class Site:
         """Areas with rows."""
         return np.unique(self.rows.area)
 
+    @cached_property
+    def counts(self) -> Vector:
+        """(d,) rows of each area."""
+        return np.bincount(self.rows.area, minlength=self.decoder.size).astype(float)
+
     # ---- Between xi and the areas.
 
-    def spatial(self, xi: Vector, u: Vector) -> Spatial:
-        """theta's conditional moments at xi (P,) and u_L (p_L,)."""
-        parts = self.layout.parts
-        phi, dphi = self.condition.at(float(xi[0]))
-        at = np.array([[phi]])
-        hat = self.decoder.hat(xi[np.newaxis, parts["z"]], u[np.newaxis], self.condition.network(at))
-        dt = float(self.condition.slope(at)[0, 0]) * dphi
+    def spatial(self, xi: Matrix, u: Matrix) -> Spatial:
+        """theta's conditional moments at xi (m, P) and u_L (m, p_L)."""
+        parts, m = self.layout.parts, len(xi)
+        phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(m))
+        dt = self.condition.slope(phi) * dphi
+        hat = self.decoder.hat(xi[:, parts["z"]], u, self.condition.network(phi)[:, np.newaxis])
+        a, da = np.ones((m, 1)), np.zeros((m, 1))
         if self.auxiliary is None:
-            return Spatial(hat, 1.0, None, 0.0, None, dphi, dt)
+            return Spatial(hat, a, None, da, None, None, dphi, dt)
         tau2, by_phi = self.auxiliary.at(phi)
         if not self.layout.mixing:
-            return Spatial(hat, 1.0, tau2, 0.0, np.stack([by_phi, np.zeros_like(by_phi)]), dphi, dt)
-        rho = float(expit(xi[parts["rho"].start]))
+            return Spatial(hat, a, tau2, da, by_phi, None, dphi, dt)
+        rho = expit(xi[:, parts["rho"]])
         change = rho * (1 - rho)
-        dv = np.stack([rho * by_phi, change * (tau2 - 1)])
-        a = float(np.sqrt(rho))
-        return Spatial(hat, a, 1 - rho + rho * tau2, 0.5 * change / a, dv, dphi, dt)
+        a = np.sqrt(rho)
+        return Spatial(hat, a, 1 - rho + rho * tau2, 0.5 * change / a, rho * by_phi, change * (tau2 - 1), dphi, dt)
 
-    def fixed(self, xi: Vector, rows: Rows | None = None) -> Vector:
-        """(n,) offset + b + x' beta."""
-        rows, parts = rows or self.rows, self.layout.parts
-        eta: Vector = rows.offset + rows.X @ xi[parts["beta"]]
-        return eta + xi[parts["intercept"].start] if self.layout.intercept else eta
+    def fixed(self, xi: Matrix) -> Matrix:
+        """(m, n) offset + b + x' beta."""
+        rows, parts = self.rows, self.layout.parts
+        eta: Matrix = rows.offset + xi[:, parts["beta"]] @ rows.X.T
+        return eta + xi[:, parts["intercept"]] if self.layout.intercept else eta
 
-    def pull(self, xi: Vector, s: Spatial, g_hat: Vector, g_a: float, g_v: Vector | None) -> tuple[Vector, Vector]:
-        """Gradients in xi and u_L from those in thetahat (d,), a and v (d,)."""
-        parts, g_xi = self.layout.parts, np.zeros(self.n_global)
-        to_z, to_u, to_t = self.decoder.pull(s.hat, g_hat[np.newaxis])
-        g_xi[parts["z"]] = to_z[0]
+    def scale(self, xi: Matrix) -> Matrix:
+        """(m, 1) sigma_theta."""
+        return self.layout.scale(xi)[:, np.newaxis]
+
+    def log_sd(self, xi: Matrix) -> Matrix:
+        """(m, 1) log sigma; 0 where it is known."""
+        return xi[:, -1:] if self.layout.dispersed else np.zeros((len(xi), 1))
+
+    def pull(self, s: Spatial, g_hat: Matrix, g_a: Matrix, g_v: Matrix | None) -> tuple[Matrix, Matrix]:
+        """Gradients in xi (m, P) and u_L from those in thetahat (m, d), a (m, 1) and v (m, d)."""
+        parts, g_xi = self.layout.parts, np.zeros((len(g_hat), self.n_global))
+        to_z, to_u, to_t = self.decoder.pull(s.hat, g_hat)
+        g_xi[:, parts["z"]] = to_z
         if self.layout.free:
-            g_xi[0] = to_t[0, 0] * s.dt
-        if g_v is not None and s.dv is not None:
-            by_phi, by_rho = s.dv @ g_v
-            if self.layout.free:
-                g_xi[0] += by_phi * s.dphi
-            g_xi[parts["rho"]] = by_rho + g_a * s.da
-        return g_xi, to_u[0]
+            g_xi[:, 0] = to_t[:, 0] * s.dt
+            if g_v is not None and s.by_phi is not None:
+                g_xi[:, 0] += (s.by_phi * g_v).sum(axis=1) * s.dphi
+        if g_v is not None and s.by_rho is not None:
+            g_xi[:, parts["rho"]] = (s.by_rho * g_v).sum(axis=1, keepdims=True) + g_a * s.da
+        return g_xi, to_u
 
-    def add_rows(self, g_xi: Vector, slope: Vector, theta: Vector, scale: float) -> None:
-        """Adds the gradients of b, beta and log sigma_theta from derivatives in eta (n,)."""
+    def add_rows(self, g_xi: Matrix, slope: Matrix, theta: Matrix, scale: Matrix) -> None:
+        """Adds the gradients of b, beta and log sigma_theta from derivatives in eta (m, n)."""
         parts, rows = self.layout.parts, self.rows
-        g_xi[parts["beta"]] += rows.X.T @ slope
-        g_xi[parts["intercept"]] += slope.sum()
-        g_xi[parts["log_scale"]] += scale * float(slope @ theta[rows.area])
+        g_xi[:, parts["beta"]] += slope @ rows.X
+        if self.layout.intercept:
+            g_xi[:, parts["intercept"]] += slope.sum(axis=1, keepdims=True)
+        if self.layout.scaled:
+            g_xi[:, parts["log_scale"]] += scale * (slope * theta[:, rows.area]).sum(axis=1, keepdims=True)
 
-    def by_area(self, values: Vector) -> Vector:
-        """(d,) sums of the rows' values."""
-        return np.asarray(np.bincount(self.rows.area, weights=values, minlength=self.decoder.size), float)
+    def by_area(self, values: Matrix) -> Matrix:
+        """(m, d) sums of the rows' values (m, n)."""
+        d = self.decoder.size
+        return np.array([np.bincount(self.rows.area, weights=row, minlength=d) for row in values], float).reshape(-1, d)
 
-    def given_theta(self, xi: Vector, theta: Vector) -> tuple[float, Vector, Vector, float]:
-        """log p(y | theta, xi), its slopes in eta (n,) and in theta (d,), and its derivative in log sigma."""
-        scale = float(self.layout.scale(xi))
-        log_sd = float(xi[-1]) if self.layout.dispersed else 0.0
-        eta = self.fixed(xi) + scale * theta[self.rows.area]
+    def given_theta(self, xi: Matrix, theta: Matrix) -> tuple[Vector, Matrix, Matrix, Matrix]:
+        """log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
+        scale, log_sd = self.scale(xi), self.log_sd(xi)
+        eta = self.fixed(xi) + scale * theta[:, self.rows.area]
         like, y, trials = self.likelihood, self.rows.y, self.rows.trials
         slope = like.slope(y, eta, log_sd, trials)
-        by_sd = float(like.slope_scale(y, eta, log_sd).sum()) if self.layout.dispersed else 0.0
-        return float(like.value(y, eta, log_sd, trials).sum()), slope, scale * self.by_area(slope), by_sd
+        by_sd = like.slope_scale(y, eta, log_sd).sum(axis=1, keepdims=True) if self.layout.dispersed else np.zeros((len(xi), 1))
+        return like.value(y, eta, log_sd, trials).sum(axis=1), slope, scale * self.by_area(slope), by_sd
 
     # ---- The density.
 
     def log_joint_grad(self, xi: Vector, u: Vector) -> tuple[float, Vector, Vector]:
-        """log p(y, u | xi), and its gradients in xi and in u."""
-        local = u[: self.decoder.n_local]
+        """log p(y, u | xi), and its gradients in xi (P,) and in u (size,)."""
+        value, g_xi, g_u = self.log_joint_grads(xi[np.newaxis], u[np.newaxis])
+        return float(value[0]), g_xi[0], g_u[0]
+
+    def log_joint_grads(self, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """The same (m,), (m, P), (m, size) at m places."""
+        local = u[:, : self.decoder.n_local]
         s = self.spatial(xi, local)
+        normal = 0.5 * (u * u).sum(axis=1) + u.shape[1] * HALF_LOG_TAU
         if self.integrated:
             value, g_xi, g_local = self._integrated(xi, s)
-            return value - self._normal(u), g_xi, g_local - u
-        theta, e = s.mean, u[self.decoder.n_local :]
+            return value - normal, g_xi, g_local - u
+        theta, e = s.mean, u[:, self.decoder.n_local :]
         if self.sampled:
             assert s.v is not None
             sd = np.sqrt(s.v)
             theta = theta + sd * e
         value, slope, g_theta, by_sd = self.given_theta(xi, theta)
         g_v = 0.5 * g_theta * e / sd if self.sampled else None
-        g_xi, g_local = self.pull(xi, s, s.a * g_theta, float(g_theta @ s.hat.theta[0]), g_v)
-        self.add_rows(g_xi, slope, theta, float(self.layout.scale(xi)))
+        g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), g_v)
+        self.add_rows(g_xi, slope, theta, self.scale(xi))
         if self.layout.dispersed:
-            g_xi[-1] += by_sd
-        g_u = np.concatenate([g_local, sd * g_theta]) if self.sampled else g_local
-        return value - self._normal(u), g_xi, g_u - u
+            g_xi[:, -1:] += by_sd
+        g_u = np.concatenate([g_local, sd * g_theta], axis=1) if self.sampled else g_local
+        return value - normal, g_xi, g_u - u
 
-    @staticmethod
-    def _normal(u: Vector) -> float:
-        """- log N(u; 0, I)."""
-        return 0.5 * float(u @ u) + len(u) * float(HALF_LOG_TAU)
-
-    def _integrated(self, xi: Vector, s: Spatial) -> tuple[float, Vector, Vector]:
+    def _integrated(self, xi: Matrix, s: Spatial) -> tuple[Vector, Matrix, Matrix]:
         """log p(y | thetahat, xi) of a Gaussian response. The rows of one area share its theta: their covariance is
         noise^2 I + V 11', V = sigma_theta^2 v."""
         assert s.v is not None
-        scale = float(self.layout.scale(xi))
-        noise = self.likelihood.sd(float(xi[-1]) if self.layout.dispersed else 0.0) ** 2
+        scale, noise = self.scale(xi), self.likelihood.sd(self.log_sd(xi)) ** 2
         theta, V = s.mean, scale**2 * s.v
-        r = self.rows.y - self.fixed(xi) - scale * theta[self.rows.area]
-        n, S, Q = self.by_area(np.ones_like(r)), self.by_area(r), self.by_area(r * r)
+        r = self.rows.y - self.fixed(xi) - scale * theta[:, self.rows.area]
+        n, S, Q = self.counts, self.by_area(r), self.by_area(r * r)
         D = noise + n * V
-        value = -0.5 * float(
-            np.sum(2 * HALF_LOG_TAU * n + np.where(n > 0, (n - 1) * np.log(noise) + np.log(D), 0.0))
-            + np.sum(Q / noise - V * S**2 / (noise * D))
-        )
-        slope = r / noise - (V * S / (noise * D))[self.rows.area]
+        seen = n > 0
+        value = 2 * HALF_LOG_TAU * n + np.where(seen, (n - 1) * np.log(noise) + np.log(D), 0.0) + Q / noise
+        value = -0.5 * (value - V * S**2 / (noise * D)).sum(axis=1)
+        slope = r / noise - (V * S / (noise * D))[:, self.rows.area]
         g_V = 0.5 * ((S / D) ** 2 - n / D)
         g_theta = scale * self.by_area(slope)
-        g_xi, g_local = self.pull(xi, s, s.a * g_theta, float(g_theta @ s.hat.theta[0]), scale**2 * g_V)
+        g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), scale**2 * g_V)
         self.add_rows(g_xi, slope, theta, scale)
         if self.layout.scaled:
-            g_xi[self.layout.parts["log_scale"]] += 2 * float(V @ g_V)
+            g_xi[:, self.layout.parts["log_scale"]] += 2 * (V * g_V).sum(axis=1, keepdims=True)
         if self.layout.dispersed:
-            seen = n > 0
             by_noise = np.where(seen, -(n - 1) / noise - 1 / D, 0.0) + Q / noise**2 - S**2 * V * (noise + D) / (noise * D) ** 2
-            g_xi[-1] += noise * float(by_noise.sum())
+            g_xi[:, -1:] += noise * by_noise.sum(axis=1, keepdims=True)
         return value, g_xi, g_local
 
     # ---- theta after the fit.
 
-    def theta_given(self, xi: Vector, u: Vector, normals: Vector) -> Vector:
-        """A draw of theta (d,) given xi and u; `normals` (d,) where theta was integrated out."""
-        s = self.spatial(xi, u[: self.decoder.n_local])
+    def theta_given(self, xi: Matrix, u: Matrix, normals: Matrix) -> Matrix:
+        """Draws of theta (m, d) given xi and u; `normals` (m, d) where theta was integrated out."""
+        s = self.spatial(xi, u[:, : self.decoder.n_local])
         if s.v is None:
             return s.mean
         if self.sampled:
-            return s.mean + np.sqrt(s.v) * u[self.decoder.n_local :]
-        scale = float(self.layout.scale(xi))
-        noise = self.likelihood.sd(float(xi[-1]) if self.layout.dispersed else 0.0) ** 2
-        r = self.rows.y - self.fixed(xi) - scale * s.mean[self.rows.area]
-        n, S = self.by_area(np.ones_like(r)), self.by_area(r)
-        D = noise + n * scale**2 * s.v
-        theta: Vector = s.mean + s.v * scale * S / D + np.sqrt(s.v * noise / D) * normals
+            return s.mean + np.sqrt(s.v) * u[:, self.decoder.n_local :]
+        scale, noise = self.scale(xi), self.likelihood.sd(self.log_sd(xi)) ** 2
+        S = self.by_area(self.rows.y - self.fixed(xi) - scale * s.mean[:, self.rows.area])
+        D = noise + self.counts * scale**2 * s.v
+        theta: Matrix = s.mean + s.v * scale * S / D + np.sqrt(s.v * noise / D) * normals
         return theta

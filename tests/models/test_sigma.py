@@ -93,7 +93,7 @@ def test_nested_draws_are_those_of_its_gradient():
     outer = nested.outer.block
     _, _, sd = nested.inner(parameters)
     own = nested.outer.given(parameters[: nested.outer.n_parameters], xi - centre)
-    v = site.spatial(xi, u[: outer.size]).v
+    v = site.spatial(xi[np.newaxis], u[np.newaxis, : outer.size]).v[0]
     e = eps[outer.size :]
     unseen = np.setdiff1d(np.arange(cases.D), site.observed)
     log_q = outer.log_density(own, eps[: outer.size]) - np.sum(0.5 * e**2 + np.log(sd) - 0.5 * np.log(v[site.observed]))
@@ -105,21 +105,33 @@ def test_nested_draws_are_those_of_its_gradient():
 
 def test_theta_integrated_out_is_the_multivariate_normal():
     rng, site, xi, u = made(("amended", "gaussian", "constant", {"scale": 0.4, "integrated": True}))
-    s, scale = site.spatial(xi, u), float(site.layout.scale(xi))
+    s, scale = site.spatial(xi[np.newaxis], u[np.newaxis]), float(site.layout.scale(xi))
+    mean, v, fixed = s.mean[0], s.v[0], site.fixed(xi[np.newaxis])[0]
     A = np.zeros((len(site.rows.y), cases.D))
     A[np.arange(len(A)), site.rows.area] = 1
-    cov = scale**2 * A @ np.diag(s.v) @ A.T + 0.4**2 * np.eye(len(A))
-    expected = multivariate_normal(site.fixed(xi) + scale * A @ s.mean, cov).logpdf(site.rows.y)
+    cov = scale**2 * A @ np.diag(v) @ A.T + 0.4**2 * np.eye(len(A))
+    expected = multivariate_normal(fixed + scale * A @ mean, cov).logpdf(site.rows.y)
     expected += multivariate_normal(np.zeros(len(u)), np.eye(len(u))).logpdf(u)
     np.testing.assert_allclose(site.log_joint_grad(xi, u)[0], expected, rtol=1e-12)
     # and the conditional of theta
-    draws = np.array([site.theta_given(xi, u, e) for e in rng.normal(size=(20_000, cases.D))])
-    gain = scale * np.diag(s.v) @ A.T @ np.linalg.inv(cov)
-    mean = s.mean + gain @ (site.rows.y - site.fixed(xi) - scale * A @ s.mean)
-    left = np.diag(s.v) - gain @ (scale * A @ np.diag(s.v))
-    se = np.sqrt(np.diag(left) / len(draws))
-    assert (np.abs(draws.mean(axis=0) - mean) < 4.5 * se).all()
+    n = 20_000
+    many = [np.broadcast_to(x, (n, len(x))) for x in (xi, u)]
+    draws = site.theta_given(*many, rng.normal(size=(n, cases.D)))
+    gain = scale * np.diag(v) @ A.T @ np.linalg.inv(cov)
+    wanted = mean + gain @ (site.rows.y - fixed - scale * A @ mean)
+    left = np.diag(v) - gain @ (scale * A @ np.diag(v))
+    assert (np.abs(draws.mean(axis=0) - wanted) < 4.5 * np.sqrt(np.diag(left) / n)).all()
     np.testing.assert_allclose(draws.var(axis=0), np.diag(left), rtol=0.06)
+
+
+@pytest.mark.parametrize("case", SITES, ids=LABELS)
+def test_many_places_at_once_are_each_alone(case):
+    rng, site, _, _ = made(case, 6)
+    xi, u = rng.normal(size=(3, site.n_global)), rng.normal(size=(3, site.size))
+    together = site.log_joint_grads(xi, u)
+    for i in range(3):
+        for many, one in zip(together, site.log_joint_grad(xi[i], u[i])):
+            np.testing.assert_allclose(many[i], one, rtol=1e-12, atol=1e-12)
 
 
 def test_theta_sampled_and_integrated_out_are_one_model():

@@ -63,7 +63,7 @@ def draws(model: SigmaModel, client: Any, site: Site, rows: AreaRows) -> tuple[A
     if site.sampled and not isinstance(client, hmc.Client):  # areas without rows: theta has its prior about thetahat
         unseen = np.setdiff1d(np.arange(d), site.observed)
         u[:, site.decoder.n_local + unseen] = free[:, unseen]
-    theta = np.array([site.theta_given(x, v, e) for x, v, e in zip(xi, u, free)])
+    theta = site.theta_given(xi, u, free)
     parts = model.layout.parts
     counts = np.bincount(rows.area, minlength=d)
     mean_X = np.zeros((d, rows.X.shape[1]))
