@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from .car import car_factor, car_logdensity, car_sample
 from .eigen import Eigen, LogDet, car_eigen, car_variance, car_weights, icar_scale, logdet_table, precisions
+from .gp import gp_covariance, gp_factor, gp_sample
 from .graph import Pattern, adjacency, car_analyse, car_precision, check_graph, components, diagonal, null_dimension
-from .table import DrawTable, table_sample
+from .table import DrawTable, stratified, table_sample
 
 __all__ = [
     "DrawTable",
@@ -37,9 +38,13 @@ __all__ = [
     "check_graph",
     "components",
     "diagonal",
+    "gp_covariance",
+    "gp_factor",
+    "gp_sample",
     "icar_scale",
     "logdet_table",
     "null_dimension",
     "precisions",
+    "stratified",
     "table_sample",
 ]

@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import rng
 from .._registry import F64, Array, Kernel
 from ._checks import INT64, Floats, Indices, check_triangle, choice, counter, require
+from .car import car_factor
+from .eigen import car_eigen, icar_scale
+from .gp import gp_factor
+from .graph import car_analyse, components
 
 KINDS = {"stored": 0, "dense": 1, "sparse": 2}
 
@@ -211,6 +216,111 @@ class DrawTable:
             Ones.
         """
         return cls(draws, _columns(phi), np.ones(draws.shape[1]) if scale is None else scale, "stored")
+
+    @classmethod
+    def gp(
+        cls,
+        x: Floats,
+        lengthscale: Floats,
+        *,
+        kind: str = "rbf",
+        rank: int | None = None,
+        tolerance: float = 1e-6,
+        scale: Floats | None = None,
+        group: int = 8,
+        n_threads: int = 1,
+    ) -> DrawTable:
+        """A table of Gaussian processes, as low-rank factors.
+
+        Parameters
+        ----------
+        x : (n, p) float64 array
+            Locations.
+        lengthscale : (T,) float64 array
+            The entries': quantiles of their distribution at `stratified(T, seed=..)`.
+        kind, tolerance
+            As in `gp_factor`; by default the columns that the tolerance asks for.
+        rank : int, optional
+            At most so many columns.
+        scale : (n,) float64 array, optional
+            Ones.
+        group, n_threads : int
+        """
+        most = len(x) if rank is None else rank
+        shortest = lengthscale[np.argmin(lengthscale) :][:1]  # its factor has the most columns
+        used = gp_factor(x, shortest, kind=kind, rank=min(most, len(x)), tolerance=tolerance)[0].any(axis=(0, 1))
+        columns = int(used.sum())
+        factors, _ = gp_factor(x, lengthscale, kind=kind, rank=columns, tolerance=tolerance, n_threads=n_threads)
+        values = factors.reshape(len(lengthscale), -1)
+        return cls(values, _columns(lengthscale), np.ones(len(x)) if scale is None else scale, "dense", columns, group)
+
+    @classmethod
+    def car(
+        cls,
+        indptr: Indices,
+        indices: Indices,
+        phi: Floats,
+        *,
+        form: str = "car",
+        scale: Floats | None = None,
+        group: int = 8,
+        n_threads: int = 1,
+    ) -> DrawTable:
+        """A table of autoregressive priors, as sparse factors.
+
+        Parameters
+        ----------
+        indptr, indices : int64 arrays
+            The graph: see the module `spatial`.
+        phi : (T,) float64 array
+            The entries': quantiles of their distribution at `stratified(T, seed=..)`.
+        form : "car" or "leroux"
+        scale : (n,) float64 array, optional
+            Ones.
+        group, n_threads : int
+
+        Raises
+        ------
+        ValueError, NumericalError
+            No graph, or a phi beyond the range of the form.
+        """
+        p = car_analyse(indptr, indices)
+        values, _ = car_factor(phi, p.order, p.indptr, p.indices, indptr, indices, form=form, n_threads=n_threads)
+        ones = np.ones(len(p.order)) if scale is None else scale
+        return cls(values, _columns(phi), ones, "sparse", 0, group, p.indptr, p.indices, p.order)
+
+    @classmethod
+    def icar(cls, indptr: Indices, indices: Indices, *, scale: Floats | None = None, group: int = 8) -> DrawTable:
+        """The intrinsic model u* of BYM2 with a geometric mean of the variances of 1, summing to 0 in every component: one entry.
+
+        Parameters
+        ----------
+        indptr, indices : int64 arrays
+            The graph: see the module `spatial`.
+        scale : (n,) float64 array, optional
+            Multiplies u* once more.
+        group : int
+        """
+        eigen = car_eigen(indptr, indices, form="icar")
+        weights = icar_scale(eigen.values, eigen.vectors, components(indptr, indices))
+        kept = eigen.values > 0
+        factor = weights[:, None] * eigen.vectors[:, kept] / np.sqrt(eigen.values[kept])
+        n, rank = factor.shape
+        return cls(factor.reshape(1, -1), np.zeros((1, 1)), np.ones(n) if scale is None else scale, "dense", rank, group)
+
+
+def stratified(entries: int, *, seed: int, chain: int = 0, step: int = 0) -> Floats:
+    """One uniform number in each of [0, 1/T), [1/T, 2/T), ..: the quantiles at which a table's conditions are taken.
+
+    Parameters
+    ----------
+    entries : int
+        T.
+    seed, chain, step : int
+        Names of the random numbers, of stream `prior_entries` and client 2^32 - 1.
+    """
+    key = rng.key(seed, "prior_entries", chain)
+    return (np.arange(entries) + rng.uniform(entries, key=key, client=2**32 - 1, step=step)) / entries
 
 
 def _columns(phi: Floats) -> Floats:

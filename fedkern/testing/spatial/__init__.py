@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .car import car_factor, car_logdensity, car_sample
+from .gp import gp_covariance, gp_factor, gp_sample
 from .table import table_sample
 
-__all__ = ["car_factor", "car_logdensity", "car_sample", "table_sample"]
+__all__ = ["car_factor", "car_logdensity", "car_sample", "gp_covariance", "gp_factor", "gp_sample", "table_sample"]

@@ -1,0 +1,54 @@
+"""Gaussian processes with whole matrices. sigma.md, section 3."""
+
+import numpy as np
+
+from .. import rng
+from .table import numbers
+
+RBF, MATERN12, MATERN32, MATERN52 = range(4)
+NEAR = 1e-6  # pivots that count as equal
+
+
+def covariance(x, lengthscale, kind):
+    if not lengthscale > 0:
+        return np.full((len(x), len(x)), np.nan)
+    squares = ((x[:, None] - x[None]) ** 2).sum(axis=2)
+    if kind == RBF:
+        return np.exp(-0.5 * squares / lengthscale**2)
+    a = np.sqrt(squares) * (np.sqrt((1, 3, 5)[kind - 1]) / lengthscale)
+    return (1.0, 1 + a, 1 + a + a * a / 3)[kind - 1] * np.exp(-a)
+
+
+def gp_covariance(x, lengthscale, kind, jitter, covariances, n_threads):
+    for t, scale in enumerate(lengthscale):
+        covariances[t] = covariance(x, scale, kind) + jitter * np.eye(len(x))
+
+
+def pivoted(K, rank, tolerance):
+    """A factor, and the trace of what is missing."""
+    n = len(K)
+    F, left = np.zeros((n, rank)), np.diag(K).copy()
+    for r in range(min(rank, n)):
+        if not left.sum() > n * tolerance:
+            break
+        pivot = int(np.argmax(left >= (1 - NEAR) * left.max()))
+        F[:, r] = (K[:, pivot] - F @ F[pivot]) / np.sqrt(left[pivot])
+        left = np.maximum(left - F[:, r] ** 2, 0)
+        left[pivot] = 0
+    return F, left.sum()
+
+
+def gp_factor(x, lengthscale, kind, tolerance, factors, residual, n_threads):
+    for t, scale in enumerate(lengthscale):
+        factors[t], residual[t] = pivoted(covariance(x, scale, kind), factors.shape[2], tolerance)
+
+
+def gp_sample(x, lengthscale, kind, jitter, seed, chain, client, step, theta, n_threads):
+    m, n = theta.shape
+    e = numbers(rng.normal, m * n, "prior_draws", seed, chain, client, step).reshape(m, n)
+    for b, scale in enumerate(lengthscale):
+        try:
+            theta[b] = np.linalg.cholesky(covariance(x, scale, kind) + jitter * np.eye(n)) @ e[b]
+        except np.linalg.LinAlgError:
+            return b
+    return -1
