@@ -126,7 +126,7 @@ class Condition:
         return np.asarray(2 / (phi * math.log(self.hi / self.lo)))
 
     def at(self, x: Any) -> tuple[Any, Any]:
-        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative (of a number or an array); where phi is
+        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative, of numbers or arrays; where phi is
         fixed, that and 0."""
         if not self.free:
             return np.full_like(x, self.fixed or 0.0), np.zeros_like(x)
