@@ -162,7 +162,7 @@ def _areas(table: Table, config: SigmaConfig, file: ClientFile, who: str) -> Ind
             table, unknown, data.area, who, "is no area of this client in the prior; correct it, or train a prior that has it"
         )
         return np.array([index[area] for area in names], np.int64)
-    if file.areas or file.locations is None:
+    if file.common.kind != "gp" or file.locations is None:
         raise JobError(f"{who}: the prior is over areas, not over locations; give data.area instead of data.location")
     grid = file.locations
     if grid.shape[1] != len(data.location):
