@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
 Array = NDArray[np.float64]
-Transform = Literal["identity", "unit", "log-unit"]
+Transform = Literal["identity", "unit", "log-unit", "log-rest"]
 Name = Literal["phi", "lengthscale", "none"]
 
 WIDTH = 8.5  # standard deviations of a logit-normal that quadrature covers: 2e-17 lies beyond
@@ -50,7 +50,8 @@ class Condition:
     ----------
     name : "phi", "lengthscale", or "none" for a prior without (BYM2's u*: phi is 0)
     lo, hi : the training range; both 0 for "none"
-    transform : what the networks see: "identity" phi itself, "unit" 2 (phi - lo)/(hi - lo) - 1, "log-unit" the same of log phi
+    transform : what the networks see: "identity" phi itself, "unit" 2 (phi - lo)/(hi - lo) - 1, "log-unit" the same of log phi,
+        "log-rest" the same of -log(1 - phi), for a CAR parameter near 1
     hyperprior : of phi in inference
     fixed : the one value that a job uses instead of a prior; inside the range
     """
@@ -77,6 +78,8 @@ class Condition:
             raise ValueError(f"Condition: phi up to {self.hi:g}; a CAR prior is proper below 1 only; 0.99 is the usual end")
         if self.lo == 0 and (self.name == "lengthscale" or self.transform == "log-unit"):
             raise ValueError(f"Condition: {self.name} from 0 with transform {self.transform!r}; wanted lo > 0")
+        if self.transform == "log-rest" and self.name != "phi":
+            raise ValueError(f"Condition: transform 'log-rest' is for phi in (0, 1), not for {self.name}")
         if self.hyperprior.kind == "logit-normal" and self.name != "phi":
             raise ValueError(f"Condition: a logit-normal prior is for phi in (0, 1), not for {self.name}")
         if self.hyperprior.kind == "logit-normal" and not self.inside > 1e-6:
@@ -115,6 +118,8 @@ class Condition:
             return np.asarray(phi, dtype=np.float64)
         if self.transform == "unit":
             return np.asarray(2 * (phi - self.lo) / (self.hi - self.lo) - 1)
+        if self.transform == "log-rest":
+            return np.asarray(2 * np.log((1 - phi) / (1 - self.lo)) / self._rest - 1)
         return np.asarray(2 * np.log(phi / self.lo) / math.log(self.hi / self.lo) - 1)
 
     def slope(self, phi: Array) -> Array:
@@ -123,6 +128,8 @@ class Condition:
             return np.ones_like(phi, dtype=np.float64)
         if self.transform == "unit":
             return np.full_like(phi, 2 / (self.hi - self.lo), dtype=np.float64)
+        if self.transform == "log-rest":
+            return np.asarray(-2 / ((1 - phi) * self._rest))
         return np.asarray(2 / (phi * math.log(self.hi / self.lo)))
 
     def at(self, x: Any) -> tuple[Any, Any]:
@@ -172,6 +179,10 @@ class Condition:
         a, b = self._bounds()
         z = ndtri(ndtr(a) + u * (ndtr(b) - ndtr(a)))
         return np.asarray(np.clip(self._phi(z), self.lo, self.hi))
+
+    @property
+    def _rest(self) -> float:
+        return math.log((1 - self.hi) / (1 - self.lo))
 
     def _bounds(self) -> tuple[float, float]:
         """The training range as standard normal deviates of the logit-normal."""

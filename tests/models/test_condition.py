@@ -58,6 +58,15 @@ def test_what_networks_see(transform) -> None:
     assert np.allclose(c.slope(phi), (c.network(phi + h) - c.network(phi - h)) / (2 * h), rtol=1e-7)
 
 
+def test_log_rest_stretches_the_end_near_one() -> None:
+    c = Condition("phi", 0.1, 0.99, "log-rest")
+    phi = np.array([0.1, 0.5, 0.9, 0.99])
+    assert np.allclose(c.network(phi)[[0, -1]], [-1, 1])
+    h = 1e-7
+    assert np.allclose(c.slope(phi), (c.network(phi + h) - c.network(phi - h)) / (2 * h), rtol=1e-6)
+    assert c.slope(phi)[-1] > 50 * c.slope(phi)[0]
+
+
 def test_values_outside_are_refused_with_the_range() -> None:
     CAR.check(np.array([[0.0], [0.99]]))
     for wrong in (-0.01, 0.995, np.nan, np.inf):
@@ -74,6 +83,7 @@ def test_values_outside_are_refused_with_the_range() -> None:
         (lambda: Condition("phi", 0.1, np.nan), "finite"),
         (lambda: Condition("phi", 0.0, 0.9, "log-unit"), "wanted lo > 0"),
         (lambda: Condition("lengthscale", 0.0, 0.9), "wanted lo > 0"),
+        (lambda: Condition("lengthscale", 0.1, 0.9, "log-rest"), "is for phi in"),
         (lambda: Condition("lengthscale", 0.1, 0.9, hyperprior=Hyperprior("logit-normal")), "for phi in"),
         (lambda: Condition("phi", 0.98, 0.99, hyperprior=Hyperprior("logit-normal", -20.0, 1.0)), "has mass"),
         (lambda: Condition("none", 0.0, 0.9), "lo and hi are 0"),
