@@ -121,6 +121,7 @@ class SigmaDataSection(Section):
     area: str | None = key(None, help="the column with the name of the area")
     location: Annotated[list[str], BeforeValidator(_paths)] = key([], help="instead: coordinates; a row goes to its grid point")
     response: str = key(help="the column to be explained; rows where it is empty are predicted")
+    interpolation: Literal["nearest", "linear"] = key("nearest", help="location: the nearest grid point, or linear between two")
     positive: str | None = key(None, help="the label that counts as 1 in a binary response")
     exposure: str | None = key(None, help="poisson: expected counts, or person-years; its logarithm is added to the predictor")
     offset: str | None = key(None, help="a column that is added to the linear predictor")

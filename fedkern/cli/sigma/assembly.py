@@ -21,6 +21,7 @@ from ..hooks import RunHooks
 from ..progress import Progress
 from . import own, publish
 from .model import SigmaModel
+from .points import extended
 from .rows import AreaRows, rows
 from .watch import SigmaWatch
 
@@ -47,6 +48,7 @@ def perform(
     sites: dict[int, Site] = {}
     areas: dict[int, AreaRows] = {}
     for k in list(tables):
+        files[k] = extended(files[k], tables[k], config, f"client {names[k]!r}")
         areas[k] = rows(tables.pop(k), config, encoding, files[k], names[k])
         sites[k] = model.site(files[k], areas[k].observed)
         if areas[k].notes or areas[k].faults.rows:
