@@ -1,0 +1,158 @@
+"""Inference with a trained prior against exact posteriors: linear decoders and Gaussian rows (sigma.md, sections 6, 7 and 12)."""
+
+from dataclasses import replace
+
+import hamiltonian as ham
+import hierarchical as h
+import numpy as np
+import pytest
+import sigma_exact as exact
+from scipy.special import expit
+
+from fedkern.algorithms import hmc, sfvi
+from fedkern.algorithms.sfvi_family import Family
+from fedkern.algorithms.sfvi_family import Settings as Variational
+from fedkern.algorithms.sigma_family import NestedFamily
+from fedkern.models.condition import Condition, Hyperprior
+from fedkern.models.sigma import SigmaPrior
+from fedkern.models.variational import Block
+
+FAST = Variational(rounds=3000, learning_rate=0.03)
+
+
+def fitted(models, prior, settings=FAST, nested=False):
+    """The last states of structured federated inference."""
+    clients = {}
+    for k, m in enumerate(models):
+        family = NestedFamily(Family(Block(m.decoder.n_local, True), m.n_global), m) if nested else None
+        clients[k] = sfvi.client(f"c{k}", k, settings, m, len(models), family=family)
+    started = sfvi.start(settings, prior, tuple(c.name for c in clients.values()))
+    return h.play(sfvi, started, clients)
+
+
+# Structured federated inference, phi known --------------------
+
+
+@pytest.mark.parametrize("tau2", [None, 0.3])
+def test_the_full_family_reaches_the_exact_posterior(tau2):
+    """The deterministic model, and the auxiliary one with theta integrated out."""
+    models, prior = exact.sites(tau2=tau2)
+    server, clients = fitted(models, prior)
+    assert h.kl(h.joint(server, clients), exact.given_phi(models, prior, 0.6)[1:]) < 1e-4
+
+
+@pytest.mark.parametrize("narrower", [{"coupled": False}, {"local_covariance": "diagonal"}])
+def test_negative_control_a_narrower_family_does_not(narrower):
+    models, prior = exact.sites()
+    server, clients = fitted(models, prior, replace(FAST, **narrower))
+    assert h.kl(h.joint(server, clients), exact.given_phi(models, prior, 0.6)[1:]) > 0.005
+
+
+def test_theta_sampled_gives_the_xi_of_theta_integrated_out():
+    """The nested family holds the conditional of theta: the standard deviations of xi are right within 2 % (variance of y 0.05)."""
+    models, prior = exact.sites(tau2=0.3, sampled=True, sd=np.sqrt(0.05))
+    server, _ = fitted(models, prior, nested=True)
+    P = prior.size
+    _, mean, covariance = exact.given_phi(models, prior, 0.6)
+    found_mean, found = sfvi.posterior(server)
+    np.testing.assert_allclose(np.sqrt(np.diag(found)), np.sqrt(np.diag(covariance)[:P]), rtol=0.02)
+    assert (np.abs(found_mean - mean[:P]) / np.sqrt(np.diag(covariance)[:P])).max() < 0.05
+
+
+def test_negative_control_slope_one_makes_xi_far_too_narrow(monkeypatch):
+    """q(theta | xi, u) centred at thetahat + c, which moves with thetahat whatever y says."""
+    models, prior = exact.sites(tau2=0.3, sampled=True, sd=np.sqrt(0.05))
+    real = NestedFamily.gradient
+
+    class SlopeOne(NestedFamily):
+        def gradient(self, model, parameters, xi, centre, eps, *, path=True, bound=True):
+            """With k = sigmoid(-40) and c / k for c, theta = thetahat + c + s e."""
+            n, m = self.outer.n_parameters, self.n_observed
+            moved = parameters.copy()
+            moved[n : n + m] = -20.0
+            moved[n + m : n + 2 * m] = parameters[n + m : n + 2 * m] * np.exp(20.0)
+            value, G, flat = real(self, model, moved, xi, centre, eps, path=path, bound=bound)
+            flat[n : n + m] = 0.0
+            flat[n + m : n + 2 * m] *= np.exp(20.0)
+            return value, G, flat
+
+    clients = {}
+    for k, m in enumerate(models):
+        family = SlopeOne(Family(Block(m.decoder.n_local, True), m.n_global), m)
+        clients[k] = sfvi.client(f"c{k}", k, FAST, m, len(models), family=family)
+    server, _ = h.play(sfvi, sfvi.start(FAST, prior, tuple(c.name for c in clients.values())), clients)
+    sd = np.sqrt(np.diag(exact.given_phi(models, prior, 0.6)[2])[:3])  # of z_G
+    assert (np.sqrt(np.diag(sfvi.posterior(server)[1]))[:3] / sd).min() < 0.7
+
+
+@pytest.mark.parametrize("path", [True, False])
+def test_a_clients_gradient_is_unbiased(seed, path):
+    """With a linear decoder its mean is that of the density at the means."""
+    (models, prior), rng = exact.sites(tau2=0.3), np.random.default_rng(seed)
+    site, block = models[0], Block(prior.size, full=True)
+    family = Family(Block(site.size, True), prior.size)
+    lam = block.initial(0.0, 0.5) + 0.2 * rng.standard_normal(block.n_parameters)
+    own, centre = 0.3 * rng.standard_normal(family.n_parameters), 0.3 * rng.standard_normal(prior.size)
+    G = np.empty((4000, prior.size))
+    for k in range(len(G)):
+        xi = block.sample(lam, rng.standard_normal(prior.size))
+        G[k] = family.gradient(site, own, xi, centre, rng.standard_normal(site.size), path=path)[1]
+    mu = lam[: prior.size]
+    _, h_xi, h_u = site.log_joint_grad(mu, family.given(own, mu - centre)[: site.size])
+    error = G.std(axis=0) / np.sqrt(len(G))
+    assert (np.abs(G.mean(axis=0) - h_xi - family.coupling(own).T @ h_u) / error).max() < 4.5
+    assert (np.abs(G.mean(axis=0) - h_xi) / error).max() > 10  # the path through u_j counts
+
+
+# Hamiltonian Monte Carlo, phi unknown --------------------
+
+
+def drawn(models, prior, seed, chains=24, draws=150, warmup=150):
+    s = hmc.Settings(draws=draws, warmup=warmup, chains=chains, leapfrog=6, seed=seed)
+    return ham.run(models, s, prior=prior)
+
+
+def worst(models, prior, seed, true_prior=None, n_local=None):
+    """z of means and of second moments of (xi, u_1, u_2, ..), and of phi, against quadrature over phi."""
+    server, clients = drawn(models, prior, seed)
+    us = [hmc.local_draws(clients[k])[:, :, : m.decoder.n_local] for k, m in enumerate(models)]
+    draws = np.concatenate([hmc.draws(server), *us], axis=2)
+    mean, covariance = exact.over_phi(models, true_prior or prior)
+    z = np.concatenate([ham.z_scores(draws, mean), ham.z_scores((draws - mean) ** 2, np.diag(covariance))])
+    return np.abs(z).max()
+
+
+@pytest.mark.parametrize(("tau2", "sampled"), [(None, False), (0.3, False), (0.3, True)])
+def test_draws_of_xi_and_u_are_from_the_exact_posterior(seed, tau2, sampled):
+    """Also with theta sampled beside them: the same posterior."""
+    models, prior = exact.sites(condition=exact.FREE, tau2=tau2, sampled=sampled)
+    assert worst(models, prior, seed) < 5
+
+
+class JacobianTwice(SigmaPrior):
+    def log_prior_grad(self, xi):
+        value, gradient = super().log_prior_grad(xi)
+        s = expit(xi[0])
+        gradient[0] += 1 - 2 * s
+        return value + np.log(s * (1 - s)), gradient
+
+
+@pytest.mark.parametrize("planted", ["Jacobian of logit twice", "variance 2 taken for sd 2", "tau^2 taken for tau", "sd for variance"])
+def test_negative_control_a_planted_slip_is_seen(seed, planted):
+    models, prior = exact.sites(condition=exact.FREE, tau2=0.3)
+    wrong, other = models, prior
+    if planted == "Jacobian of logit twice":
+        other = JacobianTwice(prior.layout, prior.condition)
+    elif planted == "variance 2 taken for sd 2":
+        c = prior.condition
+        where = Condition(c.name, c.lo, c.hi, c.transform, Hyperprior("logit-normal", 0.0, 4.0))
+        other, wrong = SigmaPrior(prior.layout, where), [replace(m, condition=where) for m in models]
+    elif planted == "tau^2 taken for tau":
+        wrong = [replace(m, auxiliary=replace(m.auxiliary, tau2=m.auxiliary.tau2**2)) for m in models]
+    else:
+        wrong = [replace(m, likelihood=replace(m.likelihood, scale=m.likelihood.scale**2)) for m in models]
+    server, clients = drawn(wrong, other, seed, chains=60)
+    draws = ham.together(server, clients)
+    mean, covariance = exact.over_phi(models, prior)
+    z = np.concatenate([ham.z_scores(draws, mean), ham.z_scores((draws - mean) ** 2, np.diag(covariance))])
+    assert np.abs(z).max() > 6
