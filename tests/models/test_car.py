@@ -8,6 +8,7 @@ from scipy.special import expit
 from scipy.stats import halfnorm, multivariate_normal, norm
 
 from fedkern.data.graph import from_pairs, grid
+from fedkern.kernels import spatial
 from fedkern.models.car import Areas, CarModel, exact_areas, exact_process
 from fedkern.models.condition import Condition, Hyperprior
 from fedkern.models.likelihood import Likelihood
@@ -23,8 +24,8 @@ def areas(form, rows=4, columns=5):
 
 
 def dense(a, phi):
-    W = a.adjacency.toarray()
-    D = np.diag(W.sum(axis=1))
+    W = spatial.adjacency(a.indptr, a.indices).toarray()
+    D = np.diag(np.maximum(W.sum(axis=1), 1))
     return D - phi * W if a.form == "car" else (1 - phi) * np.eye(len(W)) + phi * (D - W)
 
 
@@ -41,7 +42,7 @@ def model(form, family, scale=1.0, n=30, seed=0):
 def test_density_and_precision_are_the_dense_ones(form):
     a, rng = areas(form), np.random.default_rng(1)
     phi, theta = np.array([1e-9, 0.3, 0.9, 0.99]), rng.normal(size=(4, a.n))
-    value = a.log_density(theta, phi)[0]
+    value = a.log_density(theta, phi, a.log_det(0.0, 0.99))[0]
     for k in range(4):
         np.testing.assert_allclose(a.precision(phi[k]).toarray(), dense(a, phi[k]), rtol=1e-13)
         want = multivariate_normal(np.zeros(a.n), np.linalg.inv(dense(a, phi[k]))).logpdf(theta[k])
@@ -67,13 +68,20 @@ def test_gradients_and_the_value_of_the_joint_density(form, family, scale):
     np.testing.assert_allclose(both[0][1], m.log_joint_grad(xi + 0.1, -theta)[0], rtol=1e-12)
 
 
-def test_areas_without_neighbours_and_latent_variables_are_refused():
+def test_areas_without_neighbours_are_independent_and_latent_variables_are_refused():
     graph = from_pairs(("a", "b", "c"), np.array([[0, 1]]))
-    with pytest.raises(ValueError, match="area 2 has no neighbours"):
-        Areas(graph.indptr, graph.indices)
-    assert Areas(graph.indptr, graph.indices, "leroux").n == 3
+    for form in ("car", "leroux"):
+        a = Areas(graph.indptr, graph.indices, form)
+        found = exact_areas(a, PHI, np.array([1.0]), np.array([2]), 0.5)
+        np.testing.assert_allclose(found.mean, [0, 0, 0.8], atol=1e-12)
+        np.testing.assert_allclose(found.variance[2], 0.2)
+        value = a.log_density(np.ones((1, 3)), np.array([0.7]), a.log_det(0.0, 0.99))[0]
+        want = multivariate_normal(np.zeros(3), np.linalg.inv(dense(a, 0.7))).logpdf(np.ones(3))
+        np.testing.assert_allclose(value, want, rtol=1e-10)
     with pytest.raises(ValueError, match="no latent variables"):
         CarModel(areas("car"), PHI, Layout(True, 2), Likelihood("poisson"), model("car", "poisson").rows)
+    with pytest.raises(ValueError, match="must not hold an area itself"):
+        Areas(np.array([0, 1]), np.array([0]))
 
 
 # The exact posterior --------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import hierarchical as h
 import numpy as np
 from federations import play
+from scipy import stats
 
 from fedkern.algorithms import hmc
 from fedkern.algorithms.hmc_moves import Settings
@@ -37,9 +38,13 @@ def together(server, clients):
 
 
 def z_scores(values, mean):
-    """How far the means of (c, t, k) values are from `mean`; errors: the spread between chains, whatever their memory."""
+    """How far the means of (c, t, k) values are from `mean`; errors: the spread between chains, whatever their memory.
+
+    Student's t as normal deviates of the same probability.
+    """
     by_chain = values.mean(axis=1)
-    return (by_chain.mean(axis=0) - mean) / (by_chain.std(axis=0, ddof=1) / np.sqrt(len(by_chain)))
+    t = (by_chain.mean(axis=0) - mean) / (by_chain.std(axis=0, ddof=1) / np.sqrt(len(by_chain)))
+    return np.sign(t) * stats.norm.isf(stats.t.sf(np.abs(t), len(by_chain) - 1))
 
 
 class SideBySide(h.Linear):
