@@ -1,9 +1,10 @@
 """The variational family of an auxiliary model whose theta can't be integrated out: q(u | xi) q(theta | xi, u).
 
-    q(theta_i | xi, u) = N((1 - k_i) a thetahat_i + k_i c_i, s_i^2),  k_i = sigmoid of a free number
+    q(theta_i | xi, u) = N((1 - k_i) a thetahat_i + k_i (c_i - f_i(xi)) / sigma_theta, s_i^2),  k_i = sigmoid of a free number
 
-for the areas with rows; without rows it is the prior N(a thetahat_i, v_i), exactly. It contains the conditional of a Gaussian
-response; with k = 0 the posterior of xi would be far too narrow. Source: sigma.md, section 6.
+for the areas with rows, f_i the mean over them of o + b + x' beta; without rows it is the prior N(a thetahat_i, v_i), exactly.
+c_i is what y says of eta: theta gives way when b or beta moves. At each sigma_theta it contains the conditional of a Gaussian
+response. With slope 1 instead of 1 - k, z_G would be far too narrow, and b without f_i. Source: sigma.md, section 6.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..models.sigma import Site
 from .sfvi_family import Family
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 LEAST = np.log(1e-8)  # of log s
 
@@ -60,15 +62,32 @@ class NestedFamily:
         """The parameters where c and s are those of the response alone: by a step of Newton's method from a common mean."""
         site, rows = self.site, self.site.rows
         assert site.auxiliary is not None
+        if not len(rows.y):
+            return self.outer.initial(sd)
         by_area = site.by_area(np.stack([self._information(), self._score()]))[:, site.observed]
         information = np.maximum(by_area[0], 1e-3)
         residual = by_area[1] / information
         v = np.maximum(site.auxiliary.tau2.mean(axis=0)[site.observed], 1e-6)
         k = v / (v + 1 / information)
-        start = np.zeros(3 * self.n_observed) if not len(rows.y) else np.concatenate(
-            [logit(np.clip(k, 1e-3, 1 - 1e-3)), np.clip(residual, -3, 3), -0.5 * np.log(1 / v + information)]
-        )  # fmt: skip
-        return np.concatenate([self.outer.initial(sd), start])
+        eta = self._mean_by_area(self._common()) + np.clip(residual, -3, 3)
+        start = [logit(np.clip(k, 1e-3, 1 - 1e-3)), eta, -0.5 * np.log(1 / v + information)]
+        return np.concatenate([self.outer.initial(sd), *start])
+
+    def _mean_by_area(self, values: Vector) -> Vector:
+        """Of the areas with rows, the mean of their rows' values (n,)."""
+        site, at = self.site, self.site.observed
+        return np.asarray(site.by_area(values[np.newaxis])[0, at] / site.counts[at])
+
+    @cached_property
+    def _X(self) -> Matrix:
+        """(areas with rows, p) means of their covariates."""
+        site = self.site
+        return site.by_area(site.rows.X.T)[:, site.observed].T / site.counts[site.observed, np.newaxis]
+
+    def _pulled(self, xi: Vector, c: Vector) -> Vector:
+        """(c - f(xi)) / sigma_theta: what y says of theta."""
+        fixed, scale = self.site.fixed(xi[np.newaxis])[0], float(self.site.layout.scale(xi))
+        return (c - self._mean_by_area(fixed)) / scale
 
     def _common(self) -> Vector:
         """eta if all rows had one level beside their offsets."""
@@ -111,7 +130,7 @@ class NestedFamily:
         assert s.v is not None
         k, c, sd = self.inner(parameters)
         residual = np.zeros(self.site.decoder.size)
-        residual[at] = (k * (c - s.mean[0, at]) + sd * eps[n:]) / np.sqrt(s.v[0, at])
+        residual[at] = (k * (self._pulled(xi, c) - s.mean[0, at]) + sd * eps[n:]) / np.sqrt(s.v[0, at])
         return np.concatenate([local, residual])
 
     def gradient(
@@ -133,12 +152,12 @@ class NestedFamily:
         s = site.spatial(xi[np.newaxis], local[np.newaxis])
         assert s.v is not None
         k, c, sd = self.inner(parameters)
-        mean, v, e = s.mean[0, at], s.v[0, at], eps[n:]
-        theta = s.mean.copy()
-        theta[0, at] = (1 - k) * mean + k * c + sd * e
+        mean, v, e, scale = s.mean[0, at], s.v[0, at], eps[n:], float(site.layout.scale(xi))
+        pulled, theta = self._pulled(xi, c), s.mean.copy()
+        theta[0, at] = (1 - k) * mean + k * pulled + sd * e
         values, slope, g_theta, by_sd = site.given_theta(xi[np.newaxis], theta)
         value, like, r = float(values[0]), g_theta[0, at], theta[0, at] - mean
-        # log q's own dependence on thetahat cancels that of the draw's distance from its mean
+        # log q's own dependence on its mean cancels that of the draw's distance from it
         g_mean, g_v = np.zeros_like(theta), np.zeros_like(theta)
         g_mean[0, at] = (1 - k) * like + k * r / v
         g_v[0, at] = 0.5 * (r * r / v - 1) / v
@@ -147,8 +166,14 @@ class NestedFamily:
         if site.layout.dispersed:
             to_xi[:, -1:] += by_sd
         h_xi, h_u = to_xi[0], to_u[0] - local
+        back, parts = -k * (like - r / v), site.layout.parts  # what b, beta and log sigma_theta do through `pulled`
+        h_xi[parts["beta"]] += back @ self._X / scale
+        h_xi[parts["intercept"]] += back.sum() / scale
+        h_xi[parts["log_scale"]] += back @ pulled
         total = like - r / v + (e / sd if path else 0.0)
-        inner = np.concatenate([total * (c - mean) * k * (1 - k), total * k, total * sd * e + (0.0 if path else 1.0)])
+        inner = np.concatenate(
+            [total * (pulled - mean) * k * (1 - k), total * k / scale, total * sd * e + (0.0 if path else 1.0)]
+        )
         flat = outer.block.gradient(own, eps[:n], h_u, path=path)
         if bound:
             value += float(np.sum(0.5 * (e * e - r * r / v) + np.log(sd) - 0.5 * np.log(v)))

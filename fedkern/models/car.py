@@ -44,7 +44,7 @@ class Areas:
 
     Attributes
     ----------
-    indptr, indices : symmetric adjacency W in CSR form, without a diagonal: see `kernels.spatial`, also for areas without neighbours
+    indptr, indices : symmetric adjacency W in CSR form, without a diagonal: see `kernels.spatial`, also on areas that are alone
     form : "car" or "leroux"
     eigenvalues : `kernels.spatial.car_eigen(..).values`, where they are known already
     """
@@ -127,8 +127,7 @@ class CarModel:
     def log_joint_grads(self, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, Matrix]:
         """The same of m draws: xi (m, P), u (m, n)."""
         parts, rows, like = self.layout.parts, self.rows, self.likelihood
-        ends = [self.condition.at(float(x)) for x in (xi[:, 0] if self.layout.free else np.zeros(len(xi)))]
-        phi, dphi = np.array(ends).T
+        phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(len(xi)))
         value, g_u, by_phi = self.areas.log_density(u, phi, self.log_det)
         scale, theta = self.layout.scale(xi), u[:, rows.area]
         g_xi = np.zeros(xi.shape)
@@ -230,7 +229,7 @@ class _Hyper:
     def nodes(self, density: Callable[[float], float], n: int) -> tuple[Vector, Vector]:
         """(k,) values of phi, and logarithms of (weight times prior density), where `density(phi)` is of the rest."""
         if not self.condition.free:
-            return np.array([self.condition.at(0.0)[0]]), np.zeros(1)
+            return self.condition.at(np.zeros(1))[0], np.zeros(1)
         v, weight = _nodes(lambda at: self.log_prior(at) + density(self.phi(at)), n, self.span)
         return np.array([self.phi(at) for at in v]), np.log(weight) + np.array([self.log_prior(at) for at in v])
 
@@ -348,7 +347,7 @@ def exact_process(
     sd : error standard deviation; None: sd ~ HalfNormal(1), integrated out as well
     n_nodes, n_sd_nodes : of the quadratures over phi (or its logit) and log sd
     """
-    n = len(covariance(condition.at(0.0)[0]))
+    n = len(covariance(float(condition.at(np.zeros(1))[0][0])))
     count, total, square = _sums((y, area), n)
     seen = np.flatnonzero(count)
     count, mean_y = count[seen], total[seen] / count[seen]

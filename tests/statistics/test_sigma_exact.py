@@ -50,7 +50,7 @@ def test_negative_control_a_narrower_family_does_not(narrower):
 
 
 def test_theta_sampled_gives_the_xi_of_theta_integrated_out():
-    """The nested family holds the conditional of theta: the standard deviations of xi are right within 2 % (variance of y 0.05)."""
+    """The nested family holds the conditional of theta: standard deviations of xi are right within 2 % (variance of y 0.05)."""
     models, prior = exact.sites(tau2=0.3, sampled=True, sd=np.sqrt(0.05))
     server, _ = fitted(models, prior, nested=True)
     P = prior.size
@@ -150,7 +150,9 @@ class JacobianTwice(SigmaPrior):
         return value + np.log(expit(xi[0]) * expit(-xi[0])), gradient
 
 
-@pytest.mark.parametrize("planted", ["Jacobian of logit twice", "variance 2 taken for sd 2", "tau^2 taken for tau", "sd for variance"])
+@pytest.mark.parametrize(
+    "planted", ["Jacobian of logit twice", "variance 2 taken for sd 2", "tau^2 taken for tau", "sd for variance"]
+)
 def test_negative_control_a_planted_slip_is_seen(planted):
     models, prior = exact.sites(condition=exact.FREE, tau2=0.3)
     wrong, other = models, prior
@@ -168,7 +170,10 @@ def test_negative_control_a_planted_slip_is_seen(planted):
 
 @pytest.mark.parametrize(
     ("tau2", "sampled", "chains"),
-    [(0.3, True, 10), *(pytest.param(t, s, 30, marks=pytest.mark.nightly) for t, s in ((None, False), (0.3, False), (0.3, True)))],
+    [
+        (0.3, True, 10),
+        *(pytest.param(t, s, 30, marks=pytest.mark.nightly) for t, s in ((None, False), (0.3, False), (0.3, True))),
+    ],
 )
 def test_draws_of_xi_and_u_are_from_the_exact_posterior(seed, tau2, sampled, chains):
     """Also with theta sampled beside them: the same posterior. phi is integrated by quadrature."""

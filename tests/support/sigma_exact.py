@@ -50,7 +50,7 @@ def linear_parts(site, phi):
     A = np.eye(site.decoder.size)[rows.area]
     cov = site.likelihood.sd() ** 2 * np.eye(len(A))
     if site.auxiliary is not None:
-        cov = cov + A @ np.diag(site.auxiliary.at(phi)[0]) @ A.T
+        cov = cov + A @ np.diag(site.auxiliary.at(np.array([phi]))[0][0]) @ A.T
     return X, by_u[rows.area], cov
 
 
