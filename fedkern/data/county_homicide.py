@@ -11,12 +11,15 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import JobError
 from .columns import Columns
+from .graph import Islands, Map, checked, make_map
 from .published import cells_of, folder_of, numbers, text_of
 
-N_ROWS, N_FIELDS, YEARS = 3_085, 70, (60, 70, 80, 90)
+N_ROWS, N_FIELDS, N_PAIRS, YEARS = 3_085, 70, 9_084, (60, 70, 80, 90)
+SOURCE = 'the data set "ncovr" of the GeoDa Center'
 # Deprivation and unemployment; density of population, divorced men and median age: the covariates of the atlas's regressions.
 CLIENTS = {"economy": ("RD", "UE"), "population": ("PS", "DV", "MA")}
 
@@ -44,13 +47,27 @@ def read(folder: str | Path | None = None, *, year: int = 90) -> Columns:
     return _read(folder_of("county-homicide", "us-county-homicide", "counties.csv") if folder is None else Path(folder), year)
 
 
+def read_map(folder: str | Path | None = None, *, islands: Islands = "link") -> tuple[Map, NDArray[np.int64]]:
+    """The counties' neighbours, states as clients.
+
+    Returns
+    -------
+    the map, areas named by their FIPS codes, and rows (n,): the row of `read` that each area of the map has
+    """
+    found = folder_of("county-homicide", "us-county-homicide", "counties.csv") if folder is None else Path(folder)
+    cell = _cells(found)
+    names, states = cell["FIPS"], cell["STATE_NAME"]
+    text = text_of(found, "edges.csv", SOURCE).partition("\n")[2]
+    pairs = [(int(i), int(j)) for i, j, *_ in cells_of(text, found / "edges.csv", N_PAIRS, 4)]
+    graph = checked(names, np.array(pairs, dtype=np.int64), str(found / "edges.csv"))
+    made = make_map(graph, states, islands=islands)
+    place = {name: row for row, name in enumerate(names)}
+    return made, np.array([place[name] for name in made.graph.names], dtype=np.int64)
+
+
 @cache
 def _read(folder: Path, year: int) -> Columns:
-    text = text_of(folder, "counties.csv", 'the data set "ncovr" of the GeoDa Center')
-    head, _, body = text.partition("\n")
-    names = head.split(",")
-    rows = cells_of(body, folder / "counties.csv", N_ROWS, len(names) if len(names) == N_FIELDS else N_FIELDS)
-    cell = dict(zip(names, zip(*rows)))
+    cell = _cells(folder)
     y = np.round(3 * numbers(cell[f"HC{year}"]))  # the file has the mean of three years
     exposure = 3 * numbers(cell[f"PO{year}"])
     states, group = np.unique(np.array(cell["STATE_NAME"]), return_inverse=True)
@@ -61,3 +78,10 @@ def _read(folder: Path, year: int) -> Columns:
         shown.append(tuple(f"{name}{year}" for name in covariates))
     offset = np.log(exposure * (y.sum() / exposure.sum()))
     return Columns(tuple(X), tuple(shown), y, offset, group.astype(np.int64), tuple(map(str, states)))
+
+
+def _cells(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Name of a column -> its cells."""
+    head, _, body = text_of(folder, "counties.csv", SOURCE).partition("\n")
+    names = head.split(",")
+    return dict(zip(names, zip(*cells_of(body, folder / "counties.csv", N_ROWS, N_FIELDS))))
