@@ -27,6 +27,7 @@ references: $(VENV)/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'numpyro>=0.16' 'jax>=0.4.30' jaxlib
 	$(BIN)/python tests/references/sparse.py
 	$(BIN)/python tests/references/vertical.py
+	$(BIN)/python tests/references/hierarchical.py
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

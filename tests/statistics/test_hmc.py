@@ -1,5 +1,9 @@
 """Federated Hamiltonian Monte Carlo: joint tests, the exact posterior of a linear model, and NUTS on a mixed model."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import geweke
 import hamiltonian as ham
 import hierarchical as h
@@ -78,3 +82,21 @@ def test_negative_control_a_target_that_is_a_little_wide(seed, monkeypatch):
     s = Settings(draws=250, warmup=200, chains=40, leapfrog=5, seed=seed)
     draws = ham.together(*ham.run(models, s))
     assert np.abs(ham.z_scores((draws - h.exact(models)[0]) ** 2, np.diag(covariance))).max() > 6.5
+
+
+# NUTS --------------------
+
+NUTS = json.loads((Path(__file__).parents[1] / "references" / "hierarchical.json").read_text())["families"]
+
+
+@pytest.mark.parametrize(("family", "leapfrog"), [("poisson", 6), pytest.param("bernoulli", 1, marks=pytest.mark.nightly)])
+def test_a_mixed_model_at_three_clients_agrees_with_nuts_on_all_rows(seed, family, leapfrog):
+    """NUTS of another program (tests/references/hierarchical.py): first and second moments of beta, log tau and all intercepts."""
+    s = Settings(draws=150, warmup=150, chains=10, leapfrog=leapfrog, seed=seed)
+    if leapfrog == 1:
+        s = replace(s, draws=4000, warmup=1000)
+    draws = ham.together(*ham.run(h.mixed(family), s))
+    want = {name: np.array(values) for name, values in NUTS[family].items()}
+    z = [ham.z_scores(draws, want["mean"], want["mean_error"])]
+    z.append(ham.z_scores((draws - want["mean"]) ** 2, want["square"], want["square_error"]))
+    assert np.abs(z).max() < 4.5

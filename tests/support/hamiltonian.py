@@ -37,13 +37,14 @@ def together(server, clients):
     return np.concatenate([hmc.draws(server), *(hmc.local_draws(clients[k]) for k in sorted(clients))], axis=2)
 
 
-def z_scores(values, mean):
+def z_scores(values, mean, error=0.0):
     """How far the means of (c, t, k) values are from `mean`; errors: the spread between chains, whatever their memory.
 
-    Student's t as normal deviates of the same probability.
+    Student's t as normal deviates of the same probability. `error` is that of `mean` itself.
     """
     by_chain = values.mean(axis=1)
-    t = (by_chain.mean(axis=0) - mean) / (by_chain.std(axis=0, ddof=1) / np.sqrt(len(by_chain)))
+    own = by_chain.std(axis=0, ddof=1) / np.sqrt(len(by_chain))
+    t = (by_chain.mean(axis=0) - mean) / np.hypot(own, error)
     return np.sign(t) * stats.norm.isf(stats.t.sf(np.abs(t), len(by_chain) - 1))
 
 
