@@ -1,7 +1,7 @@
 """Long NUTS runs of small mixed models with NumPyro: `make references` writes hierarchical.json beside this file.
 
-The rows are those of tests/support/hierarchical.py, all clients together: y ~ Poisson or Bernoulli of eta = o + x' beta + tau u_g,
-beta ~ N(0, 1), tau ~ HalfNormal(1), u_g ~ N(0, 1).
+The rows are those of tests/support/hierarchical.py, all clients together: y ~ Poisson or Bernoulli,
+eta = o + x' beta + tau u_g, beta ~ N(0, 1), tau ~ HalfNormal(1), u_g ~ N(0, 1).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def main():
     found = {}
     for family, response in FAMILIES.items():
         rows = h.pooled(h.mixed(family))
+        kernel = NUTS(model, target_accept_prob=0.95)
         sampler = MCMC(
-            NUTS(model, target_accept_prob=0.95), num_warmup=2000, num_samples=DRAWS, num_chains=CHAINS, chain_method="sequential",
-            progress_bar=False,
-        )  # fmt: skip
+            kernel, num_warmup=2000, num_samples=DRAWS, num_chains=CHAINS, chain_method="sequential", progress_bar=False
+        )
         sampler.run(jax.random.PRNGKey(1), rows, response)
         draws = sampler.get_samples(group_by_chain=True)
         together = np.concatenate([draws["beta"], np.log(draws["tau"])[..., None], draws["u"]], axis=2)

@@ -91,7 +91,7 @@ NUTS = json.loads((Path(__file__).parents[1] / "references" / "hierarchical.json
 
 @pytest.mark.parametrize(("family", "leapfrog"), [("poisson", 6), pytest.param("bernoulli", 1, marks=pytest.mark.nightly)])
 def test_a_mixed_model_at_three_clients_agrees_with_nuts_on_all_rows(seed, family, leapfrog):
-    """NUTS of another program (tests/references/hierarchical.py): first and second moments of beta, log tau and all intercepts."""
+    """NUTS of another program (tests/references/hierarchical.py): first and second moments of beta, log tau and intercepts."""
     s = Settings(draws=150, warmup=150, chains=10, leapfrog=leapfrog, seed=seed)
     if leapfrog == 1:
         s = replace(s, draws=4000, warmup=1000)
