@@ -1,4 +1,5 @@
-#include "fedkern/spatial_table.hpp"
+#include "fedkern/spatial_factor.hpp"
+#include "fedkern/spatial_gp.hpp"
 
 #include "tables/spatial.hpp"
 
@@ -6,6 +7,13 @@ namespace fedkern::tables::FEDKERN_ISA {
 
 extern const SpatialTable spatial = {
     .table_sample = table_sample,
+    .car_logdensity = car_logdensity,
+    .within = within,
+    .car_factor = car_factor,
+    .car_sample = car_sample,
+    .gp_covariance = gp_covariance,
+    .gp_factor = gp_factor,
+    .gp_sample = gp_sample,
 };
 
 } // namespace fedkern::tables::FEDKERN_ISA

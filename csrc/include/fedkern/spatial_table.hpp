@@ -23,10 +23,11 @@ inline Index draws_workspace(const DrawTable& table) {
 }
 
 /// Numbers first, .., first + out.size - 1 of a stream of normals.
-inline void fill_normal_from(Vector<double> out, Index first, U32 step, U64 key) {
+inline void fill_normal_from(Vector<double> out, Index first, DrawNames names) {
+    const auto at = [&](Index number) { return Counter{U32(number / 2), 0, names.client, names.step}; };
     Index done = 0;
-    if (first % 2 && out.size) out[done++] = normal_pair(philox_bits({U32(first / 2), 0, 0, step}, key)).second;
-    fill_normal(out.part(done, out.size), {U32((first + done) / 2), 0, 0, step}, key);
+    if (first % 2 && out.size) out[done++] = normal_pair(philox_bits(at(first), names.key)).second;
+    fill_normal(out.part(done, out.size), at(first + done), names.key);
 }
 
 /// The entry of a group of rows.
@@ -113,7 +114,7 @@ void table_draws(const DrawTable& table, DrawKeys keys, U32 step, Index begin, I
         std::fill(entry + (first - begin), entry + (last - begin), t);
         if (table.group == 1 || table.kind == DrawTable::stored) {
             for (Index b = first; b < last; ++b) {
-                fill_normal_from({workspace, size}, b * size, step, keys.draws);
+                fill_normal_from({workspace, size}, b * size, {keys.draws, 0, step});
                 table_draw(table, values, workspace, theta + (b - begin) * table.n);
             }
             continue;
@@ -121,7 +122,7 @@ void table_draws(const DrawTable& table, DrawKeys keys, U32 step, Index begin, I
         for (Index b = first; b < last; b += draw_lanes) {
             const Index rows = std::min(draw_lanes, last - b);
             double *lanes = workspace, *e = workspace + draw_lanes * size;
-            fill_normal_from({e, rows * size}, b * size, step, keys.draws);
+            fill_normal_from({e, rows * size}, b * size, {keys.draws, 0, step});
             std::fill(e + rows * size, e + draw_lanes * size, 0.0);
             for (Index i = 0; i < size; ++i)
                 for (Index lane = 0; lane < draw_lanes; ++lane) lanes[i * draw_lanes + lane] = e[lane * size + i];

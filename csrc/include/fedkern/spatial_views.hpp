@@ -22,4 +22,34 @@ struct DrawKeys {
     unsigned long long entries, draws;
 };
 
+/// A symmetric graph without a diagonal, by compressed rows, in neighbouring elements.
+struct AreaGraph {
+    Index n, edges;
+    const Index *indptr, *indices;
+};
+
+/// Precisions D - phi W, (1 - phi) I + phi (D - W), D - W; D = 1 for an area without neighbours.
+enum class CarForm : int { car, leroux, icar };
+
+/// log det Q as a Chebyshev series in log(1 + widest phi / (1 - phi)) over [lo, hi] (logdet_table).
+struct CarModel {
+    CarForm form;
+    double lo, hi, widest;
+    Index rank; // of Q
+    Vector<const double> series;
+};
+
+/// The pattern of a Cholesky factor of Q[order][:, order]: columns, the diagonal first, then rising rows.
+struct FactorPattern {
+    const Index *order, *indptr, *indices;
+};
+
+enum class GpKind : int { rbf, matern12, matern32, matern52 };
+
+/// Names the normals of draws.
+struct DrawNames {
+    unsigned long long key;
+    unsigned client, step;
+};
+
 } // namespace fedkern

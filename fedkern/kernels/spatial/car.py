@@ -21,7 +21,6 @@ CAR_LOGDENSITY = Kernel(
     purpose="Log density of autoregressive priors, and its gradients in theta and phi.",
     source="sigma.md, sections 3 and 9",
     inputs=(Array("theta", ("m", "n"), F64), _PHI, _INDPTR, _INDICES, Array("logdet", ("k",), F64)),
-    backends=("numba", "reference"),
     outputs=(Array("value", ("m",), F64), Array("grad_theta", ("m", "n"), F64), Array("grad_phi", ("m",), F64)),
 )
 CAR_FACTOR = Kernel(
@@ -36,7 +35,6 @@ CAR_FACTOR = Kernel(
         _INDPTR,
         _INDICES,
     ),
-    backends=("numba", "reference"),
     outputs=(Array("values", ("m", "f"), F64), Array("logdet", ("m",), F64)),
 )
 CAR_SAMPLE = Kernel(
@@ -44,7 +42,6 @@ CAR_SAMPLE = Kernel(
     purpose="Draws of autoregressive priors through eigenvectors, each with a phi of its own.",
     source="sigma.md, sections 3 and 9",
     inputs=(Array("vectors", ("n", "n"), F64), Array("values", ("n",), F64), Array("weights", ("n",), F64), _PHI),
-    backends=("numba", "reference"),
     outputs=(Array("theta", ("m", "n"), F64),),
     streams=("prior_draws",),
     blas=True,

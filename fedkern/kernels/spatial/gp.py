@@ -22,7 +22,6 @@ GP_COVARIANCE = Kernel(
     purpose="Covariance matrices of Gaussian processes of variance 1, for many lengthscales.",
     source="sigma.md, section 3; Rasmussen and Williams (2006), chapter 4",
     inputs=(_X, _LENGTHSCALE),
-    backends=("numba", "reference"),
     outputs=(Array("covariance", ("m", "n", "n"), F64),),
 )
 GP_FACTOR = Kernel(
@@ -30,7 +29,6 @@ GP_FACTOR = Kernel(
     purpose="Low-rank factors of the covariances of Gaussian processes by pivoted Cholesky.",
     source="sigma.md, section 3; Harbrecht, Peters and Schneider (2012)",
     inputs=(_X, _LENGTHSCALE),
-    backends=("numba", "reference"),
     outputs=(Array("factors", ("m", "n", "rank"), F64), Array("residual", ("m",), F64)),
 )
 GP_SAMPLE = Kernel(
@@ -38,7 +36,6 @@ GP_SAMPLE = Kernel(
     purpose="Draws of Gaussian processes through whole Cholesky factors, each with a lengthscale of its own.",
     source="sigma.md, section 3",
     inputs=(_X, _LENGTHSCALE),
-    backends=("numba", "reference"),
     outputs=(Array("theta", ("m", "n"), F64),),
     streams=("prior_draws",),
     blas=True,
