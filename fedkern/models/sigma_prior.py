@@ -10,9 +10,8 @@ bym2   s (D - W)^-, per component; s: the geometric    none
 gp     k(|x - x'| / phi), variance 1                   lengthscale
 ====== =============================================== ===========
 
-Areas without neighbours: in "car" and "bym2" N(0, 1), independent of all others (sigma.md, section 3); in "leroux" of variance
-1 / (1 - phi), as its formula says. All have unit scale: the scale of a map is a parameter of the model, never of the training
-(section 9).
+Areas without neighbours are N(0, 1), independent of all others (sigma.md, section 3). All have unit scale: that of a map is a
+parameter of the model, never of the training (section 9).
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class AreaPrior(Prior):
     indptr, indices : symmetric adjacency without a diagonal
     condition : of phi; "none" for bym2
     form : "car", "leroux" or "bym2"
-    known : eigenvalues and eigenvectors from an earlier run, of the areas that have neighbours (leroux: of all)
+    known : eigenvalues and eigenvectors from an earlier run
     """
 
     indptr: Index
@@ -107,9 +106,8 @@ class AreaPrior(Prior):
 
     def __post_init__(self) -> None:
         if (self.form == "bym2") == self.condition.free:
-            raise ValueError(
-                f"{self.form} has {'no' if self.form == 'bym2' else 'a'} hyperparameter; its condition is {self.condition.name}"
-            )
+            has = "no" if self.form == "bym2" else "a"
+            raise ValueError(f"{self.form} has {has} hyperparameter; its condition is {self.condition.name}")
 
     @property
     def kind(self) -> str:
@@ -119,80 +117,39 @@ class AreaPrior(Prior):
     def n(self) -> int:
         return len(self.indptr) - 1
 
-    @cached_property
-    def linked(self) -> Index:
-        """The areas that the eigenvectors are about."""
-        degrees = np.diff(self.indptr)
-        return np.arange(self.n, dtype=np.int64) if self.form == "leroux" else np.flatnonzero(degrees > 0)
-
-    @cached_property
-    def graph(self) -> tuple[Index, Index]:
-        """indptr and indices of the linked areas."""
-        place = np.full(self.n, -1, dtype=np.int64)
-        place[self.linked] = np.arange(len(self.linked))
-        degrees = np.diff(self.indptr)[self.linked]
-        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(degrees)]), place[self.indices]
-
-    @cached_property
-    def degrees(self) -> Array:
-        """(k,) numbers of neighbours of the linked areas."""
-        return np.diff(self.graph[0]).astype(np.float64)
+    @property
+    def _form(self) -> str:
+        """As the kernels call it."""
+        return "icar" if self.form == "bym2" else self.form
 
     @cached_property
     def eigen(self) -> Eigen:
-        """Eigenvalues and eigenvectors of D^-1/2 W D^-1/2 (car) or D - W (leroux, bym2); what costs most, and is kept."""
+        """Eigenvalues and eigenvectors (`spatial.car_eigen`): what costs most, and is kept."""
         if self.known is not None:
             return self.known
-        return car_eigen(*self.graph, form="icar" if self.form == "bym2" else self.form)
+        found = spatial.car_eigen(self.indptr, self.indices, form=self._form)
+        return found.values, found.vectors
 
     @cached_property
-    def components(self) -> Index:
-        """(k,) connected component of each linked area."""
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import connected_components
-
-        indptr, indices = self.graph
-        k = len(self.linked)
-        found = connected_components(csr_array((np.ones(len(indices)), indices, indptr), shape=(k, k)), directed=False)
-        return np.asarray(found[1], dtype=np.int64)
-
-    def spectrum(self, phi: Array) -> Array:
-        """(m, k) variances of the eigenvectors' coefficients."""
-        values = self.eigen[0]
-        if self.form == "car":
-            return np.asarray(1 / (1 - phi[:, None] * values))
-        if self.form == "leroux":
-            return np.asarray(1 / (1 - phi[:, None] + phi[:, None] * values))
-        null = int(self.components.max(initial=-1)) + 1  # the smallest ones: constants of each component
-        inverse = np.zeros(len(values))
-        order = np.argsort(values)
-        inverse[order[null:]] = 1 / values[order[null:]]
-        return np.broadcast_to(inverse, (len(phi), len(values)))
-
-    @cached_property
-    def areal_scale(self) -> Array:
-        """(k,) what multiplies the draws from the spectrum: D^-1/2 (car), 1 (leroux), of BYM2 the scale of each component."""
-        if self.form == "car":
-            return 1 / np.sqrt(self.degrees)
-        if self.form == "leroux":
-            return np.ones(len(self.linked))
-        vectors = self.eigen[1]
-        log_variance = np.log((vectors * vectors) @ self.spectrum(np.zeros(1))[0])
-        counts = np.bincount(self.components)
-        mean = np.bincount(self.components, weights=log_variance) / counts
-        return np.exp(-mean / 2)[self.components]
+    def weights(self) -> Array:
+        """(n,) what multiplies draws from the spectrum."""
+        if self.form == "bym2":
+            return spatial.icar_scale(*self.eigen, spatial.components(self.indptr, self.indices))
+        return spatial.car_weights(self.indptr, form=self.form)
 
     def variances(self, phi: Array) -> Array:
-        vectors = self.eigen[1]
-        found = np.ones((len(phi), self.n))
-        found[:, self.linked] = self.spectrum(phi) @ (vectors * vectors).T * self.areal_scale**2
-        return found
+        return spatial.car_variance(*self.eigen, self.weights, phi, form=self._form)
 
     def covariance(self, phi: float) -> Array:
-        vectors = self.eigen[1] * self.areal_scale[:, None]
-        found = np.eye(self.n)
-        found[np.ix_(self.linked, self.linked)] = (vectors * self.spectrum(np.array([phi]))[0]) @ vectors.T
-        return found
+        root = self._root(phi)
+        return np.asarray(root @ root.T)
+
+    def _root(self, phi: float) -> Array:
+        """(n, n) a factor of the covariance, in the eigenvectors' coordinates; columns of zeros for the null space."""
+        values, vectors = self.eigen
+        precision = spatial.precisions(values, np.array([phi]), self._form)[0]
+        sd = np.divide(1.0, np.sqrt(precision), out=np.zeros(self.n), where=precision > 0)
+        return np.asarray(self.weights[:, None] * vectors * sd)
 
     def with_eigen(self, known: Eigen) -> AreaPrior:
         """The same prior with eigenvectors from an earlier run.
@@ -202,72 +159,22 @@ class AreaPrior(Prior):
         ValueError
             They are not of this size.
         """
-        k = len(self.linked)
-        if known[0].shape != (k,) or known[1].shape != (k, k):
-            raise ValueError(f"eigenvectors of {len(known[0])} areas, wanted {k}")
+        if known[0].shape != (self.n,) or known[1].shape != (self.n, self.n):
+            raise ValueError(f"eigenvectors of {len(known[0])} areas, wanted {self.n}")
         return replace(self, known=known)
 
-    @cached_property
-    def precision(self) -> tuple[Array, Index, Index]:
-        """The two parts of Q = a + phi b on one pattern (CSC): data (2, nnz), rows, and where columns begin."""
-        from scipy.sparse import coo_array
-
-        indptr = self.indptr
-        degrees = np.diff(indptr).astype(np.float64)
-        rows, diagonal = np.repeat(np.arange(self.n), np.diff(indptr)), np.arange(self.n)
-        if self.form == "car":  # D - phi W; D is 1 where there are no neighbours
-            parts = (np.maximum(degrees, 1.0), np.zeros(self.n), 0.0, -1.0)
-        else:  # (1 - phi) I + phi (D - W)
-            parts = (np.ones(self.n), degrees - 1.0, 0.0, -1.0)
-        i, j = np.concatenate([diagonal, rows]), np.concatenate([diagonal, self.indices])
-        place = coo_array((np.arange(1, len(i) + 1), (i, j)), shape=(self.n, self.n)).tocsc()
-        place.sort_indices()
-        data = np.concatenate([np.stack(parts[:2]), np.outer(parts[2:], np.ones(len(rows)))], axis=1)
-        return data[:, place.data - 1], place.indices.astype(np.int64), place.indptr.astype(np.int64)
-
-    def factors(self, phi: Array) -> tuple[Array, Index, Index, Index]:
-        """Cholesky factors L of Q[order][:, order] at phi (T,): values (T, nnz), column starts, rows, order."""
-        from scipy.sparse import csc_array
-        from scipy.sparse.linalg import splu
-
-        data, rows, starts = self.precision
-        options = {"SymmetricMode": True, "Equil": False}
-        found: list[tuple[Index, Array]] = []
-        orders = []
-        for value in phi:
-            Q = csc_array((data[0] + value * data[1], rows, starts), shape=(self.n, self.n))
-            lu = splu(Q, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
-            diagonal = lu.U.diagonal()
-            if not np.array_equal(lu.perm_r, lu.perm_c) or not (diagonal > 0).all():
-                raise ValueError(f"{self.form}: the precision at phi = {value:g} is not positive definite")
-            L = lu.L.tocsc()
-            L.sort_indices()
-            column = np.repeat(np.arange(self.n), np.diff(L.indptr))
-            found.append((column * self.n + L.indices, L.data * np.sqrt(diagonal)[column]))
-            orders.append(lu.perm_c)
-        code = np.unique(np.concatenate([codes for codes, _ in found]))
-        if any(not np.array_equal(order, orders[0]) for order in orders):
-            raise ValueError(f"{self.form}: the ordering of the areas changes with phi")
-        values = np.zeros((len(phi), len(code)))
-        for t, (codes, entries) in enumerate(found):
-            values[t, np.searchsorted(code, codes)] = entries
-        ends = np.searchsorted(code, np.arange(self.n + 1) * self.n)
-        return values, ends.astype(np.int64), code % self.n, np.argsort(orders[0]).astype(np.int64)
-
     def table(self, entries: int, seed: int) -> spatial.DrawTable:
+        ones = np.ones(self.n)
         if not self.condition.free:
-            vectors = self.eigen[1] * self.areal_scale[:, None] * np.sqrt(self.spectrum(np.zeros(1))[0])
-            moving = vectors[:, self.spectrum(np.zeros(1))[0] > 0]
-            alone = np.setdiff1d(np.arange(self.n), self.linked)
-            factor = np.zeros((self.n, moving.shape[1] + len(alone)))
-            factor[self.linked, : moving.shape[1]] = moving
-            factor[alone, moving.shape[1] + np.arange(len(alone))] = 1.0
-            return spatial.DrawTable(factor.reshape(1, -1), np.zeros((1, 1)), np.ones(self.n), "dense", rank=factor.shape[1])
-        few = self.factors(np.array([(self.condition.lo + self.condition.hi) / 2]))
-        entries = min(entries, max(TABLE_BYTES // (8 * few[0].shape[1]), GROUP))
+            root = self._root(0.0)
+            moving = np.ascontiguousarray(root[:, np.any(root != 0, axis=0)])
+            return spatial.DrawTable(moving.reshape(1, -1), np.zeros((1, 1)), ones, "dense", moving.shape[1])
+        pattern = spatial.car_analyse(self.indptr, self.indices)
+        entries = min(entries, max(TABLE_BYTES // (8 * len(pattern.indices)), GROUP))
         phi = stratified(self.condition, entries, seed)
-        values, indptr, indices, order = self.factors(phi)
-        return spatial.DrawTable(values, phi[:, None], np.ones(self.n), "sparse", 0, GROUP, indptr, indices, order)
+        graph = (self.indptr, self.indices)
+        values, _ = spatial.car_factor(phi, pattern.order, pattern.indptr, pattern.indices, *graph, form=self.form)
+        return spatial.DrawTable(values, phi[:, None], ones, "sparse", 0, GROUP, pattern.indptr, pattern.indices, pattern.order)
 
 
 def stratified(condition: Condition, n: int, seed: int) -> Array:
@@ -341,21 +248,6 @@ class GpPrior(Prior):
             vectors.append(U[:, ::-1] * np.sqrt(values))
         factors = np.stack([F[:, :rank] for F in vectors])
         return spatial.DrawTable(factors.reshape(len(phi), -1), phi[:, None], np.ones(self.n), "dense", rank)
-
-
-def car_eigen(indptr: Index, indices: Index, *, form: str) -> Eigen:
-    """Eigenvalues and eigenvectors of D^-1/2 W D^-1/2 (car; at most 1) or of D - W (leroux, icar; at least 0)."""
-    from scipy.linalg import eigh
-
-    degrees = np.diff(indptr).astype(np.float64)
-    n = len(degrees)
-    W = np.zeros((n, n))
-    W[np.repeat(np.arange(n), np.diff(indptr)), indices] = 1.0
-    if form == "car":
-        values, vectors = eigh(W / np.sqrt(np.outer(degrees, degrees)), overwrite_a=True)
-        return np.minimum(values, 1.0), vectors
-    values, vectors = eigh(np.diag(degrees) - W, overwrite_a=True)
-    return np.maximum(values, 0.0), vectors
 
 
 def gp_covariance(x: Array, lengthscale: float, *, kind: str) -> Array:

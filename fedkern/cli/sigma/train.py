@@ -198,7 +198,7 @@ def _with_eigen(prior: Prior, path: Path) -> Prior:
     if not isinstance(prior, AreaPrior):
         return prior
     state = blake2b(prior.form.encode(), digest_size=32)
-    for array in prior.graph:
+    for array in (prior.indptr, prior.indices):
         state.update(array.tobytes())
     try:
         with np.load(path, allow_pickle=False) as kept:
