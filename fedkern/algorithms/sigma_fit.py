@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 BLOCK = 2000  # draws at a time
+WIDTH = 0.05  # of the prior's variance: clipping that changes it by more is reported
 WIDE = 50.0  # decoders' values beyond so many prior standard deviations are reported
 COVERED = (0.5, 0.9, 0.95)
 LEAST_CROSS = 0.05  # of |K|: below, the relative error of the blocks between clients says nothing
@@ -101,7 +102,8 @@ class Tau:
     grid : (G,) values of phi; one where tau^2 does not depend on it
     low, high : numbers of coordinates at the floor and at the ceiling, over all values of the grid
     prior : (n,) variances of the true prior, phi averaged
-    sigma : (n,) variances of thetahat, phi averaged; by phi, at the grid's values
+    sigma : (G, n) variances of thetahat, at the grid's values of phi or averaged
+    excess : by how much clipping makes SIGMA's prior wider than the true one, on average over variances; negative: narrower
     """
 
     tau2: Array
@@ -110,6 +112,7 @@ class Tau:
     high: int
     prior: Array
     sigma: Array
+    excess: float
 
     @property
     def unclipped(self) -> float:
@@ -156,7 +159,8 @@ def match_variances(
         sigma = np.stack(each)
         gap = prior.variances(grid) - sigma
     low, high = int(np.sum(gap < floor)), int(np.sum(gap > ceiling))
-    return Tau(np.clip(gap, floor, ceiling), grid, low, high, true, sigma)
+    tau2 = np.clip(gap, floor, ceiling)
+    return Tau(tau2, grid, low, high, true, sigma, float(np.mean(tau2 - gap) / np.mean(gap + sigma)))
 
 
 def rng_order(n: int, seed: int) -> Index:
@@ -316,10 +320,11 @@ def warnings(comparisons: Sequence[Comparison], tau: Tau) -> list[str]:
         found.append(
             f"the decoder's values reach {wide:.0f} prior standard deviations: train longer, or with a smaller range of phi"
         )
-    if tau.unclipped < 0.9:
+    if abs(tau.excess) > WIDTH:
+        change = f"{abs(tau.excess):.0%} {'wider' if tau.excess > 0 else 'narrower'}"
         found.append(
-            f"tau^2 is clipped in {1 - tau.unclipped:.0%} of the coordinates ({tau.low} at the floor, {tau.high} at the "
-            "ceiling): the prior of theta is there wider (narrower) than the true one"
+            f"tau^2 is clipped ({tau.low} of {tau.tau2.size} at the floor, {tau.high} at the ceiling), which makes the prior of "
+            f"theta {change} than the true one: change auxiliary.floor or auxiliary.ceiling"
         )
     return found
 

@@ -128,10 +128,24 @@ def advance(architecture: mlp.Architecture, state: State, table: DrawTable, sett
 
     Raises
     ------
-    NumericalError
-        The objective or its gradient left the finite numbers; `state` of the error is the last good one.
+    Diverged
+        The objective or its gradient left the finite numbers.
     """
     n = min(settings.chunk - state.step % settings.chunk, settings.steps - state.step)
+    after, taken = _stepped(architecture, state, table, settings, n)
+    if taken < n:  # the step before led to parameters without a finite objective: it is undone
+        good = _stepped(architecture, state, table, settings, taken - 1)[0] if taken else None
+        raise Diverged(state.step + taken + 1, good)
+    if settings.learn_gamma:
+        residual = float(after.curve[-1, COLUMNS.index("squares")]) / architecture.n_values
+        return replace(after, gamma=math.sqrt(GAMMA_MEMORY * state.gamma**2 + (1 - GAMMA_MEMORY) * residual))
+    return after
+
+
+def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, settings: Settings, n: int) -> tuple[State, int]:
+    """The state after n steps, or after those before one that is not finite, and how many were taken."""
+    if n == 0:
+        return state, 0
     options: dict[str, Any] = {"kind": table.kind, "rank": table.rank, "group": table.group, "batch": settings.batch}
     options |= {"gamma": state.gamma, "clip": settings.clip, "seed": settings.seed, "first": state.step}
     parameters, moments, trace = mlp.vae_step(
@@ -151,29 +165,21 @@ def advance(architecture: mlp.Architecture, state: State, table: DrawTable, sett
     )
     good = np.isfinite(trace).all(axis=1)
     taken = n if good.all() else int(np.argmin(good))
-    curve, gamma = state.curve, state.gamma
+    curve = state.curve
     if taken:
-        row = np.concatenate([[state.step + taken], trace[:taken].mean(axis=0)])
-        curve = np.vstack([curve, row])
-        if settings.learn_gamma and taken == n:
-            residual = row[COLUMNS.index("squares")] / architecture.n_values
-            gamma = math.sqrt(GAMMA_MEMORY * gamma**2 + (1 - GAMMA_MEMORY) * residual)
-    after = State(parameters, moments, state.step + taken, gamma, curve)
-    if taken < n:
-        raise Diverged(after)
-    return after
+        curve = np.vstack([curve, np.concatenate([[state.step + taken], trace[:taken].mean(axis=0)])])
+    return State(parameters, moments, state.step + taken, state.gamma, curve), taken
 
 
 class Diverged(NumericalError):
-    """The objective or its gradient is not finite; `state` is the last good one."""
+    """The objective or its gradient is not finite at an iteration; `state` is the last one with a finite objective, if known."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, iteration: int, state: State | None) -> None:
         super().__init__(
-            f"training: iteration {state.step + 1} has an objective or a gradient that is not finite; the parameters after "
-            f"{state.step} iterations are kept. Train with a lower training.learning_rate or training.clip, or end the range of "
-            "phi further from 1"
+            f"training: iteration {iteration} has an objective or a gradient that is not finite; the last good parameters are "
+            "kept. Train with a lower training.learning_rate or training.clip, or end the range of phi further from 1"
         )
-        self.state = state
+        self.iteration, self.state = iteration, state
 
 
 def train(
@@ -207,11 +213,18 @@ def train(
     if len(state.parameters) != architecture.n_parameters or state.parameters.dtype != settings.precision:
         raise ValueError("training: the state to go on from is of another architecture or precision")
     number, table = -1, None
+    before: tuple[State, DrawTable] | None = None
     while state.step < settings.steps:
         wanted = state.step // settings.refresh if settings.refresh else 0
         if table is None or wanted != number:
             number, table = wanted, tables(wanted)
-        state = advance(architecture, state, table, settings)
+        try:
+            after = advance(architecture, state, table, settings)
+        except Diverged as error:
+            if error.state is None and before is not None:  # the last step of the chunk before is undone
+                error.state = _stepped(architecture, *before, settings, state.step - before[0].step - 1)[0]
+            raise
+        before, state = (state, table), after
         if report is not None and report(state):
             break
     return state

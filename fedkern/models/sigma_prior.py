@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import rng, spatial
+from ..kernels import spatial
 from .condition import Condition
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ Eigen = tuple[Array, Array]  # values (n,), vectors (n, n)
 LEAST_SPACINGS = 0.5  # a lengthscale below so many spacings of the points has draws that no network can follow
 TABLE_BYTES = 2**27  # tables of more are made of fewer entries
 GROUP = 8  # rows of a batch that share phi where draws are solves: eight cost little more than one
-RESIDUAL = 1e-6  # the share of a Gaussian process's variance that low-rank factors leave out
+RESIDUAL = 1e-6  # of a Gaussian process's variance, what low-rank factors may leave out
 
 
 class Prior(ABC):
@@ -169,18 +169,14 @@ class AreaPrior(Prior):
             root = self._root(0.0)
             moving = np.ascontiguousarray(root[:, np.any(root != 0, axis=0)])
             return spatial.DrawTable(moving.reshape(1, -1), np.zeros((1, 1)), ones, "dense", moving.shape[1])
-        pattern = spatial.car_analyse(self.indptr, self.indices)
-        entries = min(entries, max(TABLE_BYTES // (8 * len(pattern.indices)), GROUP))
-        phi = stratified(self.condition, entries, seed)
-        graph = (self.indptr, self.indices)
-        values, _ = spatial.car_factor(phi, pattern.order, pattern.indptr, pattern.indices, *graph, form=self.form)
-        return spatial.DrawTable(values, phi[:, None], ones, "sparse", 0, GROUP, pattern.indptr, pattern.indices, pattern.order)
+        per_entry = 8 * len(spatial.car_analyse(self.indptr, self.indices).indices)
+        phi = stratified(self.condition, min(entries, max(TABLE_BYTES // per_entry, GROUP)), seed)
+        return spatial.DrawTable.car(self.indptr, self.indices, phi, form=self.form, group=GROUP)
 
 
 def stratified(condition: Condition, n: int, seed: int) -> Array:
     """(n,) values of phi, one at a uniform place in each of n equal parts of the training range."""
-    u = rng.uniform(n, key=rng.key(seed, "prior_entries", 1))
-    return np.asarray(condition.lo + (condition.hi - condition.lo) * (np.arange(n) + u) / n)
+    return np.asarray(condition.lo + (condition.hi - condition.lo) * spatial.stratified(n, seed=seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +214,7 @@ class GpPrior(Prior):
         return np.ones((len(phi), self.n))
 
     def covariance(self, phi: float) -> Array:
-        return gp_covariance(self.x, phi, kind=self.kernel)
+        return spatial.gp_covariance(self.x, np.array([phi]), kind=self.kernel)[0]
 
     @cached_property
     def spacing(self) -> float:
@@ -239,22 +235,4 @@ class GpPrior(Prior):
 
     def table(self, entries: int, seed: int) -> spatial.DrawTable:
         phi = stratified(self.condition, entries, seed)
-        vectors, rank = [], 1
-        for value in phi:
-            values, U = np.linalg.eigh(self.covariance(float(value)))
-            values = np.maximum(values[::-1], 0.0)
-            left = 1 - np.cumsum(values) / values.sum()
-            rank = max(rank, int(np.argmax(left <= RESIDUAL)) + 1)
-            vectors.append(U[:, ::-1] * np.sqrt(values))
-        factors = np.stack([F[:, :rank] for F in vectors])
-        return spatial.DrawTable(factors.reshape(len(phi), -1), phi[:, None], np.ones(self.n), "dense", rank)
-
-
-def gp_covariance(x: Array, lengthscale: float, *, kind: str) -> Array:
-    """(n, n) covariance of a Gaussian process of variance 1."""
-    r = np.sqrt(np.sum((x[:, None] - x[None]) ** 2, axis=2)) / lengthscale
-    if kind == "rbf":
-        return np.asarray(np.exp(-(r**2) / 2))
-    s = {"matern12": 1.0, "matern32": 3**0.5, "matern52": 5**0.5}[kind] * r
-    more = {"matern12": 0.0, "matern32": s, "matern52": s + s**2 / 3}[kind]
-    return np.asarray((1 + more) * np.exp(-s))
+        return spatial.DrawTable.gp(self.x, phi, kind=self.kernel, tolerance=RESIDUAL, group=1)

@@ -9,7 +9,7 @@ import pytest
 
 from fedkern.algorithms import sigma_fit, sigma_training
 from fedkern.algorithms.sigma_fit import Federation
-from fedkern.algorithms.sigma_training import Diverged, Settings, State, advance, start, train
+from fedkern.algorithms.sigma_training import Diverged, Settings, State, start, train
 from fedkern.data.graph import grid
 from fedkern.kernels import mlp
 from fedkern.models.condition import Condition, Hyperprior
@@ -89,18 +89,30 @@ def test_learnt_gamma_is_the_residual_s_standard_deviation():
     assert done.gamma < 1.2
 
 
-def test_a_diverging_run_keeps_the_last_good_parameters_and_names_the_iteration():
-    good = table()
-    values = good.values.copy()
-    values[5] = np.inf  # a factor of one phi
-    with np.errstate(all="ignore"), pytest.raises(Diverged, match=r"iteration (\d+) has an objective.*learning_rate") as caught:
-        train(architecture(), lambda k: replace(good, values=values), replace(SETTINGS, chunk=60))
+@pytest.mark.parametrize("chunk", [60, 7, 1])
+def test_a_diverging_run_keeps_the_last_good_parameters_and_names_the_iteration(chunk):
+    """Rates jump at some iteration: the parameters after it have no finite objective, those before it have."""
+
+    class Jump(Settings):
+        def rates(self, first, n):
+            return np.where(np.arange(first, first + n) == 20, 1e30, 1e-3)
+
+    settings = Jump(**(vars(SETTINGS) | {"chunk": chunk}))
+    with np.errstate(all="ignore"), pytest.raises(Diverged, match=r"iteration 22 has an objective.*learning_rate") as caught:
+        train(architecture(), lambda k: table(), settings)
     kept = caught.value.state
-    assert np.isfinite(kept.parameters).all()
-    assert f"iteration {kept.step + 1} " in str(caught.value)
-    steps = replace(SETTINGS, chunk=max(kept.step, 1))
-    if kept.step:
-        assert np.array_equal(advance(architecture(), start(architecture(), SETTINGS), good, steps).parameters, kept.parameters)
+    assert kept.step == 20
+    good = train(architecture(), lambda k: table(), replace(settings, chunk=20), report=lambda at: at.step == 20)
+    assert np.array_equal(kept.parameters, good.parameters)
+    assert np.isfinite(sigma_training.objective(architecture(), kept, table(), draws=50)["elbo"])
+
+
+def test_a_run_that_begins_without_a_finite_objective_has_nothing_to_keep():
+    state = start(architecture(), SETTINGS)
+    state = replace(state, parameters=state.parameters * np.float32(np.inf))
+    with np.errstate(all="ignore"), pytest.raises(Diverged, match="iteration 1 has") as caught:
+        train(architecture(), lambda k: table(), SETTINGS, state=state)
+    assert caught.value.state is None
 
 
 def test_a_state_of_another_architecture_or_precision_is_refused():
@@ -295,7 +307,8 @@ def test_notes_on_a_poor_fit():
     tau = sigma_fit.match_variances(CAR, wild, draws=500)
     texts = sigma_fit.warnings([one], tau)
     assert "prior standard deviations" in texts[0]
-    assert "tau^2 is clipped in 100% of the coordinates (12 at the floor, 0 at the ceiling)" in texts[1]
+    assert "tau^2 is clipped (12 of 12 at the floor, 0 at the ceiling), which makes the prior of" in texts[1]
+    assert "wider than the true one" in texts[1]
     assert sigma_fit.phi_shown(Condition("lengthscale", 0.2, 1.0)) == (0.2, 0.5, 0.8)
     assert sigma_fit.phi_shown(CAR.condition) == (0.5, 0.9, 0.95)
     assert sigma_fit.phi_shown(Condition("none", 0.0, 0.0)) == (0.0,)

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from ...errors import JobError
 from ...results.plain import plain
 from ..config import merged, override
+from ..defaults import table
 from ..explain import explain
 from ..section import Count, Finite, Positive, Section, key
 
@@ -78,15 +79,16 @@ class NetworkSection(Section):
     rank: Count = key(help="multiplicative: how many linear maps are mixed")
     gamma: Annotated[float | str, BeforeValidator(_gamma)] = key(help="standard deviation of theta about the decoder; or learn")
     standardise: bool = key(True, help="networks see theta over its prior standard deviation; false is the paper's")
-    condition: Literal["identity", "unit", "log-unit"] = key(help="how the networks see phi")
+    condition: Literal["identity", "unit", "log-unit", "log-rest"] = key(help="how the networks see phi")
+    start: Literal["analytic", "random"] = key(help="multiplicative: from the best linear factors, or from random weights")
 
 
 class TrainingSection(Section):
     steps: Count = key(help="iterations of Adam")
     batch: Count = key(help="draws in each")
     learning_rate: Positive = key(help="of Adam")
-    decay: float = key(0.4, ge=0, le=1, help="last share of the steps, over which the rate falls to a hundredth")
-    warmup: float = key(0.1, ge=0, le=1, help="first share of the steps, over which the weight of the KLs rises to 1")
+    decay: float = key(ge=0, le=1, help="last share of the steps, over which the rate falls to a hundredth")
+    warmup: float = key(ge=0, le=1, help="first share of the steps, over which the weight of the KLs rises to 1")
     clip: float = key(1e3, ge=0, help="bound on the norm of the gradient; 0 is none")
     draws: Annotated[int | str, BeforeValidator(_draws)] = key(
         "none", help="fresh in every step, or so many used again and again"
@@ -124,7 +126,7 @@ class PriorConfig(Section):
     def range(self) -> tuple[float, float]:
         """Of phi or the lengthscale."""
         given = self.prior.lengthscale if self.prior.kind == "gp" else self.prior.phi
-        return (0.0, 0.0) if given is None else (given[0], given[1])
+        return (0.0, 0.0) if given is None else (given[0], given[-1])
 
     @property
     def identity(self) -> str:
@@ -137,45 +139,34 @@ class PriorConfig(Section):
 
 Tables = dict[str, dict[str, Any]]
 
+BASE: Tables = {
+    "network": {"variant": "multiplicative", "width": 32, "rank": 6, "start": "random"},
+    "training": {"learning_rate": 1e-3, "decay": 0.4, "warmup": 0.1},
+}
 LINE: Tables = {
-    "network": {
-        "variant": "multiplicative",
-        "hidden": 16,
-        "local_hidden": 16,
-        "global_latents": 5,
-        "local_latents": 5,
-        "width": 32,
-        "rank": 6,
-        "gamma": 0.5,
-        "condition": "log-unit",
-    },
-    "training": {"steps": 20_000, "batch": 32, "learning_rate": 3e-3},
+    "network": {"hidden": 16, "local_hidden": 16, "global_latents": 5, "local_latents": 5, "gamma": 0.5, "condition": "unit"},
+    "training": {"steps": 20_000, "batch": 32},
 }
+# A map has hundreds of directions that matter: its standardised residual is large, and gamma near it.
 MAP: Tables = {
-    "prior": {"phi": [0.0, 0.99], "hyperprior": {"kind": "logit-normal", "mean": 0.0, "variance": 2.0}},
-    "network": {
-        "variant": "multiplicative",
-        "hidden": 256,
-        "local_hidden": 128,
-        "global_latents": 40,
-        "local_latents": 20,
-        "width": 32,
-        "rank": 4,
-        "gamma": 0.5,
-        "condition": "unit",
-    },
-    "training": {"steps": 20_000, "batch": 64, "learning_rate": 1e-3},
+    "network": {"hidden": 256, "local_hidden": 128, "global_latents": 40, "local_latents": 20, "gamma": 0.8},
+    "training": {"steps": 1_000, "batch": 128},
 }
+AREAL: Tables = {
+    "prior": {"phi": [0.0, 0.99], "hyperprior": {"kind": "logit-normal", "mean": 0.0, "variance": 2.0}},
+    "network": {"condition": "log-rest"},
+}
+BYM2: Tables = {"network": {"condition": "identity"}}
+# Given phi the variant is linear: it starts at its optimum, from where only small steps are taken.
+ANALYTIC: Tables = {"network": {"start": "analytic"}, "training": {"learning_rate": 1e-4, "decay": 0.7, "warmup": 0.0}}
+ANALYTIC_MAP: Tables = {"training": {"learning_rate": 3e-5}}
+RANDOM: Tables = {"training": {"learning_rate": 6e-3, "decay": 0.7}}
 # sigma.md, section 8: the published settings, on a range of phi without its end (section 10).
 PAPER: Tables = {
     "network": {"variant": "printed", "standardise": False, "condition": "identity"},
     "training": {"decay": 0.0, "warmup": 0.0, "draws": 10_000},
 }
-PAPER_LINE: Tables = {
-    "prior": {"grid": {}, "lengthscale": [0.2, 1.0]},
-    "network": {"hidden": 16, "local_hidden": 16, "global_latents": 5, "local_latents": 5, "gamma": 0.5},
-    "training": {"steps": 20_000, "batch": 32, "learning_rate": 1e-3},
-}
+PAPER_LINE: Tables = {"prior": {"grid": {}, "lengthscale": [0.2, 1.0]}, "training": {"learning_rate": 1e-3}}
 PAPER_MAP: Tables = {
     "network": {"hidden": 2024, "local_hidden": 1048, "global_latents": 100, "local_latents": 50, "gamma": 0.03},
     "training": {"steps": 400_000, "batch": 128, "learning_rate": 1e-4},
@@ -183,20 +174,22 @@ PAPER_MAP: Tables = {
 
 
 def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables with the defaults of their kind and preset under them."""
-    prior = raw.get("prior", {})
-    kind, preset = (prior.get("kind"), prior.get("preset")) if isinstance(prior, Mapping) else (None, None)
-    layers = [LINE if kind == "gp" else MAP]
-    if kind == "bym2":
-        layers = [{**MAP, "prior": {}, "network": MAP["network"] | {"condition": "identity"}}]
+    """The tables with the defaults of their kind, variant and preset under them."""
+    kind, preset = table(raw, "prior").get("kind"), table(raw, "prior").get("preset")
+    layers = [BASE, LINE if kind == "gp" else MAP]
+    layers += [AREAL] if kind in ("car", "leroux") else [BYM2] if kind == "bym2" else []
     if preset == "paper":
         layers += [PAPER, PAPER_LINE if kind == "gp" else PAPER_MAP]
-        if isinstance(raw.get("data"), Mapping) and "areas" in raw["data"] and kind == "gp":
+        if kind == "gp" and table(raw, "data"):
             layers.append({"prior": {"grid": None}})
+    variant = table(raw, "network").get("variant", "printed" if preset == "paper" else "multiplicative")
+    if variant == "multiplicative":
+        random = table(raw, "network").get("start") == "random"
+        layers += [RANDOM] if random else [ANALYTIC] if kind == "gp" else [ANALYTIC, ANALYTIC_MAP]
     out: dict[str, Any] = {}
-    for layer in layers:
+    for layer in [*layers, raw]:
         out = merged(out, layer)
-    return merged(out, raw)
+    return out
 
 
 def load(path: str | Path, sets: Sequence[str] = ()) -> tuple[PriorConfig, Path]:
@@ -261,13 +254,17 @@ def conflicts(config: PriorConfig) -> Iterator[str]:
         elif name == "lengthscale" and value is not None and value[0] == 0:
             yield f"prior.lengthscale = {value}: wanted lo > 0"
         elif name == "phi" and value is not None and value[0] == 0 and config.network.condition == "log-unit":
-            yield 'network.condition = "log-unit": needs phi from above 0; take "unit"'
+            yield 'network.condition = "log-unit": needs phi from above 0; take "log-rest"'
+        elif name == "lengthscale" and value is not None and config.network.condition == "log-rest":
+            yield 'network.condition = "log-rest" is for phi in (0, 1), not for a lengthscale; take "unit"'
     if kind == "bym2" and config.network.condition != "identity":
         yield 'network.condition: kind = "bym2" has no phi that networks could see; remove it'
     if kind == "bym2" and config.auxiliary.by == "phi":
         yield 'auxiliary.by = "phi": kind = "bym2" has no phi; take "mean"'
     if prior.hyperprior.kind == "logit-normal" and wanted != "phi":
         yield f'prior.hyperprior.kind = "logit-normal" is for phi in (0, 1), not for kind = "{kind}"; take "uniform"'
+    if config.network.start == "analytic" and config.network.variant != "multiplicative":
+        yield f'network.start = "analytic" is for variant = "multiplicative", not "{config.network.variant}"; take "random"'
     if config.auxiliary.floor >= config.auxiliary.ceiling:
         yield "auxiliary.floor: wanted below auxiliary.ceiling"
     lo, hi = config.range

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...algorithms import sigma_training as training
 from ...algorithms.messages import SERVER
@@ -23,6 +24,7 @@ from ...errors import JobError, LostPeer
 from ...kernels.mlp import Architecture
 from ...kernels.spatial import DrawTable
 from ...models.sigma_prior import AreaPrior, Prior
+from ...models.sigma_start import condition_nodes, multiplicative_start
 from ...results.plain import plain
 from ...results.report_sigma_prior import Fit
 from ...transports.driver import Signals
@@ -33,7 +35,10 @@ from . import fit
 from .prior_config import PriorConfig, load
 from .source import Source, read
 
+Array = NDArray[np.float64]
+
 KEPT_EVERY = 60.0  # seconds between checkpoints
+NODES = 16  # values of phi at which an analytic start knows the best factors
 
 
 def command(options: argparse.Namespace) -> int:
@@ -77,6 +82,7 @@ def perform(config: PriorConfig, folder: Path, out: Path, *, resume: bool = Fals
         print(f"fedkern: {note}", file=sys.stderr)
     source = replace(source, prior=_with_eigen(source.prior, workshop.path / "eigen.npz"))
     architecture, settings = source.architecture(config), settings_of(config)
+    state = start(config, source, architecture, settings) if state is None else state
     state = _train(architecture, tables(source, config), settings, state, workshop, quiet)
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
     return finish(config, source, federation, state, out)
@@ -100,6 +106,21 @@ def settings_of(config: PriorConfig) -> training.Settings:
         refresh=t.refresh,
         threads=t.threads or info.cores(),
     )
+
+
+def start(config: PriorConfig, source: Source, architecture: Architecture, settings: training.Settings) -> training.State:
+    """The state before the first step: random weights, or the best linear factors."""
+    state = training.start(architecture, settings)
+    if config.network.start == "random":
+        return state
+    prior, sd = source.prior, source.sd(config)
+
+    def standardised(phi: float) -> Array:
+        return prior.covariance(phi) / np.outer(sd, sd)
+
+    phi, seen = condition_nodes(prior.condition, NODES)
+    found = multiplicative_start(architecture, standardised, phi, seen, gamma=settings.gamma, seed=settings.seed)
+    return replace(state, parameters=found.astype(settings.precision))
 
 
 def tables(source: Source, config: PriorConfig) -> Callable[[int], DrawTable]:
@@ -217,32 +238,35 @@ def _train(
     architecture: Architecture,
     made: Callable[[int], DrawTable],
     settings: training.Settings,
-    state: training.State | None,
+    state: training.State,
     workshop: RunFolder,
     quiet: bool,
 ) -> training.State:
     """The loop, with progress, checkpoints and signals."""
-    kept = time.monotonic()
+    kept, last = time.monotonic(), state.step
 
     def keep(at: training.State) -> None:
-        workshop.keep(SERVER, "sigma", at.step, at.save())
+        nonlocal kept, last
+        number = max(workshop.numbers(SERVER, "sigma"), default=0) + 1
+        workshop.keep(SERVER, "sigma", number, at.save())
+        kept, last = time.monotonic(), at.step
 
     with Signals() as signals, Progress(settings.steps, quiet=quiet, unit="step") as progress:
 
         def report(at: training.State) -> bool:
-            nonlocal kept
             progress.show(at.step, f"ELBO {at.curve[-1, 1]:.4g}")
             if time.monotonic() - kept > KEPT_EVERY:
                 keep(at)
-                kept = time.monotonic()
             return signals.pending is not None
 
         try:
             state = training.train(architecture, made, settings, state=state, report=report)
         except training.Diverged as error:
-            keep(error.state)
+            if error.state is not None:
+                keep(error.state)
             raise
-    keep(state)
+    if state.step != last:
+        keep(state)
     if state.step < settings.steps:
         raise LostPeer(f"stopped by {signals.pending} after {state.step} of {settings.steps} steps; --resume goes on from there")
     return state
