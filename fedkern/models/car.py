@@ -112,6 +112,12 @@ class CarModel:
         """log det Q over the range of phi."""
         return self.areas.log_det(self.condition.lo, self.condition.hi)
 
+    @cached_property
+    def _of_area(self) -> Any:
+        """(n, rows) sums over the rows of each area."""
+        area = self.rows.area
+        return sparse.csr_array((np.ones(len(area)), (area, np.arange(len(area)))), shape=(self.areas.n, len(area)))
+
     @property
     def n_global(self) -> int:
         return self.layout.size
@@ -136,14 +142,12 @@ class CarModel:
         eta = rows.offset + xi[:, parts["beta"]] @ rows.X.T + scale[:, np.newaxis] * theta
         if self.layout.intercept:
             eta = eta + xi[:, parts["intercept"]]
-        slope = np.empty(eta.shape)
-        for k, row in enumerate(eta):
-            log_sd = float(xi[k, -1]) if self.layout.dispersed else 0.0
-            value[k] += like.value(rows.y, row, log_sd, rows.trials).sum()
-            slope[k] = like.slope(rows.y, row, log_sd, rows.trials)
-            if self.layout.dispersed:
-                g_xi[k, -1] = like.slope_scale(rows.y, row, log_sd).sum()
-            g_u[k] += scale[k] * np.bincount(rows.area, weights=slope[k], minlength=self.size)
+        log_sd = xi[:, -1:] if self.layout.dispersed else np.zeros((len(xi), 1))
+        value += like.value(rows.y, eta, log_sd, rows.trials).sum(axis=1)
+        slope = like.slope(rows.y, eta, log_sd, rows.trials)
+        if self.layout.dispersed:
+            g_xi[:, -1] = like.slope_scale(rows.y, eta, log_sd).sum(axis=1)
+        g_u += scale[:, np.newaxis] * (self._of_area @ slope.T).T
         g_xi[:, parts["beta"]] = slope @ rows.X
         g_xi[:, parts["intercept"]] = slope.sum(axis=1, keepdims=True)
         g_xi[:, parts["log_scale"]] = (scale * np.einsum("mi,mi->m", slope, theta))[:, np.newaxis]
