@@ -214,7 +214,7 @@ class GpPrior(Prior):
         return np.ones((len(phi), self.n))
 
     def covariance(self, phi: float) -> Array:
-        return spatial.gp_covariance(self.x, np.array([phi]), kind=self.kernel)[0]
+        return np.asarray(spatial.gp_covariance(self.x, np.array([phi]), kind=self.kernel)[0])
 
     @cached_property
     def spacing(self) -> float:
