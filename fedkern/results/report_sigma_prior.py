@@ -192,7 +192,7 @@ def _borders(fit: Fit) -> str:
 def variograms(fit: Fit, unit: str) -> Figure:
     """Of pairs inside clients and across their borders, a column for each phi."""
     panels = len(fit.comparisons)
-    drawn = canvas(max(2.6 * panels, 3.4), 4.4)
+    drawn = canvas(max(2.6 * panels, 3.4), 4.7)
     all_axes = drawn.subplots(2, panels, squeeze=False, sharex=True, sharey="col")
     for column, (one, v) in enumerate(zip(fit.comparisons, fit.variograms)):
         for row, where in enumerate(("within", "across")):
@@ -206,7 +206,7 @@ def variograms(fit: Fit, unit: str) -> Figure:
             tidy(axes, "y")
         all_axes[1][column].set_xlabel(unit)
         all_axes[1][column].set_ylim(bottom=0)
-    all_axes[0][0].legend(frameon=False, fontsize=8, loc="lower right")
+    drawn.legend(*all_axes[0][0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False, fontsize=8.5)
     return drawn
 
 
@@ -264,8 +264,8 @@ def _training(fit: Fit) -> str:
     found = fit.objective
     kl = f"the KL of the global latents {number(found['kl_global'])} and of the local ones {number(found['kl_local'])} nats"
     text = (
-        f"Means over {int(fit.state.curve[0, 0]):,} steps. On draws that no step has seen the ELBO is {number(found['elbo'])}, "
-        f"{kl}; gamma is {number(fit.state.gamma)}."
+        f"Means over every {int(fit.state.curve[0, 0]):,} steps. On draws that no step has seen the ELBO is "
+        f"{number(found['elbo'])}, {kl}; gamma is {number(fit.state.gamma)}."
     )
     return figure("Training", training_figure(fit.state), text)
 

@@ -93,7 +93,7 @@ def test_an_interrupted_training_goes_on_to_the_same_bits(
         patched.setattr(train, "KEPT_EVERY", -1.0)
         done = fedkern("sigma", "train", prior, "--out", out, *options())
     assert done.code == 3
-    assert "stopped by SIGINT after 200 of 400 steps; --resume goes on" in done.err
+    assert "stopped by SIGINT after 16 of 400 steps; --resume goes on" in done.err
     assert not (out / "manifest.json").exists()
     kept = sorted((out / "training" / "checkpoint").iterdir())
     assert [path.name for path in kept] == ["sigma-000001.ckpt", "sigma-000002.ckpt"]

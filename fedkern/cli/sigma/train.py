@@ -38,6 +38,7 @@ from .source import Source, read
 Array = NDArray[np.float64]
 
 KEPT_EVERY = 60.0  # seconds between checkpoints
+LARGE = 200_000  # parameters
 NODES = 16  # values of phi at which an analytic start knows the best factors
 
 
@@ -81,15 +82,16 @@ def perform(config: PriorConfig, folder: Path, out: Path, *, resume: bool = Fals
     for note in () if quiet else source.notes:
         print(f"fedkern: {note}", file=sys.stderr)
     source = replace(source, prior=_with_eigen(source.prior, workshop.path / "eigen.npz"))
-    architecture, settings = source.architecture(config), settings_of(config)
+    architecture = source.architecture(config)
+    settings = settings_of(config, architecture)
     state = start(config, source, architecture, settings) if state is None else state
     state = _train(architecture, tables(source, config), settings, state, workshop, quiet)
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
     return finish(config, source, federation, state, out)
 
 
-def settings_of(config: PriorConfig) -> training.Settings:
-    """Of the training loop."""
+def settings_of(config: PriorConfig, architecture: Architecture) -> training.Settings:
+    """Of the training loop. Large networks take few steps a call, so that a signal is soon seen."""
     t, gamma = config.training, config.network.gamma
     learn = isinstance(gamma, str)
     return training.Settings(
@@ -104,6 +106,7 @@ def settings_of(config: PriorConfig) -> training.Settings:
         seed=t.seed,
         precision=t.precision,
         refresh=t.refresh,
+        chunk=min(100 if architecture.n_parameters < LARGE else 5, max(t.steps // 50, 1)),
         threads=t.threads or info.cores(),
     )
 
