@@ -4,7 +4,7 @@ import numpy as np
 
 
 def scores(draws, K):
-    """z-scores of the means and of all second moments of x = L^-1 draw, K = L L': of variances 1, 1 and 2 over the number of draws."""
+    """z-scores of the means and of all second moments of x = L^-1 draw, K = L L': scaled by what they vary by."""
     m = len(draws)
     x = np.linalg.solve(np.linalg.cholesky(K), draws.T)
     z = (x @ x.T / m - np.eye(len(K))) * np.sqrt(m / (1 + np.eye(len(K))))
