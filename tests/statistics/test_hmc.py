@@ -74,14 +74,14 @@ def test_the_posterior_of_a_linear_model(seed, leapfrog):
 
 
 def test_negative_control_a_target_that_is_a_little_wide(seed, monkeypatch):
-    """The same test sees standard deviations that are 12 % too large."""
+    """The same test sees standard deviations that are 15 % too large."""
     models = ham.side_by_side(h.linear([2, 1]))
     _, covariance = h.exact(models)
     real = hmc.evaluate
-    monkeypatch.setattr(hmc, "evaluate", lambda *a: tuple(0.8 * part for part in real(*a)))
+    monkeypatch.setattr(hmc, "evaluate", lambda *a: tuple(0.75 * part for part in real(*a)))
     s = Settings(draws=250, warmup=200, chains=40, leapfrog=5, seed=seed)
     draws = ham.together(*ham.run(models, s))
-    assert np.abs(ham.z_scores((draws - h.exact(models)[0]) ** 2, np.diag(covariance))).max() > 6.5
+    assert np.abs(ham.z_scores((draws - h.exact(models)[0]) ** 2, np.diag(covariance))).max() > 5
 
 
 # NUTS --------------------
