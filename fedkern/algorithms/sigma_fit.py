@@ -26,6 +26,7 @@ BLOCK = 2000  # draws at a time
 WIDTH = 0.05  # of the prior's variance: clipping that changes it by more is reported
 WIDE = 50.0  # decoders' values beyond so many prior standard deviations are reported
 COVERED = (0.5, 0.9, 0.95)
+LEVELS = 200  # values of phi, stratified, at which marginals are compared
 LEAST_CROSS = 0.05  # of |K|: below, the relative error of the blocks between clients says nothing
 
 
@@ -187,6 +188,7 @@ class Comparison:
     error: float
     error_split: float
     cross: float | None
+    cross_split: float | None
     largest_cross_correlation: float
     variance_ratio: float
     local_share: float
@@ -201,7 +203,7 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
     """The covariance of deterministic draws at one phi against the prior's.
 
     `error` is |C - K|_F / |K|_F; `error_split` the same without the noise of the draws, from two independent halves of them:
-    sqrt <C1 - K, C2 - K> / |K|. `cross` is the error of the blocks between clients, None where these are small in K.
+    sqrt <C1 - K, C2 - K> / |K|. `cross` and `cross_split` are those of the blocks between clients, None where K is small there.
     """
     K = prior.covariance(phi)
     halves = []
@@ -218,10 +220,12 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
     size = float(np.linalg.norm(K))
     apart = federation.client[:, None] != federation.client
     size_cross = float(np.linalg.norm(K[apart]))
-    cross = float(np.linalg.norm((C - K)[apart])) / size_cross if size_cross > LEAST_CROSS * size else None
+    told = size_cross > LEAST_CROSS * size
+    cross = float(np.linalg.norm((C - K)[apart])) / size_cross if told else None
     sd, sd_true = np.sqrt(np.maximum(np.diag(C), 1e-300)), np.sqrt(np.diag(K))
     gaps = np.abs(C / np.outer(sd, sd) - K / np.outer(sd_true, sd_true))[apart]
-    split = float(np.sum((halves[0] - K) * (halves[1] - K)))
+    product = (halves[0] - K) * (halves[1] - K)
+    split, split_cross = float(np.sum(product)), float(np.sum(product[apart]))
     return Comparison(
         phi=phi,
         true=K,
@@ -229,6 +233,7 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
         error=float(np.linalg.norm(C - K)) / size,
         error_split=math.sqrt(max(split, 0.0)) / size,
         cross=cross,
+        cross_split=math.sqrt(max(split_cross, 0.0)) / size_cross if told else None,
         largest_cross_correlation=float(gaps.max(initial=0.0)),
         variance_ratio=float(np.mean(np.diag(C) / np.diag(K))),
         local_share=local_share(federation, phi, seed=seed),
@@ -258,17 +263,18 @@ def coverage(
     """
     from scipy.special import ndtri
 
-    phi = federation.condition.quantile((np.arange(draws) + 0.5) / draws)[rng_order(draws, seed)]
-    bounds = {level: float(ndtri(0.5 + level / 2)) for level in COVERED}
+    values = federation.condition.quantile((np.arange(LEVELS) + 0.5) / LEVELS)
+    level = rng_order(draws, seed) % LEVELS
+    sd, tau2 = np.sqrt(prior.variances(values)), tau.at(values)
+    bounds = {share: float(ndtri(0.5 + share / 2)) for share in COVERED}
     found = {kind: dict.fromkeys(map(str, COVERED), 0.0) for kind in ("deterministic", "auxiliary")}
     key = rng.key(seed, "latents", 6)
-    for k, block in enumerate(federation.draws(phi, seed, draw=3)):
-        at = phi[k * BLOCK : k * BLOCK + len(block)]
-        sd = np.sqrt(prior.variances(at))
-        noisy = block + np.sqrt(tau.at(at)) * rng.normal(block.size, key=key, step=k).reshape(block.shape)
+    for k, block in enumerate(federation.draws(values[level], seed, draw=3)):
+        at = level[k * BLOCK : k * BLOCK + len(block)]
+        noisy = block + np.sqrt(tau2[at]) * rng.normal(block.size, key=key, step=k).reshape(block.shape)
         for kind, theta in (("deterministic", block), ("auxiliary", noisy)):
-            for level, bound in bounds.items():
-                found[kind][str(level)] += float(np.mean(np.abs(theta) < bound * sd)) * len(block) / draws
+            for share, bound in bounds.items():
+                found[kind][str(share)] += float(np.mean(np.abs(theta) < bound * sd[at])) * len(block) / draws
     return found
 
 

@@ -27,6 +27,7 @@ Index = NDArray[np.int64]
 
 MOST_POINTS = 200  # of a covariance that is drawn as a matrix
 MOST_PAIRS = 4000  # of a scatter
+MOST_DRAWN = 500  # points that are shapes; more of them are a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +117,11 @@ def _head(fit: Fit, config: Mapping[str, Any]) -> str:
 
 
 def _covariances(fit: Fit) -> str:
-    heads = [fit.condition, "error", "without noise of draws", "between clients", "largest correlation error between clients"]
+    heads = [fit.condition, "error", "without noise of draws", "and between clients", "largest correlation error between clients"]
     heads += ["variance / true", "share of local latents"]
     rows = []
     for one in fit.comparisons:
-        cross = "–" if one.cross is None else f"{one.cross:.3f}"
+        cross = "–" if one.cross_split is None else f"{one.cross_split:.3f}"
         rows.append([f"{one.phi:g}", f"{one.error:.3f}", f"{one.error_split:.3f}", cross, f"{one.largest_cross_correlation:.3f}"])
         rows[-1] += [f"{one.variance_ratio:.3f}", f"{one.local_share:.2g}"]
     drawn = matrices(fit) if fit.neighbours is None and sum(fit.sizes) <= MOST_POINTS else neighbour_scatter(fit)
@@ -160,6 +161,7 @@ def neighbour_scatter(fit: Fit) -> Figure:
     """Covariances of neighbouring areas under SIGMA against those under the prior, one panel for each phi."""
     panels = len(fit.comparisons)
     drawn = canvas(max(2.6 * panels, 3.4), 3.0)
+    drawn.dpi = 160
     client = fit.client
     pairs = np.argwhere(np.triu(np.ones((sum(fit.sizes),) * 2), 1)) if fit.neighbours is None else fit.neighbours
     pairs = pairs[pairs[:, 0] < pairs[:, 1]]
@@ -168,7 +170,8 @@ def neighbour_scatter(fit: Fit) -> Figure:
     same = client[i] == client[k]
     for axes, one in zip(drawn.subplots(1, panels, squeeze=False)[0], fit.comparisons):
         for part, colour, label in ((same, BLUE, "one client"), (~same, ORANGE, "across a border")):
-            axes.plot(one.true[i, k][part], one.sigma[i, k][part], ".", color=colour, markersize=3, alpha=0.55, label=label)
+            values = one.true[i, k][part], one.sigma[i, k][part]
+            axes.plot(*values, ".", color=colour, markersize=3, alpha=0.55, label=label, rasterized=len(i) > MOST_DRAWN)
         ends = [min(0.0, float(one.true[i, k].min())), float(one.true[i, k].max()) * 1.05]
         axes.plot(ends, ends, color=INK, linewidth=0.8, zorder=1)
         axes.set_title("" if fit.condition == "none" else f"{fit.condition} {one.phi:g}", loc="left", fontsize=9, color=INK)
@@ -243,12 +246,13 @@ def tau_figure(fit: Fit) -> Figure:
         return drawn
     shown = fit.clients[:30]
     drawn = canvas(7.2, 0.8 + 0.22 * len(shown))
+    drawn.dpi = 160
     axes = drawn.subplots()
     ends = np.concatenate([[0], np.cumsum(fit.sizes)])
     for row in range(len(shown)):
         values = share[0, ends[row] : ends[row + 1]]
         jitter = (np.arange(len(values)) * 0.618034 % 1 - 0.5) * 0.5
-        axes.plot(values, row + jitter, ".", color=BLUE, markersize=2.5, alpha=0.45)
+        axes.plot(values, row + jitter, ".", color=BLUE, markersize=2.5, alpha=0.45, rasterized=sum(fit.sizes) > MOST_DRAWN)
         axes.plot([np.median(values)] * 2, [row - 0.35, row + 0.35], color=INK, linewidth=1.4)
     axes.set_yticks(range(len(shown)), shown)
     axes.set_ylim(len(shown) - 0.4, -0.6)

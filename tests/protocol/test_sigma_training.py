@@ -187,6 +187,7 @@ def test_the_comparison_is_that_of_the_exact_covariance():
     assert found.error == pytest.approx(np.linalg.norm(C - K) / np.linalg.norm(K), rel=0.03)
     assert found.error_split == pytest.approx(np.linalg.norm(C - K) / np.linalg.norm(K), rel=0.03)
     assert found.cross == pytest.approx(np.linalg.norm((C - K)[apart]) / np.linalg.norm(K[apart]), rel=0.05)
+    assert found.cross_split == pytest.approx(found.cross, rel=0.05)
     R, T = (M / np.sqrt(np.outer(np.diag(M), np.diag(M))) for M in (C, K))
     assert found.largest_cross_correlation == pytest.approx(np.abs(R - T)[apart].max(), abs=0.03)
     assert found.variance_ratio == pytest.approx(np.mean(np.diag(C) / np.diag(K)), rel=0.03)

@@ -20,13 +20,15 @@ from .source import Source
 
 Array = NDArray[np.float64]
 
+LARGE = 500  # areas
 CLASSES = 12  # of distance, on a line or in a plane
 HOPS = 8  # largest distance in steps from neighbour to neighbour
 
 
 def measure(config: PriorConfig, source: Source, federation: Federation, tau: Tau, state: State, table: DrawTable) -> Fit:
     """How well the networks stand in for the prior; `table` is what they were trained on, as they see it."""
-    prior, seed, draws = source.prior, config.training.seed, config.fit.draws
+    prior, seed = source.prior, config.training.seed
+    draws = config.fit.draws or (20_000 if prior.n <= LARGE else 4_000)
     shown = tuple(config.fit.phi) if config.fit.phi else sigma_fit.phi_shown(prior.condition)
     comparisons = [sigma_fit.compare(prior, federation, phi, draws=draws, seed=seed) for phi in shown]
     distances, edges = distances_of(prior)
@@ -69,9 +71,9 @@ def text(fit: Fit) -> str:
     lines = []
     for one in fit.comparisons:
         at = "" if fit.condition == "none" else f" at {fit.condition} {one.phi:g}"
-        cross = "" if one.cross is None else f", between clients {one.cross:.3f}"
+        cross = "" if one.cross_split is None else f", between clients {one.cross_split:.3f}"
         lines.append(
-            f"covariance error{at}: {one.error:.3f}{cross}; largest error of a correlation between clients "
+            f"covariance error{at}: {one.error_split:.3f}{cross}; largest error of a correlation between clients "
             f"{one.largest_cross_correlation:.3f}"
         )
     lines.append(
