@@ -79,7 +79,7 @@ def text(method: str = "pvi") -> str:
         for path, inner in TABLES.items():
             owner, _, key = path.partition(".")
             field = section.model_fields.get(key.partition(".")[0])
-            if owner == name and field is not None and _kind(field.annotation).startswith("table"):
+            if owner == name and field is not None and kind_of(field.annotation).startswith("table"):
                 parts.append("\n".join([f"[{path}]", *_keys(inner, path, method)]) + "\n")
     return "\n".join(parts)
 
@@ -87,7 +87,7 @@ def text(method: str = "pvi") -> str:
 def _keys(section: type[Section], path: str, method: str) -> Iterator[str]:
     tables = {name.removeprefix(f"{path}.").partition(".")[0] for name in TABLES if name.startswith(f"{path}.")}
     inner = {
-        key for key in tables if key in section.model_fields and _kind(section.model_fields[key].annotation).startswith("table")
+        key for key in tables if key in section.model_fields and kind_of(section.model_fields[key].annotation).startswith("table")
     }
     job = {} if method == "pvi" else {"job": {"method": method}}
     for key, field in section.model_fields.items():
@@ -96,7 +96,7 @@ def _keys(section: type[Section], path: str, method: str) -> Iterator[str]:
             differs = f"; {private} in a private job" if private != default and path != "privacy" else ""
             yield (
                 f"# {key} = {private if path == 'privacy' else default}".ljust(32)
-                + f"# {_kind(field.annotation)}: {field.description}{differs}"
+                + f"# {kind_of(field.annotation)}: {field.description}{differs}"
             )
 
 
@@ -106,18 +106,19 @@ def _default(field: FieldInfo, path: str, key: str, job: dict[str, Any]) -> str:
     return "..." if value in (PydanticUndefined, None) else json.dumps(value)
 
 
-def _kind(annotation: Any) -> str:
+def kind_of(annotation: Any) -> str:
+    """The type of a key in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _kind(arguments[0])
+        return kind_of(arguments[0])
     if origin is Literal:
         return " | ".join(json.dumps(value) for value in arguments)
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_kind(a) for a in arguments if a is not type(None)))
+        return " or ".join(dict.fromkeys(kind_of(a) for a in arguments if a is not type(None)))
     if origin is list:
-        return f"list of {_kind(arguments[0]).removesuffix('s')}s"
+        return f"list of {kind_of(arguments[0]).removesuffix('s')}s"
     if origin is dict:
-        return f"table of {_kind(arguments[1]).removesuffix('s')}s"
+        return f"table of {kind_of(arguments[1]).removesuffix('s')}s"
     return WORDS.get(annotation, "table")
 
 

@@ -12,7 +12,8 @@ import pytest
 from fedkern.cli.__main__ import EXIT_CODES, parser
 from fedkern.cli.config import Config, load, parse
 from fedkern.cli.reference import text
-from fedkern.cli.sigma import prior_config
+from fedkern.cli.sigma import prior_config, prior_reference
+from fedkern.cli.sigma.prior_config import PriorConfig
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,6 +28,13 @@ def test_the_reference_is_what_the_program_says() -> None:
     assert (ROOT / "mpi" / "reference.toml").read_text(encoding="utf-8") == text()
     for method in ("sparse", "vertical", "sigma"):
         assert (ROOT / "mpi" / f"reference-{method}.toml").read_text(encoding="utf-8") == text(method)
+
+
+def test_the_reference_of_prior_files_is_what_the_program_says() -> None:
+    """Written by `python -m fedkern.cli.sigma.prior_reference > mpi/reference-prior.toml`."""
+    written = (ROOT / "mpi" / "reference-prior.toml").read_text(encoding="utf-8")
+    assert written == prior_reference.text()
+    assert tomllib.loads(written).keys() == PriorConfig.model_fields.keys()
 
 
 @pytest.mark.parametrize(("method", "without"), [("pvi", set()), ("sparse", {"privacy"}), ("sigma", {"privacy"})])

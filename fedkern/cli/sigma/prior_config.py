@@ -158,8 +158,8 @@ AREAL: Tables = {
 }
 BYM2: Tables = {"network": {"condition": "identity"}}
 # Given phi the variant is linear: it starts at its optimum, from where only small steps are taken.
-ANALYTIC: Tables = {"network": {"start": "analytic"}, "training": {"learning_rate": 1e-4, "decay": 0.7, "warmup": 0.0}}
-ANALYTIC_MAP: Tables = {"training": {"learning_rate": 3e-5}}
+ANALYTIC: Tables = {"network": {"start": "analytic"}, "training": {"learning_rate": 3e-5, "decay": 0.7, "warmup": 0.0}}
+LONG: Tables = {"training": {"steps": 20_000}}  # from random weights
 RANDOM: Tables = {"training": {"learning_rate": 6e-3, "decay": 0.7}}
 # sigma.md, section 8: the published settings, on a range of phi without its end (section 10).
 PAPER: Tables = {
@@ -185,7 +185,9 @@ def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
     variant = table(raw, "network").get("variant", "printed" if preset == "paper" else "multiplicative")
     if variant == "multiplicative":
         random = table(raw, "network").get("start") == "random"
-        layers += [RANDOM] if random else [ANALYTIC] if kind == "gp" else [ANALYTIC, ANALYTIC_MAP]
+        layers += [LONG, RANDOM] if random else [ANALYTIC]
+    elif preset is None:
+        layers.append(LONG)
     out: dict[str, Any] = {}
     for layer in [*layers, raw]:
         out = merged(out, layer)

@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 
 KEPT_EVERY = 60.0  # seconds between checkpoints
 LARGE = 200_000  # parameters
-NODES = 16  # values of phi at which an analytic start knows the best factors
+NODES = {"gp": 24, "map": 12}  # values of phi at which an analytic start knows the best factors
 
 
 def command(options: argparse.Namespace) -> int:
@@ -121,7 +121,7 @@ def start(config: PriorConfig, source: Source, architecture: Architecture, setti
     def standardised(phi: float) -> Array:
         return prior.covariance(phi) / np.outer(sd, sd)
 
-    phi, seen = condition_nodes(prior.condition, NODES)
+    phi, seen = condition_nodes(prior.condition, NODES["gp" if prior.kind == "gp" else "map"])
     found = multiplicative_start(architecture, standardised, phi, seen, gamma=settings.gamma, seed=settings.seed)
     return replace(state, parameters=found.astype(settings.precision))
 
