@@ -81,13 +81,19 @@ class NestedFamily:
     @cached_property
     def _X(self) -> Matrix:
         """(areas with rows, p) means of their covariates."""
-        site = self.site
-        return site.by_area(site.rows.X.T)[:, site.observed].T / site.counts[site.observed, np.newaxis]
+        return np.array([self._mean_by_area(column) for column in self.site.rows.X.T]).reshape(-1, self.n_observed).T
+
+    @cached_property
+    def _offset(self) -> Vector:
+        """Of the areas with rows, the means of their offsets."""
+        return self._mean_by_area(self.site.rows.offset)
 
     def _pulled(self, xi: Vector, c: Vector) -> Vector:
         """(c - f(xi)) / sigma_theta: what y says of theta."""
-        fixed, scale = self.site.fixed(xi[np.newaxis])[0], float(self.site.layout.scale(xi))
-        return (c - self._mean_by_area(fixed)) / scale
+        layout, f = self.site.layout, self._offset + self._X @ xi[self.site.layout.parts["beta"]]
+        if layout.intercept:
+            f = f + xi[layout.parts["intercept"]]
+        return np.asarray((c - f) / float(layout.scale(xi)))
 
     def _common(self) -> Vector:
         """eta if all rows had one level beside their offsets."""

@@ -27,7 +27,7 @@ def case(form):
     return CarModel(areas, PHI, LAYOUT, Likelihood("gaussian", SD), rows), exact_areas(areas, PHI, y, area, SD)
 
 
-@pytest.mark.parametrize("form", ["car", "leroux"])
+@pytest.mark.parametrize("form", ["car", pytest.param("leroux", marks=pytest.mark.nightly)])
 def test_draws_are_from_the_exact_posterior(seed, form):
     model, exact = case(form)
     s = hmc.Settings(draws=200, warmup=150, chains=20, leapfrog=6, seed=seed)

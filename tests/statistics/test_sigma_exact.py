@@ -18,7 +18,7 @@ from fedkern.models.condition import Hyperprior
 from fedkern.models.sigma import SigmaPrior
 from fedkern.models.variational import Block
 
-FAST = Variational(rounds=3000, learning_rate=0.03)
+FAST = Variational(rounds=2500, learning_rate=0.03)
 
 
 def fitted(models, prior, settings=FAST, nested=False):
@@ -34,7 +34,7 @@ def fitted(models, prior, settings=FAST, nested=False):
 # Structured federated inference, phi known --------------------
 
 
-@pytest.mark.parametrize("tau2", [None, 0.3])
+@pytest.mark.parametrize("tau2", [None, pytest.param(0.3, marks=pytest.mark.nightly)])
 def test_the_full_family_reaches_the_exact_posterior(tau2):
     """The deterministic model, and the auxiliary one with theta integrated out."""
     models, prior = exact.sites(tau2=tau2)
@@ -45,14 +45,14 @@ def test_the_full_family_reaches_the_exact_posterior(tau2):
 @pytest.mark.parametrize("narrower", [{"coupled": False}, {"local_covariance": "diagonal"}])
 def test_negative_control_a_narrower_family_does_not(narrower):
     models, prior = exact.sites()
-    server, clients = fitted(models, prior, replace(FAST, **narrower))
+    server, clients = fitted(models, prior, replace(FAST, rounds=1000, **narrower))
     assert h.kl(h.joint(server, clients), exact.given_phi(models, prior, 0.6)[1:]) > 0.005
 
 
 def test_theta_sampled_gives_the_xi_of_theta_integrated_out():
     """The nested family holds the conditional of theta: standard deviations of xi are right within 2 % (variance of y 0.05)."""
     models, prior = exact.sites(tau2=0.3, sampled=True, sd=np.sqrt(0.05))
-    server, _ = fitted(models, prior, nested=True)
+    server, _ = fitted(models, prior, replace(FAST, rounds=2000), nested=True)
     P = prior.size
     _, mean, covariance = exact.given_phi(models, prior, 0.6)
     found_mean, found = sfvi.posterior(server)
@@ -77,11 +77,11 @@ def test_negative_control_slope_one_makes_xi_far_too_narrow(monkeypatch):
             flat[n + m : n + 2 * m] *= np.exp(20.0)
             return value, G, flat
 
-    clients = {}
+    clients, short = {}, replace(FAST, rounds=1200)
     for k, m in enumerate(models):
         family = SlopeOne(Family(Block(m.decoder.n_local, True), m.n_global), m)
-        clients[k] = sfvi.client(f"c{k}", k, FAST, m, len(models), family=family)
-    server, _ = h.play(sfvi, sfvi.start(FAST, prior, tuple(c.name for c in clients.values())), clients)
+        clients[k] = sfvi.client(f"c{k}", k, short, m, len(models), family=family)
+    server, _ = h.play(sfvi, sfvi.start(short, prior, tuple(c.name for c in clients.values())), clients)
     sd = np.sqrt(np.diag(exact.given_phi(models, prior, 0.6)[2])[:3])  # of z_G
     assert (np.sqrt(np.diag(sfvi.posterior(server)[1]))[:3] / sd).min() < 0.7
 
@@ -94,7 +94,7 @@ def test_a_clients_gradient_is_unbiased(seed, path):
     family = Family(Block(site.size, True), prior.size)
     lam = block.initial(0.0, 0.5) + 0.2 * rng.standard_normal(block.n_parameters)
     own, centre = 0.3 * rng.standard_normal(family.n_parameters), 0.3 * rng.standard_normal(prior.size)
-    G = np.empty((4000, prior.size))
+    G = np.empty((2000, prior.size))
     for k in range(len(G)):
         xi = block.sample(lam, rng.standard_normal(prior.size))
         G[k] = family.gradient(site, own, xi, centre, rng.standard_normal(site.size), path=path)[1]
