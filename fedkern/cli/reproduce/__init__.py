@@ -15,6 +15,8 @@ NAMES = {
     "sparse-simulation": "sparse regression with a known truth: power and false discoveries against clients, differences and L",
     "vertical-logistic": "columns of a logistic regression split over 2 and 10 clients: bounds, and posteriors against NUTS",
     "vertical-poisson": "counts in areas whose covariates two clients hold: simulated areas, and homicides in US counties",
+    "sigma-gp": "trained priors of three clients against a Gaussian process: covariances, draws, and a posterior",
+    "sigma-car": "a trained prior of the Australian map, eight states: posterior means against the exact ones of the CAR model",
     "vertical-heart": "split networks on heart patients, two clients: cross-validated scores against pooled logistic regression",
 }
 PRINTED = ("sparse-regression",)  # those with `printed`: what the paper's slips change

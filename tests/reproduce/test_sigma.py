@@ -1,0 +1,144 @@
+"""Reproductions with trained priors: what is kept, federated fits, the stored references, and the figures to reach."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedkern.algorithms.sfvi_family import Settings as Variational
+from fedkern.algorithms.sigma_fit import compare
+from fedkern.cli.reproduce import sigma, sigma_car, sigma_gp
+from fedkern.cli.reproduce.vertical import stored
+from fedkern.data import sigma_examples
+from fedkern.errors import JobError
+from fedkern.models.car import exact_process
+
+ROOT = Path(os.environ.get("FEDKERN_DATA", "."))
+STORED = json.loads((Path(__file__).parents[1] / "references" / "sigma.json").read_text())
+SHORT = Variational(rounds=1500, learning_rate=0.02, seed=1)
+
+
+def needs(part: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not (ROOT / part).is_dir(), reason=f"needs {part} in the folder FEDKERN_DATA")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sigma")
+
+
+def test_trainings_are_kept_and_told_apart(folder: Path) -> None:
+    cell = sigma_gp.Cell("amended", 1, steps=20, entries=8)
+    first = cell.run(folder)
+    before = len(list(folder.glob("*.npz")))
+    again = cell.run(folder)
+    np.testing.assert_array_equal(first.federation.parameters, again.federation.parameters)
+    assert again.state.step == 20
+    assert first.seconds == again.seconds
+    assert len(list(folder.glob("*.npz"))) == before
+    other = replace(cell, seed=2).run(folder)
+    assert len(list(folder.glob("*.npz"))) == before + 1
+    assert (other.federation.parameters != first.federation.parameters).any()
+    assert cell.run(folder / "elsewhere").state.step == 20
+
+
+def test_the_multiplicative_prior_reaches_its_figures(folder: Path) -> None:
+    """Relative errors of the covariance <= 0.1 and of correlations between clients <= 0.2, after a tenth of the steps."""
+    cell = sigma_gp.Cell("multiplicative", 1, steps=2_000, entries=64)
+    federation = cell.run(folder).federation
+    for phi in sigma_gp.LENGTHSCALES:
+        one = compare(cell.prior, federation, phi, draws=10_000)
+        assert one.error_split < 0.1
+        assert one.largest_cross_correlation < sigma_gp.CROSS
+    printed = sigma_gp.Cell("printed", 1, steps=2_000, entries=64)
+    assert compare(printed.prior, printed.run(folder).federation, 0.2, draws=4_000).error_split > 0.3
+
+
+def test_the_federated_curve_is_near_the_exact_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sigma_gp, "FIT", replace(SHORT, rounds=3000, learning_rate=0.01))
+    cell = sigma_gp.Cell("multiplicative", 1, steps=2_000, entries=64)
+    off = sigma_gp.distance(sigma_gp.posterior(cell, folder, auxiliary=False))
+    assert off["mean"] < 0.15
+    assert 0.85 < off["sd"] < 1.1
+    assert abs(off["error sd"] - off["exact error sd"]) < 0.02
+
+
+def test_nuts_agrees_with_the_quadrature() -> None:
+    """Two unrelated programs: the whole posterior of the curve, its lengthscale and its error."""
+    _, seen, y = sigma_examples.process()
+    prior = sigma_gp.Cell("printed", 1).prior
+    truth, nuts = exact_process(prior.covariance, prior.condition, y, seen), STORED["process"]
+    assert nuts["checks"]["divergences"] == 0
+    assert nuts["checks"]["r_hat"] < 1.01
+    sd = np.sqrt(truth.variance)
+    error = 4.5 / np.sqrt(nuts["checks"]["ess"])
+    assert (np.abs(np.array(nuts["theta"]["mean"]) - truth.mean) / sd).max() < error
+    np.testing.assert_allclose(nuts["theta"]["sd"], sd, rtol=0.05)
+    for name, values in (("phi", truth.phi), ("sd", truth.sd)):
+        mean = float(truth.weight @ values)
+        spread = float(np.sqrt(truth.weight @ (values - mean) ** 2))
+        assert abs(nuts[name]["mean"] - mean) < error * spread
+    shifted = exact_process(prior.covariance, prior.condition, y, np.roll(seen, 1))  # the comparison sees other data
+    assert (np.abs(np.array(nuts["theta"]["mean"]) - shifted.mean) / sd).max() > 5 * error
+
+
+def test_what_reproductions_use_is_what_was_stored() -> None:
+    assert sigma.references() == STORED
+
+
+def test_the_example_is_a_noisy_sine() -> None:
+    x, seen, y = sigma_examples.process()
+    assert len(x) == 100
+    assert len(np.unique(seen)) == 15
+    e = np.concatenate([(sigma_examples.process(seed)[2] - np.sin(x[seen])) / sigma_examples.ERROR_SD for seed in range(200)])
+    assert stats.kstest(e, "norm").pvalue > 1e-3
+    assert (sigma_examples.process(2)[2] != y).any()
+
+
+@needs("au-sa2-2011")
+def test_maps_are_draws_of_the_prior() -> None:
+    """The quadratic form of a draw is chi-squared, and that of another phi is not."""
+    prior, n = sigma_car.prior(), sigma_car.prior().n
+    graph = sigma_car.areas().graph
+    theta, y, seen = sigma_car.example(0.95, 1)
+
+    def scaled(phi: float) -> float:
+        near = np.bincount(graph.rows, weights=theta[graph.indices], minlength=n)
+        return (float(theta @ (graph.degrees * theta - phi * near)) - n) / np.sqrt(2 * n)
+
+    assert abs(scaled(0.95)) < 4.5
+    assert scaled(0.5) > 6
+    assert abs(np.std(y - theta) - sigma_car.ERROR_SD) < 4.5 * 0.5 / np.sqrt(2 * n)
+    assert abs(np.mean(~seen) - 0.2) < 0.04
+    assert prior.condition.hi == 0.99
+
+
+@pytest.mark.parametrize(("module", "part"), [(sigma_car, "au-sa2-2011")])
+def test_missing_data_are_said_first(module, part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDKERN_DATA", raising=False)
+    for cached in ("areas", "counties", "prior"):
+        if hasattr(module, cached):
+            getattr(module, cached).cache_clear()
+    with pytest.raises(JobError, match=f"folder that holds {part}"):
+        module.run(tmp_path / "out", fast=True)
+    assert not list((tmp_path / "out").glob("trained*"))
+
+
+@pytest.mark.nightly
+@needs("au-sa2-2011")
+def test_the_whole_map(tmp_path: Path) -> None:
+    """One map at 100 steps of training: the figures of the table, with room for the map."""
+    text = sigma_car.run(tmp_path, fast=True).read_text()
+    (line,) = stored(tmp_path / "results-fast.jsonl").values()
+    assert line["auxiliary"]["rms"] < 0.6 * line["independent"]["rms"]
+    assert line["deterministic"]["rms"] > 2.5 * line["auxiliary"]["rms"]
+    assert line["held out"]["rms"] < 0.55
+    assert 0.85 < line["held out"]["coverage"] < 0.95
+    assert "auxiliary / independent" in text
+    assert (tmp_path / "means.png").stat().st_size > 10_000
