@@ -1,10 +1,14 @@
 """The variational family of an auxiliary model whose theta can't be integrated out: q(u | xi) q(theta | xi, u).
 
-    q(theta_i | xi, u) = N((1 - k_i) a thetahat_i + k_i (c_i - f_i(xi)) / sigma_theta, s_i^2),  k_i = sigmoid of a free number
+For an area with rows q(theta_i | xi, u) is the posterior of theta_i ~ N(a thetahat_i, v_i) after one Gaussian observation c_i of
+eta_i = f_i(xi) + sigma_theta theta_i with precision w_i, its spread times a free factor,
 
-for the areas with rows, f_i the mean over them of o + b + x' beta; without rows it is the prior N(a thetahat_i, v_i), exactly.
-c_i is what y says of eta: theta gives way when b or beta moves. At each sigma_theta it contains the conditional of a Gaussian
-response. With slope 1 instead of 1 - k, z_G would be far too narrow, and b without f_i. Source: sigma.md, section 6.
+    N((1 - k_i) a thetahat_i + k_i (c_i - f_i) / sigma_theta, s_i^2),  k_i = sigmoid(log w_i + 2 log sigma_theta + log v_i),
+    s_i = sqrt(v_i (1 - k_i)) exp(delta_i),
+
+f_i the mean over the area's rows of o + b + x' beta. Without rows it is the prior. So it contains the conditional of a Gaussian
+response at every xi: theta gives way when b, beta, phi or sigma_theta moves. With k_i, s_i and k_i c_i constant, as in sigma.md,
+section 6, the posterior of b and sigma_theta would be too narrow; with slope 1 instead of 1 - k_i, that of z_G as well.
 """
 
 from __future__ import annotations
@@ -24,13 +28,12 @@ from .sfvi_family import Family
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-LEAST = np.log(1e-8)  # of log s
+DELTA = (-8.0, 8.0)  # of the logarithm of the free factor
 
 
 @dataclass(frozen=True)
 class NestedFamily:
-    """q(u | xi) of `outer`, and q(theta | xi, u). Flat parameters: of `outer`, then the logits of k, c and log s of the areas
-    with rows.
+    """q(u | xi) of `outer`, and q(theta | xi, u). Flat parameters: of `outer`, then log w, c and delta of the areas with rows.
 
     Attributes
     ----------
@@ -61,16 +64,13 @@ class NestedFamily:
     def initial(self, sd: float) -> Vector:
         """The parameters where c and s are those of the response alone: by a step of Newton's method from a common mean."""
         site, rows = self.site, self.site.rows
-        assert site.auxiliary is not None
         if not len(rows.y):
             return self.outer.initial(sd)
         by_area = site.by_area(np.stack([self._information(), self._score()]))[:, site.observed]
         information = np.maximum(by_area[0], 1e-3)
         residual = by_area[1] / information
-        v = np.maximum(site.auxiliary.tau2.mean(axis=0)[site.observed], 1e-6)
-        k = v / (v + 1 / information)
         eta = self._mean_by_area(self._common()) + np.clip(residual, -3, 3)
-        start = [logit(np.clip(k, 1e-3, 1 - 1e-3)), eta, -0.5 * np.log(1 / v + information)]
+        start = [np.log(information), eta, np.zeros(self.n_observed)]
         return np.concatenate([self.outer.initial(sd), *start])
 
     def _mean_by_area(self, values: Vector) -> Vector:
@@ -122,10 +122,12 @@ class NestedFamily:
         p = expit(self._common())
         return np.asarray((1.0 if rows.trials is None else rows.trials) * p * (1 - p))
 
-    def inner(self, parameters: Vector) -> tuple[Vector, Vector, Vector]:
-        """k, c and s of the areas with rows."""
-        raw, c, log_s = parameters[self.outer.n_parameters :].reshape(3, self.n_observed)
-        return expit(raw), c, np.exp(np.maximum(log_s, LEAST))
+    def inner(self, parameters: Vector, xi: Vector, v: Vector) -> tuple[Vector, Vector, Vector]:
+        """k, (c - f) / sigma_theta and s of the areas with rows, given their v."""
+        log_w, c, delta = parameters[self.outer.n_parameters :].reshape(3, self.n_observed)
+        shift = log_w + 2 * np.log(float(self.site.layout.scale(xi))) + np.log(v)
+        sd = np.sqrt(v * expit(-shift)) * np.exp(np.clip(delta, *DELTA))
+        return expit(shift), self._pulled(xi, c), sd
 
     def sample(self, parameters: Vector, xi: Vector, centre: Vector, eps: Vector) -> Vector:
         """u as the model has it, at a draw of `eps` (n_normals,): u_L, then residuals; 0 in areas without rows."""
@@ -134,9 +136,9 @@ class NestedFamily:
         at = self.site.observed
         s = self.site.spatial(xi[np.newaxis], local[np.newaxis])
         assert s.v is not None
-        k, c, sd = self.inner(parameters)
+        k, pulled, sd = self.inner(parameters, xi, s.v[0, at])
         residual = np.zeros(self.site.decoder.size)
-        residual[at] = (k * (self._pulled(xi, c) - s.mean[0, at]) + sd * eps[n:]) / np.sqrt(s.v[0, at])
+        residual[at] = (k * (pulled - s.mean[0, at]) + sd * eps[n:]) / np.sqrt(s.v[0, at])
         return np.concatenate([local, residual])
 
     def gradient(
@@ -157,28 +159,30 @@ class NestedFamily:
         local = outer.block.sample(own, eps[:n])
         s = site.spatial(xi[np.newaxis], local[np.newaxis])
         assert s.v is not None
-        k, c, sd = self.inner(parameters)
         mean, v, e, scale = s.mean[0, at], s.v[0, at], eps[n:], float(site.layout.scale(xi))
-        pulled, theta = self._pulled(xi, c), s.mean.copy()
+        k, pulled, sd = self.inner(parameters, xi, v)
+        theta = s.mean.copy()
         theta[0, at] = (1 - k) * mean + k * pulled + sd * e
         values, slope, g_theta, by_sd = site.given_theta(xi[np.newaxis], theta)
         value, like, r = float(values[0]), g_theta[0, at], theta[0, at] - mean
-        # log q's own dependence on its mean cancels that of the draw's distance from it
+        # At fixed e the path of -log q in xi is that of log s: its dependence on the mean cancels that of the draw.
+        slide = (pulled - mean) * k * (1 - k) - 0.5 * k * sd * e  # d theta / d logit k
+        to_k = (like - r / v) * slide - 0.5 * k
         g_mean, g_v = np.zeros_like(theta), np.zeros_like(theta)
         g_mean[0, at] = (1 - k) * like + k * r / v
-        g_v[0, at] = 0.5 * (r * r / v - 1) / v
+        g_v[0, at] = (0.5 * r * r / v + 0.5 * (like - r / v) * sd * e + to_k) / v
         to_xi, to_u = site.pull(s, s.a * g_mean, (g_mean * s.hat.theta).sum(axis=1, keepdims=True), g_v)
         site.add_rows(to_xi, slope, theta, site.scale(xi[np.newaxis]))
         if site.layout.dispersed:
             to_xi[:, -1:] += by_sd
         h_xi, h_u = to_xi[0], to_u[0] - local
-        back, parts = -k * (like - r / v), site.layout.parts  # what b, beta and log sigma_theta do through `pulled`
+        back, parts = -k * (like - r / v), site.layout.parts  # what b, beta and log sigma_theta do through c - f and k
         h_xi[parts["beta"]] += back @ self._X / scale
         h_xi[parts["intercept"]] += back.sum() / scale
-        h_xi[parts["log_scale"]] += back @ pulled
+        h_xi[parts["log_scale"]] += back @ pulled + 2 * to_k.sum()
         total = like - r / v + (e / sd if path else 0.0)
         inner = np.concatenate(
-            [total * (pulled - mean) * k * (1 - k), total * k / scale, total * sd * e + (0.0 if path else 1.0)]
+            [total * slide - (0.0 if path else 0.5 * k), total * k / scale, total * sd * e + (0.0 if path else 1.0)]
         )
         flat = outer.block.gradient(own, eps[:n], h_u, path=path)
         if bound:

@@ -91,9 +91,9 @@ def test_nested_draws_are_those_of_its_gradient():
     value, _, _ = nested.gradient(site, parameters, xi, centre, eps)
     u = nested.sample(parameters, xi, centre, eps)
     outer = nested.outer.block
-    _, _, sd = nested.inner(parameters)
     own = nested.outer.given(parameters[: nested.outer.n_parameters], xi - centre)
     v = site.spatial(xi[np.newaxis], u[np.newaxis, : outer.size]).v[0]
+    _, _, sd = nested.inner(parameters, xi, v[site.observed])
     e = eps[outer.size :]
     unseen = np.setdiff1d(np.arange(cases.D), site.observed)
     log_q = outer.log_density(own, eps[: outer.size]) - np.sum(0.5 * e**2 + np.log(sd) - 0.5 * np.log(v[site.observed]))
