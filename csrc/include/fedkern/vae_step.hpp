@@ -141,6 +141,16 @@ template <class T> void adam_up(T* parameters, T* m, T* v, const T* g, Index n, 
     });
 }
 
+/// Asks for the entries of a step, so that they come from memory while another step is at work.
+inline void prefetch_entries(const DrawTable& table, U64 key, U32 step, Index batch) {
+    constexpr Index line = 8; // numbers
+    const Index numbers = std::min<Index>(table.length, 512); // of longer ones the processor fetches the rest by itself
+    for (Index b = 0; b < batch; b += table.group) {
+        const double* values = table.values + table_entry(table, b / table.group, step, key) * table.length;
+        for (Index i = 0; i < numbers; i += line) __builtin_prefetch(values + i);
+    }
+}
+
 /// Steps of the optimiser on fresh draws. The first value that is not finite ends them before it is applied: from there on the trace
 /// is NaN.
 template <class T>
@@ -166,6 +176,7 @@ void vae_steps(const VaeState<const T>& from, const DrawTable& table, const VaeT
         table_draws(table, keys, step, B, static_cast<T*>(theta), static_cast<Index*>(entry), static_cast<double*>(workspace));
         for (Index b = 0; b < B; ++b)
             for (Index i = 0; i < c; ++i) t[b * c + i] = T(x.phi.row(entry[b])[i]);
+        if (s + 1 < x.rates.size) prefetch_entries(table, keys.entries, step + 1, B);
         fill_normal({normals, B * L}, {0, 0, 0, step}, latents);
         for (Index e = 0; e < B * L; ++e) noise[e] = T(normals[e]);
 
