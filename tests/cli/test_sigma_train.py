@@ -14,6 +14,7 @@ from fedkern.cli.sigma.prior_config import parse
 from fedkern.data.artifact import read_client, read_server
 from fedkern.data.synthetic import Settings, simulate
 from fedkern.errors import JobError
+from fedkern.models.sigma_decoder import Decoder
 
 SMALL = ["network.global_latents=3", "network.local_latents=2", "training.steps=400", "training.batch=8", "training.table=8"]
 SMALL += ["training.draws=50", "training.threads=1", "auxiliary.draws=300", "fit.draws=200"]
@@ -60,6 +61,40 @@ def test_a_map_becomes_an_artifact(fedkern, prior: Path, tmp_path: Path) -> None
     assert "client-02" in page
     assert (out / "training" / "eigen.npz").exists()
     assert "training" not in json.loads((out / "manifest.json").read_text())["digests"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("prior.kind=bym2",),
+        ("prior.kind=leroux", "network.gamma=learn"),
+        ("network.variant=amended", "training.draws=none", "network.standardise=false"),
+        ("network.variant=printed", "auxiliary.by=phi"),
+    ],
+)
+def test_every_kind_and_variant_becomes_an_artifact(fedkern, prior: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+    if more[0] == "prior.kind=bym2":
+        prior.write_text(prior.read_text().replace("phi = [0.0, 0.99]\n", ""))
+    sets = [*more, "network.hidden=6", "network.local_hidden=5", "training.steps=20"]
+    out = tmp_path / "out"
+    done = fedkern("sigma", "train", prior, "--out", out, *options(*sets))
+    assert done.code == 0, done.err
+    server = read_server(out)
+    own = read_client(out, "client-02", id=server.common.id)
+    c = server.common
+    sizes = {"hidden": c.hidden, "local_hidden": c.local_hidden, "width": c.width, "rank": c.rank}
+    decoder = Decoder(c.variant, 1, c.n_global, own.n_local, own.parts, own.scale, **sizes)
+    phi = np.full((5, 1), (c.condition.lo + c.condition.hi) / 2)
+    hat = decoder.hat(np.ones((5, c.n_global)), np.ones((5, own.n_local)), c.condition.network(phi))
+    assert hat.theta.shape == (5, 12)
+    assert np.isfinite(hat.theta).all()
+    if "network.gamma=learn" in more:
+        assert c.gamma not in (0.5, 0.8)
+    if "network.standardise=false" in more:
+        assert (own.scale == 1).all()
+    if "auxiliary.by=phi" in more:
+        assert own.tau2.shape == (20, 12)
+    assert server.common.kind == ("bym2" if "prior.kind=bym2" in more else "leroux" if "prior.kind=leroux" in more else "car")
 
 
 class Pressed:
