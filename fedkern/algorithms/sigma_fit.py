@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..kernels import mlp, rng
 from ..models.condition import Condition
+from ..models.sigma import Auxiliary
 from ..models.sigma_decoder import Decoder
 from ..models.sigma_prior import Prior
 
@@ -122,9 +123,7 @@ class Tau:
 
     def at(self, phi: Array) -> Array:
         """(m, n) variances, linear between the values of the grid."""
-        if len(self.grid) == 1:
-            return np.broadcast_to(self.tau2, (len(phi), self.tau2.shape[1]))
-        return np.column_stack([np.interp(phi, self.grid, column) for column in self.tau2.T])
+        return Auxiliary(self.tau2, self.grid).at(phi)[0]
 
 
 def match_variances(

@@ -89,7 +89,7 @@ class ClientFile:
     tau_grid : (G,) values of phi
     true_variance : (d,) of theta under the prior, phi averaged
     areas : names of the areas, in the order of theta
-    locations : (d, p) of a Gaussian process, in the order of theta
+    locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
     digest : of the file that it was read from
     """
 
@@ -115,7 +115,8 @@ class ClientFile:
                 raise ValueError(f"client {self.name}: {name} has shape {got.shape}; wanted {shape}, finite")
         if min(d, g) < 1 or not (self.scale > 0).all() or not (self.tau2 > 0).all() or (np.diff(self.tau_grid) <= 0).any():
             raise ValueError(f"client {self.name}: wanted areas, scale > 0, tau2 > 0 and an increasing tau_grid")
-        if (len(self.areas) if self.locations is None else len(self.locations)) != d:
+        places = d if self.locations is None else len(self.locations)
+        if places != d or len(self.areas) not in (0, d) or (self.locations is None and not self.areas):
             raise ValueError(f"client {self.name}: wanted names or locations of {d} areas")
         strange = set(self.parts) - set(SHARED) - set(OWN)
         if strange or any(part.ndim != 1 or not np.isfinite(part).all() for part in self.parts.values()):
@@ -125,14 +126,6 @@ class ClientFile:
     def d(self) -> int:
         """Number of the client's areas or locations."""
         return len(self.scale)
-
-    def tau2_at(self, phi: Array) -> Array:
-        """(m, d) variances at phi (m,): linear between the values of `tau_grid`."""
-        if len(self.tau_grid) == 1:
-            return np.broadcast_to(self.tau2, (len(phi), self.d))
-        at = np.clip(np.searchsorted(self.tau_grid, phi) - 1, 0, len(self.tau_grid) - 2)
-        share = np.clip((phi - self.tau_grid[at]) / (self.tau_grid[at + 1] - self.tau_grid[at]), 0.0, 1.0)[:, None]
-        return np.asarray((1 - share) * self.tau2[at] + share * self.tau2[at + 1])
 
 
 @dataclass(frozen=True, eq=False)

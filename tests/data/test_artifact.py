@@ -14,6 +14,7 @@ import pytest
 from fedkern.data.artifact import ClientFile, Common, read_client, read_server, safe_names, write
 from fedkern.errors import JobError
 from fedkern.models.condition import Condition, Hyperprior
+from fedkern.models.sigma import Auxiliary
 
 CONDITION = Condition("phi", 0.0, 0.99, hyperprior=Hyperprior("logit-normal", 0.0, 2.0))
 COMMON = Common("ab" * 32, "car", CONDITION, "printed", 2, 3, 3, 4, 1, 0.1)
@@ -70,10 +71,11 @@ def test_locations_and_tau_by_phi(tmp_path: Path) -> None:
     write(tmp_path, COMMON, [one])
     read = read_client(tmp_path, NAMES[0])
     assert np.array_equal(read.locations, one.locations)
-    at = read.tau2_at(np.array([0.0, 0.1, 0.3, 0.9, 1.0]))
+    at = Auxiliary(read.tau2, read.tau_grid).at(np.array([0.0, 0.1, 0.3, 0.9, 1.0]))[0]
     halfway = (one.tau2[0] + one.tau2[1]) / 2
     assert np.allclose(at, [one.tau2[0], one.tau2[0], halfway, one.tau2[2], one.tau2[2]], rtol=1e-12)
-    assert np.array_equal(client(0).tau2_at(np.array([0.2, 0.7])), np.vstack([client(0).tau2] * 2))
+    constant = Auxiliary(client(0).tau2, client(0).tau_grid).at(np.array([0.2, 0.7]))[0]
+    assert np.array_equal(constant, np.vstack([client(0).tau2] * 2))
 
 
 def test_the_same_content_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class Source:
     clients : their names
     sizes : of each client, how many areas or points
     areas : of each client, their names; empty for points without names
-    locations : of each client, the points of a Gaussian process
+    locations : of each client, the points of a Gaussian process, or the areas' centres where they are known
     graph : of a map
     notes : what a user should know
     """
@@ -109,7 +109,8 @@ def of_map(made: Map, config: PriorConfig) -> Source:
     assert form != "gp"
     prior = AreaPrior(graph.indptr, graph.indices, condition(config), form)
     areas = tuple(made.areas_of(j) for j in range(len(made.clients)))
-    return Source(prior, made.clients, made.sizes, areas, graph=graph, notes=(*made.notes, *prior.warnings()))
+    centres = None if made.centroids is None else tuple(np.split(made.centroids, np.cumsum(made.sizes)[:-1]))
+    return Source(prior, made.clients, made.sizes, areas, centres, graph, (*made.notes, *prior.warnings()))
 
 
 def _of_points(points: Points, config: PriorConfig) -> Source:
