@@ -87,7 +87,7 @@ CASES = {
     "gp stored": Case(mlp.Architecture("amended", **PAPER), 32, 500, 0, 10_000),
     "gp multiplied": Case(mlp.Architecture("multiplicative", **PAPER), 32, 500),
     "map": Case(mlp.Architecture("amended", STATES, 1, 40, (20,) * 6 + (7, 5), 256, 128), 128, 10, 0, 1000),
-    "car": Case(mlp.Architecture("printed", CAR, 1, 100, (50,) * 8, 2024, 1048), 128, 1, 0, 256, 0.03, 1e-4),
+    "car": Case(mlp.Architecture("printed", CAR, 1, 100, (50,) * 8, 2024, 1048), 128, 4, 0, 256, 0.03, 1e-4),
 }
 
 
