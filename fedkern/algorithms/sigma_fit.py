@@ -89,7 +89,6 @@ class Federation:
         key, p, L = rng.key(seed, "latents", 3), self.architecture.n_global, self.architecture.n_latents
         for begin in range(0, len(phi), BLOCK):
             m = min(BLOCK, len(phi) - begin)
-            # a pair of normals shares a block of counters: a whole number of them is skipped
             e = rng.normal(m * L, key=key, draw=draw, step=begin // BLOCK).reshape(m, L)
             yield self.values(e[:, :p], e[:, p:], phi[begin : begin + m])
 
@@ -142,7 +141,7 @@ def match_variances(
     Parameters
     ----------
     prior, federation : the true one, and what stands in for it
-    by : "mean": one for all phi. "phi": at `values` values of phi over the training range.
+    by : "mean": one for all phi. "phi": at `values` values of phi over the training range, in equal steps of what networks see.
     floor, ceiling : variances
     draws : of thetahat, in each case; phi is stratified
     seed : of the latents
@@ -154,7 +153,7 @@ def match_variances(
         grid, sigma = np.array([float(np.mean(phi))]), moments(federation.draws(phi, seed))[1][None]
         gap = true - sigma
     else:
-        grid = np.linspace(condition.lo, condition.hi, values)
+        grid = condition.along(np.linspace(0.0, 1.0, values))
         each = [moments(federation.draws(np.full(draws, phi), seed))[1] for phi in grid]
         sigma = np.stack(each)
         gap = prior.variances(grid) - sigma

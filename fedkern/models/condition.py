@@ -122,6 +122,14 @@ class Condition:
             return np.asarray(2 * np.log((1 - phi) / (1 - self.lo)) / self._rest - 1)
         return np.asarray(2 * np.log(phi / self.lo) / math.log(self.hi / self.lo) - 1)
 
+    def along(self, share: Array) -> Array:
+        """phi at these shares in [0, 1] of the range that the networks see, elementwise: equal steps there, not of phi."""
+        if self.transform == "log-unit":
+            return np.asarray(self.lo * (self.hi / self.lo) ** share)
+        if self.transform == "log-rest":
+            return np.asarray(1 - (1 - self.lo) * ((1 - self.hi) / (1 - self.lo)) ** share)
+        return np.asarray(self.lo + (self.hi - self.lo) * share)
+
     def slope(self, phi: Array) -> Array:
         """The derivative of `network` in phi, elementwise."""
         if self.transform == "identity":

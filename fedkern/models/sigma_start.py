@@ -113,13 +113,7 @@ def condition_nodes(condition: Condition, n: int) -> tuple[Array, Array]:
     if not condition.free:
         phi = np.full(1, condition.fixed or 0.0)
         return phi, condition.network(phi)[:, None]
-    share = (1 - np.cos(np.pi * (np.arange(n) + 0.5) / n)) / 2
-    if condition.transform == "log-unit":
-        phi = condition.lo * (condition.hi / condition.lo) ** share
-    elif condition.transform == "log-rest":
-        phi = 1 - (1 - condition.lo) * ((1 - condition.hi) / (1 - condition.lo)) ** share
-    else:
-        phi = condition.lo + (condition.hi - condition.lo) * share
+    phi = condition.along((1 - np.cos(np.pi * (np.arange(n) + 0.5) / n)) / 2)
     return phi, condition.network(phi)[:, None]
 
 

@@ -67,6 +67,14 @@ def test_log_rest_stretches_the_end_near_one() -> None:
     assert c.slope(phi)[-1] > 50 * c.slope(phi)[0]
 
 
+@pytest.mark.parametrize("transform", ["identity", "unit", "log-unit", "log-rest"])
+def test_equal_steps_of_what_networks_see(transform) -> None:
+    c = Condition("phi", 0.1, 0.95, transform)
+    phi = c.along(np.linspace(0, 1, 7))
+    assert np.allclose(phi[[0, -1]], [0.1, 0.95])
+    assert np.allclose(np.diff(c.network(phi)), np.diff(c.network(phi))[0])
+
+
 def test_values_outside_are_refused_with_the_range() -> None:
     CAR.check(np.array([[0.0], [0.99]]))
     for wrong in (-0.01, 0.995, np.nan, np.inf):
