@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from ..kernels.mlp import Architecture
 from ..models.condition import Condition, Hyperprior
 
 Array = NDArray[np.float64]
@@ -121,11 +122,23 @@ class ClientFile:
         strange = set(self.parts) - set(SHARED) - set(OWN)
         if strange or any(part.ndim != 1 or not np.isfinite(part).all() for part in self.parts.values()):
             raise ValueError(f"client {self.name}: parts {', '.join(self.parts)}; wanted finite vectors of known parts")
+        known = self.architecture.parts
+        for name, part in self.parts.items():
+            where = known[name if name in known else f"{name}[0]"].where
+            if len(part) != where.stop - where.start:
+                raise ValueError(f"client {self.name}: {name} has {len(part)} parameters; wanted {where.stop - where.start}")
 
     @property
     def d(self) -> int:
         """Number of the client's areas or locations."""
         return len(self.scale)
+
+    @property
+    def architecture(self) -> Architecture:
+        """Of the networks of this client alone: `parts` are those of it, but for the global encoder."""
+        c = self.common
+        sizes = (c.n_global, (self.n_local,), c.hidden, c.local_hidden, c.width, c.rank)
+        return Architecture(c.variant, (self.d,), 1, *sizes)
 
 
 @dataclass(frozen=True, eq=False)

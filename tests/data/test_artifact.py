@@ -23,6 +23,7 @@ NAMES = ("New South Wales", "Tas", "a/b")
 
 def client(k: int, common: Common = COMMON, tau: int = 1) -> ClientFile:
     d, g = k + 2, np.random.default_rng(k)
+    # 2 global latents, 2 local ones, 3 hidden units, phi: [3 -> 3 -> 3], [3 -> 3 -> 3 -> 4], [3 + 2 + 1 -> d]
     parts = {"global_decoder": g.normal(size=24), "prior": g.normal(size=40), "decoder": g.normal(size=d * 7)}
     grid = np.linspace(0.1, 0.9, tau)
     return ClientFile(
@@ -117,6 +118,7 @@ def test_parts_of_another_client_cannot_be_put_in() -> None:
         ({"tau2": np.full((1, 2), np.nan)}, "finite"),
         ({"tau_grid": np.array([0.5, 0.5]), "tau2": np.ones((2, 2))}, "increasing"),
         ({"areas": ("a",)}, "names or locations of 2"),
+        ({"parts": {"prior": np.ones(41)}}, "prior has 41 parameters; wanted 40"),
         ({"parts": {"prior": np.ones((2, 2))}}, "vectors"),
     ],
 )
