@@ -28,6 +28,7 @@ references: $(VENV)/test
 	$(BIN)/python tests/references/sparse.py
 	$(BIN)/python tests/references/vertical.py
 	$(BIN)/python tests/references/hierarchical.py
+	$(BIN)/python tests/references/sigma.py
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

@@ -13,7 +13,7 @@ from scipy import stats
 
 from fedkern.algorithms.sfvi_family import Settings as Variational
 from fedkern.algorithms.sigma_fit import compare
-from fedkern.cli.reproduce import sigma, sigma_car, sigma_gp
+from fedkern.cli.reproduce import sigma, sigma_car, sigma_gp, sigma_homicide
 from fedkern.cli.reproduce.vertical import stored
 from fedkern.data import sigma_examples
 from fedkern.errors import JobError
@@ -119,7 +119,7 @@ def test_maps_are_draws_of_the_prior() -> None:
     assert prior.condition.hi == 0.99
 
 
-@pytest.mark.parametrize(("module", "part"), [(sigma_car, "au-sa2-2011")])
+@pytest.mark.parametrize(("module", "part"), [(sigma_car, "au-sa2-2011"), (sigma_homicide, "us-county-homicide")])
 def test_missing_data_are_said_first(module, part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDKERN_DATA", raising=False)
     for cached in ("areas", "counties", "prior"):
@@ -142,3 +142,10 @@ def test_the_whole_map(tmp_path: Path) -> None:
     assert 0.85 < line["held out"]["coverage"] < 0.95
     assert "auxiliary / independent" in text
     assert (tmp_path / "means.png").stat().st_size > 10_000
+
+
+@pytest.mark.nightly
+@needs("us-county-homicide")
+def test_the_whole_of_the_counties(tmp_path: Path) -> None:
+    text = sigma_homicide.run(tmp_path, fast=True).read_text()
+    assert "sigma_theta" in text

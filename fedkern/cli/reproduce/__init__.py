@@ -17,6 +17,7 @@ NAMES = {
     "vertical-poisson": "counts in areas whose covariates two clients hold: simulated areas, and homicides in US counties",
     "sigma-gp": "trained priors of three clients against a Gaussian process: covariances, draws, and a posterior",
     "sigma-car": "a trained prior of the Australian map, eight states: posterior means against the exact ones of the CAR model",
+    "sigma-homicide": "homicides in US counties, 49 states: a trained prior, federated, against NUTS on the pooled data",
     "vertical-heart": "split networks on heart patients, two clients: cross-validated scores against pooled logistic regression",
 }
 PRINTED = ("sparse-regression",)  # those with `printed`: what the paper's slips change

@@ -217,10 +217,10 @@ def _covariances(cell: Cell, out: Path) -> None:
     axes = figure.subplots(2, 3)
     for k, phi in enumerate(LENGTHSCALES):
         one = compare(cell.prior, federation, phi)
-        for row, (matrix, name) in enumerate(((one.true, "process"), (one.sigma, "trained prior"))):
+        for row, (matrix, name) in enumerate(((one.true, "process"), (one.sigma, "trained"))):
             ax = axes[row, k]
             shown = ax.imshow(matrix, vmin=0, vmax=1.1, cmap="viridis")
-            ax.set_title(f"{name}, lengthscale {phi:g}" + (f", error {one.error:.3f}" if row else ""), fontsize=9)
+            ax.set_title(f"{name}, {phi:g}" + (f": error {one.error:.3f}" if row else ""), fontsize=9)
             for end in federation.ends[1:-1]:
                 ax.axhline(end - 0.5, color="white", lw=0.5)
                 ax.axvline(end - 0.5, color="white", lw=0.5)
