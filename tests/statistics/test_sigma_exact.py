@@ -185,3 +185,27 @@ def test_draws_of_xi_and_u_are_from_the_exact_posterior(seed, tau2, sampled, cha
     mean, covariance = exact.over_phi(models, prior)
     z = np.concatenate([ham.z_scores(draws, mean), ham.z_scores((draws - mean) ** 2, np.diag(covariance))])
     assert np.abs(z).max() < 4.5
+
+
+@pytest.mark.nightly
+def test_variational_inference_of_counts_agrees_with_draws_from_the_posterior():
+    """Means within 0.1 sd for xi and 0.15 sd for theta (sigma.md, section 8), and spreads of xi within a fifth."""
+    models, prior = exact.counts()
+    s = hmc.Settings(draws=500, warmup=300, chains=8, leapfrog=10, seed=1)
+    server, clients = ham.run(models, s, prior=prior)
+    xi = hmc.draws(server).reshape(-1, prior.size)
+    fit, fitted_clients = fitted(models, prior, replace(FAST, rounds=4000, learning_rate=0.02), nested=True)
+    mean, covariance = sfvi.posterior(fit)
+    sd = xi.std(axis=0)
+    assert (np.abs(mean - xi.mean(axis=0)) / sd).max() < 0.1
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), sd, rtol=0.2)
+    rng = np.random.default_rng(2)
+    draws = rng.multivariate_normal(mean, covariance, 3000)
+    for k, m in enumerate(models):
+        none = np.zeros((1, m.decoder.size))
+        theta = m.theta_given(xi, hmc.local_draws(clients[k]).reshape(len(xi), -1), none)
+        c = fitted_clients[k]
+        normals = rng.standard_normal((len(draws), c.family.n_normals))
+        u = np.array([c.family.sample(c.parameters, x, c.centre, e) for x, e in zip(draws, normals)])
+        found = m.theta_given(draws, u, none)
+        assert (np.abs(found.mean(axis=0) - theta.mean(axis=0)) / theta.std(axis=0)).max() < 0.15

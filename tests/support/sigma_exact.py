@@ -95,3 +95,21 @@ def over_phi(models, prior, n=400):
     covariance = (w[:, None] * off).T @ off
     covariance[1:, 1:] += np.einsum("g,gij->ij", w, np.array([c for _, _, c in found]))
     return mean, covariance
+
+
+def counts(expected=20.0, d=(12, 9, 14), tau2=0.2, seed=0):
+    """Clients with one count an area, a covariate and an unknown scale of theta; theta is sampled."""
+    rng, out = np.random.default_rng(seed), []
+    layout = Layout(True, cases.P_G, intercept=True, n_beta=1, scaled=True)
+    weights = rng.normal(0, 0.7, cases.sizes("multiplicative")["decoder_weights"])
+    z, t = rng.normal(size=(1, cases.P_G)), FREE.network(np.array([[0.7]]))
+    for size in d:
+        parts = {"decoder_weights": weights, "decoder": rng.normal(0, 0.25, cases.sizes("multiplicative", size)["decoder"])}
+        scale = rng.uniform(0.7, 1.3, size)
+        decoder = Decoder("multiplicative", 1, cases.P_G, cases.P_L, parts, scale, width=cases.WIDTH, rank=cases.RANK)
+        theta = decoder.hat(z, rng.normal(size=(1, cases.P_L)), t).theta[0] + np.sqrt(tau2) * rng.normal(size=size)
+        X, offset = rng.normal(size=(size, 1)), np.log(expected) + rng.normal(0, 0.3, size)
+        y = rng.poisson(np.exp(offset - 0.3 + 0.3 * X[:, 0] + 0.6 * theta)).astype(float)
+        rows, auxiliary = Rows(y, np.arange(size), X, offset), Auxiliary(np.full((1, size), tau2))
+        out.append(Site(decoder, FREE, layout, Likelihood("poisson"), rows, auxiliary))
+    return out, SigmaPrior(layout, FREE)
