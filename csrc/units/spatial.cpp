@@ -1,5 +1,6 @@
 #include "fedkern/spatial_factor.hpp"
 #include "fedkern/spatial_gp.hpp"
+#include "fedkern/spatial_meanfield.hpp"
 
 #include "tables/spatial.hpp"
 
@@ -8,6 +9,7 @@ namespace fedkern::tables::FEDKERN_ISA {
 extern const SpatialTable spatial = {
     .table_sample = table_sample,
     .car_logdensity = car_logdensity,
+    .car_meanfield = car_meanfield,
     .within = within,
     .car_factor = car_factor,
     .car_sample = car_sample,

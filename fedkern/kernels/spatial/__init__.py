@@ -19,6 +19,7 @@ from .car import car_factor, car_logdensity, car_sample
 from .eigen import Eigen, LogDet, car_eigen, car_variance, car_weights, icar_scale, logdet_table, precisions
 from .gp import gp_covariance, gp_factor, gp_sample
 from .graph import Pattern, adjacency, car_analyse, car_precision, check_graph, components, diagonal, null_dimension
+from .meanfield import car_meanfield
 from .table import DrawTable, stratified, table_sample
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "car_eigen",
     "car_factor",
     "car_logdensity",
+    "car_meanfield",
     "car_precision",
     "car_sample",
     "car_variance",

@@ -2,11 +2,13 @@
 
 from .car import car_factor, car_logdensity, car_sample, factor, log_determinant, quadratic
 from .gp import covariance, gp_covariance, gp_factor, gp_sample, pivoted
+from .meanfield import car_meanfield, logit_phi
 from .table import table_draw, table_sample
 
 __all__ = [
     "car_factor",
     "car_logdensity",
+    "car_meanfield",
     "car_sample",
     "covariance",
     "factor",
@@ -14,6 +16,7 @@ __all__ = [
     "gp_factor",
     "gp_sample",
     "log_determinant",
+    "logit_phi",
     "pivoted",
     "quadratic",
     "table_draw",

@@ -61,12 +61,17 @@ def logdensity_rows(theta, phi, indptr, indices, logdet, form, lo, hi, widest, r
             grad_theta[b] = np.nan
 
 
-def car_logdensity(theta, phi, indptr, indices, logdet, form, lo, hi, widest, rank, value, grad_theta, grad_phi, n_threads):
-    m, n = theta.shape
+def check_graph_numbers(indptr, indices, n):
+    """Loops without bounds must not leave the arrays."""
     if indptr[0] != 0 or indptr[-1] != indices.size or (np.diff(indptr) < 0).any():
         raise ValueError("indptr: must rise from 0 to the length of indices")
     if indices.size and (indices.min() < 0 or indices.max() >= n):
         raise ValueError("indices: outside the graph")
+
+
+def car_logdensity(theta, phi, indptr, indices, logdet, form, lo, hi, widest, rank, value, grad_theta, grad_phi, n_threads):
+    m, n = theta.shape
+    check_graph_numbers(indptr, indices, n)
     if not logdet.size:
         raise ValueError("logdet: is empty")
     found = np.empty(m), np.empty((m, n)), np.empty(m)

@@ -1,0 +1,113 @@
+"""Mean-field inference of autoregressive priors with Gaussian observations: many steps in one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._registry import F64, Array, Kernel
+from ._checks import INT64, Floats, Indices, choice, counter, require
+from .graph import FORMS
+
+CAR_MEANFIELD = Kernel(
+    "spatial.car_meanfield",
+    purpose="Steps of mean-field variational inference of an autoregressive prior with Gaussian observations.",
+    source="sigma.md, sections 3, 6 and 8",
+    inputs=(
+        Array("y", ("n",), F64),
+        Array("weight", ("n",), F64),
+        Array("indptr", ("n+1",), INT64),
+        Array("indices", ("e",), INT64),
+        Array("logdet", ("k",), F64),
+        Array("parameters", ("2", "n+1"), F64),
+        Array("moments", ("2", "2", "n+1"), F64),
+        Array("rates", ("steps",), F64),
+    ),
+    outputs=(
+        Array("new_parameters", ("2", "n+1"), F64),
+        Array("new_moments", ("2", "2", "n+1"), F64),
+        Array("trace", ("steps",), F64),
+    ),
+    streams=("draws",),
+)
+
+
+def car_meanfield(
+    y: Floats,
+    weight: Floats,
+    indptr: Indices,
+    indices: Indices,
+    logdet: Floats,
+    parameters: Floats,
+    moments: Floats,
+    rates: Floats,
+    *,
+    form: str = "car",
+    lo: float = 0.0,
+    hi: float = 0.99,
+    widest: float = 2.0,
+    prior_mean: float = 0.0,
+    prior_variance: float = 2.0,
+    seed: int,
+    chain: int = 0,
+    first: int = 0,
+    out: Any = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Steps of Adam on the evidence lower bound of y_i ~ N(theta_i, 1 / weight_i), theta ~ N(0, Q(phi)^-1), logit phi normal.
+
+    The family is N(mean, diag(sd^2)) on (theta, x), phi = lo + (hi - lo) sigmoid(x). A step takes one draw
+    mean + sd e, the gradient g of the log joint density there, g in the means and g sd e + 1 in log sd, and
+    Adam (0.9, 0.999, 1e-8).
+
+    Parameters
+    ----------
+    y, weight : (n,) float64 array
+        Observations and 1 / their variances: 0 where there is none.
+    indptr, indices : int64 arrays
+        The graph: see the module `spatial`.
+    logdet : (k,) float64 array
+        `logdet_table(..).coefficients`.
+    parameters : (2, n + 1) float64 array
+        Means of theta and x, and the logs of their standard deviations.
+    moments : (2, 2, n + 1) float64 array
+        Adam's means of gradients and of their squares: zeros before step 0.
+    rates : (steps,) float64 array
+        The learning rate of each step.
+    form : "car" or "leroux"
+    lo, hi, widest : float
+        Of the same table, lo < hi.
+    prior_mean, prior_variance : float
+        Of logit phi, before it is truncated to [lo, hi].
+    seed, chain, first : int
+        Names of the random numbers: step t of the call has number first + t; its e are the first n + 1 of stream `draws`.
+    out : tuple of float64 arrays, optional
+
+    Returns
+    -------
+    parameters, moments : float64 arrays
+        Two calls of half the steps give the bits of one.
+    trace : (steps,) float64 array
+        The bound at each draw, but for a constant. NaN from the step on whose bound or gradient is not finite: it is not
+        applied, and ends the call.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, an index outside the graph, a number outside its range, a wrong `out`.
+
+    Source: sigma.md, sections 3 and 6; Kingma and Ba (2015).
+    """
+    name = CAR_MEANFIELD.name
+    code = choice(name, "form", form, {f: c for f, c in FORMS.items() if f != "icar"})
+    require(name, 0 <= lo < hi < 1, "lo < hi", "must be in [0, 1)", (lo, hi))
+    require(name, widest >= 1, "widest", "must be >= 1", widest)
+    require(name, 0 < prior_variance < np.inf, "prior_variance", "must be > 0 and finite", prior_variance)
+    keys = counter(name, seed, chain, first, 0)
+    steps = len(rates) if isinstance(rates, np.ndarray) else 0
+    require(name, first + steps <= 2**32, "first + steps", "must be at most 2^32", first + steps)
+    options = code, float(lo), float(hi), float(widest), float(prior_mean), float(prior_variance), *keys, first
+    inputs = y, weight, indptr, indices, logdet, parameters, moments, rates
+    return CAR_MEANFIELD.run(inputs, options, out, n_threads, backend)
