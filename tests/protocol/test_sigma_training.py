@@ -226,6 +226,21 @@ def test_tau2_fills_up_the_prior_s_variance():
     assert np.abs(wrong.sigma / tau.sigma - 1).max() > 0.02 or np.abs(wrong.tau2 - tau.tau2).max() > 0.004
 
 
+def test_negative_control_tau2_from_another_prior_of_phi():
+    """Var_true = Var_sigma + tau^2 holds under the prior of phi that tau^2 was made for, and under no other."""
+    made = linear_federation()
+    federation = replace(made, parameters=0.35 * made.parameters)
+    phi, weight = CAR.condition.quadrature()
+    sigma = sum(w * np.diag(exact_covariance(federation, p)[0]) for p, w in zip(phi, weight))
+    other = Condition("phi", 0.0, 0.95, "unit", Hyperprior("logit-normal", 2.0, 0.5))
+    right = sigma_fit.match_variances(CAR, federation, draws=20_000, floor=1e-3)
+    wrong = sigma_fit.match_variances(
+        replace(CAR, condition=other), replace(federation, condition=other), draws=20_000, floor=1e-3
+    )
+    error = [np.abs((sigma + tau.tau2[0]) / CAR.mean_variance() - 1).max() for tau in (right, wrong)]
+    assert error[0] < 0.03 < 0.1 < error[1]
+
+
 def test_tau2_counts_what_it_clips():
     federation = linear_federation()
     low = sigma_fit.match_variances(CAR, replace(federation, parameters=5 * federation.parameters), draws=2000)
