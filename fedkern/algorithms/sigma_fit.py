@@ -220,8 +220,6 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
     size_cross = float(np.linalg.norm(K[apart]))
     told = size_cross > LEAST_CROSS * size
     cross = float(np.linalg.norm((C - K)[apart])) / size_cross if told else None
-    sd, sd_true = np.sqrt(np.maximum(np.diag(C), 1e-300)), np.sqrt(np.diag(K))
-    gaps = np.abs(C / np.outer(sd, sd) - K / np.outer(sd_true, sd_true))[apart]
     product = (halves[0] - K) * (halves[1] - K)
     split, split_cross = float(np.sum(product)), float(np.sum(product[apart]))
     return Comparison(
@@ -232,11 +230,18 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
         error_split=math.sqrt(max(split, 0.0)) / size,
         cross=cross,
         cross_split=math.sqrt(max(split_cross, 0.0)) / size_cross if told else None,
-        largest_cross_correlation=float(gaps.max(initial=0.0)),
+        largest_cross_correlation=cross_correlation_error(K, C, federation.client),
         variance_ratio=float(np.mean(np.diag(C) / np.diag(K))),
         local_share=local_share(federation, phi, seed=seed),
         widest=widest,
     )
+
+
+def cross_correlation_error(K: Array, C: Array, client: Index, tau2: Array | float = 0.0) -> float:
+    """The largest difference between correlations of two clients' places, of the prior K and of SIGMA's C with tau^2 added."""
+    sd, sd_true = np.sqrt(np.maximum(np.diag(C) + tau2, 1e-300)), np.sqrt(np.diag(K))
+    gaps = np.abs(C / np.outer(sd, sd) - K / np.outer(sd_true, sd_true))
+    return float(gaps[client[:, None] != client].max(initial=0.0))
 
 
 def local_share(federation: Federation, phi: float, *, draws: int = 2000, seed: int = 1) -> float:

@@ -39,6 +39,7 @@ class Fit:
     kind, condition : of the prior, and what its hyperparameter is called
     clients, sizes : names, and numbers of areas or points
     comparisons, variograms : one for each phi
+    correlations : for each phi, the largest error of a correlation between clients with tau^2
     coverage : see `algorithms.sigma_fit.coverage`
     tau : variances about the decoder
     state : of the training, at its end
@@ -53,6 +54,7 @@ class Fit:
     sizes: tuple[int, ...]
     comparisons: Sequence[Comparison]
     variograms: Sequence[Mapping[str, list[float]]]
+    correlations: Sequence[float]
     coverage: Mapping[str, Mapping[str, float]]
     tau: Tau
     state: State
@@ -67,7 +69,10 @@ class Fit:
             "kind": self.kind,
             "condition": self.condition,
             "clients": dict(zip(self.clients, self.sizes)),
-            "covariance": [one.as_dict() for one in self.comparisons],
+            "covariance": [
+                one.as_dict() | {"largest_cross_correlation_auxiliary": with_tau}
+                for one, with_tau in zip(self.comparisons, self.correlations)
+            ],
             "variogram": [{"phi": one.phi, **v} for one, v in zip(self.comparisons, self.variograms)],
             "coverage": self.coverage,
             "tau2": {
@@ -117,17 +122,24 @@ def _head(fit: Fit, config: Mapping[str, Any]) -> str:
 
 
 def _covariances(fit: Fit) -> str:
-    heads = [fit.condition, "error", "without noise of draws", "and between clients", "largest correlation error between clients"]
+    heads = [
+        fit.condition,
+        "error",
+        "without noise of draws",
+        "and between clients",
+        "largest correlation error between clients",
+        "with tau²",
+    ]
     heads += ["variance / true", "share of local latents"]
     rows = []
-    for one in fit.comparisons:
+    for one, with_tau in zip(fit.comparisons, fit.correlations):
         cross = "–" if one.cross_split is None else f"{one.cross_split:.3f}"
         rows.append([f"{one.phi:g}", f"{one.error:.3f}", f"{one.error_split:.3f}", cross, f"{one.largest_cross_correlation:.3f}"])
-        rows[-1] += [f"{one.variance_ratio:.3f}", f"{one.local_share:.2g}"]
+        rows[-1] += [f"{with_tau:.3f}", f"{one.variance_ratio:.3f}", f"{one.local_share:.2g}"]
     drawn = matrices(fit) if fit.neighbours is None and sum(fit.sizes) <= MOST_POINTS else neighbour_scatter(fit)
     text = (
-        "Of the decoder alone, without tau². The error is the Frobenius norm of the difference over that of the prior's "
-        "covariance; between clients it is left out where the prior has almost no covariance there."
+        "Of the decoder alone, without tau² where nothing else is said. The error is the Frobenius norm of the difference over that "
+        "of the prior's covariance; between clients it is left out where the prior has almost no covariance there."
     )
     return figure("Covariance", drawn, text, table(heads, rows))
 

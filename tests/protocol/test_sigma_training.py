@@ -190,6 +190,9 @@ def test_the_comparison_is_that_of_the_exact_covariance():
     assert found.cross_split == pytest.approx(found.cross, rel=0.05)
     R, T = (M / np.sqrt(np.outer(np.diag(M), np.diag(M))) for M in (C, K))
     assert found.largest_cross_correlation == pytest.approx(np.abs(R - T)[apart].max(), abs=0.03)
+    noisy = R * np.sqrt(np.outer(np.diag(C), np.diag(C)) / np.outer(np.diag(C) + 0.3, np.diag(C) + 0.3))
+    with_tau = sigma_fit.cross_correlation_error(K, C, federation.client, 0.3)
+    assert with_tau == pytest.approx(np.abs(noisy - T)[apart].max(), rel=1e-9)
     assert found.variance_ratio == pytest.approx(np.mean(np.diag(C) / np.diag(K)), rel=0.03)
     assert found.local_share == pytest.approx(np.trace(local) / np.trace(C), rel=0.08)
     assert found.as_dict().keys() >= {"phi", "error", "cross"}

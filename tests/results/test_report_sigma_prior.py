@@ -58,6 +58,7 @@ def made(kind, by="mean") -> Fit:
         variograms=[
             sigma_fit.variogram(c, federation.client, distances, tau.at(np.array([c.phi]))[0], edges) for c in comparisons
         ],
+        correlations=[0.1] * len(comparisons),
         coverage=sigma_fit.coverage(source, federation, tau, draws=200),
         tau=tau,
         state=state,

@@ -32,10 +32,11 @@ def measure(config: PriorConfig, source: Source, federation: Federation, tau: Ta
     shown = tuple(config.fit.phi) if config.fit.phi else sigma_fit.phi_shown(prior.condition)
     comparisons = [sigma_fit.compare(prior, federation, phi, draws=draws, seed=seed) for phi in shown]
     distances, edges = distances_of(prior)
-    variograms = []
+    variograms, correlations = [], []
     for one in comparisons:
         tau2 = tau.at(np.array([one.phi]))[0]
         variograms.append(sigma_fit.variogram(one, federation.client, distances, tau2, edges))
+        correlations.append(sigma_fit.cross_correlation_error(one.true, one.sigma, federation.client, tau2))
     warnings = sigma_fit.warnings(comparisons, tau)
     return Fit(
         kind=prior.kind,
@@ -44,6 +45,7 @@ def measure(config: PriorConfig, source: Source, federation: Federation, tau: Ta
         sizes=source.sizes,
         comparisons=comparisons,
         variograms=variograms,
+        correlations=correlations,
         coverage=sigma_fit.coverage(prior, federation, tau, draws=draws, seed=seed),
         tau=tau,
         state=state,
@@ -69,12 +71,12 @@ def distances_of(prior: Prior) -> tuple[Array, Array]:
 def text(fit: Fit) -> str:
     """A few lines for the terminal."""
     lines = []
-    for one in fit.comparisons:
+    for one, correlation in zip(fit.comparisons, fit.correlations):
         at = "" if fit.condition == "none" else f" at {fit.condition} {one.phi:g}"
         cross = "" if one.cross_split is None else f", between clients {one.cross_split:.3f}"
         lines.append(
             f"covariance error{at}: {one.error_split:.3f}{cross}; largest error of a correlation between clients "
-            f"{one.largest_cross_correlation:.3f}"
+            f"{one.largest_cross_correlation:.3f}, with tau^2 {correlation:.3f}"
         )
     lines.append(
         f"tau^2: {fit.tau.unclipped:.1%} of the coordinates unclipped ({fit.tau.low} at the floor, {fit.tau.high} at the ceiling)"
