@@ -138,8 +138,8 @@ def _covariances(fit: Fit) -> str:
         rows[-1] += [f"{with_tau:.3f}", f"{one.variance_ratio:.3f}", f"{one.local_share:.2g}"]
     drawn = matrices(fit) if fit.neighbours is None and sum(fit.sizes) <= MOST_POINTS else neighbour_scatter(fit)
     text = (
-        "Of the decoder alone, without tau² where nothing else is said. The error is the Frobenius norm of the difference over that "
-        "of the prior's covariance; between clients it is left out where the prior has almost no covariance there."
+        "Of the decoder alone, without tau² where nothing else is said. The error is the Frobenius norm of the difference over "
+        "that of the prior's covariance; between clients it is left out where the prior has almost no covariance there."
     )
     return figure("Covariance", drawn, text, table(heads, rows))
 
