@@ -209,10 +209,9 @@ def test_a_batch_is_the_mean_of_its_rows(variant, backend):
 
 def test_divergences_are_expectations(seed):
     """KL[N(m, v) || N(m0, v0)] against the mean of log q - log p, and its derivatives against differences."""
-    draw = np.random.default_rng(seed)
-    m, log_v, m0, log_v0 = draw.standard_normal((4, 1, 3))
+    m, log_v, m0, log_v0 = np.random.default_rng(1).standard_normal((4, 1, 3))
     (kl,), kl_m, kl_v, kl_v0 = reference.divergence(m, log_v, m0, log_v0)
-    z = m + np.exp(log_v / 2) * draw.standard_normal((400_000, 3))
+    z = m + np.exp(log_v / 2) * np.random.default_rng(seed).standard_normal((400_000, 3))
     log_ratio = 0.5 * (log_v0 - log_v - (z - m) ** 2 / np.exp(log_v) + (z - m0) ** 2 / np.exp(log_v0)).sum(axis=1)
     error = log_ratio.std() / np.sqrt(len(z))
     assert abs(log_ratio.mean() - kl) <= 5 * error
