@@ -301,7 +301,7 @@ def test_large_layers_through_blas(activation, dtype, tolerance):
 @pytest.mark.parametrize("n", [1, 37, 128])
 def test_few_rows_and_large_layers(n, dtype, tolerance):
     """131072 weights or more in a layer: all rows are one tile, and the gradient is written where it belongs."""
-    sizes = (310, 450, 300, 3)
+    sizes = (311, 453, 301, 3)
     X, parameters, upstream = problem(sizes, n=n, dtype=dtype)
     network = {"sizes": sizes, "activation": "tanh"}
     want = (

@@ -68,13 +68,13 @@ def test_large_layers_through_blas(variant, rows, dtype):
 def test_threads_do_not_change_a_bit(variant, sizes, dtype):
     a = mlp.Architecture(variant, **sizes)
     random = np.random.default_rng(1)
-    table = random.standard_normal((40, a.n_values)), random.random((40, a.n_conditions)), np.ones(a.n_values)
+    table = random.standard_normal((40, a.n_values * 12)), random.random((40, a.n_conditions)), np.ones(a.n_values)
     start = a.initial(2).astype(dtype), np.zeros((2, a.n_parameters), dtype)
     arrays = problem(a, 130, dtype)
 
     def both(n_threads):
         given = {"architecture": a, "gamma": 0.5, "n_threads": n_threads, "backend": "cpp"}
-        steps = {"rates": np.full(3, 1e-3), "kl_weights": np.ones(3), "kind": "stored", "batch": 130, "seed": 1}
+        steps = {"rates": np.full(3, 1e-3), "kl_weights": np.ones(3), "kind": "dense", "rank": 12, "batch": 130, "seed": 1}
         return *mlp.vae_gradient(*arrays, **given), *mlp.vae_step(*start, *table, **steps, **given)
 
     one = both(1)

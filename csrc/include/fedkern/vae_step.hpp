@@ -151,6 +151,19 @@ inline void prefetch_entries(const DrawTable& table, U64 key, U32 step, Index ba
     }
 }
 
+/// The draws of a step, where they are many on several threads.
+template <class T>
+void draw_batch(const DrawTable& table, DrawKeys keys, U32 step, Index batch, T* theta, Index* entry, double* workspace, int n_threads) {
+    const int threads = worthwhile(n_threads, double(batch) * double(table.length));
+    if (threads <= 1) return table_draws(table, keys, step, batch, theta, entry, workspace);
+    const Index groups = (batch + table.group - 1) / table.group;
+    for_blocks(groups, block_count(groups, 1), threads, [&](Index, Index first, Index last) {
+        const Scratch<double> own(draws_workspace(table));
+        const Index begin = first * table.group, end = std::min(batch, last * table.group);
+        table_draws(table, keys, step, begin, end, theta + begin * table.n, entry + begin, static_cast<double*>(own));
+    });
+}
+
 /// Steps of the optimiser on fresh draws. The first value that is not finite ends them before it is applied: from there on the trace
 /// is NaN.
 template <class T>
@@ -173,7 +186,7 @@ void vae_steps(const VaeState<const T>& from, const DrawTable& table, const VaeT
     Index s = 0;
     for (; s < x.rates.size; ++s) {
         const U32 step = x.step + U32(s);
-        table_draws(table, keys, step, B, static_cast<T*>(theta), static_cast<Index*>(entry), static_cast<double*>(workspace));
+        draw_batch(table, keys, step, B, static_cast<T*>(theta), static_cast<Index*>(entry), static_cast<double*>(workspace), n_threads);
         for (Index b = 0; b < B; ++b)
             for (Index i = 0; i < c; ++i) t[b * c + i] = T(x.phi.row(entry[b])[i]);
         if (s + 1 < x.rates.size) prefetch_entries(table, keys.entries, step + 1, B);
