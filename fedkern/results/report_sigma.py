@@ -121,7 +121,7 @@ def _map(rows: Sequence[Mapping[str, str]], found: tuple[str, str]) -> str:
     ):
         values = [float(row[name]) for row in rows]
         low, high = (0.0, 1.0) if name == above else (_quantile(values, 0.02), _quantile(values, 0.98))
-        size = max(3.0, min(60.0, 9000 / len(rows)))
+        size = max(4.0, min(90.0, 26000 / len(rows)))
         points = axes.scatter(
             x, y, c=values, s=size, cmap="RdBu_r" if name == above else "viridis", vmin=low, vmax=high, linewidths=0
         )
