@@ -25,7 +25,7 @@ from .sparse.conflicts import conflicts as sparse_conflicts
 from .vertical.config import VerticalAlgorithmSection, VerticalModelSection, VerticalOutputSection, VerticalPrivacySection
 from .vertical.conflicts import conflicts as vertical_conflicts
 
-METHODS = ("pvi", "vertical", "sigma", "sparse")
+Method = Literal["pvi", "vertical", "sigma", "sparse"]
 
 
 def _rounds(value: Any) -> Any:
@@ -34,18 +34,12 @@ def _rounds(value: Any) -> Any:
     raise PydanticCustomError("rounds", 'a whole number of at least 1, or "budget" in a private job')
 
 
-def _method(value: Any) -> Any:
-    if value in METHODS:
-        return value
-    raise PydanticCustomError("method", " or ".join(f'"{m}"' for m in METHODS) + " (no other method exists in this version)")
-
-
 def _paths(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
 class JobSection(Section):
-    method: Annotated[str, BeforeValidator(_method)] = key("pvi", help="the federated method")
+    method: Method = key("pvi", help="the federated method")
     seed: int = key(0, ge=0, lt=2**64, help="of all keyed streams; not of secure noise", remedy="a number of 64 bits")
     rounds: Annotated[int | str, BeforeValidator(_rounds)] = key(100, help="how often the server goes through the clients")
     deadline: Positive = key(600.0, help="seconds after which a silent client counts as lost")

@@ -43,7 +43,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (PRIVATE, {"privacy.clients.clinic-a.sampling_rat": 0.1}, "did you mean privacy.clients.clinic-a.sampling_rate?"),
     (OPEN, {"data.columns.age.centre": 0.0}, "unknown key data.columns.age.centre; did you mean data.columns.age.center?"),
     # methods and words
-    (OPEN, {"job.method": "sigmo"}, 'job.method = "sigmo": wanted "pvi" or "vertical" or "sparse" (no other method exists'),
+    (OPEN, {"job.method": "sigmo"}, 'job.method = "sigmo": wanted "pvi", "vertical", "sigma" or "sparse"; did you mean "sigma"?'),
     (PRIVATE, {"privacy.sampling": "poison"}, 'privacy.sampling = "poison": wanted "poisson",'),
     (PRIVATE, {"privacy.sampling": "poison"}, 'did you mean "poisson"?'),
     (
@@ -259,7 +259,7 @@ def test_files_that_are_no_job(tmp_path: Any) -> None:
 
 def test_every_key_says_what_it_is() -> None:
     sections = [v for v in vars(config).values() if isinstance(v, type) and issubclass(v, config.Section)]
-    whole = (Config, config.Section, config.Job, config.SparseConfig, config.VerticalConfig)
+    whole = (Config, config.Section, config.Job, config.SparseConfig, config.VerticalConfig, config.SigmaConfig)
     keys = [(s.__name__, name, field) for s in sections if s not in whole for name, field in s.model_fields.items()]
     assert len(keys) > 60
     for section, name, field in keys:
