@@ -88,6 +88,19 @@ def test_nuts_agrees_with_the_quadrature() -> None:
     assert (np.abs(np.array(nuts["theta"]["mean"]) - shifted.mean) / sd).max() > 5 * error
 
 
+@needs("us-county-homicide")
+def test_nuts_of_the_counties_is_of_these_rows() -> None:
+    areas, data = sigma_homicide.counties()
+    nuts = STORED["counties"]
+    assert nuts["names"] == list(areas.graph.names)
+    assert nuts["checks"]["divergences"] == 0
+    assert nuts["checks"]["r_hat"] < 1.05
+    raw, exposed = np.log((data.y + 0.5) / (np.exp(data.offset) + 0.5)), np.exp(data.offset) > 5
+    assert np.corrcoef(nuts["log_rate"]["mean"], raw)[0, 1] > 0.7
+    assert np.abs(np.array(nuts["log_rate"]["mean"]) - raw)[exposed].mean() < 0.3
+    assert np.abs(np.roll(nuts["log_rate"]["mean"], 1) - raw)[exposed].mean() > 0.5
+
+
 def test_what_reproductions_use_is_what_was_stored() -> None:
     assert sigma.references() == STORED
 

@@ -124,6 +124,9 @@ def _text(found: Posterior, made: Trained) -> str:
     lines += ["Log rates of the counties against NUTS on the pooled data: means differ by"]
     lines[-1] += f" {off['mean']:.3f} sd on average and {off['largest']:.2f} at most (correlation {off['correlation']:.4f});"
     lines += [f"sds are {off['sd']:.3f} times NUTS's; P(rate > 1) differs by {off['above']:.4f} on average.", ""]
+    hi = prior().condition.hi
+    if np.mean(found.phi > 0.98 * hi) > 0.2:
+        lines += [f"phi is at the end of its range, {hi:g}: the map would take a smoother prior than a CAR prior can be.", ""]
     checks = nuts["checks"]
     lines += [f"NUTS: {checks['draws']:,} draws, largest R-hat {checks['r_hat']:.3f}, smallest ESS {checks['ess']:.0f},"]
     lines[-1] += f" {checks['seconds']:,} s."
