@@ -144,6 +144,7 @@ def test_missing_data_are_said_first(module, part, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @needs("au-sa2-2011")
 def test_the_whole_map(tmp_path: Path) -> None:
     """One map at 100 steps of training: the figures of the table, with room for the map."""
@@ -158,6 +159,7 @@ def test_the_whole_map(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @needs("us-county-homicide")
 def test_the_whole_of_the_counties(tmp_path: Path) -> None:
     text = sigma_homicide.run(tmp_path, fast=True).read_text()

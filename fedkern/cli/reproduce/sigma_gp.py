@@ -150,7 +150,7 @@ def run(out: Path, fast: bool = False) -> Path:
 def _text(found: dict[Cell, dict[str, Any]], fits: dict[tuple[str, bool], dict[str, float]]) -> str:
     lines = ["# A Gaussian process of three clients", ""]
     lines += [
-        "Relative Frobenius error of the covariance at lengthscales 0.2 / 0.5 / 0.8, median over the seeds. 20,000 x 32 draws.",
+        "Relative Frobenius error of the covariance at lengthscales 0.2 / 0.5 / 0.8, median over the seeds; 20,000 x 32 draws.",
         "",
     ]
     head = [
@@ -177,12 +177,9 @@ def _text(found: dict[Cell, dict[str, Any]], fits: dict[tuple[str, bool], dict[s
                 " / ".join(f"{e:.3f}" for e in error), " / ".join(f"{e:g}" for e in wanted), f"{medians['cross']:.3f}",
                 f"{medians['local']:.2g}", f"{medians['elbo']:.2f}", f"{start:.1f}", f"{steps:.1f}",
             ])  # fmt: skip
-    lines += [table(head, rows), ""]
-    lines += [
-        "The largest error of a correlation between points of two clients is over all three lengthscales; `multiplicative`",
-        "",
-    ]
-    lines[-2] += f" is to reach {CROSS:g}. Five linear factors: 0.017 / 0.006 / 0.005."
+    lines += [table(head, rows)]
+    lines += ['"Largest between clients": the largest error of a correlation between points of two clients, over the three']
+    lines += [f"lengthscales; `multiplicative` is to reach {CROSS:g}. Five linear factors: 0.017 / 0.006 / 0.005.", ""]
     lines += ["## Posterior of the curve", ""]
     lines += [
         "y = sin(x) + 0.2 e at 15 points, against the exact posterior under the process: mean and largest difference of the"
@@ -197,7 +194,7 @@ def _text(found: dict[Cell, dict[str, Any]], fits: dict[tuple[str, bool], dict[s
          f"{d['exact error sd']:.3f}; {d['error sd']:.3f}"]
         for (v, a), d in fits.items()
     ]  # fmt: skip
-    lines += [table(head, rows), ""]
+    lines += [table(head, rows)]
     nuts = references().get("process")
     if nuts:
         off = np.abs(np.array(nuts["theta"]["mean"]) - exact().mean) / np.sqrt(exact().variance)
