@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from ...algorithms import sigma_training as training
 from ...algorithms.messages import SERVER
@@ -85,7 +86,8 @@ def perform(config: PriorConfig, folder: Path, out: Path, *, resume: bool = Fals
     architecture = source.architecture(config)
     settings = settings_of(config, architecture)
     state = start(config, source, architecture, settings) if state is None else state
-    state = _train(architecture, tables(source, config), settings, state, workshop, quiet)
+    with threadpool_limits(1, user_api="blas"):  # the bits of its products depend on its threads; the kernel's own do not
+        state = _train(architecture, tables(source, config), settings, state, workshop, quiet)
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
     return finish(config, source, federation, state, out)
 
