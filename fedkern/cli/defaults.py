@@ -153,11 +153,13 @@ def _vertical(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sigma(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A map has a level and a scale of its own; points of a Gaussian process have neither (sigma.md, sections 8 and 9)."""
+    """A map has a level and a scale of its own; points of a Gaussian process have neither, and beside a smooth curve the auxiliary
+    model's white noise would pass for error (sigma.md, sections 8 and 9)."""
     out = _laid(raw, [SIGMA])
     job, model, algorithm = out["job"], out["model"], out["algorithm"]
     points = bool(table(raw, "data").get("location"))
     if isinstance(model, dict):
+        model.setdefault("kind", "deterministic" if points else "auxiliary")
         model.setdefault("intercept", not points)
         model.setdefault("spatial_scale", 1.0 if points else "unknown")
     if isinstance(algorithm, dict) and isinstance(job, dict):

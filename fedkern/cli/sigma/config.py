@@ -22,7 +22,7 @@ Known = Annotated[float | str, BeforeValidator(_known)]
 class SigmaModelSection(Section):
     prior: str = key(help="folder of a trained prior (fedkern sigma train), or this party's file of it")
     kind: Literal["auxiliary", "deterministic"] = key(
-        "auxiliary", help="theta about the decoder's output with the variance that it lacks, or theta equal to it"
+        help="theta about the decoder's output with the variance that it lacks, or equal to it (the default with location)"
     )
     family: Literal["poisson", "binomial", "bernoulli", "gaussian"] = key("poisson", help="of the response, canonical link")
     scale: Known = key("unknown", help="standard deviation of a gaussian response; unknown: HalfNormal(1)")
