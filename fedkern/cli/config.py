@@ -295,15 +295,19 @@ def load(
     if isinstance(job, Mapping):
         return parse(merged(job, sections or {}), sets=sets), Path.cwd()
     path = Path(job)
+    return parse(merged(tables_of(path, "job"), sections or {}), name=str(path), sets=sets), path.resolve().parent
+
+
+def tables_of(path: Path, what: str) -> dict[str, Any]:
+    """The tables of a TOML file; JobError where it is none, `what` it should have been."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise JobError(f"{path}: cannot be read ({error.strerror}); give the path of a job file") from None
+        raise JobError(f"{path}: cannot be read ({error.strerror}); give the path of a {what} file") from None
     except UnicodeDecodeError:
-        raise JobError(f"{path}: is no UTF-8 text; give the path of a TOML job file") from None
+        raise JobError(f"{path}: is no UTF-8 text; give the path of a TOML {what} file") from None
     except tomllib.TOMLDecodeError as error:
         raise JobError(f"{path}: is no TOML: {error}") from None
-    return parse(merged(raw, sections or {}), name=str(path), sets=sets), path.resolve().parent
 
 
 def merged(raw: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -153,8 +153,8 @@ def _vertical(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sigma(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A map has a level and a scale of its own; points of a Gaussian process have neither, and beside a smooth curve the auxiliary
-    model's white noise would pass for error (sigma.md, sections 8 and 9)."""
+    """A map has a level and a scale of its own; points of a Gaussian process have neither, and beside a smooth curve the
+    auxiliary model's white noise would pass for error (sigma.md, sections 8 and 9)."""
     out = _laid(raw, [SIGMA])
     job, model, algorithm = out["job"], out["model"], out["algorithm"]
     points = bool(table(raw, "data").get("location"))

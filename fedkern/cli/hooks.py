@@ -17,11 +17,9 @@ from ..transports.codec import Codec
 from .config import AnyConfig
 from .files import RunFolder, write_atomically
 from .keeping import Keeper
-from .sigma.watch import SigmaWatch
 from .sparse.watch import SamplerWatch
 from .terms import Plan
-from .vertical.watch import VerticalWatch
-from .watch import Watch
+from .watch import MeasuredWatch, Watch
 
 HOME = "FEDKERN_CLIENT_HOME"
 
@@ -38,7 +36,7 @@ class RunHooks(Keeper):
         super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
         self.config, self.names = config, names
         self.holders: dict[int, Holder] = {}
-        self.watch: Watch | SamplerWatch | VerticalWatch | SigmaWatch | None = None
+        self.watch: Watch | SamplerWatch | MeasuredWatch | None = None
         self._elsewhere: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> RunHooks:

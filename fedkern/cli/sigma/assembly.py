@@ -19,11 +19,11 @@ from ...transports.codec import Codec
 from ..config import SigmaConfig
 from ..hooks import RunHooks
 from ..progress import Progress
+from ..watch import MeasuredWatch
 from . import own, publish
 from .model import SigmaModel
 from .points import extended
 from .rows import AreaRows, rows
-from .watch import SigmaWatch
 
 if TYPE_CHECKING:
     from ..assembly import Output, Place
@@ -116,7 +116,7 @@ def _fitted(
         protocol, sizes, rounds = sfvi.protocol(v), v.sizes(model.layout.size), v.rounds
     with Progress(rounds, quiet=output.quiet) as progress:
         measured = publish.measured(model)
-        hooks.watch = SigmaWatch(measured, every=config.output.metrics_every, write=hooks.metric, progress=progress)
+        hooks.watch = MeasuredWatch(measured, every=config.output.metrics_every, write=hooks.metric, progress=progress)
         found = hooks.run(place, protocol, start, clients, Codec(sizes, len(names)), resume=output.resume)
         hooks.watch = None
     return found

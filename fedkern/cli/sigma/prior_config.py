@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -14,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from ...errors import JobError
 from ...results.plain import plain
-from ..config import merged, override
+from ..config import merged, override, tables_of
 from ..defaults import table
 from ..explain import explain
 from ..section import Count, Finite, Positive, Section, key
@@ -212,15 +211,7 @@ def load(path: str | Path, sets: Sequence[str] = ()) -> tuple[PriorConfig, Path]
         Names every faulty key, its value, what was wanted, and the remedy.
     """
     path = Path(path)
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise JobError(f"{path}: cannot be read ({error.strerror}); give the path of a prior file") from None
-    except UnicodeDecodeError:
-        raise JobError(f"{path}: is no UTF-8 text; give the path of a TOML prior file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise JobError(f"{path}: is no TOML: {error}") from None
-    return parse(raw, name=str(path), sets=sets), path.resolve().parent
+    return parse(tables_of(path, "prior"), name=str(path), sets=sets), path.resolve().parent
 
 
 def parse(raw: Mapping[str, Any], *, name: str = "prior", sets: Sequence[str] = ()) -> PriorConfig:

@@ -84,7 +84,7 @@ def measured(model: SigmaModel) -> Callable[[Any], Mapping[str, float]]:
             found["acceptance"] = float(server.acceptance.mean())
         if not sampled and server.trace:
             found["elbo"] = server.trace[-1]
-        return found
+        return {name: round(value, 5) for name, value in found.items()}
 
     return of
 

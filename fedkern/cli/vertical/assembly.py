@@ -18,10 +18,10 @@ from ..config import VerticalConfig
 from ..hooks import RunHooks
 from ..parties import Parties
 from ..progress import Progress
+from ..watch import MeasuredWatch
 from . import langevin, own, private, publish
 from .model import VerticalModel
 from .rows import Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
-from .watch import VerticalWatch
 
 if TYPE_CHECKING:
     from ..assembly import Output, Place
@@ -137,7 +137,7 @@ def _trained(
     if rows.server is not None:
         start = vertical.start(settings, model.server, names, *rows.server.of(rows.train), sd)
     with Progress(settings.rounds, quiet=output.quiet) as progress:
-        hooks.watch = VerticalWatch(publish.measured, every=config.output.metrics_every, write=hooks.metric, progress=progress)
+        hooks.watch = MeasuredWatch(publish.measured, every=config.output.metrics_every, write=hooks.metric, progress=progress)
         codec = Codec(settings.dims(), len(names))
         server, clients = hooks.run(place, vertical.protocol(settings), start, clients, codec, resume=output.resume)
         hooks.watch = None

@@ -20,10 +20,10 @@ from ...transports.codec import Codec
 from ..hooks import RunHooks
 from ..parties import Parties
 from ..progress import Progress
+from ..watch import MeasuredWatch
 from . import own, publish
 from .model import VerticalModel
 from .rows import Columns, Rows
-from .watch import VerticalWatch
 
 if TYPE_CHECKING:
     from ..assembly import Output, Place
@@ -45,7 +45,7 @@ def trained(
         start = soul.start(settings, model.likelihood, names, *rows.server.of(rows.train), model.config.model.intercept)
     with Progress(settings.rounds, quiet=output.quiet) as progress:
         every = model.config.output.metrics_every
-        hooks.watch = VerticalWatch(measured, every=every, write=hooks.metric, progress=progress)
+        hooks.watch = MeasuredWatch(measured, every=every, write=hooks.metric, progress=progress)
         codec = Codec(settings.dims(), len(names))
         server, clients = hooks.run(place, soul.protocol(settings), start, clients, codec, resume=output.resume)
         hooks.watch = None
