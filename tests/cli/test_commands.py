@@ -263,5 +263,5 @@ def test_a_report_of_a_finished_and_of_an_interrupted_run(fedkern: Any, job: Any
 
 def test_every_command_has_help() -> None:
     for action in parser()._subparsers._group_actions:  # type: ignore[union-attr]
-        assert {c.dest for c in action._choices_actions} == {"run", "check", "info", "simulate", "report", "reproduce"}  # type: ignore[attr-defined]
+        assert {c.dest for c in action._choices_actions} == {"run", "check", "info", "simulate", "sigma", "report", "reproduce"}  # type: ignore[attr-defined]
         assert all(c.help for c in action._choices_actions)  # type: ignore[attr-defined]
