@@ -23,7 +23,7 @@ from fedkern.cli.sigma.model import decoder_of
 from fedkern.cli.sigma.points import extended
 from fedkern.data.artifact import read_client
 from fedkern.data.table import load as load_table
-from fedkern.errors import JobError, LostPeer
+from fedkern.errors import JobError, LostPeer, NumericalError
 from fedkern.models.condition import Condition
 from fedkern.transports.inprocess import InProcess
 
@@ -250,6 +250,15 @@ def test_a_posterior_at_the_end_of_the_range_is_noted(tmp_path: Path, monkeypatc
     monkeypatch.setattr("fedkern.cli.sigma.publish.END", 0.9)
     result = fedkern.run(job(tmp_path))
     assert any("lies at 0.99, the end of the range" in note for note in result.summary["notes"])
+
+
+def test_a_fit_that_diverged_is_no_result(tmp_path: Path) -> None:
+    """Finite numbers that are no posterior: every party ends, and no area is written."""
+    path = job(tmp_path, algorithm={"learning_rate": 3.0, "optimiser": "adam", "cool_down": 0.0})
+    with pytest.raises(NumericalError, match=r"the fit has diverged|not finite|left the finite numbers"):
+        fedkern.run(path, out=tmp_path / "out")
+    assert not list((tmp_path / "out").glob("client-*/areas.csv"))
+    assert not (tmp_path / "out" / "summary.json").exists()
 
 
 def test_binomial_counts_and_grid_points(tmp_path: Path) -> None:

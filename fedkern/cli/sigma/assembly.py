@@ -54,6 +54,9 @@ def perform(
         if areas[k].notes or areas[k].faults.rows:
             hooks.write_own(k, "rows.json", {"notes": list(areas[k].notes), "faults": asdict(areas[k].faults)})
     server, clients = _fitted(place, model, sites, hooks, output)
+    if not model.chains:
+        q = server.parameters if server is not None else next(iter(clients.values())).fitted
+        publish.refuse_nonsense(model, model.sfvi.block(model.layout.size), q)
     for k, client in clients.items():
         own.write(model, client, sites[k], areas[k], files[k], hooks)
     if server is None:

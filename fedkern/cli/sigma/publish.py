@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from ...algorithms import hmc, sfvi
 from ...data.artifact import ServerFile
-from ...errors import JobError
+from ...errors import JobError, NumericalError
 from ...kernels import rng
 from ...models.variational import Block
 from ...results.digest import digest
@@ -26,6 +26,7 @@ from .model import SigmaModel
 
 Array = NDArray[np.float64]
 
+FAR, WIDE = 10.0, 3.0  # of z_G, beyond which nothing was learnt
 END = 0.02  # of the training range: where a posterior that lies beyond piles up
 PILED = 0.2  # probability of it that is worth a note
 
@@ -71,6 +72,23 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
     if model.encoding.standardised:
         found |= {label(name, "_std"): standard[..., j] for j, name in enumerate(names) if j or layout.intercept}
     return {name: np.ascontiguousarray(values) for name, values in found.items()}
+
+
+def refuse_nonsense(model: SigmaModel, block: Block, parameters: Array) -> None:
+    """Whether z_G, whose prior is N(0, I), is where a posterior can be; every party asks, before anything is written.
+
+    Raises
+    ------
+    NumericalError
+        It is far outside: the optimisation has diverged, though its numbers are finite.
+    """
+    where = model.layout.parts["z"]
+    mean, sd = float(np.abs(parameters[: block.size][where]).max()), float(block.sd(parameters)[where].max())
+    if mean > FAR or sd > WIDE:
+        raise NumericalError(
+            f"the fit has diverged: global latent numbers, whose prior is N(0, 1), have means up to {mean:.3g} and standard "
+            f"deviations up to {sd:.3g}; lower algorithm.learning_rate ({model.sfvi.learning_rate:g}) or algorithm.start_sd"
+        )
 
 
 def measured(model: SigmaModel) -> Callable[[Any], Mapping[str, float]]:
