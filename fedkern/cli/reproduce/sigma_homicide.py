@@ -27,7 +27,7 @@ from .sigma import Array, Posterior, Trained, fit, references, sites, split, tra
 from .sparse import table
 
 N_GLOBAL, N_LOCAL, GAMMA, STEPS = 40, 20, 0.8, 500
-FIT = Variational(rounds=3_000, learning_rate=0.02, seed=1)
+FIT = Variational(rounds=6_000, learning_rate=0.02, seed=1)
 
 
 @cache
