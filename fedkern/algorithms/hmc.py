@@ -21,11 +21,23 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LostPeer, NumericalError
+from ..errors import NumericalError
 from ..models.hierarchical import GlobalPrior, LocalModel
 from .gibbs_trace import Trace
 from .hmc_moves import ACCEPT, DIVERGENT, JITTER, LOST, Settings, Step, Walk, evaluate, finite
-from .messages import SERVER, ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from .messages import (
+    SERVER,
+    ClientEffects,
+    ClientLost,
+    Deadline,
+    Message,
+    Protocol,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+    evolve,
+    lost,
+)
 
 __all__ = [
     "Client", "Decided", "Launch", "Move", "Place", "Server", "Settings", "Slope", "SlopeChange", "client", "client_receive",
@@ -195,10 +207,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     if isinstance(event, Deadline):
         return state, []
     if isinstance(event, ClientLost):
-        raise LostPeer(
-            f"client {state.names[event.client]!r} is gone in round {state.round}, and the model needs all its clients; "
-            "--resume goes on from the last checkpoint when it is back"
-        )
+        raise lost(state.names[event.client], state.round)
     expected = SlopeChange if state.inner == state.settings.leapfrog else Slope
     if not isinstance(event, expected) or sender not in state.waiting:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {state.round}")

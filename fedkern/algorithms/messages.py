@@ -13,6 +13,8 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import LostPeer
+
 SERVER = 2**32 - 1
 KINDS: dict[int, type[Message]] = {}
 
@@ -108,6 +110,13 @@ class Protocol:
     finished: Callable[[Any], bool]
     save: Callable[[Any], Saved]
     load: Callable[[Any, Mapping[str, Any]], Any]
+
+
+def lost(name: str, round: int, why: str = "the model needs all its clients") -> LostPeer:
+    """What to say of a client that is gone."""
+    return LostPeer(
+        f"client {name!r} is gone in round {round}, and {why}; --resume goes on from the last checkpoint when it is back"
+    )
 
 
 State = TypeVar("State")

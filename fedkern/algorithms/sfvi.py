@@ -26,11 +26,11 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LostPeer, NumericalError
+from ..errors import NumericalError
 from ..kernels import rng
 from ..models.hierarchical import GlobalPrior, LocalModel
 from ..models.variational import Block
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve, lost
 from .optim import OPTIMISERS
 from .sfvi_family import Family, Settings, barycentre
 from .sigma_family import NestedFamily
@@ -176,10 +176,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     if isinstance(event, Deadline):
         return state, []
     if isinstance(event, ClientLost):
-        raise LostPeer(
-            f"client {state.names[event.client]!r} is gone in round {state.round}, and the model needs all its clients; "
-            "--resume goes on from the last checkpoint when it is back"
-        )
+        raise lost(state.names[event.client], state.round)
     expected = Reached if state.settings.local_steps else GlobalGradientBound if state.settings.bound else GlobalGradient
     late = isinstance(event, Reached) and event.round != state.round
     if not isinstance(event, expected) or late or sender not in state.waiting:

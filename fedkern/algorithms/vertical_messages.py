@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import LostPeer
 from ..kernels import rng
+from . import messages
 from .messages import SERVER, Message
 
 Vector = NDArray[np.float64]
@@ -153,10 +154,7 @@ def batch_of(settings: Settings, round: int) -> Index | None:
 
 def lost(name: str, round: int) -> LostPeer:
     """What to say of a client that is gone."""
-    return LostPeer(
-        f"client {name!r} is gone in round {round}, and without its part there is no linear predictor; "
-        "--resume goes on from the last checkpoint when it is back"
-    )
+    return messages.lost(name, round, "without its part there is no linear predictor")
 
 
 def of_batch(values: Vector, index: Index | None) -> Vector:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
@@ -25,6 +25,7 @@ from .sparse.conflicts import conflicts as sparse_conflicts
 from .vertical.config import VerticalAlgorithmSection, VerticalModelSection, VerticalOutputSection, VerticalPrivacySection
 from .vertical.conflicts import conflicts as vertical_conflicts
 
+File = TypeVar("File", bound=Section)
 Method = Literal["pvi", "vertical", "sigma", "sparse"]
 
 
@@ -322,8 +323,13 @@ def parse(raw: Mapping[str, Any], *, name: str = "job", sets: Sequence[str] = ()
         raw = override(raw, text)
     method = table(raw, "job").get("method")
     kind, refused = KINDS.get(method, KINDS["pvi"]) if isinstance(method, str) else KINDS["pvi"]
+    return validated(kind, filled(raw), refused, name)
+
+
+def validated(kind: type[File], tables: Mapping[str, Any], refused: Callable[[Any], Iterator[str]], name: str) -> File:
+    """The tables as a configuration of this kind; JobError with all faults, or all contradictions that `refused` names."""
     try:
-        config = kind.model_validate(filled(raw))
+        config = kind.model_validate(tables)
     except ValidationError as error:
         raise JobError(f"{name}: {explain(error.errors(include_url=False), kind)}") from None
     faults = list(refused(config))

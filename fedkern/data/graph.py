@@ -132,7 +132,7 @@ def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
     table = load(path, text=header.names[:2])
     whole(table)
     place = {name: k for k, name in enumerate(names)}
-    ends = [texts_of(table, name) for name in table.names[:2]]
+    ends = [table.cells(name) for name in table.names[:2]]
     unknown = list(dict.fromkeys(name for end in ends for name in end if name not in place))
     if unknown:
         raise JobError(f"{path}: {listed(unknown)}: no such area in the table of areas; add it there or remove its pairs")
@@ -189,7 +189,7 @@ def read_map(
             raise JobError(f"[data] {key} = {column!r}: {areas} has no such column; it has {', '.join(header)}")
     table = load(areas, text=(area, client))
     whole(table)
-    names, owners = texts_of(table, area), texts_of(table, client)
+    names, owners = table.cells(area), table.cells(client)
     claims: dict[str, set[str]] = {}
     for name, owner in zip(names, owners):
         claims.setdefault(name, set()).add(owner)
@@ -276,14 +276,6 @@ def whole(table: Table) -> None:
     """JobError if a line cannot be read."""
     for row, reason in table.broken.items():
         raise JobError(f"{table.source}, {table.place(row)}: {reason}; mend it")
-
-
-def texts_of(table: Table, name: str) -> list[str]:
-    """A column's cells as they were written."""
-    column = table.columns[name]
-    if isinstance(column, Text):
-        return [column.levels[code] for code in column.codes]
-    return [table.text(name, row) for row in range(len(column))]
 
 
 def numbers_of(table: Table, name: str) -> Array:

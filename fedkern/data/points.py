@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
-from .graph import listed, numbers_of, texts_of, whole
+from .graph import listed, numbers_of, whole
 from .table import load
 
 Array = NDArray[np.float64]
@@ -72,11 +72,11 @@ def read_points(path: str | Path, *, client: str, columns: Sequence[str], name: 
             raise JobError(f"{path}: has no column {column!r}; it has {', '.join(header)}")
     table = load(path, text=(client, *([] if name is None else [name])))
     whole(table)
-    owners = texts_of(table, client)
+    owners = table.cells(client)
     for row in [k for k, owner in enumerate(owners) if not owner]:
         raise JobError(f"{path}, {table.place(row)}: a point without a client; fill in the column {client!r}")
     x = np.column_stack([numbers_of(table, column) for column in columns])
-    names = [] if name is None else texts_of(table, name)
+    names = [] if name is None else table.cells(name)
     twice = [n for n in names if names.count(n) > 1]
     if twice:
         raise JobError(f"{path}: {listed(twice)}: stands there twice; a point belongs to one client")

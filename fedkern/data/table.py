@@ -50,6 +50,13 @@ class Table:
         column = self.columns[name]
         return column.levels[column.codes[row]] if isinstance(column, Text) else plain(column[row].item()) or "nan"
 
+    def cells(self, name: str) -> list[str]:
+        """A column as texts, row by row; a missing number is empty."""
+        column = self.columns[name]
+        if isinstance(column, Text):
+            return [column.levels[code] for code in column.codes]
+        return [plain(value) for value in np.asarray(column).tolist()]
+
     def select(self, rows: NDArray[np.int64], source: str | None = None) -> Table:
         """These rows only, in this order (a copy)."""
         rows = np.asarray(rows, dtype=np.int64)

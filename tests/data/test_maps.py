@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from published import ROOT, needs
 
 from fedkern.data import au_sa2, county_homicide
 from fedkern.errors import JobError
-
-ROOT = Path(os.environ.get("FEDKERN_DATA", "."))
-
-
-def needs(part: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not (ROOT / part).is_dir(), reason=f"needs {part} in the folder FEDKERN_DATA")
 
 
 @needs("au-sa2-2011")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from published import needs
 from scipy import stats
 
 from fedkern.algorithms.sfvi_family import Settings as Variational
@@ -19,13 +19,8 @@ from fedkern.data import sigma_examples
 from fedkern.errors import JobError
 from fedkern.models.car import exact_process
 
-ROOT = Path(os.environ.get("FEDKERN_DATA", "."))
 STORED = json.loads((Path(__file__).parents[1] / "references" / "sigma.json").read_text())
 SHORT = Variational(rounds=1500, learning_rate=0.02, seed=1)
-
-
-def needs(part: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not (ROOT / part).is_dir(), reason=f"needs {part} in the folder FEDKERN_DATA")
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ValidationError
+from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ...errors import JobError
 from ...results.plain import plain
-from ..config import merged, override, tables_of
+from ..config import merged, override, tables_of, validated
 from ..defaults import table
-from ..explain import explain
 from ..section import Count, Finite, Positive, Section, key
 
 
@@ -218,14 +216,7 @@ def parse(raw: Mapping[str, Any], *, name: str = "prior", sets: Sequence[str] = 
     """Checks the tables of a prior file and fills in the defaults; `name` begins the error text."""
     for text in sets:
         raw = override(raw, text)
-    try:
-        config = PriorConfig.model_validate(filled(raw))
-    except ValidationError as error:
-        raise JobError(f"{name}: {explain(error.errors(include_url=False), PriorConfig)}") from None
-    faults = list(conflicts(config))
-    if faults:
-        raise JobError(f"{name}: " + "; also ".join(faults))
-    return config
+    return validated(PriorConfig, filled(raw), conflicts, name)
 
 
 def conflicts(config: PriorConfig) -> Iterator[str]:

@@ -14,7 +14,6 @@ from ...data.table import Table
 from ...errors import JobError
 from ...models.sigma import Rows
 from ..config import SigmaConfig
-from ..vertical.rows import cells
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -119,7 +118,7 @@ def _response(table: Table, config: SigmaConfig, who: str) -> tuple[Array, NDArr
     data, family, name = config.data, config.model.family, config.data.response
     column = table.columns[name]
     if data.positive is not None:
-        texts = np.array(cells(table, name), dtype=object)
+        texts = np.array(table.cells(name), dtype=object)
         seen = np.array([text.lower() not in MISSING for text in texts])
         return (texts == data.positive).astype(float), seen
     y = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
@@ -156,7 +155,7 @@ def _areas(table: Table, config: SigmaConfig, file: ClientFile, who: str) -> Ind
         if not file.areas:
             raise JobError(f"{who}: the prior is over locations and has no areas; give data.location instead of data.area")
         index = {area: i for i, area in enumerate(file.areas)}
-        names = cells(table, data.area)
+        names = table.cells(data.area)
         unknown = np.array([area not in index for area in names])
         _refuse(
             table, unknown, data.area, who, "is no area of this client in the prior; correct it, or train a prior that has it"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms import alignment
-from ...data.cells import MISSING, Text, plain
+from ...data.cells import MISSING, Text
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
 from ...data.table import Table
 from ...errors import JobError
@@ -61,20 +61,12 @@ def texts_of(config: VerticalConfig) -> frozenset[str]:
     return frozenset(texts | {name for name, c in data.columns.items() if c.kind == "categorical" or c.levels is not None})
 
 
-def cells(table: Table, name: str) -> list[str]:
-    """A column as texts, row by row."""
-    column = table.columns[name]
-    if isinstance(column, Text):
-        return [column.levels[code] for code in column.codes]
-    return [plain(value) for value in np.asarray(column).tolist()]
-
-
 def aligned(table: Table, config: VerticalConfig, who: str) -> tuple[Table, tuple[str, ...]]:
     """A party's rows in the agreed order, and their ids."""
     name = config.data.id
     if name not in table.names:
         raise JobError(f"{who}, {table.source}: column {name!r} (data.id) is missing; there are {', '.join(table.names)}")
-    ids = cells(table, name)
+    ids = table.cells(name)
     order = alignment.order(ids, config.job.seed, f"{who}, {table.source}", [table.place(row) for row in range(table.n_rows)])
     return table.select(order), tuple(ids[row] for row in order)
 
@@ -197,7 +189,7 @@ def _grouped(table: Table, config: VerticalConfig) -> tuple[Index | None, tuple[
     name = config.data.group
     if name is None:
         return None, ()
-    levels, codes = np.unique(np.array(cells(table, name)), return_inverse=True)
+    levels, codes = np.unique(np.array(table.cells(name)), return_inverse=True)
     return codes.astype(np.int64), tuple(str(level) for level in levels)
 
 
@@ -235,7 +227,7 @@ def unknown(table: Table, config: VerticalConfig) -> tuple[int, ...]:
     """Rows of the server's file whose response is empty: they are predicted."""
     if config.data.response not in table.names:
         return ()
-    return tuple(i for i, cell in enumerate(cells(table, config.data.response)) if cell.strip().lower() in MISSING)
+    return tuple(i for i, cell in enumerate(table.cells(config.data.response)) if cell.strip().lower() in MISSING)
 
 
 def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
