@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from traceback import extract_tb
+
 
 class FedkernError(Exception):
     """Base of all. A text names the thing, what was wanted, what came, and the remedy."""
@@ -13,6 +17,70 @@ class JobError(FedkernError):
     """A bad job, bad data, or a machine that cannot run it."""
 
     exit_code = 2
+
+
+class HolderError(JobError):
+    """Something between a job and a data holder, whose whole text is said where the holder is; others read `told`.
+
+    `detail` is for the holder's own folder: paths and numbers of its policies and accounts.
+    """
+
+    def __init__(self, text: str, told: str, detail: str = "") -> None:
+        super().__init__(text)
+        self.told, self.detail = told, detail
+
+
+class OwnFault(JobError):
+    """What is wrong with one party's own file or rows.
+
+    The text is for every party: it names what the job file names and, in an open job, counts the rest. `own` has the names and
+    cells that were found; it is for that party's own folder (`kept`: it is there) and for its own `fedkern check --local`.
+    """
+
+    def __init__(self, text: str, own: str) -> None:
+        super().__init__(text)
+        self.own, self.kept = own, False
+
+    def __str__(self) -> str:
+        return super().__str__() + ("; fault.txt in its own folder has all of it" if self.kept else "")
+
+
+def belongs(error: Exception, party: int) -> None:
+    """The error is about this party (a client's number, or SERVER), whose own folder gets the whole of it. The first to say so
+    is right."""
+    error.__dict__.setdefault("party", party)
+
+
+@contextmanager
+def owned(party: int) -> Iterator[None]:
+    """What goes wrong inside `belongs` to this party."""
+    try:
+        yield
+    except Exception as error:
+        belongs(error, party)
+        raise
+
+
+def outline(error: BaseException) -> str:
+    """Where an error came from and of which type it is, without what it says: that may quote a cell."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+        causes.append(cause)
+    lines = []
+    for one in reversed(causes):
+        lines.append("Traceback (most recent call last):")
+        lines += [f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in extract_tb(one.__traceback__)]
+        lines.append(type(one).__name__)
+    return "\n".join(lines)
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Where nobody but the owner of the files reads what is said: the whole of it."""
+    try:
+        yield
+    except OwnFault as error:
+        raise JobError(error.own) from None
 
 
 class LostPeer(FedkernError):

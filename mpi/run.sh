@@ -2,10 +2,22 @@
 # One job over MPI on this machine:  mpi/run.sh -n RANKS JOB.toml [options of `fedkern run`]
 #
 # Takes the mpirun that is installed beside Python (the environment in use, then .venv of this folder's parent), adds what it needs to
-# start more ranks than there are cores and to tell the ranks of each other's death, hands TERM and INT on as a request for a
-# checkpoint, and returns fedkern's exit codes: 0 finished, 1 internal error, 2 bad job or data, 3 stopped or lost a peer
-# (--resume goes on), 4 finished without some clients, 5 a privacy budget ended the job.
+# start more ranks than there are cores and to tell the ranks of each other's death, and has a process beside it that turns TERM, INT
+# (Ctrl-C), USR1 and HUP, sent to whomever, into a checkpoint, and leaves no rank alive. The exit codes are fedkern's: 0 finished, 1
+# internal error, 2 bad job or data, 3 stopped or lost a peer (--resume goes on), 4 finished without some clients, 5 a privacy budget
+# ended the job.
 set -u
+
+asked='' job=''
+ask() { # a request to end becomes a checkpoint; a second Ctrl-C ends at once
+    local name=TERM
+    [ -n "$asked" ] && name=$1
+    asked=$1
+    [ -n "$job" ] && kill -s "$name" "$job" 2>/dev/null
+}
+trap 'ask TERM' TERM USR1 HUP
+trap 'ask INT' INT
+[ -n "${HOME:-}" ] || { unset HOME && HOME=~ && export HOME; } # Open MPI does not start without one
 
 usage() { sed -n '2s/^# //p' "$0" >&2; exit 2; }
 [ "${1:-}" = -n ] && [ "$#" -ge 3 ] || usage
@@ -37,14 +49,17 @@ if "$mpirun" --version 2>/dev/null | grep -q 'Open MPI'; then
     [ "$ranks" -gt "$(nproc)" ] && options+=(--oversubscribe)
 fi
 
-"$mpirun" "${options[@]}" -n "$ranks" "$python" -P -m fedkern.cli run "$@" --mpi &
+FEDKERN_SH=$$ "$python" -P -m fedkern.transports.mpirun "$ranks" \
+    "$mpirun" "${options[@]}" -n "$ranks" "$python" -P -m fedkern.cli run "$@" --mpi &
 job=$!
-trap 'kill -USR1 "$job" 2>/dev/null' TERM INT USR1
-while :; do
-    wait "$job"
-    code=$?
-    kill -0 "$job" 2>/dev/null || break # a signal for us also ends a wait
-done
-# The launcher's own words for a rank or a launcher that was killed.
-case $code in 9 | 15 | 1[3-9][0-9]) code=3 ;; esac
+[ -n "$asked" ] && kill "$job" 2>/dev/null
+while kill -0 "$job" 2>/dev/null; do wait "$job" 2>/dev/null; done # a signal for us also ends a wait
+wait "$job" 2>/dev/null
+code=$?
+if [ "$code" -gt 128 ]; then # killed itself, by a signal
+    what='the process beside mpirun was killed, and so was the job; --resume goes on from the last checkpoint'
+    [ -n "$asked" ] && [ "$code" -eq 143 ] && what='stopped before the job had begun; start it again'
+    echo "fedkern: $what" >&2
+    code=3
+fi
 exit "$code"

@@ -7,6 +7,7 @@ so files may be in any order. When they differ, every client is told which of it
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -15,13 +16,14 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import JobError, LostPeer
+from ..errors import JobError, LostPeer, OwnFault
 from . import pieces
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
 
 DIMS = {"schema": pieces.PIECE}
 WIDTH = 32  # hexadecimal digits of a digest
-SHOWN = 5  # ids in an error
+SHOWN = 5  # parties in an error
+LISTED = 1000  # ids that their own party is told
 
 
 @dataclass(frozen=True)
@@ -62,22 +64,33 @@ def labels_of(y: NDArray[np.float64], seed: int) -> str:
     return blake2b(y.astype("<f8").tobytes(), digest_size=WIDTH // 2, key=seed.to_bytes(8, "little")).hexdigest()
 
 
-def order(ids: Sequence[str], seed: int, who: str, places: Sequence[str]) -> NDArray[np.int64]:
-    """The agreed order of a party's rows.
+def order(
+    ids: Sequence[str], seed: int, who: str, places: Sequence[str], where: str = "", *, counted: bool = True
+) -> NDArray[np.int64]:
+    """The agreed order of a party's rows; `where`: how a text for the party itself begins; `counted`: whether others may read how
+    many rows are at fault.
 
     Raises
     ------
-    JobError
-        An id stands in two rows, or is empty; both rows are named.
+    OwnFault
+        An id stands in two rows, or is empty; the party itself is told which.
     """
     seen: dict[str, int] = {}
+    alone, twice = [], []
     for row, text in enumerate(ids):
         if not text:
-            raise JobError(f"{who}, {places[row]}: the row has no id; every row needs one, the same at all parties")
-        if text in seen:
-            where = f"{places[seen[text]]} and in {places[row]}"
-            raise JobError(f"{who}: id {text!r} stands in {where}; an id names one row: remove one of them")
-        seen[text] = row
+            alone.append(f"{places[row]}: the row has no id")
+        elif text in seen:
+            twice.append(f"id {text!r} stands in {places[seen[text]]} and in {places[row]}")
+        else:
+            seen[text] = row
+    for found, what, remedy in (
+        (alone, "rows without an id", "every row needs one, the same at all parties"),
+        (twice, "ids that stand in two rows", "an id names one row: remove one of them"),
+    ):
+        if found:
+            own = "\n  ".join(found[:LISTED])
+            raise OwnFault(f"{who}: {f'{len(found)} ' if counted else ''}{what}; {remedy}", f"{where or who}, {own}\n{remedy}")
     found = digests(ids, seed)
     return np.array(sorted(range(len(found)), key=found.__getitem__), dtype=np.int64)
 
@@ -85,13 +98,14 @@ def order(ids: Sequence[str], seed: int, who: str, places: Sequence[str]) -> NDA
 @dataclass(frozen=True)
 class Client:
     """A client's side: `ids` in the order of their digests; `response`: whether it has that column; `labels`: a digest of the
-    response, where all clients use it."""
+    response, where all clients use it; `counted`: whether others may read how many of its rows they lack."""
 
     name: str
     ids: tuple[str, ...]
     seed: int
     response: bool = False
     labels: str = ""
+    counted: bool = True
     pieces: tuple[bytes, ...] = ()
     aligned: bool = False
     holder: int | None = None  # the client that tells the server the response, if one has to
@@ -108,6 +122,7 @@ class Server:
     own: tuple[str, ...] | None = None
     new: tuple[int, ...] = ()
     labels: str = ""
+    counted: bool = True
     replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     told: bool = False
@@ -120,10 +135,16 @@ class Server:
 
 
 def start(
-    names: tuple[str, ...], seed: int, own: tuple[str, ...] | None, new: tuple[int, ...] = (), labels: str = ""
+    names: tuple[str, ...],
+    seed: int,
+    own: tuple[str, ...] | None,
+    new: tuple[int, ...] = (),
+    labels: str = "",
+    *,
+    counted: bool = True,
 ) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(names, seed, own, new, labels), [(k, AskIds(0)) for k in range(len(names))]
+    return Server(names, seed, own, new, labels, counted), [(k, AskIds(0)) for k in range(len(names))]
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
@@ -134,14 +155,28 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     have, answer = pieces.add("server: Aligned", state.pieces, event)
     if answer is None:
         return replace(state, pieces=have), []
+    _checked(state, answer)
     if answer["alone"]:
         alone = set(_split(answer["alone"]))
         mine = [text for text, digest in zip(state.ids, digests(state.ids, state.seed)) if digest in alone]
-        raise JobError(_alone(f"client {state.name!r}", mine, len(state.ids), answer["without"]))
-    new = answer["new"]
-    if not isinstance(new, list) or not all(isinstance(row, int) and 0 <= row < len(state.ids) for row in new):
-        raise RemoteFault("server: Aligned.new must be numbers of rows")
-    return replace(state, pieces=(), aligned=True, holder=answer["holder"], new=tuple(new)), []
+        raise _alone(f"client {state.name!r}", mine, len(state.ids), answer["without"], state.counted)
+    return replace(state, pieces=(), aligned=True, holder=answer["holder"], new=tuple(answer["new"])), []
+
+
+def _checked(state: Client, answer: Mapping[str, Any]) -> None:
+    """Whether the server's answer can be: fields, types, ranges, and digests that this client has."""
+    pieces.fields("server: Aligned", answer, {"alone", "without", "holder", "new"})
+    alone, without, holder, new = (answer[name] for name in ("alone", "without", "holder", "new"))
+    own = set(digests(state.ids, state.seed))
+    if not isinstance(alone, str) or len(alone) % WIDTH or not set(_split(alone)) <= own:
+        raise RemoteFault("server: Aligned.alone must be digests of this client's own rows")
+    if not isinstance(without, str):
+        raise RemoteFault("server: Aligned.without must be a text")
+    if holder is not None and (not isinstance(holder, int) or isinstance(holder, bool) or holder < 0):
+        raise RemoteFault("server: Aligned.holder must be the number of a client, or nothing")
+    numbers = isinstance(new, list) and all(isinstance(row, int) and not isinstance(row, bool) for row in new)
+    if not numbers or not all(a < b for a, b in itertools.pairwise([-1, *new, len(state.ids)])):
+        raise RemoteFault("server: Aligned.new must be numbers of rows, each once and in order")
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
@@ -154,9 +189,8 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     RemoteFault
         A malformed or repeated answer.
     """
-    if isinstance(event, ClientLost | Deadline):
-        silent = [name for k, name in enumerate(state.names) if k not in state.replies]
-        raise LostPeer(f"no answer from {', '.join(map(repr, silent))} before the rows were aligned; start the job again")
+    if isinstance(event, ClientLost):
+        raise LostPeer("the rows are not aligned yet; see why it ended, and start the job again")
     if sender in state.replies or state.told:
         raise RemoteFault(f"client {sender}: Ids came twice")
     have, content = pieces.add(f"client {sender}: Ids", state.pieces.get(sender, ()), event)
@@ -183,13 +217,13 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
     for k, name in enumerate(state.names):
         alone = sorted(sets[name] - common)
         without = [repr(other) if other != "the server" else other for other in sets if sets[name] - sets[other]]
-        content = {"alone": "".join(alone), "without": _some(without, quoted=False), "holder": holder, "new": list(state.new)}
+        content = {"alone": "".join(alone), "without": _some(without), "holder": holder, "new": list(state.new)}
         effects += [(k, Aligned(0, *piece)) for piece in pieces.cut(content)]
     if state.own is not None and sets["the server"] - common:
         found = dict(zip(digests(state.own, state.seed), state.own))
         mine = [found[digest] for digest in sorted(sets["the server"] - common)]
         without = [repr(other) for other in sets if sets["the server"] - sets[other]]
-        raise JobError(_alone("the server's file", mine, len(state.own), _some(without, quoted=False)))
+        raise _alone("the server's file", mine, len(state.own), _some(without), state.counted)
     if not any(sets[name] - common for name in state.names):
         _same_response(state)
     return replace(state, told=True, n_rows=len(common)), effects
@@ -205,20 +239,20 @@ def _same_response(state: Server) -> None:
             raise JobError(f"the response at {first} and at {who} is not the same, row for row; correct one of the files")
 
 
-def _alone(who: str, mine: Sequence[str], n_rows: int, without: str) -> str:
-    return (
-        f"{who}: {len(mine)} of its {n_rows} rows are not at {without}: ids {_some(mine)}; "
-        "all parties of a vertical job need the same rows: remove these, or add them there"
-    )
+def _alone(who: str, mine: Sequence[str], n_rows: int, without: str, counted: bool = True) -> OwnFault:
+    """Rows of one party that others lack: how many, and to the party itself which."""
+    remedy = "all parties of a vertical job need the same rows: remove these, or add them there"
+    what = f"{len(mine)} of its {n_rows} rows are" if counted else "some of its rows are"
+    ids = ", ".join(map(repr, mine[:LISTED]))
+    return OwnFault(f"{who}: {what} not at {without}; {remedy}", f"{who}: {what} not at {without}: ids {ids}; {remedy}")
 
 
 def _split(text: str) -> list[str]:
     return [text[at : at + WIDTH] for at in range(0, len(text), WIDTH)]
 
 
-def _some(texts: Sequence[str], *, quoted: bool = True) -> str:
-    shown = ", ".join(repr(text) if quoted else text for text in texts[:SHOWN])
-    return shown + (f", ... ({len(texts)} in all)" if len(texts) > SHOWN else "")
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:SHOWN]) + (f", ... ({len(texts)} in all)" if len(texts) > SHOWN else "")
 
 
 def finished(state: Server) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
+from ..privacy.certificate_fields import problem
 from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
 
 BYTES = 4096
@@ -27,7 +28,7 @@ class AskCertificate(Message, kind=4):
 
 @dataclass(frozen=True)
 class Certificate(Message, kind=5):
-    """Client to server: JSON with texts, numbers and truth values alone."""
+    """Client to server: JSON with the fields of `privacy.certificate_fields`, every one of its type and in its range."""
 
     round: int
     text: Annotated[bytes, "certificate"]
@@ -60,7 +61,7 @@ def server_receive(state: Server, sender: int, event: Certificate | ClientLost) 
     Raises
     ------
     RemoteFault
-        The text is no flat JSON object, or has come before.
+        The text is no JSON, lacks a field or has one too many, a value cannot be, or it has come before.
     """
     if isinstance(event, ClientLost):
         return replace(state, lost=state.lost | {event.client}), []
@@ -70,8 +71,8 @@ def server_receive(state: Server, sender: int, event: Certificate | ClientLost) 
         content = json.loads(event.text)
     except (ValueError, RecursionError):
         raise RemoteFault(f"client {sender}: Certificate.text is not JSON") from None
-    if not isinstance(content, dict) or not all(isinstance(value, str | int | float) for value in content.values()):
-        raise RemoteFault(f"client {sender}: Certificate.text must be one JSON object of texts and numbers")
+    if wrong := problem(content):
+        raise RemoteFault(f"client {sender}: Certificate{wrong}")
     return replace(state, replies={**state.replies, sender: content}), []
 
 

@@ -1,12 +1,17 @@
 """PVI with client-level privacy: neighbours differ by one whole client.
 
-Each round the (trusted) server flips a secret coin for every client, asks those that it includes, scales their changes to
-comparable blocks, clips each to a norm of C, and adds one Gaussian noise to the sum; only the noisy sum reaches q. Clients
-are those of `pvi`.
+Each round the (trusted) server asks every client, scales their changes to comparable blocks, clips each to a norm of C, flips a
+secret coin for every client, and adds one Gaussian noise to the sum of those that it includes; only the noisy sum reaches q.
+Clients are those of `pvi`.
 
-Two ways of keeping q = prior x sites although the sum contains noise: `own-sites` (an included client adds its own clipped
-change to its site; a noise site, whose value nobody needs, absorbs the rest) and `averaged-sites` (every client adds the M-th
-part of the released sum, a function of that sum and the public M). Source: dp-pvi.md, section 11.
+That the coins are secret is what the amplification by sampling rests on: asking the included alone would publish them. So nothing
+but that sum and the weight of `SiteApplied`, which is between the server and one client, depends on a coin: not which messages
+there are, how many, how long and in which order, and no count. A coin falls when all changes have come, so that none is known
+while a client can still be lost.
+
+Two ways of keeping q = prior x sites although the sum contains noise: `own-sites` (a client adds its own clipped change to its
+site, with weight 0 if it was left out; a noise site, whose value nobody needs, absorbs the rest) and `averaged-sites` (every
+client adds the M-th part of the released sum, a function of that sum and the public M). Source: dp-pvi.md, section 11.
 """
 
 from __future__ import annotations
@@ -23,7 +28,20 @@ from ..privacy.accountant import Mechanism
 from ..privacy.noise import Source
 from . import pvi
 from .averaging import Trajectory
-from .messages import SERVER, Charge, Charged, ChargeFailed, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import (
+    SERVER,
+    Charge,
+    Charged,
+    ChargeFailed,
+    ClientLost,
+    Message,
+    Protocol,
+    Release,
+    Released,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+)
 from .pvi import Precision, QUpdate, Shift, SiteApplied, SiteDelta
 from .settings import Settings
 from .shards import clipped
@@ -47,8 +65,9 @@ class Server:
     Attributes
     ----------
     mechanism, source : sampler of clients, clip and noise
+    updates : (M,) answers of each client, whether or not they entered a sum
     pending : client -> its change, until all of the round have come
-    charging : a charge is being made at the server's own budget
+    charging, releasing : a charge is being made at the server's own budget; a noisy sum is being stored
     """
 
     settings: Settings
@@ -63,6 +82,7 @@ class Server:
     waiting: frozenset[int] = frozenset()
     pending: Mapping[int, Vector] = field(default_factory=dict)
     charging: bool = False
+    releasing: bool = False
     spent: bool = False
     lost: frozenset[int] = frozenset()
     halvings: int = 0
@@ -82,7 +102,10 @@ class Server:
         """As `pvi.Server.stop`."""
         if self.settings.rounds is not None and self.round >= self.settings.rounds:
             return "rounds"
-        return "budget" if self.spent else "lost" if len(self.lost) == self.n_clients else None
+        cap = self.settings.updates_per_client  # one update of each client is a round
+        if self.spent or (cap is not None and self.round >= cap):
+            return "budget"
+        return "lost" if len(self.lost) == self.n_clients else None
 
 
 def start(
@@ -99,7 +122,7 @@ def start(
 
 
 def finished(state: Server) -> bool:
-    return state.stop is not None and not state.waiting and not state.charging
+    return state.stop is not None and not state.waiting and not state.charging and not state.releasing
 
 
 def released(state: Server) -> Gaussian:
@@ -118,40 +141,54 @@ def _charge(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
-    """The answer of the server's own budget, a client's change, or its loss."""
+    """The answer of the server's own budget or disk, a client's change, or its loss."""
     if sender == SERVER and state.charging and isinstance(event, ChargeFailed):
         return replace(state, charging=False, spent=True), []
     if sender == SERVER and state.charging and isinstance(event, Charged):
-        state.source.rekey()
-        included = state.mechanism.draw(state.source, state.n_clients, state.round)
-        asked = frozenset(int(k) for k in included) - state.lost
-        state = replace(state, charging=False, waiting=asked)
-        if not asked:
-            return _release(state)
-        return state, [(k, QUpdate(state.round, state.round, state.q.h, state.q.P)) for k in sorted(asked)]
+        everybody = frozenset(range(state.n_clients)) - state.lost
+        state = replace(state, charging=False, waiting=everybody)
+        return state, [(k, QUpdate(state.round, state.round, state.q.h, state.q.P)) for k in sorted(everybody)]
+    if sender == SERVER and state.releasing and isinstance(event, Released) and event.round == state.round:
+        return _apply(replace(state, releasing=False), event.content)
     if isinstance(event, ClientLost):
         was_waiting = event.client in state.waiting
         state = replace(state, lost=state.lost | {event.client}, waiting=state.waiting - {event.client})
-        return _release(state) if was_waiting and not state.waiting else (state, [])
+        return _sum(state) if was_waiting and not state.waiting else (state, [])
     if not isinstance(event, SiteDelta) or sender not in state.waiting or event.round != state.round:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is not an answer to round {state.round}")
     change = np.concatenate([event.dh, event.dP])
     if not np.isfinite(change).all():
         raise RemoteFault(f"client {sender}: SiteDelta of round {event.round} is not finite")
     state = replace(state, pending={**state.pending, sender: change}, waiting=state.waiting - {sender})
-    return (state, []) if state.waiting else _release(state)
+    return (state, []) if state.waiting else _sum(state)
 
 
-def _release(state: Server) -> tuple[Server, ServerEffects]:
-    """Adds the clipped changes and the noise, and moves q by the largest fraction of the sum that keeps it proper."""
-    d, M = state.prior.d, state.n_clients
-    scale = np.concatenate([np.sqrt(state.q.P), state.q.P])  # public: makes the two blocks comparable
-    total = np.zeros(2 * d, np.int64)
-    weights = {}
+def _scale(state: Server) -> Vector:
+    """Makes the two blocks of a change comparable; public."""
+    return np.concatenate([np.sqrt(state.q.P), state.q.P])
+
+
+def _sum(state: Server) -> tuple[Server, ServerEffects]:
+    """Draws coins and noise, and adds the clipped changes of the included. Nothing of it leaves before it is stored, so that the
+    same sum is released after a crash, with the same weights.
+    """
+    scale, M = _scale(state), state.n_clients
+    state.source.rekey()
+    included = np.zeros(M, np.int64)
+    included[state.mechanism.draw(state.source, M, state.round)] = 1
+    total, weights = np.zeros(len(scale), np.int64), np.zeros(M)
     for k in sorted(state.pending):
-        integer, weights[k] = clipped(state.pending[k] / scale, state.mechanism)
-        total += integer
-    noisy = state.mechanism.release(state.source, total, state.round) * scale
+        integer, factor = clipped(state.pending[k] / scale, state.mechanism)  # of all: time shows no coin either
+        total += included[k] * integer
+        weights[k] = included[k] * factor
+    noisy = state.mechanism.release(state.source, total, state.round)
+    return replace(state, releasing=True), [(SERVER, Release(state.round, {"noisy": noisy, "weights": weights}))]
+
+
+def _apply(state: Server, content: Mapping[str, Any]) -> tuple[Server, ServerEffects]:
+    """Moves q by the largest fraction of the noisy sum that keeps it proper."""
+    d, M, weights = state.prior.d, state.n_clients, content["weights"]
+    noisy = content["noisy"] * _scale(state)
     dh, dP = noisy[:d], noisy[d:]
     alpha = 1.0
     while alpha >= pvi.SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):
@@ -160,13 +197,15 @@ def _release(state: Server) -> tuple[Server, ServerEffects]:
         alpha = 0.0
     q = Gaussian(state.q.h + alpha * dh, state.q.P + alpha * dP)
     effects: ServerEffects = []
-    for k, w in weights.items():
-        effects.append((k, SiteApplied(int(state.updates[k]), 0.0 if state.averaged_sites else alpha * w)))
+    answered = sorted(state.pending)
+    for k in answered:
+        own = 0.0 if state.averaged_sites else alpha * float(weights[k])
+        effects.append((k, SiteApplied(int(state.updates[k]), own)))
     if state.averaged_sites:
         share = SiteShare(state.round, alpha * dh / M, alpha * dP / M)
         effects += [(k, share) for k in range(M) if k not in state.lost]
     updates = state.updates.copy()
-    updates[list(weights)] += 1
+    updates[answered] += 1
     trajectory = state.trajectory.add(np.concatenate([q.mean, -0.5 * np.log(q.P)]))
     state = replace(state, q=q, pending={}, updates=updates, trajectory=trajectory, round=state.round + 1)
     state = replace(state, halvings=state.halvings + int(0 < alpha < 1), rejected=state.rejected + int(alpha == 0))
@@ -210,9 +249,15 @@ def load(state: Server | pvi.Client, saved: Mapping[str, Any]) -> Any:
         waiting=waiting,
         pending={},
         charging=False,
+        releasing=False,
     )
 
 
 PROTOCOL = Protocol(
     "pvi-client-level", (QUpdate, SiteApplied, SiteShare), (SiteDelta,), server_receive, client_receive, finished, save, load
 )
+
+
+def protocol(*, averaged_sites: bool) -> Protocol:
+    """The protocol with only the messages that a job can send."""
+    return PROTOCOL if averaged_sites else replace(PROTOCOL, to_client=(QUpdate, SiteApplied))

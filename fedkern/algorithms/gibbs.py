@@ -28,7 +28,7 @@ from .gibbs_settings import Settings
 from .gibbs_sites import Site, State, moved
 from .gibbs_trace import Trace
 from .gibbs_update import Terms, Values
-from .messages import ClientEffects, ClientLost, Deadline, Effect, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import ClientEffects, ClientLost, Effect, Message, Protocol, RemoteFault, Saved, ServerEffects
 
 Array = NDArray[np.float64]
 Coefficients = Annotated[NDArray[np.float64], "c n"]
@@ -200,7 +200,7 @@ def _ask(state: Server, question: Effect) -> tuple[Server, ServerEffects]:
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
     """One answer, or the loss of a client. When the last answer of a round is here: the server's draws, and the next question."""
-    if isinstance(event, ClientLost | Deadline):
+    if isinstance(event, ClientLost):
         return _lose(state, event)
     names = _expected(state.settings)
     name = type(event).__name__
@@ -237,16 +237,14 @@ def _check(sender: int, event: Any) -> None:
         raise RemoteFault(f"client {sender}: Sums.sums[0] must be > 0; round {event.round}")
 
 
-def _lose(state: Server, event: ClientLost | Deadline) -> tuple[Server, ServerEffects]:
+def _lose(state: Server, event: ClientLost) -> tuple[Server, ServerEffects]:
     """Stop, or go on as the model without this client: its draws so far are another posterior's and are forgotten (section 5)."""
-    lost = {event.client} if isinstance(event, ClientLost) else state.waiting
     if state.settings.on_loss == "stop":
-        who = ", ".join(str(k) for k in sorted(lost))
         raise LostPeer(
-            f"client {who} was lost in round {state.round}: the model needs all its clients. --resume goes on when it is back; "
+            f"the model needs all its clients in round {state.round}; --resume goes on from the last checkpoint when it is back; "
             'algorithm.on_loss = "drop" goes on without it, as another model'
         )
-    lost = frozenset(lost | state.lost)
+    lost = state.lost | {event.client}
     state.trace.clear()
     answers = {k: v for k, v in state.answers.items() if k not in lost}
     state = replace(state, lost=lost, since=state.round, waiting=state.waiting - lost, answers=answers)

@@ -17,7 +17,7 @@ from ..errors import LostPeer
 from . import gibbs
 from .gibbs_settings import Settings
 from .gibbs_sites import Factor, MarkovRandomField, Regression
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
 
 SITES: dict[str, Callable[..., Regression | MarkovRandomField]] = {"regression": Regression, "mrf": MarkovRandomField}
 
@@ -81,8 +81,8 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
     """One client's statistics; with the last, the whole sampler."""
-    if isinstance(event, ClientLost | Deadline):
-        raise LostPeer("a client was lost before it had sent its statistics; start the job again")
+    if isinstance(event, ClientLost):
+        raise LostPeer("its statistics had not come; start the job again")
     if sender in state.received or event.rows < 1 or not event.rss >= 0:
         raise RemoteFault(f"client {sender}: Statistics come twice, or of no rows, or with rss = {event.rss:g} below 0")
     state = replace(state, received={**state.received, sender: event})

@@ -197,7 +197,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     if isinstance(event, Charged) and state.asked:
         return _gradient(replace(state, asked=None), state.asked)
     if isinstance(event, ChargeFailed) and state.asked:
-        return replace(state, asked=None, refused=True), [Refused(state.asked.round, event.spent, event.allowed)]
+        return replace(state, asked=None, refused=True), [Refused(state.asked.round, event.spent)]
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
 
@@ -242,3 +242,8 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
 
 
 PROTOCOL = Protocol("global-vi", (Parameters,), (Gradient, Refused), server_receive, client_receive, finished, save, load)
+
+
+def protocol(*, private: bool) -> Protocol:
+    """As `pvi.protocol`."""
+    return PROTOCOL if private else replace(PROTOCOL, to_server=(Gradient,))

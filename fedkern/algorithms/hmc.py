@@ -29,7 +29,6 @@ from .messages import (
     SERVER,
     ClientEffects,
     ClientLost,
-    Deadline,
     Message,
     Protocol,
     RemoteFault,
@@ -204,8 +203,6 @@ def _ask(state: Server, question: Message) -> tuple[Server, ServerEffects]:
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
     """One answer; the next step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
-    if isinstance(event, Deadline):
-        return state, []
     if isinstance(event, ClientLost):
         raise lost(state.names[event.client], state.round)
     expected = SlopeChange if state.inner == state.settings.leapfrog else Slope

@@ -19,13 +19,14 @@ from ..errors import NumericalError
 from ..kernels import glm, rng
 from ..models.expfam import Gaussian
 from ..models.glm import Rows
-from ..privacy.accountant import Mechanism
+from ..privacy.accountant import LEAST_CLIP, Mechanism
 from ..privacy.noise import Source
 from .optim import OPTIMISERS
 from .settings import SHARDED, Settings
 
 Vector = NDArray[np.float64]
 OMEGA_BOUND = 20.0
+LARGEST = 1e100  # of h, P and mean where a failure must not show: products of two, and sums of their squares, are finite
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Local:
         if s.optimiser == "exact" or s.estimator not in ("analytic", "weight-mc", "activation-mc") or s.covariance != "diagonal":
             what = f"optimiser {s.optimiser!r}, estimator {s.estimator!r}, {s.covariance} covariance"
             raise ValueError(f"client {self.index}: {what}: has no private form; see `fedkern check`")
+        if (clip := self.mechanism.clip) < LEAST_CLIP:
+            raise ValueError(f"client {self.index}: a clip of {clip:g} on rows cannot be kept; at least {LEAST_CLIP:g}")
 
 
 def optimise(
@@ -76,6 +79,21 @@ def optimise(
     if local.settings.optimiser == "exact":
         return exact(local.rows, local.settings, q, cavity, local.n_threads), None
     return (_diagonal_steps if q.diagonal else _full_steps)(local, q, cavity, state, steps, first_step)
+
+
+def attempt(
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+) -> tuple[Gaussian, Vector | None]:
+    """As `optimise`, for rows that are seen without a clip: q itself, and the state as it was, where the optimiser fails or goes
+    beyond all bounds; and no warning. That it does depends on rows, so nobody else may see it.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            new, after = optimise(local, q, cavity, state, steps, first_step)
+            bounded = all(np.abs(numbers).max(initial=0) <= LARGEST for numbers in (new.h, new.P, new.mean))  # NaN is not
+        except (NumericalError, ArithmeticError, ValueError):  # ValueError is also what linear algebra raises
+            return q, state
+    return (new, after) if bounded else (q, state)
 
 
 def _diagonal_steps(

@@ -62,11 +62,6 @@ class ClientLost:
 
 
 @dataclass(frozen=True)
-class Deadline:
-    """Not a message: what a driver tells the server when nobody has answered in time. It may go on without the late ones."""
-
-
-@dataclass(frozen=True)
 class Charge:
     """Not a message: what a machine asks of its own driver before it reads rows. The holder's budget answers."""
 
@@ -90,8 +85,26 @@ class ChargeFailed:
     allowed: int
 
 
+@dataclass(frozen=True)
+class Release:
+    """Not a message: what the server's machine asks of its own driver before anything of a round's noisy sum leaves. The sum must
+    be on disk, so that it is never drawn again.
+    """
+
+    round: int
+    content: Saved
+
+
+@dataclass(frozen=True)
+class Released:
+    """The noisy sum of a round that may leave: the one of `Release`, or an earlier one that a crash interrupted."""
+
+    round: int
+    content: Mapping[str, Any]
+
+
 Effect = Message | Charge
-ServerEffects = list[tuple[int, Effect]]  # (client, message), or (SERVER, charge)
+ServerEffects = list[tuple[int, Effect | Release]]  # (client, message), or (SERVER, charge or release)
 ClientEffects = list[Effect]
 
 

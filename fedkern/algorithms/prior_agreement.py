@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ..errors import JobError, LostPeer
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 
 DIMS = {"digest": 64}
 
@@ -68,10 +68,9 @@ def finished(state: Server) -> bool:
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
     """One client has its file."""
-    if isinstance(event, Deadline):
-        return state, []
     if isinstance(event, ClientLost):
-        raise LostPeer(f"client {state.names[event.client]!r} is gone before the first round; start again when it is back")
+        name = state.names[event.client]
+        raise LostPeer(f"client {name!r} is gone before the first round; start the job again when it is back")
     if not isinstance(event, Holds) or sender not in state.waiting:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     return evolve(state, waiting=state.waiting - {sender}), []

@@ -85,11 +85,11 @@ class SiteApplied(Message, kind=12):
 
 @dataclass(frozen=True)
 class Refused(Message, kind=13):
-    """Client to server: these steps would exceed my budget. Final, and a function of public numbers alone."""
+    """Client to server: what was asked would exceed my budget. Final. `spent`: steps of this job; how many more the holder would
+    allow is its own affair, for it tells what was spent in other jobs."""
 
     round: int
     spent: int
-    allowed: int
 
 
 # The server --------------------
@@ -332,6 +332,7 @@ class Client:
     outstanding : (dh, dP, shards as they will be if the delta is applied whole) until SiteApplied
     refused : its budget is spent
     floors : cavity coordinates that were floored, over all updates
+    failed : optimisers (its own, or its shards') that failed where that must not show, over all updates
     """
 
     name: str
@@ -347,6 +348,7 @@ class Client:
     outstanding: tuple[Vector, Vector, Vector | None] | None = None
     refused: bool = False
     floors: int = 0
+    failed: int = 0
 
 
 def client(name: str, context: local.Local, prior: Gaussian) -> Client:
@@ -354,6 +356,8 @@ def client(name: str, context: local.Local, prior: Gaussian) -> Client:
     P = prior.P if prior.diagonal else np.diag(prior.P).copy()
     p = packed_size(prior.d, context.settings.covariance)
     own = shards.start(context, prior.d) if context.settings.variant in SHARDED else None
+    if context.settings.by_client and not (good := context.rows.finite).all():
+        context = replace(context, rows=context.rows.take(np.flatnonzero(good)))
     return Client(name, context, P, np.zeros(prior.d), np.zeros(p), shards=own)
 
 
@@ -368,7 +372,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     if isinstance(event, Charged) and state.asked:
         return _update(replace(state, asked=None), state.asked, event.steps)
     if isinstance(event, ChargeFailed) and state.asked:
-        refused = Refused(state.asked.round, event.spent, event.allowed)
+        refused = Refused(state.asked.round, event.spent)
         return replace(state, asked=None, refused=True), [refused]
     if isinstance(event, SiteApplied):
         return _applied(state, event), []
@@ -395,14 +399,17 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         dh, dP, moved = shards.update(
             state.local, state.shards, q, unpack(state.site_P, d), state.site_h, state.prior_P, state.step
         )
-        state = replace(state, shards=replace(state.shards, optimiser=moved.optimiser), step=state.step + s.local_steps)
+        own = replace(state.shards, optimiser=moved.optimiser)
+        state = replace(state, shards=own, step=state.step + s.local_steps, failed=state.failed + moved.failed)
         after: Vector | None = moved.deltas
     else:
         Pc, floors = floored(unpack(event.P - state.site_P, d), CAVITY_FLOOR * state.prior_P)
         kept = state.optimiser if s.optimiser_state == "keep" else None
-        new, optimiser = local.optimise(state.local, q, Gaussian(event.h - state.site_h, Pc), kept, steps, state.step)
+        cavity = Gaussian(event.h - state.site_h, Pc)
+        new, optimiser = (local.attempt if s.by_client else local.optimise)(state.local, q, cavity, kept, steps, state.step)
         dh, dP = damped(q, new, s.damping, s.damping_form)
-        state = replace(state, optimiser=optimiser, step=state.step + steps, floors=state.floors + floors)
+        floors, failed = state.floors + floors, state.failed + (new is q)
+        state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)
         after = None
     delta = SiteDelta(event.round, event.version, state.updates, dh, dP)
     return replace(state, updates=state.updates + 1, outstanding=(dh, dP, after)), [delta]
@@ -482,7 +489,7 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
 
 def _save_client(state: Client) -> Saved:
     empty = np.zeros((0, 0))
-    saved: Saved = {name: int(getattr(state, name)) for name in ("step", "updates", "refused", "floors")}
+    saved: Saved = {name: int(getattr(state, name)) for name in ("step", "updates", "refused", "floors", "failed")}
     saved |= {"site_h": state.site_h, "site_P": state.site_P, "optimiser": empty if state.optimiser is None else state.optimiser}
     if state.outstanding:
         dh, dP, after = state.outstanding
@@ -507,6 +514,7 @@ def _load_client(state: Client, saved: Mapping[str, Any]) -> Client:
         updates=saved["updates"],
         refused=bool(saved["refused"]),
         floors=saved["floors"],
+        failed=saved["failed"],
         site_h=saved["site_h"],
         site_P=saved["site_P"],
         optimiser=array("optimiser"),
@@ -516,3 +524,8 @@ def _load_client(state: Client, saved: Mapping[str, Any]) -> Client:
 
 
 PROTOCOL = Protocol("pvi", (QUpdate, SiteApplied), (SiteDelta, Refused), server_receive, client_receive, finished, save, load)
+
+
+def protocol(*, private: bool) -> Protocol:
+    """The protocol with only the messages that a job can send: without a budget nobody refuses."""
+    return PROTOCOL if private else replace(PROTOCOL, to_server=(SiteDelta,))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LostPeer
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
-    if isinstance(event, ClientLost | Deadline):
-        raise LostPeer("a client was lost before the server had the response; start the job again")
+    if isinstance(event, ClientLost):
+        raise LostPeer("the server does not have the response yet; start the job again")
     if sender != state.holder or state.y is not None:
         raise RemoteFault(f"client {sender}: Response was not expected")
     return replace(state, y=event.y.copy()), []

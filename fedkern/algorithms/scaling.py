@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError, LostPeer
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
 
 Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -71,16 +71,18 @@ class Psi(Message, kind=44):
 
 @dataclass(frozen=True)
 class Client:
-    """A client's columns (n, w), NaN where a value is missing; after the last leg, `scales` and `psi`."""
+    """A client's columns (n, w), NaN where a value is missing; `second`: whether its job file wants the second leg. `scales` and
+    `psi` after the last leg."""
 
     values: Array = field(repr=False)
+    second: bool = False
     scales: Array | None = None
     psi: Array | None = None
 
 
 @dataclass(frozen=True)
 class Server:
-    """`names` of the columns; `second`: whether there is a second leg; `needed`: (w,) columns that must be in Psi."""
+    """`names` of the columns, as all parties may read them; `second`: whether there is a second leg."""
 
     names: tuple[str, ...]
     clients: tuple[str, ...]
@@ -129,13 +131,26 @@ def second_moments(values: Array) -> tuple[Array, Array]:
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
-    """Moments, then second moments if asked."""
-    if isinstance(event, AskMoments):
+    """Moments, then second moments if this client's own job file says that they are needed.
+
+    Raises
+    ------
+    RemoteFault
+        The server asks for more than the job file says, or tells scales or a Psi that cannot be.
+    """
+    if isinstance(event, AskMoments) and state.scales is None:
         return state, [ColumnMoments(0, *column_moments(state.values))]
-    if isinstance(event, Scaling):
+    if isinstance(event, Scaling) and state.scales is None:
+        if bool(event.more) != state.second:
+            wanted = f"this client's job file {'needs' if state.second else 'has no use for'} second moments"
+            raise RemoteFault(f"server: Scaling.more is {event.more}, and {wanted}")
+        if not event.scales.min(initial=np.inf) > 0:
+            raise RemoteFault("server: Scaling.scales must be above 0")
         state = replace(state, scales=event.scales.copy())
-        return state, [SecondMoments(1, *second_moments(state.values / event.scales))] if event.more else []
-    if isinstance(event, Psi):
+        return state, [SecondMoments(1, *second_moments(state.values / event.scales))] if state.second else []
+    if isinstance(event, Psi) and state.second and state.scales is not None and state.psi is None:
+        if not (np.allclose(event.psi, event.psi.T, rtol=1e-9, atol=0) and np.diag(event.psi).min(initial=np.inf) > 0):
+            raise RemoteFault("server: Psi.psi must be symmetric with a diagonal above 0")
         return replace(state, psi=event.psi.copy()), []
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
@@ -148,8 +163,8 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     JobError
         A column that is constant at all clients; two columns that no client has together; a singular Psi.
     """
-    if isinstance(event, ClientLost | Deadline):
-        raise LostPeer("a client was lost before the columns' scales were agreed; see why it ended, and start the job again")
+    if isinstance(event, ClientLost):
+        raise LostPeer("the columns' scales are not agreed yet; see why it ended, and start the job again")
     wanted = ColumnMoments if state.scales is None else SecondMoments
     if type(event) is not wanted or sender in state.replies:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
@@ -173,7 +188,7 @@ def pooled_scales(names: tuple[str, ...], replies: list[ColumnMoments]) -> Array
     degrees = np.sum([r.degrees for r in replies], axis=0)
     for name, square in zip(names, squares):
         if not square > 0:
-            raise JobError(f"column {name!r} is constant at every client: nothing can be learnt from it; put it into data.ignore")
+            raise JobError(f"{name} is constant at every client: nothing can be learnt from it; put it into data.ignore")
     return np.asarray(np.sqrt(squares / degrees))
 
 
@@ -183,7 +198,7 @@ def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
     degrees = np.sum([r.degrees for r in replies], axis=0)
     for i, j in zip(*np.nonzero(~(degrees > 0))):
         raise JobError(
-            f"columns {names[i]!r} and {names[j]!r} were never measured together at any client, so that one cannot be imputed "
+            f"{names[i]} and {names[j]} were never measured together at any client, so that one cannot be imputed "
             "from the other; put one of them into data.ignore"
         )
     psi = np.asarray(products / degrees)
@@ -191,7 +206,7 @@ def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
     if values[0] < SMALLEST_EIGENVALUE * np.trace(psi) / len(psi):
         involved = [names[j] for j in np.argsort(-np.abs(vectors[:, 0])) if abs(vectors[j, 0]) > 0.3]
         raise JobError(
-            f"the pooled second moments of {', '.join(map(repr, involved))} are singular (one follows from the others, or too "
+            f"the pooled second moments of {', '.join(involved)} are singular (one follows from the others, or too "
             "few rows have them together); put one of them into data.ignore"
         )
     return psi
@@ -209,3 +224,8 @@ def load(state: Any, saved: Mapping[str, Any]) -> Any:
 PROTOCOL = Protocol(
     "scaling", (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), server_receive, client_receive, finished, save, load
 )
+
+
+def protocol(*, second: bool) -> Protocol:
+    """The protocol with only the messages that a job can send."""
+    return PROTOCOL if second else replace(PROTOCOL, to_client=(AskMoments, Scaling), to_server=(ColumnMoments,))

@@ -31,6 +31,7 @@ class Settings:
     updates_per_client : public cap on one client's updates; None for no cap
     max_staleness : updates after which an asynchronous answer is too old; None for 4 x clients
     seed : of the keyed random streams
+    by_client : whole clients are protected: one whose optimiser fails answers with no change
 
     Source: dp-pvi.md, sections 5, 8, 9 and 12.
     """
@@ -56,6 +57,7 @@ class Settings:
     updates_per_client: int | None = None
     max_staleness: int | None = None
     seed: int = 0
+    by_client: bool = False
 
     def sizes(self, d: int) -> dict[str, int]:
         """Lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""

@@ -30,7 +30,7 @@ from ..errors import NumericalError
 from ..kernels import rng
 from ..models.hierarchical import GlobalPrior, LocalModel
 from ..models.variational import Block
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve, lost
+from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve, lost
 from .optim import OPTIMISERS
 from .sfvi_family import Family, Settings, barycentre
 from .sigma_family import NestedFamily
@@ -173,8 +173,6 @@ def _normals(state: Server) -> Matrix:
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
     """One answer; the step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
-    if isinstance(event, Deadline):
-        return state, []
     if isinstance(event, ClientLost):
         raise lost(state.names[event.client], state.round)
     expected = Reached if state.settings.local_steps else GlobalGradientBound if state.settings.bound else GlobalGradient

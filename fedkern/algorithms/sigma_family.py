@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from ..models.hierarchical import LocalModel
 from ..models.likelihood import HALF_LOG_TAU
@@ -103,8 +103,8 @@ class NestedFamily:
         elif like.family == "gaussian":
             level = float((rows.y - rows.offset).mean())
         else:
-            trials = np.ones_like(rows.y) if rows.trials is None else rows.trials
-            level = logit((rows.y.sum() + 0.5) / (trials.sum() + 1))
+            failures = (1.0 if rows.trials is None else rows.trials) - rows.y
+            level = np.log((rows.y.sum() + 0.5) / (failures @ np.exp(rows.offset) + 0.5))
         eta: Vector = rows.offset + level
         return eta
 

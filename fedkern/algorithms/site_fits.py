@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LostPeer
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
 
 Columns = Annotated[NDArray[np.float64], "w"]
 
@@ -60,8 +60,8 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
-    if isinstance(event, ClientLost | Deadline):
-        raise LostPeer("a client was lost before it had sent its own fit; start the job again")
+    if isinstance(event, ClientLost):
+        raise LostPeer("its own fit had not come; --resume goes on from the last checkpoint")
     if sender in state.replies or event.error.min(initial=0) < 0:
         raise RemoteFault(f"client {sender}: SiteFit comes twice, or has an error below 0")
     return replace(state, replies={**state.replies, sender: event}), []

@@ -36,7 +36,7 @@ from ..kernels import rng
 from ..models.likelihood import Likelihood
 from ..models.predictors import Linear, Predictor
 from .gibbs_trace import Trace
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from .soul_messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Settings, Slopes, Total, curvature
 from .vertical_messages import lost
 
@@ -344,8 +344,6 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     RemoteFault
         A stale, repeated or unexpected message.
     """
-    if isinstance(event, Deadline):
-        return state, []
     if isinstance(event, ClientLost):
         raise lost(state.names[event.client], state.round)
     expected = Slopes if state.settings.power else Moved if state.settings.response == "shared" else Predicted

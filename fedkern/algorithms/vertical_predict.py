@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LostPeer
-from .messages import ClientEffects, ClientLost, Deadline, Message, Protocol, RemoteFault, Saved, ServerEffects
+from .messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
 
 Vector = NDArray[np.float64]
 Tested = Annotated[NDArray[np.float64], "t"]
@@ -89,8 +89,8 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
-    if isinstance(event, ClientLost | Deadline):
-        raise LostPeer("a client was lost before it had sent its predictions; --resume goes on from the last checkpoint")
+    if isinstance(event, ClientLost):
+        raise LostPeer("its predictions had not come; --resume goes on from the last checkpoint")
     if isinstance(event, MeanZ) and state.with_z and sender not in state.z:
         return replace(state, z={**state.z, sender: event.z.copy()}), []
     if not isinstance(event, Prediction) or sender in state.replies or event.variance.min(initial=0) < 0:

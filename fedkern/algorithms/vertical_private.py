@@ -35,8 +35,8 @@ of the clip.
 It is expensive: at epsilon = 3 and delta = 1e-5 the noise on every z_i has 12 C_z in 10 rounds, and 56 C_z in 200.
 
 The releases are charged before rows are read: 1 at the start, 2 in each round (1 in the last). A charge that is refused ends
-the job with the answer `Refused`, a function of public numbers. Source: dp-pvi.md, sections 4 and 6; vertical.md, sections 5
-and 11.
+the job with the answer `Refused`, which says how much this job has spent. Source: dp-pvi.md, sections 4 and 6; vertical.md,
+sections 5 and 11.
 """
 
 from __future__ import annotations
@@ -236,9 +236,9 @@ def client_receive(state: PrivateClient, event: Any) -> tuple[PrivateClient, Cli
         question, after = state.asked, evolve(state, asked=None)
         missing = question.round + int(bool(state.drawn))  # the round that this client's z will not be part of
         if isinstance(event, ChargeFailed):
-            return evolve(after, refused=True), [Refused(missing, event.spent, event.allowed)]
+            return evolve(after, refused=True), [Refused(missing, event.spent)]
         if event.steps < _steps(state, question):  # a budget that grants a part: no part of a round is of use
-            return evolve(after, refused=True), [Refused(missing, state.count, state.count + event.steps)]
+            return evolve(after, refused=True), [Refused(missing, state.count)]
         state.release.source.rekey()
         return _drawn(after) if isinstance(question, Begin) else _stepped(after, question)
     expected = Begin if not state.drawn else PredictorSum if s.response == "shared" else Residual

@@ -16,7 +16,7 @@ from ..errors import NumericalError
 from ..kernels import rng
 from ..models.vertical import Shared
 from .averaging import Trajectory
-from .messages import SERVER, ClientLost, Deadline, Message, RemoteFault, Saved, ServerEffects, evolve
+from .messages import SERVER, ClientLost, Message, RemoteFault, Saved, ServerEffects, evolve
 from .optim import OPTIMISERS
 from .pvi import Refused
 from .vertical_messages import (
@@ -116,8 +116,6 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     RemoteFault
         A stale, repeated or unexpected message.
     """
-    if isinstance(event, Deadline):
-        return state, []
     if isinstance(event, ClientLost):
         raise lost(state.names[event.client], state.round)
     if getattr(event, "round", None) != state.round:

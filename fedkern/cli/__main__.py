@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .. import __version__
-from ..errors import FedkernError, JobError
+from ..errors import FedkernError, JobError, plainly
+from ..printing import printable, several
+from ..transports.signals import Signals
+from . import machine
 
 EXIT_CODES = """exit codes: 0 finished; 1 internal error; 2 bad job or data; 3 stopped by a signal or a lost peer, with a
 checkpoint (--resume goes on); 4 finished without some lost clients; 5 a privacy budget ended the job before min_updates"""
@@ -91,21 +94,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     call: Callable[[argparse.Namespace], int] = options.call
+    options.signals = signals = Signals(at_once=True)
     try:
-        return call(options)
-    except FedkernError as error:
-        print(f"fedkern: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("fedkern: interrupted", file=sys.stderr)
-        return 3
-    except BrokenPipeError:  # the reader of our output has gone: no more can be said
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with signals:
+            code = call(options)
+            machine.flush_output()
+            return code
+    except (Exception, KeyboardInterrupt) as error:
+        return _failed(signals.stopped or error)
+    finally:
+        if arguments is None:  # the process ends with this: its code is known
+            signals.ignore()
+
+
+def _failed(error: BaseException) -> int:
+    """Says why a command has failed; its exit code."""
+    with suppress(OSError):
+        machine.flush_output()
+    error = machine.refusal(error)
+    text, code = "internal error; please report the lines above", 1
+    if isinstance(error, FedkernError):
+        text, code = several(str(error)), error.exit_code
+    elif isinstance(error, KeyboardInterrupt):
+        text, code = str(error) or "interrupted", 3
+    elif isinstance(error, BrokenPipeError):  # the reader of our output has gone: no more can be said
         return 1
-    except Exception:
-        traceback.print_exc()
-        print("fedkern: internal error; please report the lines above", file=sys.stderr)
-        return 1
+    if isinstance(error, MemoryError):
+        said = " ".join(str(error).split()) or "no memory is left"
+        text, code = f"{said}; `fedkern check` says what a job needs: take a larger machine, or fewer columns", JobError.exit_code
+    with suppress(OSError):
+        if code == 1 and not isinstance(error, FedkernError):
+            traceback.print_exception(error)
+        print(f"fedkern: {text}", file=sys.stderr)
+    return code
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -130,9 +151,11 @@ def _info(options: argparse.Namespace) -> int:
 
 def _simulate(options: argparse.Namespace) -> int:
     from ..data import synthetic
+    from .files import writing
 
     settings = synthetic.Settings(options.clients, options.rows, options.columns, options.seed)
-    job = synthetic.simulate(options.kind, options.out, settings)
+    with machine.refusals(options.out), writing(Path(options.out)):
+        job = synthetic.simulate(options.kind, options.out, settings)
     if options.kind == "sigma":
         folder = Path(job).parent
         print(f"{folder / 'prior.toml'}\ntrain it:  fedkern sigma train {folder / 'prior.toml'} --out {folder / 'prior'}")
@@ -143,13 +166,14 @@ def _simulate(options: argparse.Namespace) -> int:
 def _sigma_train(options: argparse.Namespace) -> int:
     from .sigma import train
 
-    return train.command(options)
+    with plainly():
+        return train.command(options)
 
 
 def _report(options: argparse.Namespace) -> int:
     from . import report
 
-    print(report.write(Path(options.folder)))
+    print(printable(str(report.write(Path(options.folder)))))
     return 0
 
 

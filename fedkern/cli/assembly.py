@@ -12,9 +12,11 @@ from threadpoolctl import threadpool_limits
 from ..algorithms import agreement, client_level, pvi
 from ..algorithms.local import Local
 from ..algorithms.messages import SERVER
+from ..algorithms.settings import SHARDED
+from ..data.degenerate import Degenerate, degenerate
 from ..data.design import Design, describe, encode
 from ..data.table import Table
-from ..errors import JobError
+from ..errors import JobError, owned
 from ..models.encoding import Encoding
 from ..models.expfam import Gaussian
 from ..models.glm import Rows, metrics
@@ -25,10 +27,11 @@ from ..results.result import Result
 from ..results.summary import Outcome, summary
 from ..transports.codec import Codec
 from ..transports.inprocess import InProcess
-from . import info
+from . import columns, info
 from .config import AnyConfig, SigmaConfig, SparseConfig, VerticalConfig
 from .files import RunFolder
 from .hooks import RunHooks
+from .identity import job_bytes
 from .model import Model
 from .parties import Parties, parties
 from .progress import Progress
@@ -66,49 +69,59 @@ def perform(place: Place, config: AnyConfig, folder: Path, output: Output) -> Re
     -------
     the result at the server's place, None elsewhere
     """
+    place.signals.advice = " before the first round; nothing is lost"
     found = parties(config, folder)
     mine = place.mine(found.n_clients)
-    identity = agreed_identity(place, config, found)
-    files = None if output.folder is None else RunFolder(output.folder, found.names, identity)
-    if files is not None:
-        if output.resume and place.is_server and not (files.path / "job.json").exists():
-            raise JobError(f"{files.path}: there is no run to resume; give the --out of the run, or leave out --resume")
-        files.claim([*mine, *([SERVER] if place.is_server else [])], resume=output.resume)
+    agree(place, config, found)
+    identity = job_bytes(config, found.names)
+    files = None if output.folder is None else RunFolder(output.folder, found.names, identity, config.output.own_folders(folder))
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
     with RunHooks(config, found.names, files) as hooks, threadpool_limits(1, user_api="blas"):
-        place.hooks, hooks.clients = hooks, tuple(mine)  # from here on they decide what others read of a fault
-        if files is not None and place.is_server:
-            files.write_json("job.json", config.model_dump())
+        hooks.clients = tuple(mine)
+        hooks.permit(place, found, quiet=output.quiet)
+        if files is not None:
+            files.close(mine, required=config.privacy is not None, there=output.resume)
+            found = hooks.begin(place, found, resume=output.resume)
+        place.hooks = hooks  # from here on they decide what others read of a fault
+        hooks.note_use()
         if isinstance(config, VerticalConfig):
             return vertical.perform(place, config, found, hooks, output)
         tables = {k: found.rows(k) for k in mine}
+        if isinstance(config, SigmaConfig):
+            sigma.check_headers(config, found.names, tables)  # the agreement is about covariates alone
         encoding = _agreed(place, found, tables, hooks)
         if isinstance(config, SparseConfig):
             return sparse.perform(place, config, found.names, encoding, tables, hooks, output)
         if isinstance(config, SigmaConfig):
             return sigma.perform(place, config, folder, found.names, encoding, tables, hooks, output)
         model = Model(config, found.names, encoding)
-        designs = {k: _encoded(model, k, tables.pop(k), hooks) for k in mine}
+        designs, own = {}, {}
+        for k in mine:
+            designs[k], own[k] = _encoded(model, k, tables.pop(k), hooks)
+        if model.privacy is None:
+            hooks.notes += columns.exchanged(place, found.names, own, hooks)
         test = _test_rows(found, model) if place.is_server else None
-        server = _trained(place, model, found, designs, test, hooks, output)
+        server = _trained(place, model, designs, test, hooks, output)
         certified = _certified(place, model, hooks)
         if server is None:
             return None
         return _published(model, server, test, certified, hooks)
 
 
-def agreed_identity(place: Place, config: AnyConfig, found: Parties) -> bytes:
-    """What every rank of the job must have in common; JobError on a rank that has something else, or if there are too many."""
-    identity = f"{config.digest} {' '.join(found.names)}".encode()
-    place.agree(identity)
+def agree(place: Place, config: AnyConfig, found: Parties) -> None:
+    """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
+    place.names = found.names
+    place.agree(f"{config.digest} {' '.join(found.names)}".encode())
     if place.size > 1 + found.n_clients:
         raise JobError(f"{place.size} ranks for a server and {found.n_clients} clients; start at most {1 + found.n_clients}")
-    return identity
 
 
 def _agreed(place: Place, found: Parties, tables: Mapping[int, Any], hooks: RunHooks) -> Encoding:
     """The encoding of the columns, the same at every place."""
-    clients = {k: agreement.Client(found.spec, describe(table, found.spec, found.names[k])) for k, table in tables.items()}
+    clients = {}
+    for k, table in tables.items():
+        with owned(k):
+            clients[k] = agreement.Client(found.spec, describe(table, found.spec, found.names[k]))
     start = agreement.start(found.spec, found.names) if place.is_server else None
     server, clients = hooks.run(place, agreement.PROTOCOL, start, clients, Codec(agreement.DIMS, found.n_clients))
     encoding = (server if server is not None else next(iter(clients.values()))).encoding
@@ -116,17 +129,19 @@ def _agreed(place: Place, found: Parties, tables: Mapping[int, Any], hooks: RunH
     return encoding
 
 
-def _encoded(model: Model, client: int, table: Table, hooks: RunHooks) -> Design:
-    """A client's arrays. What is wrong with its rows, or remarkable, is written in its own folder and nowhere else."""
+def _encoded(model: Model, client: int, table: Table, hooks: RunHooks) -> tuple[Design, Degenerate]:
+    """A client's arrays, and columns that nothing can be learnt from. What is wrong with its rows, or remarkable, is written in
+    its own folder and nowhere else."""
     name = model.names[client]
-    design = encode(table, model.encoding, private=model.privacy is not None, client=name)
-    notes = [*design.notes]
+    with owned(client):
+        design = encode(table, model.encoding, private=model.privacy is not None, client=name)
+        own = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
+    notes = [*design.notes, *own.lines()]
     delta = model.privacy.of(name).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")
-    if notes or design.faults.rows:
-        hooks.write_own(client, "rows.json", {"notes": notes, "faults": asdict(design.faults)})
-    return design
+    hooks.write_own(client, "rows.json", {"notes": notes, "faults": asdict(design.faults)})
+    return design, own
 
 
 def _rows(design: Design) -> Rows:
@@ -136,30 +151,36 @@ def _rows(design: Design) -> Rows:
 def _test_rows(found: Parties, model: Model) -> Rows | None:
     """The server's own test rows."""
     table = found.test()
-    return None if table is None else _rows(encode(table, model.encoding))
+    with owned(SERVER):
+        return None if table is None else _rows(encode(table, model.encoding))
 
 
 def _trained(
-    place: Place, model: Model, found: Parties, designs: dict[int, Design], test: Rows | None, hooks: RunHooks, output: Output
+    place: Place, model: Model, designs: dict[int, Design], test: Rows | None, hooks: RunHooks, output: Output
 ) -> Any:
     """The server's last state; None where it does not live."""
     settings, algorithm, config = model.settings, model.algorithm, model.config
     clients = {}
+    if model.by_client:
+        hooks.allow(designs, model.plan("the federation"))
     for k, design in designs.items():
         noise: dict[str, Any] = {}
         if model.privacy is not None and not model.by_client:
             plan = model.plan(model.names[k])
+            plan.check_size(model.names[k], len(design.y))
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
-            hooks.open_budget(k, found.data_name(k), plan, found.fingerprint)
+            hooks.open_budget(k, plan)
         local = Local(_rows(design), settings, k, row_ids=design.row_ids, n_threads=place.n_threads or info.cores(), **noise)
         clients[k] = model.client(k, local)
     codec = Codec(settings.sizes(model.encoding.size), len(model.names))
     if not place.is_server:
-        return hooks.run(place, algorithm.PROTOCOL, None, clients, codec, resume=output.resume)[0]
+        server, clients = hooks.run(place, model.protocol, None, clients, codec, resume=output.resume)
+        _tell_failures(model, clients, hooks)
+        return server
     start: Any
     if model.by_client:
         plan = model.plan("the federation")
-        hooks.open_budget(SERVER, "federation", plan)
+        hooks.open_budget(SERVER, plan)
         averaged = config.algorithm.sites == "averaged"
         start = client_level.start(settings, model.prior, len(model.names), plan.mechanism, model.source(SERVER), averaged)
     else:
@@ -173,9 +194,18 @@ def _trained(
             progress=progress,
             timed=model.privacy is None,
         )
-        server, _ = hooks.run(place, algorithm.PROTOCOL, start, clients, codec, resume=output.resume)
+        server, clients = hooks.run(place, model.protocol, start, clients, codec, resume=output.resume)
         hooks.watch = None
-        return server
+    _tell_failures(model, clients, hooks)
+    return server
+
+
+def _tell_failures(model: Model, clients: Mapping[int, Any], hooks: RunHooks) -> None:
+    """How often a client's optimisers failed, in its own folder, where that may show nowhere else."""
+    silent = model.by_client or (model.privacy is not None and model.settings.variant in SHARDED)
+    for k, client in clients.items() if silent else ():
+        content = {"updates": client.updates, "optimisers": model.settings.shards * client.updates, "failed": client.failed}
+        hooks.write_own(k, "optimiser.json", content)
 
 
 def _certified(place: Place, model: Model, hooks: RunHooks) -> dict[str, Mapping[str, Any]]:
@@ -183,7 +213,7 @@ def _certified(place: Place, model: Model, hooks: RunHooks) -> dict[str, Mapping
     if model.privacy is None:
         return {}
     if model.by_client:
-        return {name: hooks.certificate(SERVER, total=False) for name in model.names} if place.is_server else {}
+        return {name: hooks.certificate(SERVER) for name in model.names} if place.is_server else {}
     return hooks.certified(place)
 
 
@@ -203,6 +233,7 @@ def _published(model: Model, server: Any, test: Rows | None, certified: Mapping[
         stop="updates" if server.stop == "budget" and not server.refused else server.stop,
         rounds=server.round,
         clients={name: {"updates": int(server.updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
+        lost=hooks.gone,
         metrics={} if test is None else metrics(q, test, config.model.family, config.model.scale),
         privacy=certified,
         wire=hooks.wire.as_dict(),

@@ -1,24 +1,35 @@
-"""`fedkern check`: is the job sound, what will it spend, what will each party send? Nothing is spent, no row is read or sent."""
+"""`fedkern check`: is the job sound, what will it spend, what will each party send? Nothing is spent, no row is sent.
+
+In a private job no row is read. In another one each client looks through its own for columns that nothing can be learnt from, and
+names them, as it will in the run.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..algorithms import agreement, certificates
+import numpy as np
+
+from ..algorithms import agreement, certificates, column_notes
 from ..algorithms.agreement import Summary
-from ..algorithms.messages import Message, schema
 from ..data import table
-from ..data.design import check_header, encode
+from ..data.artifact import read_client
+from ..data.degenerate import Degenerate, degenerate
+from ..data.design import check_header, describe, encode
+from ..data.faults import who
 from ..data.table import Table, Text
-from ..errors import JobError
+from ..errors import JobError, plainly
 from ..models.encoding import Column, Encoding, Spec
 from ..models.sparse import relative
+from ..printing import printable
+from ..privacy.certificate import trust
 from ..transports.codec import Codec
-from .assembly import agreed_identity
+from . import columns, holders, memory, wire
+from .assembly import agree
 from .config import AnyConfig, Config, SigmaConfig, SparseConfig, VerticalConfig, load
 from .job import place_for
 from .model import Model
@@ -27,25 +38,31 @@ from .sigma import check as sigma
 from .sigma import rows as sigma_rows
 from .sigma.assembly import agreed
 from .sigma.model import SigmaModel
+from .sigma.points import extended
 from .sparse import check as sparse
 from .sparse.model import SparseModel
 from .vertical import check as vertical
+from .vertical.rows import aligned
+from .vertical.rows import columns as vertical_columns
 
 if TYPE_CHECKING:
     from .assembly import Place
+
+MOST_LEVELS = 200  # of a column that is looked through
 
 
 def command(options: argparse.Namespace) -> int:
     """Runs `fedkern check` and returns the exit code."""
     if options.local:
         config, folder = load(options.job, options.sets)
-        return _local(config, folder, Path(options.local))
+        with plainly():
+            return _local(config, folder, Path(options.local))
 
     def main(place: Place) -> int:
         config, folder = load(options.job, options.sets)
         lines = checked(place, config, folder)
         if lines is not None:
-            print("\n".join(lines))
+            print("\n".join(map(printable, lines)))
         return 0
 
     return place_for(options, main)
@@ -60,7 +77,8 @@ def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
         Whatever would end the job before the first row is read.
     """
     found = parties(config, folder)
-    agreed_identity(place, config, found)
+    agree(place, config, found)
+    holders.permit_all(config, found, place.mine(found.n_clients), server=place.is_server)
     if isinstance(config, VerticalConfig):
         return _vertical(place, config, found)
     spec = _public(found.spec)
@@ -69,35 +87,61 @@ def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
         source, names = found.header(k)
         check_header(names, found.spec, source, found.names[k])
         if isinstance(config, SigmaConfig):
-            sigma_rows.needed(config, names, f"client {found.names[k]!r}, {source}")
-        columns = spec.covariates(names)
-        clients[k] = agreement.Client(spec, Summary(columns, tuple(_kind(spec, name) for name in columns)))
+            sigma_rows.needed(config, names, who(found.names[k], source))
+        covariates = spec.covariates(names)
+        clients[k] = agreement.Client(spec, Summary(covariates, tuple(_kind(spec, name) for name in covariates)))
     start = agreement.start(spec, found.names) if place.is_server else None
     server, _ = place.run(agreement.PROTOCOL, start, clients, Codec(agreement.DIMS, found.n_clients))
     prior = agreed(place, config, folder, found.names)[0] if isinstance(config, SigmaConfig) else None
+    notes = []
+    if config.privacy is None:
+        intercept = config.model.intercept if isinstance(config, Config) else True
+        notes = _notes(place, found, {k: _own_columns(found.spec, found.rows(k), intercept) for k in clients})
     if server is None:
         return None
     encoding = server.encoding
     assert isinstance(encoding, Encoding)
-    _constants(found.spec, encoding)
     if isinstance(config, SparseConfig):
         job = SparseModel(config, found.names, relative(encoding))
-        return [*sparse.lines(job), "", *_wire(found.n_clients, sparse.protocols(job))]
+        allgather = config.algorithm.topology == "allgather"
+        unknown = [] if job.is_graph or config.data.builtin else _unknown(found.spec, encoding)
+        told = wire.lines(found.n_clients, sparse.protocols(job), found.spec, unknown, allgather=allgather)
+        return [*sparse.lines(job), *memory.lines(*memory.sparse(job)), *notes, "", *told]
     if isinstance(config, SigmaConfig):
         assert prior is not None
         model = SigmaModel(config, found.names, encoding, prior.common)
-        return [*sigma.lines(model), "", *_wire(found.n_clients, sigma.protocols(model))]
-    return list(_lines(config, found, Model(config, found.names, encoding)))
+        told = wire.lines(found.n_clients, sigma.protocols(model), found.spec, _unknown(found.spec, encoding))
+        used = memory.lines(*memory.sigma(model.layout.size, "diagonal" if model.chains else config.algorithm.covariance))
+        return [*sigma.lines(model), *used, *notes, "", *told]
+    return list(_lines(config, found, Model(config, found.names, encoding), notes))
 
 
 def _vertical(place: Place, config: VerticalConfig, found: Parties) -> list[str] | None:
     """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
     counted = vertical.counted(place, config, found)
+    notes = []
+    if config.privacy is None:
+        tables = {k: found.rows(k) for k in place.mine(found.n_clients)}
+        own = {k: _own_columns(vertical.spec_of_file(config, t.names), t) for k, t in tables.items()}
+        notes = _notes(place, found, own, split=True)
     if counted is None:
         return None
     train, test = vertical.held_out(config, *counted)
     job = vertical.VerticalModel(config, found.names, len(train), len(test) + len(counted[1]))
-    return [*vertical.lines(job), "", *_wire(found.n_clients, vertical.protocols(job))]
+    used = memory.vertical(config.algorithm.covariance)
+    return [*vertical.lines(job), *used, *notes, "", *wire.lines(found.n_clients, vertical.protocols(job))]
+
+
+def _notes(place: Place, found: Parties, own: Mapping[int, Degenerate], *, split: bool = False) -> list[str]:
+    """Lines on columns that nothing can be learnt from, at the server's place."""
+    return [f"note     {note}" for note in columns.exchanged(place, found.names, own, split=split)]
+
+
+def _own_columns(spec: Spec, own: Table, intercept: bool = True) -> Degenerate:
+    """What nothing can be learnt from in one file, whose columns are taken as they are there."""
+    there = (_found(spec, own, name) for name in spec.covariates(own.names))
+    encoding = spec.encoding(tuple(column for column in there if len(column.levels or ()) <= MOST_LEVELS))
+    return degenerate(encode(own, encoding, private=True, missing=True).X, encoding, intercept=intercept)
 
 
 def _public(spec: Spec) -> Spec:
@@ -110,36 +154,26 @@ def _kind(spec: Spec, name: str) -> Any:
     return spec.columns[name].kind if name in spec.columns else "numeric"
 
 
-def _constants(spec: Spec, encoding: Encoding) -> None:
-    """Whether everything is public that a private job needs."""
-    for column in encoding.columns if spec.private else ():
-        declared = spec.columns.get(column.name, Column(column.name))
-        if declared.kind == "categorical" and declared.levels is None:
-            raise JobError(
-                f"column {column.name!r}: a private job cannot ask rows for levels; give data.columns.{column.name}.levels"
-            )
-        if declared.kind == "numeric" and spec.standardise == "public" and declared.center is None:
-            raise JobError(
-                f'column {column.name!r}: standardise = "public" needs center and scale (or lower and upper) in '
-                f'[data.columns.{column.name}]; or set data.standardise = "none"'
-            )
-
-
-def _lines(config: Config, found: Parties, model: Model) -> Iterator[str]:
+def _lines(config: Config, found: Parties, model: Model, notes: list[str]) -> Iterator[str]:
     a, m, d = config.algorithm, config.model, model.encoding.size
-    unknown = [c.name for c in model.encoding.columns if c.levels is None and c.name not in found.spec.columns]
-    yield f"job      {config.job.method}, variant {a.variant}, {a.schedule}, rounds = {config.job.rounds}, seed {config.job.seed}"
+    unknown = _unknown(found.spec, model.encoding)
+    schedule = "synchronous" if model.by_client else a.schedule
+    yield f"job      {config.job.method}, variant {a.variant}, {schedule}, rounds = {config.job.rounds}, seed {config.job.seed}"
     yield f"model    {m.family}, {m.covariance} covariance, prior precision {m.prior_precision:g}"
     yield f"clients  {found.n_clients}: {', '.join(found.names)}"
-    more = "; more if columns turn out to be categorical" if unknown and not found.spec.private else ""
+    more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients{more}; response {found.spec.response}"
+    yield from memory.lines(*memory.pvi(model))
+    yield from notes
     yield ""
     yield from _privacy(config, model)
     yield ""
     settings = model.settings
-    protocols = [(agreement.PROTOCOL, agreement.DIMS), (model.algorithm.PROTOCOL, settings.sizes(model.encoding.size))]
+    protocols = [(agreement.PROTOCOL, agreement.DIMS), (model.protocol, settings.sizes(model.encoding.size))]
+    if config.privacy is None:
+        protocols.insert(1, (column_notes.PROTOCOL, column_notes.DIMS))
     protocols += [(certificates.PROTOCOL, certificates.DIMS)] if config.privacy is not None and not model.by_client else []
-    yield from _wire(len(model.names), protocols)
+    yield from wire.lines(len(model.names), protocols, found.spec, unknown)
 
 
 def _privacy(config: Config, model: Model) -> Iterator[str]:
@@ -169,55 +203,59 @@ def _privacy(config: Config, model: Model) -> Iterator[str]:
             epsilon,
         )
         rows.append([str(v) for v in values])
-    yield from _table(head, rows)
+    yield from wire.laid_out(head, rows)
     yield f"         neighbours: {plan.mechanism.neighbours}; by the {plan.mechanism.accountant} accountant"
+    yield f"         trusts {trust(plan.mechanism)}"
+    if model.by_client and plan.mechanism.rate < 1:
+        more = f"{1 / plan.mechanism.rate:.3g}"
+        yield f"         every client works in every round, so that nobody sees whose work counts: {more} times the work"
 
 
-def _wire(n_clients: int, protocols: Sequence[tuple[Any, Mapping[str, int]]]) -> Iterator[str]:
-    for title, way in (("each client may send", "to_server"), ("the server may send", "to_client")):
-        yield f"{title} (and no row)"
-        rows = []
-        for protocol, dims in protocols:
-            codec = Codec(dims, n_clients)
-            kinds: Sequence[type[Message]] = getattr(protocol, way)
-            rows += [[kind.__name__, _fields(kind, dims), f"{codec.longest((kind,)):,}"] for kind in kinds]
-        yield from _table(("message", "fields", "bytes"), rows)
-
-
-def _fields(kind: type[Message], dims: Any) -> str:
-    def one(name: str, shape: tuple[str, ...]) -> str:
-        return f"{name} ({', '.join(str(dims[s]) for s in shape)})" if shape else name
-
-    return ", ".join(one(name, field.shape) for name, field in schema(kind).items())
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    rows = [head, *rows]
-    widths = [max(len(row[j]) for row in rows) for j in range(len(head))]
-    for row in rows:
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+def _unknown(spec: Spec, encoding: Encoding) -> list[str]:
+    """Columns that only their rows can tell to be categorical."""
+    return [c.name for c in encoding.columns if c.levels is None and c.name not in spec.columns and not spec.private]
 
 
 def _local(config: AnyConfig, folder: Path, path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
-    spec = parties(config, folder).spec
+    found = parties(config, folder)
+    spec = found.spec
     own = table.load(path, text=spec.texts, response=spec.response or "y")
     if isinstance(config, VerticalConfig):
         spec = vertical.spec_of_file(config, own.names)
     check_header(own.names, spec, own.source)
-    columns = tuple(_found(spec, own, name) for name in spec.covariates(own.names))
-    design = encode(own, spec.encoding(columns), private=True)
+    encoding = spec.encoding(tuple(_found(spec, own, name) for name in spec.covariates(own.names)))
+    design = encode(own, encoding, private=True)
     faults = design.faults
-    print(f"{path}: {own.n_rows} rows, {faults.rows} with faults")
+    lines = [f"{path}: {own.n_rows} rows, {faults.rows} with faults"]
     if mark := fingerprint(path):
-        print(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
-    for reason, count in faults.counts:
-        print(f"  {count:>6}  {reason}")
-    for fault in faults.first:
-        print(f"  {fault}")
-    for note in design.notes:
-        print(f"  note: {note}")
-    return JobError.exit_code if faults.rows and not spec.private else 0
+        lines.append(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
+    lines += holders.local(config, found, path)
+    lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
+    lines += [f"  {fault}" for fault in faults.first]
+    lines += [f"  note: {note}" for note in (*design.notes, *_own_columns(spec, own).lines())]
+    print("\n".join(map(printable, lines)))
+    if faults.rows and not spec.private:
+        return JobError.exit_code
+    _local_of_method(config, folder, path, own, spec, encoding)
+    return 0
+
+
+def _local_of_method(config: AnyConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+    """What else would end a run of this method with this file; JobError."""
+    if isinstance(config, VerticalConfig):
+        rows, _ = aligned(own, config, "the file")
+        if spec.covariates(own.names):
+            vertical_columns(rows, config, np.arange(own.n_rows), path.stem, response=spec.response is not None)
+    elif not spec.private:
+        describe(own, spec)
+    if isinstance(config, SigmaConfig):
+        try:
+            prior = read_client(folder / config.model.prior, path.stem)
+        except JobError as error:
+            print(printable(f"  note: not compared with the prior: {error}"))
+            return
+        sigma_rows.rows(own, config, encoding, extended(prior, own, config, "the file"), path.stem)
 
 
 def _found(spec: Spec, own: Table, name: str) -> Column:

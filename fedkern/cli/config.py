@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+from unicodedata import normalize
 
 from pydantic import BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
+from ..data.plain_text import canonical, is_there
 from ..errors import JobError
 from ..results.plain import plain
 from .conflicts import conflicts
 from .defaults import filled, table
 from .explain import explain
-from .section import Count, Finite, Positive, Section, key
+from .section import CommonOutputSection, Count, Finite, Positive, Section, key
 from .sigma.config import SigmaAlgorithmSection, SigmaModelSection, SigmaOutputSection
 from .sigma.conflicts import conflicts as sigma_conflicts
 from .sparse.config import SparseAlgorithmSection, SparseModelSection, SparseOutputSection
@@ -27,6 +29,9 @@ from .vertical.conflicts import conflicts as vertical_conflicts
 
 File = TypeVar("File", bound=Section)
 Method = Literal["pvi", "vertical", "sigma", "sparse"]
+TOML_FAULTS = (ValueError, RecursionError)  # beside TOMLDecodeError: thousands of digits, or of brackets
+# Keys of paths, and of clients, whose names come from paths: a disk tells apart what readers don't.
+PATHS = {"clients", "names", "client_weights", "priors", "test", "server", "prior", "client_folder", "areas", "adjacency"}
 
 
 def _rounds(value: Any) -> Any:
@@ -49,7 +54,7 @@ class JobSection(Section):
 class ColumnSection(Section):
     """What is publicly known of one column."""
 
-    kind: Literal["numeric", "categorical"] | None = key(None, help="of the column; by default what all clients find")
+    kind: Literal["numeric", "categorical"] | None = key(None, help="of the column; default: what clients find; private: none")
     levels: list[str] | None = key(None, min_length=1, help="all levels of a categorical column")
     reference: str | None = key(None, help="sparse: the level without a coefficient; by default the first in sorted order")
     center: Finite | None = key(None, help="what standardising subtracts")
@@ -170,7 +175,7 @@ class Terms(Section):
     """What may differ between clients."""
 
     epsilon: float | None = key(None, gt=0, help="cap over all rounds", remedy="1 is strong, 10 is weak, inf is no cap")
-    delta: float | None = key(None, gt=0, lt=1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
+    delta: float | None = key(None, gt=0, le=0.1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
     clip: Positive | None = key(None, help="bound on a row's gradient", remedy="0.75 x the median row norm, if that is public")
     noise_multiplier: Positive | None = key(None, help="noise sd over clip")
     sampling_rate: float | None = key(None, gt=0, le=1, help="probability that a row enters a step", remedy="for example 0.02")
@@ -183,7 +188,7 @@ class PrivacySection(Terms):
     unit: Literal["example", "client"] = key("example", help="what neighbouring data sets differ by")
     calibrate: bool = key(help="find the noise multiplier from epsilon, delta and the public number of steps")
     sampling: Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards"] = key("poisson", help="of rows")
-    client_rate: float = key(1.0, gt=0, le=1, help='unit = "client": probability that a client enters a round')
+    client_rate: float = key(1.0, gt=0, le=1, help='unit = "client": probability that a client counts in a round')
     noise_source: Literal["secure", "keyed"] = key("secure", help="keyed noise is for experiments: epsilon is infinite")
     accountant: Literal["pld", "rdp"] = key(help="of dp-accounting")
     last_update: Literal["refuse", "shorten"] = key("refuse", help="when a whole update no longer fits the budget")
@@ -197,7 +202,7 @@ class PrivacySection(Terms):
         return Terms(**{**common, **own})
 
 
-class OutputSection(Section):
+class OutputSection(CommonOutputSection):
     metrics_every: Count = key(1, help="rounds between two measurements on the test rows")
     draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Count = key(4, help="independent sets of draws")
@@ -211,7 +216,7 @@ class Job(Section):
     model: Section
     algorithm: Section
     privacy: Section | None = None
-    output: Section
+    output: CommonOutputSection
 
     @property
     def canonical(self) -> str:
@@ -294,21 +299,41 @@ def load(
         Names every faulty key, its value, what was wanted, and the remedy.
     """
     if isinstance(job, Mapping):
-        return parse(merged(job, sections or {}), sets=sets), Path.cwd()
+        return parse(written_once(merged(job, sections or {})), sets=sets), Path.cwd()
     path = Path(job)
     return parse(merged(tables_of(path, "job"), sections or {}), name=str(path), sets=sets), path.resolve().parent
 
 
 def tables_of(path: Path, what: str) -> dict[str, Any]:
     """The tables of a TOML file; JobError where it is none, `what` it should have been."""
+    if not is_there(path):
+        raise JobError(f"{path}: cannot be read (No such file or directory); give the path of a {what} file")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise JobError(f"{path}: cannot be read ({error.strerror}); give the path of a {what} file") from None
     except UnicodeDecodeError:
-        raise JobError(f"{path}: is no UTF-8 text; give the path of a TOML {what} file") from None
-    except tomllib.TOMLDecodeError as error:
+        raise JobError(f"{path}: is no UTF-8 text; give the path of a TOML {what} file, saved as UTF-8") from None
+    try:
+        return written_once(tomllib.loads(text))
+    except TOML_FAULTS as error:
         raise JobError(f"{path}: is no TOML: {error}") from None
+
+
+def written_once(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables with each letter of their texts written in the one way that cells have (NFC); paths stay as they are."""
+    once = {canonical(key): value if key in PATHS else _written_once(value) for key, value in tables.items()}
+    if len(once) < len(tables):
+        raise ValueError(f"two of the keys {', '.join(map(repr, tables))} are one but for blanks or the way letters are written")
+    return once
+
+
+def _written_once(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return written_once(value)
+    if isinstance(value, list):
+        return [_written_once(one) for one in value]
+    return value if not isinstance(value, str) or value.isascii() else normalize("NFC", value)
 
 
 def merged(raw: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,6 +365,8 @@ def validated(kind: type[File], tables: Mapping[str, Any], refused: Callable[[An
 
 def override(raw: Mapping[str, Any], text: str) -> dict[str, Any]:
     """The tables with one "section.key=value" applied."""
+    if "\n" in text or "\r" in text:  # what comes after it would be another key, and be lost
+        raise JobError(f"--set {text!r}: has a line break; give one --set for each key")
     path, equals, value = text.partition("=")
     *sections, last = path.strip().split(".")
     if not equals or not sections or not all([*sections, last]):
@@ -351,7 +378,7 @@ def override(raw: Mapping[str, Any], text: str) -> dict[str, Any]:
             raise JobError(f"--set {text}: {section} is no section of the job file")
         inside[section] = inside = dict(inner)
     try:
-        inside[last] = tomllib.loads(f"value = {value.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        inside[last] = value.strip()
+        inside[last] = _written_once(tomllib.loads(f"value = {value.strip()}")["value"])
+    except TOML_FAULTS:
+        inside[last] = _written_once(value.strip())
     return out

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .explain import remedy
+from ..privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
+from .explain import remedy, unbounded
+from .naming import faults as faults_of_names
 
 if TYPE_CHECKING:
     from .config import Config, PrivacySection, Terms
@@ -67,11 +69,7 @@ def _data(config: Config) -> Iterator[str]:
     for name, column in data.columns.items():
         if column.reference is not None:
             yield f'data.columns.{name}.reference is for method = "sparse"; here every level has a coefficient'
-    if len(set(data.names)) != len(data.names):
-        yield "data.names: wanted different names"
-    for client in data.names:
-        if not client or set(client) & set("/\\\0") or client in (".", ".."):
-            yield f"data.names: {client!r} cannot be the name of a file; use letters, digits, - and _"
+    yield from faults_of_names(data.names, "data.names")
 
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
@@ -124,8 +122,12 @@ def _terms(config: Config, privacy: PrivacySection, terms: Terms, where: str) ->
     """Faults in the common terms, or in those of one client."""
     if privacy.calibrate and terms.noise_multiplier is not None:
         yield f"{where}.noise_multiplier and privacy.calibrate = true contradict each other; give one of them"
+    if terms.epsilon is not None and LARGEST_EPSILON < terms.epsilon < math.inf:
+        yield unbounded(f"{where}.epsilon", terms.epsilon)
     if terms.epsilon == math.inf and (privacy.calibrate or config.job.rounds == "budget"):
         yield f'{where}.epsilon = inf: privacy.calibrate = true and job.rounds = "budget" need a finite epsilon'
+    if privacy.unit == "example" and terms.clip is not None and terms.clip < LEAST_CLIP:
+        yield f"{where}.clip = {terms.clip:g}: on rows wanted at least {LEAST_CLIP:g}; give the columns larger units, or raise it"
     given = {n for n in ("sampling_rate", "batch_size", "dataset_size", "max_batch") if getattr(terms, n) is not None}
     allowed = SAMPLING[privacy.sampling] if privacy.unit == "example" else set()
     for name in sorted(given - allowed):

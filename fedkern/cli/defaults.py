@@ -81,7 +81,7 @@ def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
     private = "privacy" in raw
     variant = table(raw, "algorithm").get("variant", "pvi")
     method = table(raw, "job").get("method")
-    if method in OTHERS:
+    if isinstance(method, str) and method in OTHERS:
         return OTHERS[method](raw)
     layers = [BASE, PRIVATE if private else OPEN]
     builtin = table(raw, "data").get("builtin")
@@ -153,15 +153,12 @@ def _vertical(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sigma(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A map has a level and a scale of its own; points of a Gaussian process have neither, and beside a smooth curve the
-    auxiliary model's white noise would pass for error (sigma.md, sections 8 and 9)."""
+    """Beside a smooth curve the auxiliary model's white noise would pass for error (sigma.md, section 8)."""
     out = _laid(raw, [SIGMA])
     job, model, algorithm = out["job"], out["model"], out["algorithm"]
     points = bool(table(raw, "data").get("location"))
     if isinstance(model, dict):
         model.setdefault("kind", "deterministic" if points else "auxiliary")
-        model.setdefault("intercept", not points)
-        model.setdefault("spatial_scale", 1.0 if points else "unknown")
     if isinstance(algorithm, dict) and isinstance(job, dict):
         rounds = job["rounds"] if isinstance(job["rounds"], int) else 5_000
         algorithm.setdefault("burn_in", rounds // 2)

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from ..privacy.accountant import LARGEST_EPSILON
+
 Model = type[BaseModel]
 
 COMPARED = {  # pydantic's name of the fault -> words, the limit's name
@@ -70,11 +72,17 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
         return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
     if kind in COMPARED:
         words, limit = COMPARED[kind]
-        wanted = f"a number {words} {context[limit]:.20g}"
+        bound = context[limit]
+        wanted = f"a number {words} {bound:g}" if float(f"{bound:g}") == bound else f"a number {words} {bound:.20g}"
     else:
         wanted = WANTED.get(kind, fault["msg"])
     hint = remedy(field) if field is not None and wanted != fault["msg"] else ""
     return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
+
+
+def unbounded(where: str, epsilon: float) -> str:
+    """What to say of a finite epsilon that is no protection; its account would be large tables of nothing."""
+    return f"{where} = {epsilon:g}: wanted at most {LARGEST_EPSILON:g}, for beyond it nothing is protected; inf is no cap"
 
 
 def shown(value: Any) -> str:

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BudgetSpent, JobError
+from ..errors import BudgetSpent, FedkernError, JobError
+from ..printing import printable, several
 from ..results.result import Result
-from ..transports.driver import Timeouts
+from ..transports.driver import Hooks, Timeouts
+from ..transports.driver import exit_code as exit_code_of
 from ..transports.inprocess import InProcess
 from . import show
 from .assembly import Output, perform
 from .config import AnyConfig, Config, load
+from .machine import open_more_files, refusals
 
 if TYPE_CHECKING:
     from .assembly import Place
@@ -65,7 +68,7 @@ def command(options: argparse.Namespace) -> int:
         if result is None:
             return 0
         if not options.quiet:
-            print("\n".join(show.lines(result)))
+            print("\n".join(map(printable, show.lines(result))))
             print(f"results in {out}")
         return exit_code(result, least(config))
 
@@ -77,9 +80,10 @@ def exit_code(result: Result, min_updates: int) -> int:
     if problem := too_few(result, min_updates):
         print(f"fedkern: {problem}", file=sys.stderr)
         return BudgetSpent.exit_code
-    lost = [name for name, client in result.summary["clients"].items() if client["status"] == "lost"]
+    clients = result.summary["clients"].items()
+    lost = [f"client {name!r} ({client.get('lost', 'lost')})" for name, client in clients if client["status"] == "lost"]
     if lost:
-        print(f"fedkern: finished without {', '.join(lost)}: lost", file=sys.stderr)
+        print(printable(f"fedkern: finished without {', '.join(lost)}"), file=sys.stderr)
     return 4 if lost else 0
 
 
@@ -96,10 +100,23 @@ def too_few(result: Result, min_updates: int) -> str | None:
 
 def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
     """Runs `main` where the options say: in this process, or as one rank of an MPI job; the exit code."""
-    if not options.mpi:
-        place = InProcess()
-        with place.signals:
+    open_more_files()
+
+    def here(place: Place) -> int:
+        with refusals():
             return main(place)
+
+    if not options.mpi:
+        place = InProcess(signals=options.signals)
+        try:
+            return here(place)
+        except (FedkernError, KeyboardInterrupt, BrokenPipeError):
+            raise
+        except Exception as error:  # what it says may quote a row: others than its holder read where it came from
+            if options.signals.stopped is not None:
+                raise
+            print(f"fedkern: {several((place.hooks or Hooks()).public(error))}", file=sys.stderr)
+            return exit_code_of(error)
     try:
         from ..transports.launch import launch
     except ImportError as error:
@@ -108,4 +125,4 @@ def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
         lost = load(options.job, options.sets)[0].job.deadline
     except JobError:
         lost = Timeouts().lost  # `main` says what is wrong, once for all ranks
-    return launch(main, Timeouts(lost=lost))
+    return launch(here, Timeouts(lost=lost), signals=options.signals)

@@ -14,13 +14,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..algorithms.messages import SERVER, Message, Protocol, RemoteFault, Saved, schema
-from ..errors import BudgetSpent, JobError, LostPeer
+from ..algorithms.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
+from ..errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError, OwnFault, outline
+from ..privacy.chain import Mark
 from ..results.summary import Wire
 from ..transports.codec import Codec, Frame, pack, unpack
 from ..transports.driver import Hooks, Offers, restart
-from .files import Lines, RunFolder, spare
+from .files import Lines, RunFolder, spare, write_atomically
+from .ledger import Ledger
 from .outbox import Outbox, pack_frames, unpack_frames
+from .releases import Releases
+from .stamp import Stamp, boot
 
 if TYPE_CHECKING:
     from ..transports.gathering import Gathering
@@ -57,9 +61,12 @@ class Keeper(Hooks):
         self._metrics_size = 0  # of a resumed run, at its checkpoint
         self._logs: dict[Path, Lines] = {}
         self.clients: tuple[int, ...] = ()  # that live here
+        self.gone: dict[str, str] = {}  # clients that the job goes on without: why
         self._outboxes: dict[int, Outbox] = {}
+        self._releases: Releases | None = None  # of the server
         self._lines: dict[tuple[str, type[Message]], str] = {}
-        self._ledgers: dict[int, Lines] = {}
+        self._ledgers: dict[int, Ledger] = {}
+        self._boot = boot()
 
     def run(
         self,
@@ -69,9 +76,12 @@ class Keeper(Hooks):
         clients: Mapping[int, Any],
         codec: Codec,
         *,
-        resume: bool = False,
+        resume: bool | None = None,
     ) -> tuple[Any, dict[int, Any]]:
-        """`place.run` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so)."""
+        """`place.run` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so).
+
+        `resume` is None where there is nothing to resume, before or after the rounds. Once those have begun signals are held.
+        """
         self.protocol, self.checkpoint_number, self._since = protocol.name, 0, time.monotonic()
         clients = dict(clients)
         self.clients = tuple(clients)
@@ -89,9 +99,32 @@ class Keeper(Hooks):
             if self.remembers:
                 for outbox in self._outboxes.values():
                     outbox.close()
-                homes = {client: self.folder.home(client) / "outbox" for client in clients}
-                self._outboxes = {client: Outbox(homes[client], protocol.name, self.checkpoint_number) for client in clients}
+                self._outboxes.clear()
+                for client in clients:
+                    self._outboxes[client] = self._outbox(client)
+                self._releases = Releases(self.folder, protocol.name) if place.is_server else None
+        if resume is not None:
+            place.signals.hold()
         return place.run(protocol, start, clients, codec, self)
+
+    def budget(self, party: int) -> Mark:
+        """Of the party's account, where it has one."""
+        return Mark()
+
+    def stamp(self, party: int, *, sync: bool) -> Stamp:
+        """Of what a party writes now; with `sync` all of its ledger is on the disk then."""
+        assert self.folder
+        stamp = self.folder.stamp(party)._replace(budget=self.budget(party), boot=self._boot)
+        if party == SERVER:
+            return stamp
+        ledger = self._ledger(party)
+        return stamp._replace(ledger=ledger.mark, synced=ledger.synced(surely=sync))
+
+    def forget(self, client: int, protocol: Protocol) -> None:
+        """Answers in this protocol are given anew, and not as they were before a crash."""
+        if self.folder:
+            for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
+                path.unlink()
 
     def metric(self, record: Mapping[str, Any]) -> None:
         """A line of metrics.jsonl."""
@@ -112,9 +145,7 @@ class Keeper(Hooks):
         if self.folder:
             kind = type(message)
             line = self._lines.get((self.protocol, kind)) or self._line(message)
-            log = self._ledgers.get(client)
-            if log is None:
-                log = self._ledgers[client] = self._log(self.folder.ledger(client))
+            log = self._ledgers.get(client) or self._ledger(client)
             log.write(line % (getattr(message, "round", -1), n_bytes, charged))
 
     def _line(self, message: Message) -> str:
@@ -144,12 +175,15 @@ class Keeper(Hooks):
     def remember(self, client: int, question: Frame, answers: list[Frame], saved: Saved) -> None:
         self._outboxes[client].remember(question, answers, saved)
 
+    def release(self, asked: Release) -> Released:
+        return self._releases.settle(asked) if self._releases else super().release(asked)
+
     def checkpoint_due(self) -> bool:
         return self.keeps and time.monotonic() - self._since >= self.every
 
     def keep_client(self, client: int, number: int, saved: Saved) -> None:
         if self.folder:
-            self.folder.keep(client, self.protocol, number, {"state": pack(saved)})
+            self.folder.keep(client, self.protocol, number, {"state": pack(saved)}, self.stamp(client, sync=True))
             if self.remembers:
                 self._outboxes[client].next(number)
 
@@ -158,20 +192,63 @@ class Keeper(Hooks):
             metrics = self._logs.get(self.folder.path / "metrics.jsonl")
             counts = [[*key, count] for key, count in self.wire.counts.items()]
             about = {"metrics": metrics.size if metrics else self._metrics_size, "wire": counts, "lost": sorted(lost)}
+            about["gone"] = self.gone
             content = {"state": pack(saved), "frames": pack_frames(f for _, f in frames), "about": json.dumps(about).encode()}
-            self.folder.keep(SERVER, self.protocol, number, content)
+            self.folder.keep(SERVER, self.protocol, number, content, self.stamp(SERVER, sync=True))
+            if self._releases and isinstance(done := saved.get("round"), int):
+                self._releases.passed(done)
             self._since = time.monotonic()
 
+    def who(self, client: int) -> str:
+        return f"client {self.wire.clients[client]!r}"
+
+    def lost(self, client: int, why: str) -> None:
+        self.gone[self.wire.clients[client]] = why
+
     def public(self, error: BaseException) -> str:
+        where = "; fault.txt in its own folder has all of it" if self.tell(error) and not isinstance(error, OwnFault) else ""
         if not self.private or isinstance(error, OPEN):
-            return super().public(error)
-        if self.folder and self.clients:
-            for client in self.clients:
-                path = self.folder.home(client) / "fault.txt"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text("".join(traceback.format_exception(error)))
-            return f"a fault, which only the data holder may read: {path}"
-        return "a fault, which is not described here because it may tell something of the rows"
+            return super().public(error) + where
+        return f"a fault, which is not described here because it may tell something of the rows{where}"
+
+    def tell(self, error: BaseException) -> bool:
+        """Puts what others may not read of a fault into the folder of the party that it is about; whether it is there."""
+        hidden = NumericalError if self.private else ()
+        foreseen = isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)) and not isinstance(error, hidden)
+        if self.folder is None or (foreseen and not isinstance(error, OwnFault)):
+            return False
+        whole = error.own if isinstance(error, OwnFault) else "".join(traceback.format_exception(error))
+        party: int | None = getattr(error, "party", None)
+        if party is None and len(self.clients) <= 1:
+            party = self.clients[0] if self.clients else SERVER
+        about = {party: whole} if party is not None else dict.fromkeys(self.clients, outline(error))
+        try:
+            for home, text in about.items():
+                content = text.encode("utf-8", "backslashreplace") + b"\n"
+                write_atomically(self.folder.home(home) / "fault.txt", content, secret=True)
+        except JobError:  # a full disk: the fault itself matters more
+            return False
+        if isinstance(error, OwnFault):
+            error.kept = True
+        return True
+
+    def _ledger(self, client: int) -> Ledger:
+        if client not in self._ledgers:
+            assert self.folder
+            path = self.folder.ledger(client)
+            self._logs[path] = self._ledgers[client] = Ledger(path)
+        return self._ledgers[client]
+
+    def _outbox(self, client: int) -> Outbox:
+        assert self.folder
+        folder = self.folder
+        return Outbox(
+            folder.home(client) / "outbox",
+            self.protocol,
+            self.checkpoint_number,
+            lambda: self.stamp(client, sync=False),
+            lambda path, found: folder.check(path, client, found),
+        )
 
     def _log(self, path: Path, *, at: int | None = None) -> Lines:
         if path not in self._logs:
@@ -230,4 +307,5 @@ class Keeper(Hooks):
         about = json.loads(saved["about"])
         self._metrics_size = about["metrics"]
         self.wire.counts = {(name, way): count for name, way, count in about["wire"]}
+        self.gone = dict(about["gone"])
         return restart(protocol, start[0], unpack(saved["state"]), unpack_frames(saved["frames"]), codec)

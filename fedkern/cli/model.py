@@ -7,6 +7,7 @@ from typing import Any
 
 from ..algorithms import client_level, global_vi, pvi
 from ..algorithms.local import Local
+from ..algorithms.messages import Protocol
 from ..algorithms.settings import Settings
 from ..kernels import rng
 from ..models.encoding import Encoding
@@ -54,6 +55,13 @@ class Model:
     def algorithm(self) -> Any:
         """The module of the server's and the clients' machines."""
         return global_vi if self.config.algorithm.variant == "global-vi" else client_level if self.by_client else pvi
+
+    @property
+    def protocol(self) -> Protocol:
+        """With only the messages that this job can send."""
+        if self.by_client:
+            return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")
+        return self.algorithm.protocol(private=self.privacy is not None)  # type: ignore[no-any-return]
 
     def client(self, index: int, local: Local) -> Any:
         """A client's machine, before it has seen anything."""

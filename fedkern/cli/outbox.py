@@ -11,14 +11,18 @@ import hashlib
 import os
 import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..algorithms.messages import Saved
+from ..errors import JobError
 from ..transports.codec import HEADER, Frame, pack, unpack
 from ..transports.driver import Received
-from .files import DIGEST, spare, sync_folder, write_atomically, writing
+from . import stamp as stamping
+from .files import DIGEST, deleted, spare, sync_folder, write_atomically, writing
+from .stamp import Stamp
 
 RECORD = struct.Struct(f"<Q{DIGEST}s")  # bytes that follow, their digest
 
@@ -34,11 +38,19 @@ class Answer(NamedTuple):
 class Outbox:
     """The answers of one client in one protocol: a file for each checkpoint that it keeps, of what was said after it.
 
-    `waiting` are answers from before a crash that the server has not asked for again.
+    Every record has the client's `stamp`, and is refused by `check` if that is another. `waiting` are answers from before a crash
+    that the server has not asked for again.
     """
 
-    def __init__(self, folder: Path, protocol: str, number: int) -> None:
-        self.folder, self.protocol, self.number = folder, protocol, number
+    def __init__(
+        self,
+        folder: Path,
+        protocol: str,
+        number: int,
+        stamp: Callable[[], Stamp] = Stamp,
+        check: Callable[[Path, Stamp], None] = lambda path, stamp: None,
+    ) -> None:
+        self.folder, self.protocol, self.number, self.stamp, self.check = folder, protocol, number, stamp, check
         self.waiting = deque(_answer(body) for n in self._numbers() if n >= number for body in self._bodies(n))
         self._file = self._begin()
 
@@ -53,24 +65,27 @@ class Outbox:
     def remember(self, question: Frame, frames: list[Frame], saved: Saved) -> None:
         """Stores an answer: on the disk when this returns, unless it says nothing."""
         with writing(self._path(self.number)):
-            record = _record(_body(Answer(_digest(question), frames, saved)))
+            record = _record(self.stamp().at(self._path(self.number)), Answer(_digest(question), frames, saved))
             if os.write(self._file, record) < len(record):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if not os.fstat(self._file).st_nlink:
+                raise deleted(self._path(self.number))
             if any(HEADER.unpack_from(frame)[2] != Received.kind for frame in frames):
                 os.fsync(self._file)
 
     def next(self, number: int) -> None:
         """A checkpoint was written: a new file begins, with what still waits."""
-        os.close(self._file)
-        self.number = number
+        before, self.number = self._file, number
         self._file = self._begin()
+        os.close(before)
 
     def close(self) -> None:
         os.close(self._file)
 
     def _begin(self) -> int:
         path = self._path(self.number)
-        write_atomically(path, b"".join(_record(_body(answer)) for answer in self.waiting))
+        stamp = self.stamp().at(path) if self.waiting else Stamp()
+        write_atomically(path, b"".join(_record(stamp, answer) for answer in self.waiting), secret=True)
         for other in self._numbers():
             if not self.number - spare(0) <= other <= self.number:
                 self._path(other).unlink(missing_ok=True)
@@ -79,14 +94,26 @@ class Outbox:
             return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def _bodies(self, number: int) -> Iterable[bytes]:
-        """The whole records of a file. A crash may have cut the last one: then it had not been sent."""
+        """The whole records of a file. A crash may have cut the last one: then it had not been sent.
+
+        Raises
+        ------
+        JobError
+            A record is not whole though others follow it, or is another's.
+        """
         data, at = self._path(number).read_bytes(), 0
         while at + RECORD.size <= len(data):
             length, digest = RECORD.unpack_from(data, at)
             body = data[at + RECORD.size : at + RECORD.size + length]
             if hashlib.blake2b(body, digest_size=DIGEST).digest() != digest:
+                if at + RECORD.size + length < len(data):
+                    raise JobError(
+                        f"{self._path(number)} was altered, and noise would be drawn again for what has left the client; put it "
+                        "back as the run left it, or start anew (--out)"
+                    )
                 return
-            yield body
+            self.check(self._path(number), Stamp.read(body))
+            yield body[stamping.LENGTH :]
             at += RECORD.size + length
 
     def _numbers(self) -> list[int]:
@@ -94,6 +121,20 @@ class Outbox:
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{self.protocol}-{number:06d}.log"
+
+
+def stamps(folder: Path) -> Iterator[tuple[Path, Stamp]]:
+    """Those of all whole records in a client's outbox."""
+    for path in sorted(folder.glob("*.log")):
+        with path.open("rb") as file:
+            at, size = 0, path.stat().st_size
+            while len(head := file.read(RECORD.size + stamping.LENGTH)) == RECORD.size + stamping.LENGTH:
+                at += RECORD.size + RECORD.unpack_from(head)[0]
+                if at > size:
+                    break
+                with suppress(ValueError):
+                    yield path, Stamp.read(head[RECORD.size :])
+                file.seek(at)
 
 
 def pack_frames(frames: Iterable[Frame]) -> bytes:
@@ -115,12 +156,10 @@ def _digest(question: Frame) -> bytes:
     return hashlib.blake2b(question, digest_size=DIGEST).digest()
 
 
-def _record(body: bytes) -> bytes:
+def _record(stamp: Stamp, answer: Answer) -> bytes:
+    content = pack({"question": answer.question, "frames": pack_frames(answer.frames), "state": pack(answer.saved)})
+    body = stamp.pack() + content
     return RECORD.pack(len(body), hashlib.blake2b(body, digest_size=DIGEST).digest()) + body
-
-
-def _body(answer: Answer) -> bytes:
-    return pack({"question": answer.question, "frames": pack_frames(answer.frames), "state": pack(answer.saved)})
 
 
 def _answer(body: bytes) -> Answer:

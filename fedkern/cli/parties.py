@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
 
+from ..algorithms.messages import SERVER
 from ..data import table
+from ..data.faults import HINT
+from ..data.header import unfit
 from ..data.table import Table
-from ..errors import JobError
+from ..errors import JobError, OwnFault, owned
 from ..models.encoding import Column, Spec
+from ..privacy.policy import DataSet
 from .config import AnyConfig, Config, SigmaConfig, SparseConfig, VerticalConfig
+from .naming import faults as faults_of_names
 from .sigma import rows as sigma
 from .vertical import rows as vertical
 
@@ -29,7 +36,8 @@ class Parties:
     header : client number -> (its source, its column names), without reading a row
     test : the server's test rows, or None
     server : vertical: the server's own table, or None
-    data_name : client number -> what its holder's policy calls the data: the file's stem, or the built-in set's name
+    holding : client number -> what policies may call its data (the file's stem, or the built-in set's name), and their files
+    own : the same of the server's own files
     fingerprint : client number -> of its file, see `fingerprint`; None for built-in data
     """
 
@@ -38,9 +46,10 @@ class Parties:
     rows: Callable[[int], Table]
     header: Callable[[int], tuple[str, tuple[str, ...]]]
     test: Callable[[], Table | None]
-    data_name: Callable[[int], str]
+    holding: Callable[[int], DataSet]
     fingerprint: Callable[[int], str | None] = lambda client: None
     server: Callable[[], Table | None] = lambda: None
+    own: tuple[DataSet, ...] = ()
 
     @property
     def n_clients(self) -> int:
@@ -79,7 +88,8 @@ def _own_terms(config: AnyConfig) -> list[str]:
 
 def _declared(config: Config | SparseConfig) -> dict[str, Column]:
     tables = config.data.columns.items()
-    return {name: Column.declared(name, section.model_dump(exclude_none=True, exclude={"reference"})) for name, section in tables}
+    said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in tables}
+    return {name: Column.declared(name, given) for name, given in said.items() if given or config.privacy is None}
 
 
 def _spec(config: Config | SparseConfig, response: str | None, positive: str | None, columns: dict[str, Column]) -> Spec:
@@ -127,7 +137,7 @@ def _builtin(config: Config | SparseConfig) -> Parties:
         dealt.client,
         lambda k: (f"{dealt.name}, {names[k]}", dealt.names()),
         dealt.test,
-        lambda k: dealt.name,
+        lambda k: DataSet((dealt.name,)),
     )
 
 
@@ -146,7 +156,13 @@ def _columns(config: VerticalConfig) -> Parties:
 
     spec = vertical.spec_of(config, response=False)
     return Parties(
-        names, spec, rows, header, lambda: None, lambda k: "heart-failure", server=lambda: heart_failure.read().table("server")
+        names,
+        spec,
+        rows,
+        header,
+        lambda: None,
+        lambda k: DataSet(("heart-failure",)),
+        server=lambda: heart_failure.read().table("server"),
     )
 
 
@@ -169,6 +185,8 @@ def _named(config: AnyConfig, found: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if names.count(name) > 1:
             raise JobError(f"data.clients: two files would both be client {name!r}; rename one, or give data.names")
+    if faults := list(faults_of_names(names, "data.names" if config.data.names else "data.clients")):
+        raise JobError("; also ".join(faults) + ("" if config.data.names else ", or give data.names"))
     return names
 
 
@@ -189,43 +207,53 @@ def _files(config: AnyConfig, folder: Path) -> Parties:
         texts = spec.texts
 
     def rows(k: int) -> Table:
-        with _client(names[k]):
+        with owned(k), _client(names[k], spec):
             return table.load(paths[k], text=texts, response=spec.response or "y")
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
-        with _client(names[k]):
+        with owned(k), _client(names[k], spec):
             return str(paths[k]), table.header(paths[k], response=spec.response or "y")
 
     def own(name: str) -> Table | None:
         """A file of the server's: `test` or `server`."""
         path = getattr(data, name, None)
-        return table.load(folder / path, text=texts, response=spec.response or "y") if path else None
+        with owned(SERVER):
+            return table.load(folder / path, text=texts, response=spec.response or "y") if path else None
 
     test, server = partial(own, "test"), partial(own, "server")
-    return Parties(names, spec, rows, header, test, lambda k: _stem(paths[k]), lambda k: fingerprint(paths[k]), server)
+    held = tuple(data_set(folder / path) for name in ("test", "server") if (path := getattr(data, name, None)))
+    return Parties(names, spec, rows, header, test, lambda k: data_set(paths[k]), lambda k: fingerprint(paths[k]), server, held)
+
+
+def data_set(path: Path) -> DataSet:
+    """What a policy may call a file: its stem, and that of the file it is a link to."""
+    if "\0" in str(path):
+        raise JobError(f"data: {str(path)!r} is no path")
+    return DataSet(tuple(dict.fromkeys((_stem(path), _stem(Path(os.path.realpath(path)))))), table.files_of(path))
 
 
 def fingerprint(path: Path) -> str | None:
-    """BLAKE2b-128 of a file's bytes, for `fingerprint` in a policy; None for a folder."""
-    if path.is_dir():
+    """BLAKE2b-128 of a file's bytes, for `fingerprint` in a policy; None where there is no file."""
+    if not os.path.isfile(path):
         return None
-    with path.open("rb") as file:
-        return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+    except OSError:  # reading the rows will say so
+        return None
 
 
 def _stem(path: Path) -> str:
     return path.stem.removesuffix(".X")
 
 
-class _client:
-    """Puts the client's name before what is wrong with its file."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, JobError) and not str(error).startswith("client "):
-            raise JobError(f"client {self.name!r}: {error}") from None
+@contextmanager
+def _client(name: str, spec: Spec) -> Iterator[None]:
+    """Puts the client's name before what is wrong with its file; of a private job's file nobody else reads more than that."""
+    try:
+        yield
+    except OwnFault as error:
+        text = unfit(spec) if spec.private else f"{error}; {HINT}"
+        raise OwnFault(f"client {name!r}: {text}", f"client {name!r}: {error.own}") from None
+    except JobError as error:
+        raise JobError(f"client {name!r}: {error}") from None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+import os
 from pathlib import Path
 from typing import Any
 
 from ..errors import JobError
 from ..results.report import Run, page
+from .files import write_atomically
+
+NAMED = 3  # lines of a log that can't be read and are named
 
 
 def write(folder: Path) -> Path:
@@ -18,17 +21,20 @@ def write(folder: Path) -> Path:
     Raises
     ------
     JobError
-        The folder holds no run, or a file of it cannot be read.
+        The folder holds no run, or a file of it cannot be read, or the page not be written.
     """
-    if not (folder / "job.json").exists():
+    if not os.path.exists(folder / "job.json"):
         raise JobError(f"{folder}: holds no run of fedkern (no job.json); give the --out of a run")
-    ledgers = {path.stem: list(_lines(path)) for path in sorted((folder / "ledger").glob("*.jsonl"))}
+    notes: list[str] = []
+    ledgers = {path.stem: _lines(path, notes) for path in sorted((folder / "ledger").glob("*.jsonl"))}
     job = _json(folder / "job.json")
     summary = _json(folder / "summary.json") if (folder / "summary.json").exists() else {}
-    lines = list(_lines(folder / "metrics.jsonl"))
-    areas = {path.parent.name.removeprefix("client-"): _rows(path) for path in sorted(folder.glob("client-*/areas.csv"))}
+    lines = _lines(folder / "metrics.jsonl", notes)
+    tables = ((path.parent.name.removeprefix("client-"), _rows(path)) for path in sorted(folder.glob("client-*/areas.csv")))
+    areas = {client: rows for client, rows in tables if rows is not None}
     path = folder / "report.html"
-    path.write_text(page(Run(folder.resolve().name, summary, job, lines, ledgers, areas)), encoding="utf-8")
+    content = page(Run(folder.resolve().name, summary, job, lines, ledgers, areas, notes))
+    write_atomically(path, content.encode("utf-8", "backslashreplace"), secret=bool(areas))  # areas are their clients' own
     return path
 
 
@@ -39,19 +45,33 @@ def _json(path: Path) -> Any:
         raise JobError(f"{path}: cannot be read ({error})") from None
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def _rows(path: Path) -> list[dict[str, str]] | None:
+    """A table of a client's own folder; None where it is somebody else's."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except PermissionError:
+        return None
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines of a jsonl file. A run that was killed may have left the beginning of one at the end, which counts as nothing."""
-    if not path.exists():
-        return
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, 1):
+def _lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
+    """Records of a jsonl file. What is none is noted: a crash may cut a line, and a resumed run goes on after it."""
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, PermissionError):  # of another user: what is not ours to read is left out
+        return []
+    records, torn = [], []
+    for number, line in enumerate(content.splitlines(), 1):
         try:
-            yield json.loads(line)
-        except ValueError:
-            if number < len(lines):
-                raise JobError(f"{path}, line {number}: is no JSON; the file was altered") from None
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
+            records.append(record)
+        elif line.strip():
+            torn.append(str(number))
+    if torn:
+        which = ", ".join(torn[:NAMED]) + (f" and {len(torn) - NAMED} more" if len(torn) > NAMED else "")
+        name = path.name if path.parent.name != "ledger" else f"ledger/{path.name}"
+        notes.append(f"{name}: line {which} cannot be read and is not counted here; a crash cuts the line that is being written")
+    return records

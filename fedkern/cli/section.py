@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,3 +22,15 @@ class Section(BaseModel):
     """A table of the job file. Unknown keys are errors, and no value is converted except a whole number to a real one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+class CommonOutputSection(Section):
+    """What every method's [output] has."""
+
+    client_folder: str | None = key(
+        None, help="where a client's own folder lies, on its machine; by default in the run's", min_length=1
+    )
+
+    def own_folders(self, folder: Path) -> Path | None:
+        """Where the clients' own folders lie, if not in the run's; relative to `folder`."""
+        return None if self.client_folder is None else folder / os.path.expanduser(self.client_folder)

@@ -76,4 +76,5 @@ def _certificates(certificates: dict[str, dict[str, Any]]) -> Iterator[str]:
     for certificate, clients in distinct.items():
         all_of_many = len(clients) == len(certificates) > 5
         name = f"each of the {len(clients)} clients" if all_of_many else ", ".join(clients)
-        yield f"  {name}" + certificate.replace("\n", "\n  ")
+        first, *rest = certificate.split("\n")
+        yield from (f"  {name}{first}", *(f"  {line}" for line in rest))

@@ -38,6 +38,7 @@ def settings(config: Config, names: tuple[str, ...]) -> Settings:
         updates_per_client=a.updates_per_client,
         max_staleness=a.max_staleness,
         seed=config.job.seed,
+        by_client=config.privacy is not None and config.privacy.unit == "client",
     )
 
 
@@ -52,7 +53,8 @@ def public_updates(config: Config) -> int | None:
     """Updates of each client that the job plans, as far as that is public: None if only the budget ends it."""
     a, rounds = config.algorithm, config.job.rounds
     planned = [n for n in (rounds, a.updates_per_client) if isinstance(n, int)]
-    if a.schedule in ("random", "asynchronous") and a.updates_per_client is None:
+    in_turn = config.privacy is None or config.privacy.unit == "example"  # whole clients: all are asked in every round
+    if in_turn and a.schedule in ("random", "asynchronous") and a.updates_per_client is None:
         return None
     return min(planned, default=None)
 
@@ -86,6 +88,14 @@ class Plan:
     def spent(self) -> float:
         """Epsilon after all rounds (as if the noise were secure)."""
         return self.mechanism.nominal_epsilon(self.steps, self.delta) if self.steps else 0.0
+
+    def check_size(self, client: str, n_rows: int) -> None:
+        """JobError, before anything is charged, where a number of rows is declared as public and is another; it is not told."""
+        if self.mechanism.dataset_size not in (None, n_rows):
+            raise JobError(
+                f"client {client!r}: privacy.dataset_size = {self.mechanism.dataset_size} is not its number of rows; give the "
+                f'number of each client in [privacy.clients], or take sampling = "poisson", which needs none'
+            )
 
 
 def plan(config: Config, client: str, d: int, n_clients: int) -> Plan:

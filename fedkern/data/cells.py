@@ -10,12 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .plain_text import canonical
+
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only
 
 
 @dataclass(frozen=True)
 class Text:
-    """A column of cells as they were written: `levels[codes[i]]`, levels in order of first appearance, stripped of blanks."""
+    """A column of cells as they were written: `levels[codes[i]]`, levels by first appearance, as `canonical` has them."""
 
     codes: NDArray[np.int64]  # (n,)
     levels: tuple[str, ...]
@@ -55,5 +57,5 @@ def as_text(cells: Sequence[str]) -> Text:
     seen: dict[str, int] = {}
     codes = np.fromiter((seen.setdefault(cell, len(seen)) for cell in cells), dtype=np.int64, count=len(cells))
     levels: dict[str, int] = {}
-    merged = np.array([levels.setdefault(cell.strip(), len(levels)) for cell in seen], dtype=np.int64)
+    merged = np.array([levels.setdefault(canonical(cell), len(levels)) for cell in seen], dtype=np.int64)
     return Text(merged[codes] if len(cells) else codes, tuple(levels))

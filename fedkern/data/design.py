@@ -1,13 +1,13 @@
 """From a table to the arrays that kernels read, and what happens to a row that can't be used.
 
-In a job that is not private the first bad row ends the job with an error that names it. In a private job a stop that depends on a
-row would itself be a leak: the row becomes NaN, which every kernel skips, and only the client's own side is told, in `faults`.
+In a job that is not private a bad row ends the job: its holder is told which, other parties how many (`faults`). In a private job
+a stop that depends on a row would itself be a leak: the row becomes NaN, which every kernel skips, and only the client's own side
+is told.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -15,39 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.agreement import Summary
-from ..errors import JobError
+from ..errors import JobError, OwnFault
 from ..models.encoding import Column, Encoding, Spec
 from .cells import MISSING, Text, number, plain
+from .faults import HINT, Fault, Faults, Marks, told, who
+from .header import check_header
 from .table import Table
 
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode"]
 
-LISTED = 1000  # faults that are kept one by one; the others are only counted
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A cell, or a whole row (`column` is None), that can't be used."""
-
-    place: str  # "line 17" of a csv file, "row 16" of an array
-    column: str | None
-    value: str
-    reason: str
-    remedy: str
-
-    def __str__(self) -> str:
-        if self.column is None:
-            return f"{self.place}: {self.reason}; {self.remedy}"
-        return f"{self.place}, column {self.column!r}: {self.value!r} {self.reason}; {self.remedy}"
-
-
-@dataclass(frozen=True)
-class Faults:
-    """For the client's own side: how many rows count as nothing, how many for each "column: reason", and the first ones."""
-
-    rows: int = 0
-    counts: tuple[tuple[str, int], ...] = ()
-    first: tuple[Fault, ...] = ()
+MOST_LEVELS = 50  # of a column that the job file does not declare
+RARE = 2  # rows: a level that has no more tells of single rows
 
 
 @dataclass(frozen=True)
@@ -63,101 +41,37 @@ class Design:
     offset: NDArray[np.float64] | None = None
     weights: NDArray[np.float64] | None = None
     row_ids: NDArray[np.uint64] | None = None
-    faults: Faults = Faults()
+    faults: Faults = field(default_factory=Faults)
     notes: tuple[str, ...] = ()
-
-
-class _Marks:
-    """Bad rows of one table, by reason."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        self.bad = np.zeros(table.n_rows, dtype=bool)
-        self.found: list[tuple[NDArray[np.int64], str | None, str, str]] = []
-        for reason in dict.fromkeys(table.broken.values()):
-            rows = np.array([row for row, why in table.broken.items() if why == reason], dtype=np.int64)
-            self._add(rows, None, reason, "correct or remove the line")
-
-    def mark(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
-        rows = np.flatnonzero(bad & ~self.bad)  # a row is named once, by its first fault
-        if rows.size:
-            self._add(rows, column, reason, remedy)
-
-    def _add(self, rows: NDArray[np.int64], column: str | None, reason: str, remedy: str) -> None:
-        self.bad[rows] = True
-        self.found.append((rows, column, reason, remedy))
-
-    def faults(self) -> Faults:
-        counts = Counter({f"{column or 'row'}: {reason}": len(rows) for rows, column, reason, _ in self.found})
-        first = sorted((int(row), column, reason, remedy) for rows, column, reason, remedy in self.found for row in rows[:LISTED])
-        listed = tuple(
-            Fault(self.table.place(row), column, "" if column is None else self.table.text(column, row), reason, remedy)
-            for row, column, reason, remedy in first[:LISTED]
-        )
-        return Faults(int(self.bad.sum()), tuple(sorted(counts.items())), listed)
-
-    def refuse(self, client: str) -> None:
-        """Raises the first fault of a job that is not private."""
-        faults = self.faults()
-        if faults.rows:
-            others = f" ({faults.rows - 1} more rows have faults; `fedkern check --local` lists them)" if faults.rows > 1 else ""
-            raise JobError(f"{_who(client)}{self.table.source}, {faults.first[0]}{others}")
-
-
-def _who(client: str) -> str:
-    return f"client {client!r}, " if client else ""
-
-
-def check_header(names: tuple[str, ...], wanted: Spec | Encoding, source: str, client: str = "") -> None:
-    """Whether a file has the columns that the job names: a fault of the file, not of a row.
-
-    Raises
-    ------
-    JobError
-        A column is missing, or nothing is left to learn from.
-    """
-    if isinstance(wanted, Encoding):
-        needed = wanted.needed
-    else:
-        roles = (wanted.response, wanted.offset, wanted.weight, wanted.row_id)
-        needed = tuple(dict.fromkeys([*(name for name in roles if name is not None), *wanted.columns]))
-    for name in needed:
-        if name not in names:
-            there = ", ".join(names)
-            raise JobError(f"{_who(client)}{source}: column {name!r} is missing; there are {there}; correct the file, or [data]")
-    if isinstance(wanted, Spec) and not wanted.covariates(names) and not wanted.intercept:
-        raise JobError(f"{_who(client)}{source}: no covariate is left beside {', '.join(needed)}; add columns, or an intercept")
 
 
 def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     """What a client's part in the agreement works from: names, kinds, levels, and its numeric columns as one array.
 
-    In a private job that is the names alone: kinds come from the job file, and no row is looked at.
+    In a private job that is the names alone: kinds come from the job file, and no row is looked at, not even the type in which a
+    column is stored, for one cell may decide it.
 
     Raises
     ------
     JobError
-        A fault of the file; in a job that is not private also the first bad row.
+        A fault of the file; in a job that is not private also bad rows, and a column that names its rows.
     """
     check_header(table.names, spec, table.source, client)
     names = spec.covariates(table.names)
-    for name in names:
-        declared = spec.columns.get(name)
-        if name in table.texts and ((spec.private and declared is None) or (declared and declared.kind == "numeric")):
-            raise JobError(
-                f"{_who(client)}{table.source}: column {name!r} is stored as text, not as numbers; give levels = [...] in "
-                f"[data.columns.{name}], ignore it in [data], or store numbers"
-            )
     if spec.private:
-        kinds = tuple(spec.columns[name].kind if name in spec.columns else "numeric" for name in names)
-        return Summary(names, kinds)
+        return Summary(names, tuple(spec.columns[name].kind for name in names))
+    begin, known = who(client, table.source), spec.known
+    for name in table.texts & spec.columns.keys() & set(names):
+        if spec.columns[name].kind == "numeric":
+            remedy = f"give levels = [...] in [data.columns.{name}], ignore it in [data], or store numbers"
+            raise JobError(f"{begin}: column {name!r} is stored as text, not as numbers; {remedy}")
     if not table.n_rows:
-        raise JobError(f"{_who(client)}{table.source}: no rows; remove the client from [data] clients, or give it data")
-    marks = _Marks(table)
+        raise JobError(f"{begin}: no rows; remove the client from [data] clients, or give it data")
+    marks = Marks(table)
     _roles(table, spec.encoding(()), marks, spec.missing)
     if table.matrix is not None and spec.standardise == "exchange":
         _mark_matrix(table, marks)
-    kinds_found, levels, numeric = [], {}, []
+    kinds_found, levels, numeric, identifiers = [], {}, [], []
     for name in names:
         column = table.columns[name]
         declared = spec.columns.get(name)
@@ -167,13 +81,66 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
             if name not in table.matrix_names:
                 numeric.append(_numeric(table, name, marks, spec.missing))
         else:
-            levels[name] = tuple(sorted({*_categories(table, name, marks).levels}))
+            cells = _categories(table, name, marks)
+            if declared is not None and declared.levels is not None:
+                _hot(cells, declared, marks)
+                continue
+            levels[name] = tuple(sorted({*cells.levels}))
+            if declared is None:
+                identifiers += _identifier(cells, told(name, table.names, known), name)
     labels: tuple[str, ...] = ()
-    if spec.positive is not None and spec.response is not None:
+    if spec.positive is not None and spec.response is not None and spec.declared_labels is None:
         labels = tuple(sorted(_categories(table, spec.response, marks).levels))
-    marks.refuse(client)
+    marks.refuse(client, known)
+    if identifiers:
+        raise _of_identifiers(identifiers, begin)
+    _check_labels(labels, spec, begin)
+    _check_constants(names, kinds_found, spec, table.names, begin)
     values = _stacked(table, names, kinds_found, numeric)
     return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None)
+
+
+def _identifier(cells: Text, column: str, name: str) -> list[tuple[str, str]]:
+    """What to say, to all and to the holder, of a text column whose levels would tell who its rows are; nothing of others."""
+    counts = np.bincount(cells.codes, minlength=len(cells.levels))
+    n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts <= RARE)).sum())
+    if n <= MOST_LEVELS and 2 * rare <= n:
+        return []
+    what = f"has {n} levels, {rare} of them in one or two rows"
+    return [(f"{column} {what}", f"column {name!r} {what}")]
+
+
+def _of_identifiers(found: list[tuple[str, str]], begin: str) -> OwnFault:
+    remedy = (
+        "such levels may say who the rows are: ignore the column in [data], or declare it in [data.columns.NAME] with "
+        'kind = "categorical" if others may know them'
+    )
+    texts = ("; ".join(texts) for texts in zip(*found))
+    return OwnFault(*(f"{begin}: {text}; {remedy}" for text in texts))
+
+
+def _check_labels(labels: tuple[str, ...], spec: Spec, begin: str) -> None:
+    """Whether the response can have two labels, one of them positive; before they leave."""
+    if len(labels) > 2 or (len(labels) == 2 and spec.positive not in labels):
+        what = f"column {spec.response!r} has {len(labels)} different labels"
+        remedy = (
+            f"and positive = {spec.positive!r}; a response has two labels, one of them positive: correct the cells, or [data] "
+            "positive"
+        )
+        raise OwnFault(f"{begin}: {what}, {remedy}; {HINT}", f"{begin}: {what} ({_some(labels)}), {remedy}")
+
+
+def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, header: tuple[str, ...], begin: str) -> None:
+    """Whether every numeric column has its constants where the job file must give them."""
+    numeric = [name for name, kind in zip(names, kinds) if kind == "numeric"]
+    lacking = [name for name in numeric if not spec.complete(name)] if spec.standardise == "public" else []
+    if lacking:
+        remedy = (
+            'standardise = "public" needs their constants: give center and scale (or lower and upper) in [data.columns.NAME], '
+            'levels = [...] if it is categorical, or set [data] standardise = "none"'
+        )
+        columns = ", ".join(told(name, header, spec.known) for name in lacking)
+        raise OwnFault(f"{begin}: {columns}: {remedy}", f"{begin}: {', '.join(map(repr, lacking))}: {remedy}")
 
 
 def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: list[NDArray[np.float64]]) -> NDArray[Any]:
@@ -213,32 +180,35 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     Raises
     ------
     JobError
-        A needed column is missing; if not private, the first bad row: not finite, no number, an unknown level, a label outside
-        the domain, a weight below zero, or no rows at all.
+        A needed column is missing; if not private, bad rows: not finite, no number, an unknown level, a label outside the domain,
+        a weight below zero, or no rows at all.
     """
     check_header(table.names, encoding, table.source, client)
-    marks = _Marks(table)
+    marks = Marks(table)
     if not table.n_rows and not private:
-        raise JobError(f"{_who(client)}{table.source}: no rows; remove the client from [data] clients, or give it data")
+        raise JobError(f"{who(client, table.source)}: no rows; remove the client from [data] clients, or give it data")
     y, offset, weights = _roles(table, encoding, marks, missing)
     with np.errstate(all="ignore"):
         X = _matrix(table, encoding, marks, missing)
     if not private:
-        marks.refuse(client)
+        marks.refuse(client, encoding.needed)
     y[marks.bad] = np.nan
     for values in (offset, weights):
         if values is not None:
             values[marks.bad] = 0.0
     if X is not table.matrix:  # a map is read-only, and NaN in y alone makes every kernel skip the row
         X[marks.bad] = np.nan
-    return Design(X, y, offset, weights, _row_ids(table, encoding), marks.faults(), _notes(y, encoding))
+    faults, notes = marks.faults(), _notes(y, encoding)
+    if table.n_rows and marks.bad.all():
+        notes += _useless(table, encoding)
+    return Design(X, y, offset, weights, _row_ids(table, encoding), faults, tuple(notes))
 
 
 _Values = NDArray[np.float64]
 
 
 def _roles(
-    table: Table, encoding: Encoding, marks: _Marks, missing: bool = False
+    table: Table, encoding: Encoding, marks: Marks, missing: bool = False
 ) -> tuple[_Values, _Values | None, _Values | None]:
     """y, offset and weights (n,), each an array of its own."""
     y = _response(table, encoding, marks, missing).copy()
@@ -250,7 +220,7 @@ def _roles(
     return y, offset, weights
 
 
-def _matrix(table: Table, encoding: Encoding, marks: _Marks, missing: bool = False) -> NDArray[Any]:
+def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> NDArray[Any]:
     """X; bad cells are marked, and what stands in their place does not matter."""
     names = tuple(column.name for column in encoding.columns)
     unchanged = not encoding.intercept and not encoding.standardised and all(column.levels is None for column in encoding.columns)
@@ -280,11 +250,7 @@ def _matrix(table: Table, encoding: Encoding, marks: _Marks, missing: bool = Fal
             )
             at += 1
             continue
-        cells = _categories(table, column.name, marks)
-        position = {level: j for j, level in enumerate(column.levels)}
-        hot = np.array([position.get(level, -1) for level in cells.levels], dtype=np.int64)[cells.codes]
-        remedy = f"the levels are {_some(column.levels)}; correct the cell, or add it to [data.columns.{column.name}] levels"
-        marks.mark(hot < 0, column.name, "is an unknown level", remedy)
+        hot = _hot(_categories(table, column.name, marks), column, marks)
         block = X[:, at : at + len(column.levels)]
         block[:] = 0.0
         known = np.flatnonzero(hot >= 0)
@@ -293,7 +259,17 @@ def _matrix(table: Table, encoding: Encoding, marks: _Marks, missing: bool = Fal
     return X
 
 
-def _mark_matrix(table: Table, marks: _Marks, block: int = 16384) -> None:
+def _hot(cells: Text, column: Column, marks: Marks) -> NDArray[np.int64]:
+    """(n,) which of a column's levels each cell is, -1 of a bad one."""
+    assert column.levels is not None
+    position = {level: j for j, level in enumerate(column.levels)}
+    hot = np.array([position.get(level, -1) for level in cells.levels], dtype=np.int64)[cells.codes]
+    remedy = f"the levels are {_some(column.levels)}; correct the cell, or add it to [data.columns.{column.name}] levels"
+    marks.mark(hot < 0, column.name, "is an unknown level", remedy)
+    return hot
+
+
+def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
     """Rows of the whole array that are not finite, found block by block: the array may be larger than memory."""
     matrix = table.matrix
     assert matrix is not None
@@ -307,7 +283,7 @@ def _mark_matrix(table: Table, marks: _Marks, block: int = 16384) -> None:
             marks.mark(bad, name, "is not finite", "correct or remove the row")
 
 
-def _numeric(table: Table, name: str, marks: _Marks, missing: bool = False) -> NDArray[np.float64]:
+def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
     """Values (n,) of a numeric column. Where values may be missing, an empty cell is NaN; anything else that is no number stays a
     fault.
     """
@@ -326,7 +302,7 @@ def _numeric(table: Table, name: str, marks: _Marks, missing: bool = False) -> N
     return values
 
 
-def _categories(table: Table, name: str, marks: _Marks) -> Text:
+def _categories(table: Table, name: str, marks: Marks) -> Text:
     """Cells of a categorical column; an empty one is a fault, since a missing value needs a name to be a level."""
     column = table.columns[name]
     if not isinstance(column, Text):
@@ -337,7 +313,7 @@ def _categories(table: Table, name: str, marks: _Marks) -> Text:
     return column
 
 
-def _response(table: Table, encoding: Encoding, marks: _Marks, missing: bool = False) -> NDArray[np.float64]:
+def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
     if encoding.response is None:
         return np.zeros(table.n_rows)
     if missing and encoding.positive is None and encoding.family == "gaussian":
@@ -370,19 +346,34 @@ def _row_ids(table: Table, encoding: Encoding) -> NDArray[np.uint64] | None:
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)[cells.codes]
 
 
-def _notes(y: NDArray[np.float64], encoding: Encoding) -> tuple[str, ...]:
+def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
     """What is legitimate but worth knowing, for the client's own side."""
     present = y[np.isfinite(y)]
     notes = []
     if not present.size:
-        return ("no usable rows: this client adds nothing",)
+        return ["no usable rows: this client adds nothing"]
     if present.size == 1:
         notes.append("one usable row")
     elif encoding.response is not None and encoding.family == "bernoulli" and (present == present[0]).all():
         notes.append(f"one class only: every {encoding.response} is {int(present[0])}")
     if present.size < encoding.size:
         notes.append(f"fewer usable rows ({present.size}) than coefficients ({encoding.size}): the prior decides the rest")
-    return tuple(notes)
+    return notes
+
+
+def _useless(table: Table, encoding: Encoding) -> list[str]:
+    """Where no row is usable: the columns none of whose cells is what the job file says that it is."""
+    notes = []
+    for column in encoding.columns:
+        cells = table.columns[column.name]
+        if column.levels is not None:
+            usable = not isinstance(cells, Text) or bool(set(cells.levels) & set(column.levels))
+        else:
+            usable = bool(np.isfinite(cells.numbers() if isinstance(cells, Text) else cells).any())
+        if not usable:
+            wanted = "a number" if column.levels is None else "one of its levels"
+            notes.append(f"column {column.name!r}: none of its {table.n_rows} cells is {wanted}: every row counts as nothing")
+    return notes
 
 
 def _some(texts: tuple[str, ...], most: int = 8) -> str:

@@ -1,14 +1,18 @@
 """Reads a data holder's file into named columns: csv, parquet, npz, or a pair of npy files (memory-mapped).
 
-What is wrong with the file as a whole (no such file, no header, a column twice) is a `JobError`. What is wrong with a row is only
-noted here: whether it ends the job depends on the job (`data.design`).
+What is wrong with the file as a whole (no such file, no header, a column twice) is a `JobError`; where it was found in the file,
+an `OwnFault`, for the first line of a file that lacks its header is a row. What is wrong with a row is only noted here: whether
+it ends the job depends on the job (`data.design`).
 """
 
 from __future__ import annotations
 
 import csv
+import os
+import re
 import zipfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import JobError
+from ..errors import JobError, OwnFault
+from ..privacy.binding import BESIDE
+from . import plain_text
 from .cells import Cells, Text, as_text, plain
 
-__all__ = ["Table", "Text", "find", "header", "load"]
+__all__ = ["Table", "Text", "files_of", "find", "header", "load"]
+
+LONGEST_HEADER = 1 << 24  # bytes
+NUMBERS = ("int", "uint", "float", "half", "double", "decimal", "bool", "null")  # types in parquet files; null: no value at all
+READABLE = "see whether it is a file of text, and may be read"
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,11 @@ def find(patterns: Sequence[str], folder: str | Path = ".") -> dict[str, Path]:
     for pattern in patterns:
         plain = Path(pattern)
         root, relative = (Path(plain.anchor), plain.relative_to(plain.anchor)) if plain.is_absolute() else (folder, plain)
-        paths = sorted(path for path in root.glob(str(relative)) if not path.name.endswith((".y.npy", ".columns.txt")))
+        try:
+            paths = sorted(path for path in root.glob(str(relative)) if not path.name.endswith((".y.npy", ".columns.txt")))
+        except (ValueError, NotImplementedError, re.error) as error:
+            raise JobError(f"[data] clients: {pattern!r} is no pattern of files ({error})") from None
+        paths = [path for path in paths if not path.name.startswith(".") and path.name != BESIDE]
         if not paths:
             raise JobError(f"[data] clients: no file matches {pattern!r} in {folder.resolve()}; check the pattern")
         for path in paths:
@@ -124,8 +138,15 @@ def find(patterns: Sequence[str], folder: str | Path = ".") -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+def files_of(path: Path) -> tuple[Path, ...]:
+    """What is read with a data file: itself, and the other arrays of an npy pair or a folder."""
+    if os.path.isdir(path) or path.name == "X.npy" or path.name.endswith(".X.npy"):
+        return tuple(dict.fromkeys((path, *_npy_paths(path)[:2])))
+    return (path,)
+
+
 def _type(path: Path) -> str:
-    if not path.exists():
+    if not plain_text.is_there(path):
         raise JobError(f"{path}: no such file on this machine; every client's rank needs its own client's file")
     kind = "folder" if path.is_dir() else path.suffix.lower()
     if kind not in _READERS:
@@ -133,31 +154,75 @@ def _type(path: Path) -> str:
     return kind
 
 
+def _fault(path: Path, what: str, own: str, remedy: str) -> OwnFault:
+    """What is wrong with a file: in words for all parties, and with what stands in it for its owner."""
+    return OwnFault(f"{path.name}: {what}; {remedy}", f"{path}: {own}; {remedy}")
+
+
+@contextmanager
+def _reading(path: Path, what: str, remedy: str) -> Iterator[None]:
+    """Whatever a library says of a file that it can't read may quote it."""
+    try:
+        yield
+    except JobError:
+        raise
+    except Exception as error:
+        raise _fault(path, what, f"{what} ({' '.join(str(error).split())})", remedy) from None
+
+
 def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     for at, name in enumerate(names):
         if not name:
-            raise JobError(f"{path}: column {at + 1} has no name; name it in the header (or write the file without a row index)")
+            remedy = "name it in the header (or write the file without a row index)"
+            raise _fault(path, "a column has no name", f"column {at + 1} has no name", remedy)
         if name in names[:at]:
-            raise JobError(f"{path}: two columns are called {name!r}; rename one")
+            raise _fault(path, "two columns have one name", f"two columns are called {name!r}", "rename one")
+        if "\0" in name:
+            raise _fault(path, "a column's name has a NUL in it", f"column {at + 1} is called {name!r}, with a NUL", "rename it")
     if not names:
-        raise JobError(f"{path}: no header; the first line must name the columns")
+        raise _fault(path, "no header", "no header", "the first line must name the columns")
     return tuple(names)
 
 
-# csv: one line is one row, so that a stray quote spoils its own row and no other.
+# csv: one line is one row, so that a stray quote spoils its own row and no other. The first line says how lines end: LF, CR LF,
+# or CR alone, as old Macs and some exports write them.
+
+
+def _lines_of(content: bytes) -> bytes:
+    """The content with LF for every line end."""
+    at = content.find(b"\r")
+    if at < 0 or 0 <= content.find(b"\n") <= at + 1:  # CR LF, or a CR inside of lines that end with LF
+        return content
+    return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _first_line(path: Path, block: int = 1 << 14) -> bytes:
+    """Up to the first line end; a file of one enormous line is not read to its end."""
+    content = b""
+    with path.open("rb") as file:
+        while (more := file.read(block)) and len(content) < LONGEST_HEADER:
+            content += more
+            if b"\n" in more or b"\r" in more[:-1]:
+                break
+    return _lines_of(content).partition(b"\n")[0]
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
+    if (fault := plain_text.fault(line)) is not None:
+        raise csv.Error(fault)
     if '"' not in line:
         return line.split(delimiter)
-    return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True), [])
 
 
 def _csv_names(path: Path, line: bytes) -> tuple[str, ...]:
+    plain_text.check_header(path, line, _delimiter(path))
     try:
-        return _checked_names(path, [cell.strip() for cell in _cells(line.decode("utf-8-sig").rstrip("\r\n"), _delimiter(path))])
+        cells = _cells(line.decode("utf-8-sig").rstrip("\r\n"), _delimiter(path))
+        return _checked_names(path, [plain_text.canonical(cell) for cell in cells])
     except (UnicodeDecodeError, csv.Error) as fault:
-        raise JobError(f"{path}: the header can't be read ({fault}); save the file as UTF-8 text") from fault
+        what = "the header can't be read"
+        raise _fault(path, what, f"{what} ({fault})", "save the file as UTF-8 text") from None
 
 
 def _delimiter(path: Path) -> str:
@@ -165,17 +230,19 @@ def _delimiter(path: Path) -> str:
 
 
 def _csv_header(path: Path, response: str) -> tuple[str, ...]:
-    with path.open("rb") as file:
-        line = file.readline()
+    with _reading(path, "can't be read", READABLE):
+        line = _first_line(path)
     return _csv_names(path, line) if line.strip() else _checked_names(path, [])
 
 
 def _csv(path: Path, text: frozenset[str], response: str) -> Table:
-    first, _, body = path.read_bytes().partition(b"\n")
+    with _reading(path, "can't be read", READABLE):
+        content = path.read_bytes()
+    first, _, body = _lines_of(content).partition(b"\n")
     names = _csv_names(path, first) if first.strip() else _checked_names(path, [])
     delimiter, width = _delimiter(path), len(names)
-    content = body.decode("utf-8", errors="replace")
-    written = [(at, line) for at, line in enumerate(content.split("\n"), start=2) if line and not line.isspace()]
+    text_body = plain_text.decoded(body)
+    written = [(at, line) for at, line in enumerate(text_body.split("\n"), start=2) if line and not line.isspace()]
     lines, texts = [at for at, _ in written], [line for _, line in written]
     numbers = None if text & set(names) else _all_numbers(texts, delimiter, width)
     if numbers is not None:
@@ -191,7 +258,7 @@ def _csv(path: Path, text: frozenset[str], response: str) -> Table:
             broken.setdefault(len(rows), f"has {len(cells)} cells, the header {width}")
             cells = [*cells[:width], *[""] * (width - len(cells))]
         rows.append(cells)
-    careful = "_" in content
+    careful = "_" in text_body
     by_column = zip(*rows) if rows else ((),) * width
     columns = {name: _column(cells, name in text, careful) for name, cells in zip(names, by_column)}
     return Table(str(path), names, columns, len(rows), broken=broken, lines=lines)
@@ -224,13 +291,16 @@ def _typed(path: Path, name: str, values: NDArray[Any], keep: bool) -> Cells:
         return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
     if values.dtype.kind in "fiubUOT":
         return as_text([*map(plain, values.tolist())])
-    raise JobError(f"{path}: column {name!r} has type {values.dtype}; numbers, truth values and texts can be used")
+    own = f"column {name!r} has type {values.dtype}"
+    raise _fault(path, "a column has another type", own, "numbers, truth values and texts can be used")
 
 
 def _same_length(path: Path, columns: Mapping[str, Cells]) -> int:
     lengths = {name: len(column.codes if isinstance(column, Text) else column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise JobError(f"{path}: columns of different lengths: {', '.join(f'{name} {n}' for name, n in lengths.items())}")
+        found = ", ".join(f"{name} {n}" for name, n in lengths.items())
+        what = "columns of different lengths"
+        raise _fault(path, what, f"{what}: {found}", "every column needs a value for every row")
     return next(iter(lengths.values()))
 
 
@@ -244,27 +314,26 @@ def _parquet_module(path: Path) -> Any:
 
 def _parquet_header(path: Path, response: str) -> tuple[str, ...]:
     parquet = _parquet_module(path)
-    try:
+    with _reading(path, "not a parquet file", "write it anew"):
         return _checked_names(path, parquet.read_schema(path).names)
-    except (OSError, ValueError) as fault:
-        raise JobError(f"{path}: not a parquet file ({fault})") from fault
 
 
 def _parquet(path: Path, text: frozenset[str], response: str) -> Table:
     names = _parquet_header(path, response)
-    data = _parquet_module(path).read_table(path)
     columns: dict[str, Cells] = {}
     texts = set()
-    for name in names:
-        column = data.column(name)
-        kind = str(column.type)
-        number = kind.startswith(("int", "uint", "float", "half", "double", "decimal", "bool"))
-        if not number:
-            texts.add(name)
-        if number and name not in text:
-            columns[name] = (column.cast("int8") if kind == "bool" else column).cast("float64", safe=False).to_numpy()
-        else:
-            columns[name] = as_text([*map(plain, column.to_pylist())])
+    with _reading(path, "not a parquet file that can be read", "write it anew"):
+        data = _parquet_module(path).read_table(path)
+        for name in names:
+            column = data.column(name)
+            kind = str(column.type)
+            number = kind.startswith(NUMBERS)
+            if not number:
+                texts.add(name)
+            if number and name not in text:
+                columns[name] = (column.cast("int8") if kind == "bool" else column).cast("float64", safe=False).to_numpy()
+            else:
+                columns[name] = as_text([*map(plain, column.to_pylist())])
     return Table(str(path), names, columns, data.num_rows, texts=frozenset(texts))
 
 
@@ -280,33 +349,37 @@ def _npz(path: Path, text: frozenset[str], response: str) -> Table:
         elif values.ndim == 1 and not (member == "columns" and "X" in members):
             columns[member] = _typed(path, member, values, member in text)
         elif values.ndim != 1:
-            raise JobError(f"{path}: member {member!r} has shape {values.shape}; a column needs (n,), and only X may be (n, p)")
+            own = f"member {member!r} has shape {values.shape}"
+            raise _fault(path, "a member has another shape", own, "a column needs (n,), and only X may be (n, p)")
     names = _checked_names(path, list(columns))
     texts = frozenset(name for name, values in members.items() if values.ndim == 1 and values.dtype.kind not in "fiub")
     return Table(str(path), names, columns, _same_length(path, columns), matrix, matrix_names, texts=texts & set(names))
 
 
 def _npz_members(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as fault:
-        raise JobError(f"{path}: not a npz file of plain arrays ({fault})") from fault
+    with (
+        _reading(path, "not a npz file of plain arrays", "write it with numpy.savez"),
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as archive,
+    ):
+        return {name: archive[name] for name in archive.files}
 
 
 def _npz_header(path: Path, response: str) -> tuple[str, ...]:
     names: list[str] = []
-    try:
-        with zipfile.ZipFile(path) as archive, np.load(path, allow_pickle=False) as arrays:
-            for member in arrays.files:
-                if member == "X":
-                    with archive.open("X.npy") as file:
-                        shape = _npy_shape(file)
-                    names += _matrix_names(path, shape[-1], arrays["columns"] if "columns" in arrays.files else None)
-                elif not (member == "columns" and "X" in arrays.files):
-                    names.append(member)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as fault:
-        raise JobError(f"{path}: not a npz file of plain arrays ({fault})") from fault
+    with (
+        _reading(path, "not a npz file of plain arrays", "write it with numpy.savez"),
+        zipfile.ZipFile(path) as archive,
+        path.open("rb") as whole,
+        np.load(whole, allow_pickle=False) as arrays,
+    ):
+        for member in arrays.files:
+            if member == "X":
+                with archive.open("X.npy") as file:
+                    shape = _npy_shape(file)
+                names += _matrix_names(path, shape[-1], arrays["columns"] if "columns" in arrays.files else None)
+            elif not (member == "columns" and "X" in arrays.files):
+                names.append(member)
     return _checked_names(path, names)
 
 
@@ -319,7 +392,8 @@ def _npy_shape(file: Any) -> tuple[int, ...]:
 def _matrix_names(path: Path, p: int, given: Any = None) -> tuple[str, ...]:
     names = [f"x{j + 1}" for j in range(p)] if given is None else [str(name).strip() for name in given]
     if len(names) != p:
-        raise JobError(f"{path}: {len(names)} column names for an X of {p} columns")
+        own = f"{len(names)} column names for an X of {p} columns"
+        raise _fault(path, "not as many column names as X has columns", own, "give each column its name")
     return _checked_names(path, names)
 
 
@@ -338,22 +412,23 @@ def _npy_paths(path: Path) -> tuple[Path, Path, Path]:
 
 
 def _npy_map(path: Path) -> NDArray[Any]:
-    if not path.exists():
+    if not plain_text.is_there(path):
         raise JobError(f"{path}: no such file on this machine; X.npy and y.npy belong together")
-    try:
+    with _reading(path, "not a npy file of a plain array", "write it with numpy.save"):
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-    except (ValueError, OSError, EOFError) as fault:
-        raise JobError(f"{path}: not a npy file of a plain array ({fault})") from fault
 
 
 def _npy_parts(path: Path, response: str) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...]]:
     x_path, y_path, names_path = _npy_paths(path)
     matrix, y = _npy_map(x_path), _npy_map(y_path)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
-        raise JobError(f"{x_path}: needs numbers of shape (n, p), got {matrix.dtype} {matrix.shape}")
+        own = f"needs numbers of shape (n, p), got {matrix.dtype} {matrix.shape}"
+        raise _fault(x_path, "needs numbers of shape (n, p)", own, "write X anew")
     if y.shape != matrix.shape[:1]:
-        raise JobError(f"{y_path}: needs shape ({len(matrix)},) as X has {len(matrix)} rows, got {y.shape}")
-    given = names_path.read_text("utf-8").split("\n") if names_path.exists() else None
+        own = f"needs shape ({len(matrix)},) as X has {len(matrix)} rows, got {y.shape}"
+        raise _fault(y_path, "needs one value for each row of X", own, "write both anew")
+    with _reading(names_path, "can't be read", "save the names as UTF-8 text"):
+        given = names_path.read_text("utf-8").split("\n") if names_path.exists() else None
     names = _matrix_names(x_path, matrix.shape[1], None if given is None else [line for line in given if line.strip()])
     _checked_names(path, [*names, response])
     return matrix, y, names

@@ -131,6 +131,51 @@ class Spec:
             raise JobError(f'[data] positive: only family = "bernoulli" has a positive label, not {self.family!r}; remove it')
         for name in set(roles[1:]) & self.columns.keys():
             raise JobError(f"[data.columns.{name}]: this column is not a covariate; remove the table")
+        if self.private and not all(self.complete(name) for name in self.covariates(tuple(self.columns))):
+            raise JobError(self.undeclared)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Names of the columns that a file must have: those with a role, and declared ones unless a covariate may be missing."""
+        roles = (self.response, self.offset, self.weight, self.row_id)
+        declared = () if self.missing else self.columns
+        return tuple(dict.fromkeys([*(name for name in roles if name is not None), *declared]))
+
+    @property
+    def known(self) -> frozenset[str]:
+        """All names of columns that the job file has, and so every party."""
+        return frozenset(self.needed) | frozenset(self.columns) | frozenset(self.ignore)
+
+    @property
+    def declared_labels(self) -> tuple[str, ...] | None:
+        """The response's texts, where the job file says them."""
+        declared = self.columns.get(self.response or "")
+        return None if declared is None else declared.levels
+
+    def complete(self, name: str) -> bool:
+        """Whether all is public that the encoding of a covariate needs."""
+        column = self.columns.get(name)
+        if column is None:
+            return False
+        if column.kind == "categorical":
+            return column.levels is not None
+        return self.standardise == "none" or column.center is not None
+
+    @property
+    def undeclared(self) -> str:
+        """What a private job's file must say of all covariates, and of which it does: made from the job file alone."""
+        constants = "" if self.standardise == "none" else ", with center and scale (or lower and upper)"
+        covariates = self.covariates(tuple(self.columns))
+        said = [name for name in covariates if self.complete(name)]
+        lacking = [name for name in covariates if not self.complete(name)]
+        listed = f"it does for {', '.join(map(repr, said))}" if said else "it does for none yet"
+        if lacking:
+            listed += f", but what it says of {', '.join(map(repr, lacking))} is not complete"
+        return (
+            "a private job asks no row what a column is: for every covariate [data.columns.NAME] must give "
+            f'kind = "categorical", levels = [..] or kind = "numeric"{constants}; {listed}; '
+            "what is no covariate belongs into [data] ignore"
+        )
 
     @property
     def texts(self) -> frozenset[str]:
@@ -146,8 +191,7 @@ class Spec:
 
     def encoding(self, columns: tuple[Column, ...]) -> Encoding:
         """The agreed encoding with these complete columns."""
-        declared = self.columns.get(self.response or "")
-        labels = declared.levels if declared is not None and declared.levels is not None else ()
+        labels = self.declared_labels or ()
         return Encoding(
             columns, self.response, self.family, self.positive, labels, self.offset, self.weight, self.row_id, self.intercept
         )
@@ -174,11 +218,12 @@ class Encoding:
                 wanted = "levels = [...]" if column.kind == "categorical" else "center and scale, or lower and upper"
                 raise JobError(f"column {column.name!r}: not complete; give {wanted} in [data.columns.{column.name}]")
         if len(set(self.names)) < len(self.names):
-            twice = sorted({name for name in self.names if self.names.count(name) > 1})
-            raise JobError(f"two coefficients would be called {twice[0]!r}; rename the column")
+            if self.names.count(INTERCEPT) > 1:
+                raise JobError(f"two coefficients would be called {INTERCEPT!r}; rename the column")
+            raise JobError("two coefficients would have one name, of a column and of another one's level; rename a column")
         if self.labels and self.positive is not None and self.positive not in self.labels:
-            labels = ", ".join(self.labels)
-            raise JobError(f"[data] positive = {self.positive!r}: the labels of {self.response!r} are {labels}; name one of them")
+            labels = f"the {len(self.labels)} labels of {self.response!r}"
+            raise JobError(f"[data] positive = {self.positive!r} is none of {labels}; name one of them")
 
     @property
     def names(self) -> tuple[str, ...]:

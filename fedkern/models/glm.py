@@ -13,6 +13,7 @@ from .expfam import Gaussian
 
 Vector = NDArray[np.float64]
 FAMILIES = ("bernoulli", "poisson", "gaussian")
+BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,17 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.X)
+
+    @property
+    def finite(self) -> NDArray[np.bool_]:
+        """(n,) whether all numbers of a row are finite."""
+        good = np.isfinite(self.y)
+        for values in (self.offset, self.weights):
+            if values is not None:
+                good &= np.isfinite(values)
+        for at in range(0, len(self), BLOCK):  # X may be a memory map
+            good[at : at + BLOCK] &= np.isfinite(self.X[at : at + BLOCK]).all(axis=1)
+        return good
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         """Some of the rows, copied."""

@@ -103,8 +103,8 @@ class Coefficients:
                 continue
             reference = references.get(column.name, column.levels[0])
             if reference not in column.levels:
-                there = ", ".join(column.levels)
-                raise JobError(f"data.columns.{column.name}.reference = {reference!r}: no such level; there are {there}")
+                what = f"none of the {len(column.levels)} levels that were found"
+                raise JobError(f"data.columns.{column.name}.reference = {reference!r}: {what}")
             for level in column.levels:
                 if level != reference:
                     made_of.append((f"{column.name}={level}", at, column.name))
@@ -114,7 +114,8 @@ class Coefficients:
         for name, knots in (splines or {}).items():
             linear = next((column for coefficient, column, _ in made_of if coefficient == name), None)
             if linear is None:
-                raise JobError(f"model.splines.{name}: no such numeric column; there are {', '.join(c for c, *_ in made_of)}")
+                numeric = sum(column.levels is None for column in encoding.columns)
+                raise JobError(f"model.splines.{name}: no such column among the {numeric} numeric ones")
             made[name] = Spline.at(knots)
             group = max(numbers) + 1
             for k in range(len(knots) - 2):
@@ -124,7 +125,7 @@ class Coefficients:
         for wanted in always:
             chosen = [j for j, (name, column) in enumerate(zip(names, owner)) if wanted in (name, column)]
             if not chosen:
-                raise JobError(f"model.always: {wanted!r} is no column; there are {', '.join(dict.fromkeys(owner))}")
+                raise JobError(f"model.always: {wanted!r} is none of the {len(encoding.columns)} covariates")
             for j in chosen:
                 numbers[j] = -1
         known = np.array([(scales or {}).get(name, 1.0) for name in owner])

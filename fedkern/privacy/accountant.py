@@ -7,7 +7,7 @@ Specification: dp-pvi.md, section 6. Epsilon is computed by dp-accounting (`pip 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,6 +34,7 @@ COIN_VALUES = 1 << 32  # a coin compares one 32-bit word with rate x 2^32
 LARGEST_EPSILON = 100.0  # beyond it there is no protection to speak of, and "pld" says infinite
 UNLIMITED = 2**53  # steps, where epsilon may be infinite
 LEAST_NOISE, MOST_NOISE = 2.0**-10, 2047.0  # the range of the exact sampler, on the grid
+LEAST_CLIP = 1e-3  # of rows: squares of numbers that a huge residual lifts up to a smaller clip are no longer exact in float64
 
 # What each scheme must be told. Poisson sampling knows no number of rows: under add-or-remove it is private.
 _NEEDS: dict[str, frozenset[str]] = {
@@ -63,7 +64,7 @@ class Mechanism:
     ----------
     sampling : "poisson" (each row by its own secret coin), "poisson-truncated" (at most `max_batch` of them),
         "without-replacement" (a fresh subset of `batch_size` at each step), "full" (every row), "shards" (disjoint groups of
-        rows, one clipped vector each), "aligned" (every row, of public ids: neighbours replace the values of one)
+        rows by a hash of their ids, one clipped vector each), "aligned" (every row, of public ids)
     noise_multiplier : standard deviation of the noise over `clip`; None until `calibrate` has found it
     clip : Euclidean bound of each example's, shard's or client's vector
     dimension : how many numbers get noise at each step; the price of noise on integers is proportional to it
@@ -201,17 +202,22 @@ class Mechanism:
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation, by dp-accounting's name."""
-        return "REPLACE_ONE" if self.sampling in ("without-replacement", "shards", "aligned") else "ADD_OR_REMOVE_ONE"
+        """The neighbouring relation that the accountant is given, by dp-accounting's name."""
+        return "ADD_OR_REMOVE_ONE" if self.sampling in ("poisson", "full") else "REPLACE_ONE"
 
     @property
     def neighbours(self) -> str:
-        """What epsilon compares, in words."""
-        return f"{'replace' if self.relation == 'REPLACE_ONE' else 'add or remove'} one {self.unit}"
+        """What epsilon compares, in words; see `neighbours_of`."""
+        return neighbours_of([self])
 
     @property
     def sensitivity_factor(self) -> float:
-        """How far, in units of `clip`, neighbours may move the sum. (2 where a cut batch may swap one row for another.)"""
+        """How far, in units of `clip`, neighbours may move the sum.
+
+        A row that is added moves a sum of rows by 1; one that is replaced by 2; and a shard, whose one row is added, removed or
+        changed, answers with another vector, by 2. (A row that is replaced by one with another id may move two shards, together
+        by 4: these are no neighbours.)
+        """
         return 1.0 if self.sampling in ("poisson", "full") else 2.0
 
     def event(self, steps: int, relation: Relation | None = None) -> Any:
@@ -262,6 +268,33 @@ class Mechanism:
 
 
 Parts = tuple[tuple[Mechanism, int], ...]  # (mechanism, steps) of everything that was done to one data set
+
+# What may be done to one row: "add" it or remove it, "replace" it by any other, or replace its "values" under the same id. Where
+# the number of rows is public none can be added; where ids choose the shard a row with another id is no neighbour; where rows are
+# aligned by public ids these are fixed. A plain sum of rows knows all three, but its own account is about the first.
+_CHANGES: dict[str, frozenset[str]] = {
+    "poisson": frozenset({"add", "replace", "values"}),
+    "poisson-truncated": frozenset({"replace", "values"}),
+    "without-replacement": frozenset({"replace", "values"}),
+    "full": frozenset({"add", "replace", "values"}),
+    "shards": frozenset({"add", "values"}),
+    "aligned": frozenset({"values"}),
+}
+
+
+def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
+    """What the epsilon of all these mechanisms together compares, in words: the changes that each of them accounts for."""
+    given = list(mechanisms)
+    if any(m.unit == "client" for m in given):
+        return "add or remove one client with all its rows"
+    if all(m.relation == "ADD_OR_REMOVE_ONE" for m in given):
+        return "add or remove one example"
+    if all(m.sampling == "aligned" for m in given):
+        return "replace the values of one example in the client's own columns, under the same id"
+    changes = frozenset.intersection(*(_CHANGES[m.sampling] for m in given))
+    if "add" in changes:
+        return "add or remove one example, or replace its values under the same id"
+    return "replace one example by any other" if "replace" in changes else "replace the values of one example under the same id"
 
 
 def epsilon(parts: Parts, delta: float) -> float:

@@ -1,10 +1,17 @@
 """The data holder's own account of what was spent on each of its data sets. It outlives every job.
 
-Specification: dp-pvi.md, section 7. Two files in the holder's folder, `$FEDKERN_CLIENT_HOME/<client>/`:
+Specification: dp-pvi.md, section 7. Two files of the holder's:
 
-* `policy.toml`, written by the holder: what may be spent, on which data, by what kind of noise. Without it the job's own
-cap holds.
-* `budget.jsonl`, written ahead: a line is on the disk before a row is read. It holds public numbers alone.
+* `policy.toml`, written by the holder: what may be spent, on which data, by what kind of noise (`policy`, `binding`). Without it
+the job's own cap holds.
+* `budget.jsonl`, written ahead: a line is on the disk before a row is read. It holds public numbers alone. Where a policy binds
+it lies with the policy, and is kept by the data set; else in `$FEDKERN_CLIENT_HOME/<client>/` or in the run's folder. Jobs that a
+policy allows without an account (open ones, and those that protect clients) have a line too, without a charge.
+
+Its lines are chained (`chain`), and every checkpoint and stored message of a run has a mark of it: what was altered, cut off,
+deleted or put back from a copy is found. A line that a crash has torn was never granted: it is kept as {"torn": ..} and costs
+nothing. A file without a chain (of an older version) or with one that does not fit counts again when its holder adds the line
+{"adopt": N}: the N lines before it are all that was spent.
 """
 
 from __future__ import annotations
@@ -12,8 +19,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,11 +28,11 @@ from typing import Any, Literal, Protocol
 
 from fedkern.errors import JobError
 
-from .accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps
-from .certificate import Total, certificate
-from .policy import read_policy
-
-POLICY, LEDGER = "policy.toml", "budget.jsonl"
+from .accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbours_of
+from .binding import LEDGER, Account
+from .certificate import certificate
+from .chain import START, Mark, following, seal, unseal
+from .policy import Policy, Use
 
 
 class Asked(Protocol):
@@ -57,56 +64,138 @@ class Ledger:
     ----------
     path : of the file
     read : bytes read so far
+    heads : the hash after each line
+    adopted : lines that count because the holder says so
     jobs : job -> (data set, mechanism) of its latest line
     spent : (data set, job, mechanism) -> steps
+    rounds : job -> the last round that was charged
+    unaccounted : (data set, job) -> what kind of job it was that was allowed without an account
     """
 
     path: Path
     read: int = 0
+    heads: list[bytes] = field(default_factory=list)
+    adopted: int = 0
     jobs: dict[str, tuple[str, Mechanism]] = field(default_factory=dict)
     spent: dict[tuple[str, str, Mechanism], int] = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
+    unaccounted: dict[tuple[str, str], Use] = field(default_factory=dict)
+
+    @property
+    def mark(self) -> Mark:
+        """Of all lines read or written so far."""
+        return Mark(len(self.heads), self.heads[-1] if self.heads else START)
+
+    def require(self, marks: Iterable[Mark]) -> None:
+        """JobError unless the file still begins with the lines that it had at each of these marks."""
+        lines = len(self.heads)
+        for mark in marks:
+            if not mark.length or self.heads[mark.length - 1 : mark.length] == [mark.head]:
+                continue
+            if lines < mark.length:
+                seen = f"has {lines} lines, and this run has seen {mark.length} in it"
+                what = f"{seen}: it was cut off, deleted, or an older copy put back"
+            else:
+                what = f"is not what this run has seen: one of its first {mark.length} lines was altered"
+            raise JobError(f"{self.path}: {what}; nothing is charged. Put back the file as the run left it")
 
     @contextmanager
     def locked(self) -> Iterator[int]:
         """The file, opened and locked, with everything that others have added read."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        new = not self.path.exists()
         try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new = not self.path.exists()
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as fault:
             raise JobError(f"{self.path}: can't be opened ({fault.strerror}); without it nothing may be charged") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             if new:
+                with suppress(OSError):
+                    os.fchmod(file, 0o600)  # whatever the umask
                 _sync_folder(self.path.parent)
             self._follow(file)
             yield file
         finally:
             os.close(file)
 
+    def look(self) -> None:
+        """Reads what others have added, without writing."""
+        try:
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as fault:
+            if not os.path.exists(self.path):
+                return
+            raise JobError(f"{self.path}: can't be read ({fault.strerror}); without it nothing may be charged") from None
+        try:
+            size = os.fstat(file).st_size
+            text = os.pread(file, max(size - self.read, 0), self.read)
+        finally:
+            os.close(file)
+        self._grown(size)
+        whole = text.rfind(b"\n") + 1  # what comes after it is being written, or was cut by a crash: nothing was granted for it
+        self._lines(text[:whole].split(b"\n"))
+        self.read += whole
+
     def _follow(self, file: int) -> None:
         size = os.fstat(file).st_size
+        self._grown(size)
+        *lines, rest = os.pread(file, size - self.read, self.read).split(b"\n")
+        if _entry(rest) is not None:
+            os.write(file, b"\n")  # the line was whole, but for its end
+            lines, rest, size = [*lines, rest], b"", size + 1
+        self._lines(lines)
+        self.read = size - len(rest)
+        if rest:  # a crash tore it: it was not on the disk, so nothing was granted
+            os.ftruncate(file, self.read)
+            self.append(file, {"torn": rest[:200].decode(errors="replace")})
+
+    def _grown(self, size: int) -> None:
         if size < self.read:
             raise JobError(f"{self.path}: became shorter while a job was using it; nothing more is charged")
-        text = os.pread(file, size - self.read, self.read)
-        for line in text.splitlines():
-            if not line.strip():
-                continue
-            try:
-                self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError) as fault:
-                raise JobError(
-                    f"{self.path}: can't read the line {line[:60]!r} ({type(fault).__name__}), which may be a charge, so nothing "
-                    "is charged. Complete the line, or delete it if nothing was computed for it"
-                ) from None
-        if text and not text.endswith(b"\n"):
-            os.write(file, b"\n")  # the line was whole, but for its end
-        self.read = os.fstat(file).st_size
+
+    def _lines(self, lines: Iterable[bytes]) -> None:
+        """Whole lines, as they follow on those before."""
+        lines = [line for line in lines if line.strip()]
+        adopted = max((n for n, line in enumerate(lines) if _adopts(line) == len(self.heads) + n), default=-1)
+        for n, line in enumerate(lines):
+            self._line(line, len(self.heads) + len(lines) - n, trusted=n <= adopted)
+
+    def _line(self, line: bytes, n_lines: int, *, trusted: bool) -> None:
+        """One line, of a file that has so many."""
+        text, said = unseal(line)
+        head, number = following(self.heads[-1] if self.heads else START, text), len(self.heads) + 1
+        try:
+            entry = json.loads(text)
+            if trusted or said == head.hex():
+                self._take(entry)
+        except (ValueError, KeyError, TypeError, AttributeError) as fault:
+            raise JobError(
+                f"{self.path}: can't read the line {line[:60]!r} ({type(fault).__name__}), which may be a charge, so nothing "
+                "is charged. Put the line back, or delete it if nothing was computed for it"
+            ) from None
+        if not trusted and said != head.hex():
+            what = (
+                "has no chain: it was written by hand or by an older version of fedkern"
+                if said is None
+                else "was altered, or one before it was altered or removed: its chain does not fit"
+            )
+            raise JobError(
+                f"{self.path}: line {number} {what}; nothing is charged. Put back the file as it was, or, if its {n_lines} lines "
+                f'are all that was spent, add the line {{"adopt": {n_lines}}} at its end: they count from then on'
+            )
+        self.heads.append(head)
+        self.adopted = len(self.heads) if trusted else self.adopted
 
     def _take(self, entry: Mapping[str, Any]) -> None:
+        if entry.keys() & {"torn", "adopt"}:
+            return
         job = entry["job"]
         if "mechanism" in entry:
             self.jobs[job] = (entry["data"], Mechanism.from_dict(entry["mechanism"]))
+            return
+        if "unaccounted" in entry:
+            self.unaccounted[entry["data"], job] = entry["unaccounted"]
             return
         steps = entry["steps"]
         if type(steps) is not int or steps < 0:
@@ -114,10 +203,12 @@ class Ledger:
         data, mechanism = self.jobs[job]
         key = (data, job, mechanism)
         self.spent[key] = self.spent.get(key, 0) + steps
+        self.rounds[job] = max(entry.get("round", -1), self.rounds.get(job, -1))
 
     def append(self, file: int, entry: dict[str, Any]) -> None:
         """Writes a line; it is on the disk when this returns."""
-        line = (json.dumps(entry | {"time": datetime.now(UTC).isoformat(timespec="seconds")}) + "\n").encode()
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        line, head = seal(entry | {"time": time}, self.mark.head)
         try:
             written = os.write(file, line)
             if written < len(line):
@@ -127,15 +218,131 @@ class Ledger:
         except OSError as fault:
             raise JobError(f"{self.path}: can't be written ({fault.strerror}); nothing was charged and no row is read") from None
         self.read += len(line)
+        self.heads.append(head)
         self._take(entry)
 
-    def parts(self, data: str, *, of_job: str | None = None, but: tuple[str, Mechanism] | None = None) -> Parts:
-        """(mechanism, steps) of a data set: of one job or of all, but for one job's one mechanism."""
+    def parts(self, data: Collection[str], *, but: tuple[str, Mechanism] | None = None) -> Parts:
+        """(mechanism, steps) of a data set, by all its names, but for one job's one mechanism."""
         return tuple(
             (mechanism, steps)
             for (of, job, mechanism), steps in self.spent.items()
-            if of == data and of_job in (None, job) and (job, mechanism) != but
+            if of in data and (job, mechanism) != but
         )
+
+
+def _entry(line: bytes) -> Any:
+    """What a line says; None if it is no JSON."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _adopts(line: bytes) -> int | None:
+    """How many lines a line adopts; None if it is another line."""
+    entry = _entry(line) if b'"adopt"' in line else None
+    number = entry.get("adopt") if isinstance(entry, dict) else None
+    return number if type(number) is int else None
+
+
+@dataclass(frozen=True)
+class Total:
+    """What all jobs together have spent on one data set, for the holder's eyes alone.
+
+    Attributes
+    ----------
+    epsilon, delta, jobs : of the jobs with an account
+    cap : the holder's own; None without one
+    open_jobs, client_level_jobs : jobs that were allowed without an account
+    """
+
+    epsilon: float
+    delta: float
+    jobs: int
+    cap: float | None
+    neighbours: str = ""
+    open_jobs: int = 0
+    client_level_jobs: int = 0
+
+    def text(self) -> str:
+        """In words."""
+        cap = "" if self.cap is None else f" of {self.cap:.4g}"
+        of = f", {self.neighbours}" if self.neighbours else ""
+        more = [f"{n} {kind}" for n, kind in ((self.open_jobs, "open"), (self.client_level_jobs, "client-level")) if n]
+        beside = f"; beside them {' and '.join(more)} jobs, which this does not count" if more else ""
+        return f"all {self.jobs} jobs on these data: epsilon = {self.epsilon:.4g}{cap} at delta = {self.delta:.4g}{of}{beside}"
+
+
+class Books:
+    """The budget file of a data set, and all others that may tell of it: those are only read."""
+
+    def __init__(self, account: Account) -> None:
+        self.account, self.ledger = account, Ledger(account.folder / LEDGER)
+        names = {self.ledger.path: frozenset({account.data}), **account.known}
+        self.all = [(self.ledger, names.pop(self.ledger.path) | {account.data})]
+        self.all += [(Ledger(path), known) for path, known in names.items()]
+
+    def look(self, *, own: bool = False) -> None:
+        """Reads what others have added to the other files (and without a lock to its own)."""
+        for ledger, _ in self.all[0 if own else 1 :]:
+            ledger.look()
+
+    def parts(self, *, but: tuple[str, Mechanism] | None = None) -> Parts:
+        """As `Ledger.parts`, of all files."""
+        return tuple(part for ledger, names in self.all for part in ledger.parts(names, but=but))
+
+    def of_run(self, job: str, but: Mechanism) -> Parts:
+        """What a job has spent with other mechanisms, or when its data had another name: it is one job all the same."""
+        return tuple(
+            (mechanism, steps)
+            for ledger, names in self.all
+            for (data, of, mechanism), steps in ledger.spent.items()
+            if of == job and not (mechanism == but and data in names)
+        )
+
+    def spent(self, job: str, mechanism: Mechanism) -> int:
+        """Steps that are charged to one job's one mechanism."""
+        found = ((ledger.spent.get((name, job, mechanism), 0)) for ledger, names in self.all for name in names)
+        return sum(found)
+
+    def jobs(self) -> set[str]:
+        """Jobs that were charged something."""
+        return {job for ledger, names in self.all for (data, job, _), steps in ledger.spent.items() if steps and data in names}
+
+    def unaccounted(self) -> dict[str, Use]:
+        """Jobs that were allowed without an account."""
+        return {job: use for ledger, names in self.all for (data, job), use in ledger.unaccounted.items() if data in names}
+
+    def total(self, delta: float) -> Total:
+        """What all jobs together have spent, by the cap of which least is left; at `delta` where there is none."""
+        parts = self.parts()
+        caps = [(policy.epsilon, policy.delta) for policy in self.account.policies if policy.delta is not None]
+        spent = [(epsilon(parts, at), at, cap) for cap, at in caps]
+        most, at, cap = max(spent, key=lambda one: one[0] / one[2], default=(epsilon(parts, delta), delta, None))
+        kinds = list(self.unaccounted().values())
+        neighbours = neighbours_of([mechanism for mechanism, steps in parts if steps]) if any(s for _, s in parts) else ""
+        return Total(most, at, len(self.jobs()), cap, neighbours, kinds.count("open"), kinds.count("client-level"))
+
+    def known(self) -> set[str]:
+        """All jobs on these data of which a file tells."""
+        told = {job for ledger, names in self.all for job, (data, _) in ledger.jobs.items() if data in names}
+        return told | self.unaccounted().keys()
+
+    def require(self, job: str, paid: int) -> None:
+        """JobError unless the files know of the steps that a job's messages have taken."""
+        known = sum(steps for ledger, _ in self.all for (_, of, _), steps in ledger.spent.items() if of == job)
+        if known < paid:
+            raise JobError(
+                f"{self.ledger.path}: knows of {known} steps of this run, whose messages took {paid}: it was deleted, or an "
+                "older copy put back; nothing is charged. Put back the file as the run left it"
+            )
+
+    def note(self, job: str, use: Use) -> None:
+        """A line for a job that a policy allows without an account; one for each job."""
+        with self.ledger.locked() as file:
+            self.look()
+            if job not in self.unaccounted():
+                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use})
 
 
 class Holder:
@@ -144,56 +351,63 @@ class Holder:
     Parameters
     ----------
     client : the holder's name
-    home : its folder, with `policy.toml` if it has one, and `budget.jsonl`
+    account : where the budget of its data lies, and the policies that bind
     job : a name of this run that no other run has; a resumed run keeps it
-    data : the holder's name for the data set
     mechanism, epsilon, delta : what the job asks for, and its own cap (which may be infinite)
     last_update : "shorten" grants the steps that are left where they are fewer than asked; "refuse" grants nothing then
-    fingerprint : of the data, compared with the policy's; a difference only warns
+    marks : of the budget, from what this run left before: the file must still begin with what it was then
+    paid : steps that messages of this run have taken, which the budget must know of
 
     Attributes
     ----------
-    warnings : for the holder's eyes alone
+    new : no other job is known to have used these data
 
     Raises
     ------
     JobError
-        The policy does not allow the mechanism, or one of the files can't be used.
+        One of the files can't be used.
     """
 
     def __init__(
         self,
         client: str,
-        home: Path,
+        account: Account,
         *,
         job: str,
-        data: str,
         mechanism: Mechanism,
         epsilon: float,
         delta: float,
         last_update: Literal["refuse", "shorten"] = "refuse",
-        fingerprint: str | None = None,
+        marks: Iterable[Mark] = (),
+        paid: int = 0,
     ) -> None:
-        self.client, self.job, self.data, self.mechanism = client, job, data, mechanism
+        self.client, self.job, self.data, self.mechanism = client, job, account.data, mechanism
         self.epsilon, self.delta, self.last_update = epsilon, delta, last_update
-        self.policy = read_policy(home / POLICY, data)
-        self.ledger = Ledger(home / LEDGER)
-        self.warnings: list[str] = []
-        if self.policy is not None:
-            if reason := self.policy.refusal(mechanism):
-                raise JobError(f"client {client!r}: its policy {home / POLICY} does not allow {reason}")
-            if self.policy.fingerprint and fingerprint and self.policy.fingerprint != fingerprint:
-                self.warnings.append(f"the data are not those for which [data.{data}] of the policy was written")
+        self.policies: Sequence[Policy] = account.policies
+        self.books = Books(account)
+        self.ledger = self.books.ledger
         self._others: Parts | None = None
+        marks = tuple(marks)
+        if not self.ledger.path.exists():  # before it is made anew
+            self.ledger.require(marks)
+            self.books.look()
+            self.books.require(job, paid)
         with self.ledger.locked() as file:
-            if self.ledger.jobs.get(job) != (data, mechanism):
-                self.ledger.append(file, {"job": job, "data": data, "mechanism": mechanism.as_dict()})
+            self.ledger.require(marks)
+            self.books.look()
+            self.books.require(job, paid)
+            self.new = self.books.known() <= {job}
+            if self.ledger.jobs.get(job) != (self.data, mechanism):
+                self.ledger.append(file, {"job": job, "data": self.data, "mechanism": mechanism.as_dict()})
             self._update()
+
+    def _before(self) -> Parts:
+        return self.books.of_run(self.job, self.mechanism)
 
     @property
     def spent(self) -> int:
-        """Steps of this job that are charged."""
-        return self.ledger.spent.get((self.data, self.job, self.mechanism), 0)
+        """Steps of this job's mechanism that are charged."""
+        return self.books.spent(self.job, self.mechanism)
 
     def charge(self, asked: Asked) -> Decision:
         """Puts a charge on the disk, or refuses it. Refusing depends on public numbers alone, and changes nothing.
@@ -213,41 +427,38 @@ class Holder:
 
     def _update(self) -> None:
         """Computes the largest number of steps anew if another job has spent something meanwhile."""
-        others = self.ledger.parts(self.data, but=(self.job, self.mechanism))
+        self.books.look()
+        others = self.books.parts(but=(self.job, self.mechanism))
         if others != self._others:
             self._others = others
             try:
-                self.allowed = min(self._allowed_by_job(), self._allowed_by_policy(others))
+                self.allowed = min([self._allowed_by_job(), *(self._allowed_by(policy, others) for policy in self.policies)])
             except ValueError as fault:
                 raise JobError(f"client {self.client!r}: {self.ledger.path}: {fault}") from None
 
     def _allowed_by_job(self) -> int:
-        before = self.ledger.parts(self.data, of_job=self.job, but=(self.job, self.mechanism))
-        return max_steps(self.mechanism, self.epsilon, self.delta, before)
+        return max_steps(self.mechanism, self.epsilon, self.delta, self._before())
 
-    def _allowed_by_policy(self, others: Parts) -> int:
-        if self.policy is None:
+    def _allowed_by(self, policy: Policy, others: Parts) -> int:
+        if policy.delta is None:
             return UNLIMITED
-        if epsilon(others, self.policy.delta) > self.policy.epsilon:
+        if epsilon(others, policy.delta) > policy.epsilon:
             return 0
-        return max_steps(self.mechanism, self.policy.epsilon, self.policy.delta, others)
+        return max_steps(self.mechanism, policy.epsilon, policy.delta, others)
 
     def total(self) -> Total:
         """What all jobs together have spent on this data set."""
-        parts = self.ledger.parts(self.data)
-        delta = self.policy.delta if self.policy else self.delta
-        jobs = {job for (data, job, _), steps in self.ledger.spent.items() if data == self.data and steps}
-        return Total(epsilon(parts, delta), delta, len(jobs), self.policy.epsilon if self.policy else None)
+        return self.books.total(self.delta)
 
-    def certificate(self, *, rows_per_person: int = 1, total: bool = True) -> dict[str, Any]:
-        """What this job has spent here, and what all jobs have (unless the holder keeps that to itself)."""
+    def certificate(self, *, rows_per_person: int = 1) -> dict[str, Any]:
+        """What this job has spent here. What others have is the holder's own affair: see `total`."""
         return certificate(
             self.mechanism,
             steps=self.spent,
+            before=self._before(),
             epsilon_cap=self.epsilon,
             delta=self.delta,
-            policy=self.policy is not None,
-            total=self.total() if total else None,
+            policy=bool(self.policies),
             rows_per_person=rows_per_person,
         )
 

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from .accountant import Mechanism
+from .accountant import Mechanism, Parts, neighbours_of
+from .accountant import epsilon as composed
 
 HONEST = "q describes the data as the noisy optimisation found them; it does not contain the privacy noise"
+ALONE = {
+    "example": "the job's alone: the holder has no policy.toml for these data",
+    "client": "the job's alone: the server has no policy.toml for [data.federation]; clients' policies can only refuse",
+}
 KEYED = "none: the noise was keyed, hence predictable; a result for experiments"
-
-
-@dataclass(frozen=True)
-class Total:
-    """What all jobs together have spent on one data set; `cap` is the holder's own, None without a policy."""
-
-    epsilon: float
-    delta: float
-    jobs: int
-    cap: float | None
 
 
 def certificate(
@@ -31,36 +25,40 @@ def certificate(
     epsilon_cap: float,
     delta: float,
     policy: bool,
-    total: Total | None = None,
+    before: Parts = (),
     rows_per_person: int = 1,
 ) -> dict[str, Any]:
-    """The certificate of one client: a flat table of texts and numbers; an infinite epsilon is "inf".
+    """The certificate of one client: a flat table of texts and numbers; an infinite epsilon is "inf". What other parties take as
+    one is in `certificate_fields`, where a new field needs its line.
 
     Parameters
     ----------
-    steps : accounted steps that were charged in this job
-    policy : whether the holder has caps of its own
-    total : over all jobs on the same data; the holder may keep it to itself
+    steps : accounted steps of `mechanism` that were charged in this job
+    before : what this job was charged for other mechanisms. Epsilon is that of all together, infinite if any noise was keyed
+    policy : whether a policy of the holder binds
     rows_per_person : how many rows one person may have: group privacy multiplies epsilon by it
     """
-    spent = mechanism.epsilon(steps, delta) if steps else 0.0
+    ran = list(dict.fromkeys(m for m, n in ((mechanism, steps), *before) if n)) or [mechanism]
+    secure = all(m.secure for m in (mechanism, *ran))
+    spent = composed(((mechanism, steps), *before), delta)
+    neighbours = neighbours_of(ran)
+    several = f", composition of {len(ran)} mechanisms" if len(ran) > 1 else ""
     content: dict[str, Any] = {
-        "claim": f"({spent:.4g}, {delta:g})-differential privacy, neighbours: {mechanism.neighbours}"
-        if mechanism.secure
-        else KEYED,
-        "epsilon": spent if mechanism.secure else math.inf,
+        "claim": f"({spent:.4g}, {delta:g})-differential privacy, neighbours: {neighbours}{several}" if secure else KEYED,
+        "epsilon": spent if secure else math.inf,
         "delta": delta,
         "epsilon_cap": epsilon_cap,
         "unit": mechanism.unit,
-        "neighbours": mechanism.neighbours,
+        "neighbours": neighbours,
+        "trust": trust(next((m for m in ran if not m.secure), mechanism)),
         "sampling": mechanism.sampling,
         "sampling_rate": mechanism.rate,
-        "steps": steps,
+        "steps": steps + sum(n for _, n in before),
         "noise_multiplier": mechanism.sigma,
         "clip": mechanism.clip,
-        "noise_source": "secure" if mechanism.secure else "keyed",
+        "noise_source": "secure" if secure else "keyed",
         "accountant": f"{mechanism.accountant}, dp-accounting {_version()}",
-        "caps": "the holder's policy and the job's" if policy else "the job's alone: the holder has no policy.toml",
+        "caps": "the holder's policy and the job's" if policy else ALONE[mechanism.unit],
         "rows_per_person": rows_per_person,
         "posterior": HONEST,
     }
@@ -68,9 +66,19 @@ def certificate(
         content["public"] = f"the number of rows, {mechanism.dataset_size}"
     if rows_per_person > 1:
         content["person_epsilon"], content["person_delta"] = of_group(content["epsilon"], delta, rows_per_person)
-    if total is not None:
-        content |= {"total_epsilon": total.epsilon, "total_delta": total.delta, "total_jobs": total.jobs}
     return {name: "inf" if value == math.inf else value for name, value in content.items()}
+
+
+def trust(mechanism: Mechanism) -> str:
+    """Whom the claim trusts, and which of the numbers and names beside the rows are public, in one line."""
+    if not mechanism.secure:
+        return "everybody who has the job file, for its seed predicts the noise"
+    if mechanism.unit == "client":
+        return "the server, which gets every client's change without noise; the number and the names of the clients are public"
+    rows = "the number of rows is public" if mechanism.dataset_size is not None else "the number of rows is not public"
+    ids = "row ids are public" if mechanism.sampling == "aligned" else "row ids are not public"
+    more = "; the response is not protected" if mechanism.sampling == "aligned" else ""
+    return f"nobody, for each client adds its own noise; {rows}, {ids}{more}"
 
 
 def of_group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
@@ -86,17 +94,13 @@ def text(client: str, content: Mapping[str, Any]) -> str:
         f"{client}: {content['claim']}",
         f"  {spent}; {content['steps']} steps, sampling {content['sampling']} at rate {content['sampling_rate']:.4g}, noise "
         f"{content['noise_multiplier']:g} x clip {content['clip']:g} ({content['noise_source']}), {content['accountant']}",
+        f"  trusts {content['trust']}",
         f"  caps: {content['caps']}",
     ]
     if "person_epsilon" in content:
         lines.append(
             f"  a person with {content['rows_per_person']} rows: epsilon = {_short(content['person_epsilon'])} at delta = "
             f"{_short(content['person_delta'])}"
-        )
-    if "total_epsilon" in content:
-        lines.append(
-            f"  all {content['total_jobs']} jobs on these data: epsilon = {_short(content['total_epsilon'])} at delta = "
-            f"{_short(content['total_delta'])}"
         )
     return "\n".join([*lines, f"  {content['posterior']}"])
 

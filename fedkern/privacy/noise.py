@@ -71,9 +71,11 @@ class SecureSource:
         return np.concatenate([at + self.coins(min(CHUNK, n_rows - at), threshold) for at in range(0, n_rows, CHUNK)])
 
     def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
+        words = np.empty(2 * n_rows, np.uint32)
         while True:
-            rows = smallest(np.concatenate([self._take(min(CHUNK, 2 * n_rows - i)) for i in range(0, 2 * n_rows, CHUNK)]), size)
-            if rows is not None:
+            for at in range(0, len(words), CHUNK):
+                words[at : at + CHUNK] = self._take(min(CHUNK, len(words) - at))
+            if (rows := smallest(words, size)) is not None:
                 return rows
 
     def add_noise(self, total: NDArray[np.int64], sigma: float, step: int = 0) -> NDArray[np.float64]:

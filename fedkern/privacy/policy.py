@@ -1,93 +1,245 @@
-"""What a data holder allows on each of its data sets: the file `policy.toml`, which it writes itself."""
+"""What a data holder allows on each of its data sets: the policy files, which it writes itself.
+
+    require = false                 # true: data that no policy names are in no job
+    open = false                    # true: jobs without [privacy], whose messages have no noise
+    client_level = false            # true: jobs with unit = "client", which trust the server with sums without noise
+    unit = "example"                # or a list; client_level = true adds "client"
+    noise_source = "secure"         # or a list of secure and keyed
+    least_noise_multiplier = 1.0
+    accounts = "/var/lib/fedkern"   # where budgets are kept, if not beside this file
+
+    [data.survey]                   # the data set's id: data that are a file of this name, or one of the paths
+    paths = ["/data/survey.csv"]    # files, folders with all below them, or patterns; relative ones to this file
+    epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
+    delta = 1e-5
+    fingerprint = "..."             # of the data; a difference only warns
+    open = false                    # open and client_level may differ for a data set
+
+Where such files are looked for, and which of them bind a job, is in `binding`.
+"""
 
 from __future__ import annotations
 
+import glob
 import math
+import os
 import tomllib
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from fedkern.errors import JobError
 
 from .accountant import Mechanism, Unit
 
+Use = Literal["private", "open", "client-level"]
+
+FILE_KEYS = {"require", "open", "client_level", "unit", "noise_source", "least_noise_multiplier", "accounts", "data"}
+DATA_KEYS = {"paths", "epsilon", "delta", "fingerprint", "open", "client_level"}
+
+
+class Refusal(NamedTuple):
+    """Why a job is refused. `ask` names no path and no number of the holder's: who runs the job may read it."""
+
+    ask: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What a job knows of one holder's data: what they are called, and their files (none for built-in data)."""
+
+    names: tuple[str, ...]
+    paths: tuple[Path, ...] = ()
+
 
 @dataclass(frozen=True)
 class Policy:
-    """What a data holder allows on one of its data sets."""
+    """What a data holder allows on one of its data sets; see the head of this file."""
 
-    epsilon: float
-    delta: float
+    data: str
+    epsilon: float = math.inf
+    delta: float | None = None
     units: tuple[Unit, ...] = ("example",)
     noise_sources: tuple[str, ...] = ("secure",)
     least_noise: float = 0.0
     fingerprint: str | None = None
+    paths: tuple[Path, ...] = ()
+    open: bool = False
+    file: Path = Path()
 
-    def refusal(self, mechanism: Mechanism) -> str | None:
-        """Why a mechanism is not allowed; None if it is."""
-        source = "secure" if mechanism.secure else "keyed"
-        if mechanism.unit not in self.units:
-            return f"privacy.unit = {mechanism.unit!r}, allowed: {', '.join(self.units)}"
-        if source not in self.noise_sources:
-            return f"privacy.noise_source = {source!r}, allowed: {', '.join(self.noise_sources)}"
-        if mechanism.sigma < self.least_noise:
-            return f"privacy.noise_multiplier = {mechanism.sigma:g}, the smallest allowed: {self.least_noise:g}"
+    def refuses_use(self, use: Use, noise_source: str = "secure") -> Refusal | None:
+        """Why a kind of job is not allowed; None if it is."""
+        if use == "open" and not self.open:
+            return Refusal(
+                "what leaves this job has no noise; ask the holder to allow open jobs on these data (open = true), or give the "
+                'job a [privacy] section (methods "pvi" and "vertical")',
+                f"open is not true for [data.{self.data}]",
+            )
+        if use == "client-level" and "client" not in self.units:
+            return Refusal(
+                'privacy.unit = "client" trusts the server with sums that have no noise; ask the holder to allow it '
+                '(client_level = true), or take unit = "example"',
+                f"client_level is not true for [data.{self.data}]",
+            )
+        if use != "open" and noise_source not in self.noise_sources:
+            return Refusal(
+                f'privacy.noise_source = "{noise_source}" is not allowed; ask the holder which is (noise_source)',
+                f"privacy.noise_source = {noise_source!r}, allowed: {', '.join(self.noise_sources)}",
+            )
         return None
 
+    def refuses(self, mechanism: Mechanism) -> Refusal | None:
+        """Why a mechanism is not allowed; None if it is."""
+        if mechanism.unit not in self.units:
+            return Refusal(
+                f'privacy.unit = "{mechanism.unit}" is not allowed; ask the holder which is (unit, client_level)',
+                f"privacy.unit = {mechanism.unit!r}, allowed: {', '.join(self.units)}",
+            )
+        if refusal := self.refuses_use("private", "secure" if mechanism.secure else "keyed"):
+            return refusal
+        if mechanism.sigma < self.least_noise:
+            return Refusal(
+                f"privacy.noise_multiplier = {mechanism.sigma:g} is less noise than is allowed; ask the holder for the least "
+                "(least_noise_multiplier)",
+                f"privacy.noise_multiplier = {mechanism.sigma:g}, the smallest allowed: {self.least_noise:g}",
+            )
+        return None
 
-def read_policy(path: Path, data: str) -> Policy | None:
-    """The holder's policy for a data set; None if there is no file.
+    def lists(self, data: DataSet) -> bool:
+        """Whether one of the paths is one of the data's files, or a folder that holds it."""
+        return any(_holds(own, path) for path in data.paths for own in self.paths)
 
-    The file: `unit`, `noise_source` (a text or a list of them) and `least_noise_multiplier` for all data sets, and a table
-    for each, `[data.<name>]`, with `epsilon`, `delta` and, if wanted, `fingerprint`.
+    @property
+    def lost(self) -> tuple[Path, ...]:
+        """Paths at which there is nothing."""
+        return tuple(own for own in self.paths if not os.path.exists(own) and not glob.glob(str(own), recursive=True))
+
+    def called(self, data: DataSet) -> bool:
+        """Whether the id is what the data are called, as a disk may write it."""
+        return _plain(self.data) in map(_plain, data.names)
+
+
+@dataclass(frozen=True)
+class PolicyFile:
+    """One policy file. `require`: see above; `accounts`: the folder of its budgets, None for its own."""
+
+    path: Path
+    require: bool
+    accounts: Path | None
+    policies: tuple[Policy, ...]
+
+
+def read_policies(path: Path) -> PolicyFile:
+    """A policy file.
 
     Raises
     ------
     JobError
-        The file can't be read, has a key that it should not have, or has no table for this data set.
+        It can't be read, or has a key or a value that it should not have: then it allows nothing.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
+        if path.exists() and not path.is_file():
+            raise OSError("it is no file")
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as fault:  # beside TOMLDecodeError: numbers and tables without an end
         raise JobError(f"{path}: can't be read as a policy ({fault})") from None
-
-    def refuse(what: str) -> JobError:
-        return JobError(f"{path}: {what}")
-
-    def number(table: Mapping[str, Any], where: str, name: str, below: float) -> float:
-        value = table.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < below:
-            raise refuse(f"{where}.{name} must be a number in (0, {below:g}), got {value!r}")
-        return float(value)
-
-    def texts(name: str, default: str, known: tuple[str, ...]) -> tuple[str, ...]:
-        value = content.get(name, default)
-        chosen = tuple(value) if isinstance(value, list) else (value,)
-        if not chosen or any(v not in known for v in chosen):
-            raise refuse(f"{name} must be one or several of {', '.join(known)}, got {value!r}")
-        return chosen
-
+    reader = _Reader(path)
+    reader.known("the file", content, FILE_KEYS)
     tables = content.get("data", {})
-    for where, table, known in (
-        ("the file", content, {"unit", "noise_source", "least_noise_multiplier", "data"}),
-        *((f"[data.{name}]", table, {"epsilon", "delta", "fingerprint"}) for name, table in tables.items()),
-    ):
-        if unknown := set(table) - known:
-            raise refuse(f"{where} has the unknown key {sorted(unknown)[0]!r}; there are {', '.join(sorted(known))}")
-    if data not in tables:
-        raise refuse(f"allows nothing on the data set {data!r}; add a table [data.{data}] with epsilon and delta")
-    table, where = tables[data], f"[data.{data}]"
+    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
+        raise reader.wrong("data must be tables [data.NAME], one for each data set")
+    require = reader.truth("the file", content, "require")
+    (accounts,) = reader.paths("the file", content, "accounts") or (None,)
+    return PolicyFile(path, require, accounts, tuple(_policy(reader, content, name, table) for name, table in tables.items()))
+
+
+def _policy(reader: _Reader, content: Mapping[str, Any], name: str, table: Mapping[str, Any]) -> Policy:
+    where = f"[data.{name}]"
+    reader.known(where, table, DATA_KEYS)
+    both = {key: content[key] for key in ("open", "client_level") if key in content} | dict(table)
+    allowed = reader.truth(where, both, "open")
+    units = reader.texts(content, "unit", "example", ("example", "client"))
+    if reader.truth(where, both, "client_level") and "client" not in units:
+        units = (*units, "client")
+    capped = not allowed or "epsilon" in table or "delta" in table
+    fingerprint = table.get("fingerprint")
+    if fingerprint is not None and not isinstance(fingerprint, str):
+        raise reader.wrong(f"{where}.fingerprint must be a text, got {fingerprint!r}")
     return Policy(
-        epsilon=number(table, where, "epsilon", math.inf),
-        delta=number(table, where, "delta", 1.0),
-        units=texts("unit", "example", ("example", "client")),  # type: ignore[arg-type]
-        noise_sources=texts("noise_source", "secure", ("secure", "keyed")),
-        least_noise=number(content, "the file", "least_noise_multiplier", math.inf)
+        data=name,
+        epsilon=reader.number(where, table, "epsilon", math.inf) if capped else math.inf,
+        delta=reader.number(where, table, "delta", 1.0) if capped else None,
+        units=units,  # type: ignore[arg-type]
+        noise_sources=reader.texts(content, "noise_source", "secure", ("secure", "keyed")),
+        least_noise=reader.number("the file", content, "least_noise_multiplier", math.inf)
         if "least_noise_multiplier" in content
         else 0.0,
-        fingerprint=table.get("fingerprint"),
+        fingerprint=fingerprint,
+        paths=reader.paths(where, table, "paths"),
+        open=allowed,
+        file=reader.path,
     )
+
+
+class _Reader:
+    """Values of a policy file; what is wrong with one names the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def wrong(self, what: str) -> JobError:
+        return JobError(f"{self.path}: {what}")
+
+    def known(self, where: str, table: Mapping[str, Any], keys: set[str]) -> None:
+        if unknown := sorted(set(table) - keys):
+            raise self.wrong(f"{where} has the unknown key {unknown[0]!r}; there are {', '.join(sorted(keys))}")
+
+    def number(self, where: str, table: Mapping[str, Any], name: str, below: float) -> float:
+        value = table.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < below:
+            raise self.wrong(f"{where}.{name} must be a number in (0, {below:g}), got {value!r}")
+        return float(value)
+
+    def truth(self, where: str, table: Mapping[str, Any], name: str) -> bool:
+        value = table.get(name, False)
+        if not isinstance(value, bool):
+            raise self.wrong(f"{where}.{name} must be true or false, got {value!r}")
+        return value
+
+    def texts(self, table: Mapping[str, Any], name: str, default: str, known: tuple[str, ...]) -> tuple[str, ...]:
+        value = table.get(name, default)
+        chosen = tuple(value) if isinstance(value, list) else (value,)
+        if not chosen or any(v not in known for v in chosen):
+            raise self.wrong(f"{name} must be one or several of {', '.join(known)}, got {value!r}")
+        return chosen
+
+    def paths(self, where: str, table: Mapping[str, Any], name: str) -> tuple[Path, ...]:
+        value = table.get(name, [])
+        given = value if isinstance(value, list) and name != "accounts" else [value] if value != [] else []
+        if not all(isinstance(text, str) and text and "\0" not in text for text in given):
+            raise self.wrong(f"{where}.{name} must be a path{'' if name == 'accounts' else ' or a list of paths'}, got {value!r}")
+        folder = Path(os.path.realpath(self.path)).parent
+        return tuple(folder / os.path.expanduser(text) for text in given)
+
+
+def _holds(own: Path, path: Path) -> bool:
+    """Whether a path of a policy is a file of the data (by another name, too), or a folder above it."""
+    found: Iterable[str | Path] = (own,)
+    if not own.exists() and any(mark in str(own) for mark in "*?["):
+        found = glob.iglob(str(own), recursive=True)
+    real = Path(os.path.realpath(path))
+    return any(_same(one, file) for one in found for file in (path, real, *real.parents))
+
+
+def _plain(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _same(one: str | Path, other: Path) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one is not there
+        return os.path.realpath(one) == str(other)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, tidy
+from .plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, caption, tidy
 from .posterior import comparable
 from .selection import Edge
 
@@ -32,8 +32,8 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "") -> Figure:
     image = axes.imshow(values, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
     if p <= MOST_LABELS:
         small = 8 if p <= 25 else 5
-        axes.set_xticks(range(p), nodes, rotation=90, fontsize=small)
-        axes.set_yticks(range(p), nodes, fontsize=small)
+        axes.set_xticks(range(p), list(map(caption, nodes)), rotation=90, fontsize=small)
+        axes.set_yticks(range(p), list(map(caption, nodes)), fontsize=small)
     else:
         axes.set_xticks([])
         axes.set_yticks([])
@@ -100,7 +100,7 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
             aligned |= {"rotation": turn - 180 if flip else turn, "rotation_mode": "anchor"}
         elif abs(x) < 0.2:
             aligned = {"ha": "center", "va": "bottom" if y > 0 else "top"}
-        axes.text(1.09 * x, 1.09 * y, name, fontsize=6 if many else 9, color=INK, **aligned)
+        axes.text(1.09 * x, 1.09 * y, caption(name), fontsize=6 if many else 9, color=INK, **aligned)
     if not edges:
         axes.text(0, 0, "no edge", ha="center", va="center", color=MUTED)
     axes.set_xlim(-1.55, 1.55)
@@ -138,7 +138,7 @@ def effects(parameters: Mapping[str, Mapping[str, float]], title: str = "") -> F
     rows = [label for label in named if label in kept]
     sites = list(dict.fromkeys(site for values in named.values() for site in values if site not in ("", "@average")))
     lines = {"": ("global value", BLUE, 3.0), "@average": ("site average", INK, 2.0)}
-    lines |= {site: (site[1:], SITE_COLOURS[k % len(SITE_COLOURS)], 1.3) for k, site in enumerate(sites)}
+    lines |= {site: (caption(site[1:]), SITE_COLOURS[k % len(SITE_COLOURS)], 1.3) for k, site in enumerate(sites)}
     step = 0.8 / len(lines)
     made = canvas(7.6, 1.0 + len(rows) * (0.16 + 0.11 * len(lines)))
     axes = made.subplots()
@@ -157,7 +157,7 @@ def effects(parameters: Mapping[str, Mapping[str, float]], title: str = "") -> F
     axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
     for at in range(len(rows) - 1):
         axes.axhline(at + 0.5, color=GRID, linewidth=0.6, zorder=0)
-    axes.set_yticks(range(len(rows)), rows)
+    axes.set_yticks(range(len(rows)), list(map(caption, rows)))
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlabel("posterior mean and 90 % interval, standardised scale; at the right: PIP")
     tidy(axes, "x")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape as quoted
 from typing import Any
 
+from ..printing import several
 from . import plots
+
+
+def escape(text: str) -> str:
+    """A text inside of a page: no markup, and nothing that turns or hides what stands beside it."""
+    return quoted(several(text))
 
 
 def section(title: str, body: str) -> str:

@@ -6,8 +6,10 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, filterwarnings
 
 from ..errors import JobError
+from ..printing import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +84,7 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
         axes.plot(ends, [row, row], color=colour, linewidth=2.2, solid_capstyle="round", alpha=0.45, zorder=2)
         axes.plot([value["mean"]], [row], "o", color=colour, markersize=4, zorder=3)
     axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), list(map(caption, names)))
     axes.set_ylim(len(names) - 0.4, -0.6)
     standardised = any(name.startswith(("theta_std[", "intercept_std")) for name in parameters)
     scale = ", standardised scale" if standardised else ""
@@ -92,12 +94,18 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     return figure
 
 
+def caption(name: str) -> str:
+    """A name as a figure shows it: a dollar sign begins no formula, and a low line hides it from no legend."""
+    return (" " if name.startswith("_") else "") + printable(name).replace("$", r"\$")
+
+
 def svg(figure: Figure) -> str:
     """The figure as SVG for the inside of an HTML page: no header, no metadata, no address of anything outside."""
     from matplotlib import rc_context
 
     text = io.StringIO()
-    with rc_context({"svg.hashsalt": "fedkern"}):  # the same figure gives the same text
+    with rc_context({"svg.hashsalt": "fedkern"}), catch_warnings():  # the same figure gives the same text
+        filterwarnings("ignore", r"Glyph \d+", UserWarning)  # of a script that the font lacks
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     body = text.getvalue()
     body = re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ..algorithms.messages import SERVER
 from ..kernels import rng
 from ..models.expfam import Gaussian
 
@@ -56,9 +57,9 @@ class Posterior:
         return out
 
     def draws(self, n: int, *, seed: int, chain: int = 0) -> Vector:
-        """(n, d) independent draws on the standardised scale, from the keyed stream "posterior"."""
+        """(n, d) independent draws on the standardised scale, from the server's part of the keyed stream "posterior"."""
         d = len(self.names)
-        z = rng.normal(n * d, key=rng.key(seed, "posterior", chain)).reshape(n, d)
+        z = rng.normal(n * d, key=rng.key(seed, "posterior", chain), client=SERVER).reshape(n, d)
         return self.q.mean + (z * self.q.sd if self.q.diagonal else z @ self.q.scale_tril.T)
 
     def on_data_scale(self, draws: Vector) -> Vector:

@@ -6,11 +6,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 from . import plots, report_sigma, report_sparse, report_vertical
-from .html import figure, number, real, table
+from .html import escape, figure, number, real, table
 from .posterior import comparable
 
 STOPS = {
@@ -55,6 +54,7 @@ class Run:
     lines : of metrics.jsonl
     ledgers : client -> lines of its ledger, where they lie in this folder
     areas : client -> rows of its areas.csv, where they lie in this folder
+    notes : on what could not be read
     """
 
     name: str
@@ -63,6 +63,7 @@ class Run:
     lines: Sequence[Mapping[str, Any]] = ()
     ledgers: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     areas: report_sigma.Areas = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 def page(run: Run) -> str:
@@ -102,7 +103,8 @@ def _head(run: Run) -> str:
     elif "inference" in run.summary:
         tiles = report_vertical.tiles(run.summary)
     spent = [real(c["epsilon"]) for c in run.summary.get("privacy", {}).values()]
-    tiles += [("Largest ε of a client", number(max(spent)))] if spent else []
+    by_client = any(c.get("unit") == "client" for c in run.summary.get("privacy", {}).values())
+    tiles += [("ε of every client" if by_client else "Largest ε of a client", number(max(spent)))] if spent else []
     clients = run.summary.get("clients", {})
     tiles += [("Clients", str(len(clients)))] if clients else []
     rounds = run.summary.get("rounds", last.get("round"))
@@ -137,17 +139,29 @@ def _privacy(run: Run) -> str:
     certificates = run.summary.get("privacy", {})
     if not certificates:
         claimed = bool(run.job.get("privacy")) and not run.summary
-        text = "The run did not finish: each client's own ledger and budget say what was spent." if claimed else UNCLAIMED
+        whose = "the server's" if (run.job.get("privacy") or {}).get("unit") == "client" else "each client's own"
+        text = f"The run did not finish: {whose} ledger and budget say what was spent." if claimed else UNCLAIMED
         return f"<section><h2>Privacy</h2><p>{text}</p></section>"
     keys = [key for key in CERTIFICATE if any(key in c for c in certificates.values())]
     rows = [[client, *(_cell(key, c) for key in keys)] for client, c in certificates.items()]
     head = ["client", *(CERTIFICATE[key] for key in keys)]
     delta = max(real(c["delta"]) for c in certificates.values())
     worst = max(real(c["epsilon"]) for c in certificates.values())
-    claim = f"Each client's rows are protected by (ε, δ)-differential privacy with ε ≤ {number(worst)} and δ ≤ {number(delta)}"
+    claim = f"{_protected(certificates)} protected by (ε, δ)-differential privacy with ε ≤ {number(worst)}, δ ≤ {number(delta)}"
     if math.isinf(worst):
         claim = "The noise of this run was keyed, hence predictable: it protects nobody, and ε is infinite"
-    return f"<section><h2>Privacy</h2><p>{claim}.</p>{table(head, rows)}<p class=note>{HONEST}</p></section>"
+    trusted = dict.fromkeys(str(c["trust"]) for c in certificates.values() if "trust" in c)
+    trust = "".join(f"<p>The claim trusts {escape(text)}.</p>" for text in trusted)
+    return f"<section><h2>Privacy</h2><p>{claim}.</p>{trust}{table(head, rows)}<p class=note>{HONEST}</p></section>"
+
+
+def _protected(certificates: Mapping[str, Mapping[str, Any]]) -> str:
+    """Whom or what the claim is about: clients, values in columns, or rows."""
+    if any(c.get("unit") == "client" for c in certificates.values()):
+        return "Each client, with all its rows, is"
+    if any(c.get("sampling") == "aligned" for c in certificates.values()):
+        return "The values of each row in every client's own columns are"
+    return "Each client's rows are"
 
 
 def _cell(key: str, certificate: Mapping[str, Any]) -> str:
@@ -192,7 +206,7 @@ def _shape(shape: Any) -> str:
 
 
 def _record(run: Run) -> str:
-    notes = "".join(f"<li>{escape(str(note))}</li>" for note in run.summary.get("notes", []))
+    notes = "".join(f"<li>{escape(str(note))}</li>" for note in [*run.notes, *run.summary.get("notes", [])])
     versions = " · ".join(f"{k} {v}" for k, v in run.summary.get("versions", {}).items())
     parts = [f"<ul>{notes}</ul>" if notes else ""]
     parts += [f"<p>Digest <code>{escape(str(run.summary['digest']))}</code></p>"] if run.summary.get("digest") else []

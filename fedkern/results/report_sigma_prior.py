@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from numpy.typing import NDArray
 
 from ..algorithms.sigma_fit import Comparison, Tau
 from ..algorithms.sigma_training import COLUMNS, State
-from .html import figure, number, section, table
+from .html import escape, figure, number, section, table
 from .plain import plain
-from .plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, tidy
+from .plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, caption, tidy
 from .report import STYLE
 
 if TYPE_CHECKING:
@@ -266,7 +265,7 @@ def tau_figure(fit: Fit) -> Figure:
         jitter = (np.arange(len(values)) * 0.618034 % 1 - 0.5) * 0.5
         axes.plot(values, row + jitter, ".", color=BLUE, markersize=2.5, alpha=0.45, rasterized=sum(fit.sizes) > MOST_DRAWN)
         axes.plot([np.median(values)] * 2, [row - 0.35, row + 0.35], color=INK, linewidth=1.4)
-    axes.set_yticks(range(len(shown)), shown)
+    axes.set_yticks(range(len(shown)), list(map(caption, shown)))
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlim(left=0)
     axes.set_xlabel("tau² / variance of the prior, of every area or point; bar: median")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from . import graphs
-from .html import figure, number, real, section, table
+from .html import escape, figure, number, real, section, table
 from .selection import Edge
 
 MOST = 60  # rows of a table

@@ -48,10 +48,12 @@ class Outcome:
     stop : "rounds", "converged", "budget" (spent by all clients), "updates" (all clients have made as many as the job allows) or
         "lost"
     rounds : that were finished
-    clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}
+    clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}; where whole clients are
+        protected all answers count as updates, for which of them were applied is secret
     metrics : of the released posterior on the test rows
     privacy : client -> its certificate
     digest : of the posterior arrays
+    lost : clients without which the job went on: what became of their rank
     """
 
     stop: str
@@ -64,6 +66,7 @@ class Outcome:
     encoding: Mapping[str, Any]
     versions: Mapping[str, str]
     notes: Iterable[str] = ()
+    lost: Mapping[str, str] = field(default_factory=dict)
 
 
 def summary(
@@ -81,7 +84,7 @@ def summary(
         "claim": claim,  # a job whose noise was not secure, or that had none, is never called private
         "stop": outcome.stop,
         "rounds": outcome.rounds,
-        "clients": outcome.clients,
+        "clients": {k: {**v, "lost": outcome.lost[k]} if k in outcome.lost else v for k, v in outcome.clients.items()},
         "parameters": posterior.parameters(),
         "metrics": outcome.metrics,
         "privacy": outcome.privacy,

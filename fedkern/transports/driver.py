@@ -10,11 +10,8 @@ as if nothing had happened.
 
 from __future__ import annotations
 
-import signal
-import traceback
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
-from types import FrameType, TracebackType
 from typing import Any
 
 from ..algorithms.messages import (
@@ -23,15 +20,18 @@ from ..algorithms.messages import (
     Charged,
     ChargeFailed,
     ClientLost,
-    Deadline,
-    Effect,
     Message,
     Protocol,
+    Release,
+    Released,
     RemoteFault,
     Saved,
+    ServerEffects,
 )
-from ..errors import FedkernError, LostPeer
+from ..errors import FedkernError, HolderError, LostPeer, belongs, outline
 from .codec import Codec, Frame, is_last
+from .signals import Signals as Signals
+from .signals import Stopped as Stopped
 
 Offers = Mapping[int, Collection[int]]  # client (or SERVER) -> numbers
 
@@ -59,7 +59,6 @@ class Kept(Message, kind=0xFF03):
 class Timeouts:
     """Seconds of silence, and what they mean."""
 
-    late: float = float("inf")  # the server's machine hears a Deadline, and again after each such time
     start: float = 300.0  # not all ranks have come: those that wait for them exit with code 1
     lost: float = 600.0  # a rank that owes an answer counts as dead, and so does a server that says nothing
     grace: float = 5.0  # what the ranks of a failing job get to end by themselves
@@ -82,36 +81,12 @@ def exit_code(error: BaseException) -> int:
     return error.exit_code if isinstance(error, FedkernError) else 1
 
 
-class Signals:
-    """Inside `with`, TERM, USR1 and INT are remembered instead of killing; the next question or answer acts on them."""
-
-    NAMES = ("SIGTERM", "SIGUSR1", "SIGINT")
-
-    def __init__(self) -> None:
-        self.pending: str | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Signals:
-        for name in self.NAMES:
-            number = getattr(signal, name)
-            self._before[number] = signal.signal(number, self._remember)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        if self.pending and number == signal.SIGINT:  # pressed twice: now
-            raise KeyboardInterrupt
-        self.pending = signal.Signals(number).name
-
-
 class Hooks:
     """What machines and transports ask of their surroundings. This base answers everything and does nothing; override at will.
 
     On a rank with clients: `charge`, `recall`, `remember`, `sending`, `keep_client`. At the server: `charge` (client SERVER),
-    `observe`, `delivered`, `checkpoint_due`, `keep_server`. On every rank: `control`, `should_stop`, `public`.
+    `release`, `observe`, `delivered`, `checkpoint_due`, `keep_server`, `lost`. On every rank: `control`, `should_stop`, `who`,
+    `public`.
     """
 
     keeps = False  # whether there are checkpoints
@@ -121,6 +96,10 @@ class Hooks:
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
         """The holder's budget answers before rows are read."""
         return Charged(charge.steps)
+
+    def release(self, asked: Release) -> Released:
+        """Puts what the server is about to release on the disk; or what was put there before a crash, which is sent again."""
+        return Released(asked.round, asked.content)
 
     def recall(self, client: int, question: Frame) -> tuple[list[Frame], Saved] | None:
         """The answers that this very question got before a crash, and the client's state after it; None to ask the machine."""
@@ -139,7 +118,7 @@ class Hooks:
         """Counts the wire at the server; direction is "to_client" or "to_server"."""
 
     def observe(self, state: Any, event: Any) -> None:
-        """The server's state after every event (a message, ClientLost, Deadline, Charged or ChargeFailed)."""
+        """The server's state after every event (a message, ClientLost, Charged or ChargeFailed)."""
 
     def checkpoint_due(self) -> bool:
         """Asked after every event of the server."""
@@ -155,11 +134,21 @@ class Hooks:
         """What asks the run to stop (the name of a signal), or None."""
         return None
 
+    def who(self, client: int) -> str:
+        """What messages call a client."""
+        return f"client {client}"
+
+    def lost(self, client: int, why: str) -> None:
+        """A client is gone for good, and the job goes on; why tells its rank."""
+
     def public(self, error: BaseException) -> str:
-        """What other parties may read about a fault on this rank: all of it, unless the job is private."""
+        """What other parties may read about a fault on this rank. Of one that nobody foresaw, what it says itself is left out: it
+        may quote a cell. Of a holder's, what is told to others."""
+        if isinstance(error, HolderError):
+            return error.told
         if isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)):
             return str(error) or type(error).__name__
-        return "internal error\n" + "".join(traceback.format_exception(error)).rstrip()
+        return "internal error\n" + outline(error)
 
 
 class ClientSide:
@@ -174,22 +163,30 @@ class ClientSide:
         client, question = self.codec.decode(frame, self.expected)
         if client not in self.clients:
             raise RemoteFault(f"client {client}: {type(question).__name__} came to a rank where it does not live")
+        try:
+            return client, self._answers(client, question, frame)
+        except Exception as error:
+            belongs(error, client)
+            raise
+
+    def _answers(self, client: int, question: Message, frame: Frame) -> list[Frame]:
         if isinstance(question, Keep):
-            self.hooks.keep_client(client, question.number, self.protocol.save(self.clients[client]))
             kept: list[Message] = [Kept(question.number)]
-            return client, self._sent(client, kept, self._encoded(client, kept), 0)
+            frames = self._logged(client, kept, self._encoded(client, kept), 0)
+            self.hooks.keep_client(client, question.number, self.protocol.save(self.clients[client]))
+            return frames
         before = self.hooks.recall(client, frame)
         if before:
             frames, saved = before
             self.clients[client] = self.protocol.load(self.clients[client], saved)
             for old in frames:
                 self.hooks.sending(client, self.codec.decode(old, (*self.protocol.to_server, Received))[1], len(old), 0)
-            return client, frames
+            return frames
         messages, charged = self._ask(client, question)
-        frames = self._encoded(client, messages)
+        frames = self._logged(client, messages, self._encoded(client, messages), charged)
         if self.hooks.remembers:
             self.hooks.remember(client, frame, frames, self.protocol.save(self.clients[client]))
-        return client, self._sent(client, messages, frames, charged)
+        return frames
 
     def _ask(self, client: int, question: Message) -> tuple[list[Message], int]:
         """The machine's messages; its charges are answered on the spot."""
@@ -212,7 +209,8 @@ class ClientSide:
         last = len(messages) - 1
         return [self.codec.encode(client, message, i == last) for i, message in enumerate(messages)]
 
-    def _sent(self, client: int, messages: list[Message], frames: list[Frame], charged: int) -> list[Frame]:
+    def _logged(self, client: int, messages: list[Message], frames: list[Frame], charged: int) -> list[Frame]:
+        """In the ledger before anything is stored, so that what is stored knows how the ledger ends."""
         for message, frame in zip(messages, frames):
             self.hooks.sending(client, message, len(frame), charged)
             charged = 0  # it was for all of them
@@ -222,12 +220,12 @@ class ClientSide:
 class ServerSide:
     """The server's machine and what it waits for."""
 
-    def __init__(self, protocol: Protocol, start: tuple[Any, Iterable[tuple[int, Effect]]], codec: Codec, hooks: Hooks) -> None:
+    def __init__(self, protocol: Protocol, start: tuple[Any, ServerEffects], codec: Codec, hooks: Hooks) -> None:
         self.protocol, self.codec, self.hooks = protocol, codec, hooks
         self.expected = (*protocol.to_server, Received, Kept)
         self.open = [0] * codec.n_clients  # questions that each client has not answered to the end
         self.n_open = 0  # the sum of these
-        self.lost: set[int] = set()
+        self.lost: dict[int, str] = {}  # why
         self.held: list[tuple[int, Frame]] = []
         self.keeping: set[int] | None = None  # clients that have yet to keep their state
         self.stopping: str | None = None
@@ -262,7 +260,7 @@ class ServerSide:
             self._ask(client, frame)
         if not out and not self.n_open and not self.finished:
             if self.lost:
-                raise LostPeer(f"{self.protocol.name} cannot go on without {_names(self.lost)}")
+                raise self._gone(self.lost, f"{self.protocol.name} cannot go on without them")
             raise FedkernError(f"{self.protocol.name}: the server has not finished and waits for nobody")
         return out
 
@@ -288,31 +286,43 @@ class ServerSide:
 
     def feed(self, sender: int, event: Any) -> None:
         """An event of the server's machine."""
-        self.state, effects = self.protocol.server_receive(self.state, sender, event)
+        try:
+            self.state, effects = self.protocol.server_receive(self.state, sender, event)
+        except Exception as error:
+            belongs(error, SERVER)
+            raise
         self.finished = self.protocol.finished(self.state)
         self.hooks.observe(self.state, event)
         self._perform(effects)
 
-    def lose(self, clients: Iterable[int]) -> None:
-        """These clients are gone for good: the machine hears of each unless it has finished."""
-        for client in sorted(set(clients) - self.lost):
-            self.lost.add(client)
+    def lose(self, why: Mapping[int, str]) -> None:
+        """These clients are gone for good: the machine hears of each unless it has finished. LostPeer if it can't do without."""
+        new = {client: why[client] for client in sorted(why) if client not in self.lost}
+        for client in new:
+            self.lost[client] = why[client]
             self.n_open -= self.open[client]
             self.open[client] = 0
             if self.keeping is not None:
                 self.keeping.discard(client)
             if not self.finished:
-                self.feed(client, ClientLost(client))
+                try:
+                    self.feed(client, ClientLost(client))
+                except LostPeer as error:
+                    raise self._gone(new, str(error)) from None
+            self.hooks.lost(client, why[client])
 
-    def deadline(self) -> None:
-        """Nobody has answered in time: the machine may go on without the late ones."""
-        if not self.finished:
-            self.feed(SERVER, Deadline())
+    def _gone(self, why: Mapping[int, str], so: str) -> LostPeer:
+        """Names every client that is gone, and its rank."""
+        names = [self.hooks.who(client) for client in why]
+        what = ", ".join(dict.fromkeys(why.values()))
+        if not all(name in so for name in names):
+            what = f"{what}, and with it {', '.join(names)}"
+        return LostPeer(f"{what}: {so}")
 
     def _begin_checkpoint(self) -> list[tuple[int, Frame]]:
         if not self.hooks.keeps:
             raise LostPeer(f"stopped by {self.stopping}; this run keeps no checkpoints")
-        self.keeping = set(range(self.codec.n_clients)) - self.lost
+        self.keeping = set(range(self.codec.n_clients)) - self.lost.keys()
         self.hooks.checkpoint_number += 1
         keep = Keep(self.hooks.checkpoint_number)
         return [self._ask(client, self.codec.encode(client, keep)) for client in sorted(self.keeping)]
@@ -325,10 +335,13 @@ class ServerSide:
         if self.stopping:
             raise LostPeer(f"stopped by {self.stopping}; --resume goes on from checkpoint {self.hooks.checkpoint_number}")
 
-    def _perform(self, effects: Iterable[tuple[int, Effect]]) -> None:
+    def _perform(self, effects: ServerEffects) -> None:
         for target, effect in effects:
             if isinstance(effect, Charge):
                 self.feed(SERVER, self.hooks.charge(SERVER, effect))
+                continue
+            if isinstance(effect, Release):
+                self.feed(SERVER, self.hooks.release(effect))
                 continue
             message, frame = self._last
             same = effect is message

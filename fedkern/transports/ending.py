@@ -10,9 +10,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from ..errors import LostPeer
-from . import tags
+from . import parent, tags
 from .link import CONTROL
 from .mpi import CODE, Ranks, read_fault
 from .patience import Patience
@@ -29,10 +31,18 @@ def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
         say(text or f"rank {ranks.rank}: {error}")
         code, orderly = code or 1, False
     if not (orderly and ranks.link.flush(ranks.timeouts.grace)):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        ranks.link.comm.Abort(code)
+        leave(ranks.link.comm, code)
     return code
+
+
+def leave(comm: Any, code: int) -> None:
+    """Ends all ranks at once."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    if comm.rank == 0:
+        parent.tell(parent.ENDED + str(code).encode())
+    comm.Abort(code)
 
 
 def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[int, bool]:
@@ -57,7 +67,10 @@ def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
         elif not fault:
             link.patience.pause()
         waiting -= link.gone
-    ranks.dead |= waiting | link.gone
+    for rank in waiting | link.gone:
+        ranks.dead.setdefault(rank, "has died" if rank in link.gone else "did not end")
+    if ranks.dead and not code:
+        say(f"finished without {', '.join(f'{ranks.who(rank)}, which {how}' for rank, how in sorted(ranks.dead.items()))}")
     return code or (4 if ranks.dead else 0), not ranks.dead
 
 
@@ -69,7 +82,7 @@ def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
         else:
             ranks.tell("fault", tags.FAULT, CODE.pack(code) + text.encode()[: CONTROL - CODE.size])
         wait = Patience(link.patience.spin)
-        while ranks.exit is None and 0 not in link.gone | ranks.dead and wait.waited < ranks.timeouts.lost:
+        while ranks.exit is None and 0 not in link.gone | ranks.dead.keys() and wait.waited < ranks.timeouts.lost:
             item = link.receive(0, tags.EXIT)
             if item:
                 ranks.exit = CODE.unpack(item[2])[0]

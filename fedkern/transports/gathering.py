@@ -29,7 +29,7 @@ class Gathering:
     """A transport with the `run` of `Ranks`; `start` must be given at every rank."""
 
     def __init__(self, ranks: Ranks) -> None:
-        self.ranks = ranks
+        self.ranks, self.signals = ranks, ranks.signals
         self.is_server = ranks.is_server
 
     def run(
@@ -39,10 +39,11 @@ class Gathering:
         ranks = self.ranks
         ranks.hooks = hooks = hooks or Hooks()
         ranks.link.run += 1
-        if self.is_server:
-            ranks.exchange("gather", b"", lambda told: [b""] * len(told))
-            return self._wait(protocol, start[0]), {}
-        return None, self._gather(protocol, start, dict(clients), codec, hooks)
+        with ranks.signals.held():
+            if self.is_server:
+                ranks.exchange("gather", b"", lambda told: [b""] * len(told))
+                return self._wait(protocol, start[0]), {}
+            return None, self._gather(protocol, start, dict(clients), codec, hooks)
 
     def _all_here(self, what: str, mine: bytes, longest: int) -> list[Frame]:
         """Tells rank 0 something, and returns when all ranks have; the frames of those that are ahead."""
@@ -115,6 +116,7 @@ class Gathering:
                 effects += more
         content = pack(protocol.save(server))
         if ranks.rank == 1:
+            hooks.control(ranks.rank, "result", len(content))
             ranks.link.send(0, tags.FRAME, content)
         self._all_here("gathered", _digest(content), longest)
         return clients

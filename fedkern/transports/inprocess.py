@@ -22,7 +22,8 @@ class InProcess:
     is_server: bool = True
     n_threads: int | None = None  # whatever the machine has
     hooks: Hooks | None = None
-    signals: Signals = field(default_factory=Signals)  # remembered only inside `with place.signals`
+    names: tuple[str, ...] = ()  # of the clients
+    signals: Signals = field(default_factory=Signals)  # of a command; they say something only inside `with place.signals`
 
     @property
     def gathering(self) -> InProcess:
@@ -36,6 +37,10 @@ class InProcess:
     def agree(self, configuration: bytes) -> None:
         """Nobody else could disagree."""
 
+    def settle(self, mine: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
+        """What the server's `rule` makes of what all places say."""
+        return rule([mine])
+
     def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
         """What the server's `rule` makes of the numbers that all parties offer."""
         return rule(mine)
@@ -44,7 +49,8 @@ class InProcess:
         self, protocol: Protocol, start: Any, clients: dict[int, Any], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[Any, Any]:
         """See `run`."""
-        return run(protocol, start, clients, codec, hooks, self.order, self.signals)
+        with self.signals.held():
+            return run(protocol, start, clients, codec, hooks, self.order, self.signals)
 
 
 def run(

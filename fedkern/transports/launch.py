@@ -9,15 +9,22 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import JobError, LostPeer
-from .driver import Ended, Hooks, Signals, Timeouts, exit_code
+from ..errors import HolderError, JobError, LostPeer
+from ..printing import several
+from . import parent
+from .driver import Ended, Hooks, Timeouts, exit_code
+from .signals import Signals
 
 if TYPE_CHECKING:
     from .mpi import Ranks
 
 
 def launch(
-    main: Callable[[Ranks], int], timeouts: Timeouts | None = None, say: Callable[[str], None] | None = None, comm: Any = None
+    main: Callable[[Ranks], int],
+    timeouts: Timeouts | None = None,
+    say: Callable[[str], None] | None = None,
+    comm: Any = None,
+    signals: Signals | None = None,
 ) -> int:
     """Runs `main` on every rank of an MPI job; the exit code of the job, the same on every rank: leave with it.
 
@@ -32,49 +39,89 @@ def launch(
         Prints the one message of a failed job; by default on standard error.
     comm
         The communicator, by default that of the world; it is duplicated.
+    signals
+        Handlers that are already in place; by default they are put there for the time of the job.
     """
     timeouts, say = timeouts or Timeouts(), say or _say
+    if signals is None:
+        with Signals(at_once=True) as signals:
+            return _launched(main, timeouts, say, comm, signals)
+    return _launched(main, timeouts, say, comm, signals)
+
+
+def _launched(main: Callable[[Ranks], int], timeouts: Timeouts, say: Callable[[str], None], comm: Any, signals: Signals) -> int:
+    parent.follow()
     # While MPI starts no code of ours runs, and a launcher that tolerates deaths lets the others wait for ever.
     faulthandler.dump_traceback_later(timeouts.start, exit=True)
-    MPI, problem = _library()
-    if not problem:
-        starts = not MPI.Is_initialized()
-        if starts:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # of a foreign launcher, which we describe ourselves
-                MPI.Init_thread(MPI.THREAD_FUNNELED)
-        comm = comm or MPI.COMM_WORLD
-        problem = foreign_launcher(os.environ, comm.size, MPI.Get_library_version())
-        if not problem and comm.size < 2:
-            problem = "an MPI job needs a server and at least one client rank: start it with mpirun -n 2 or more"
-    if problem:
-        faulthandler.cancel_dump_traceback_later()
-        if not any(os.environ.get(rank, "0") != "0" for _, _, rank in LAUNCHERS):
-            say(problem)
-        return JobError.exit_code
-    from .ending import end
-    from .mpi import Ranks, duplicate
+    try:
+        MPI, problem = _library()
+        if signals.stopped is not None:
+            raise signals.stopped
+        if not problem:
+            starts = not MPI.Is_initialized()
+            if starts:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # of a foreign launcher, which we describe ourselves
+                    MPI.Init_thread(MPI.THREAD_FUNNELED)
+            comm = comm or MPI.COMM_WORLD
+            problem = foreign_launcher(os.environ, comm.size, MPI.Get_library_version())
+            if not problem and comm.size < 2:
+                problem = "an MPI job needs a server and at least one client rank: start it with mpirun -n 2 or more"
+        if problem:
+            faulthandler.cancel_dump_traceback_later()
+            if _is_first():
+                say(problem)
+                parent.tell(parent.ENDED + b"%d" % JobError.exit_code)
+            return JobError.exit_code
+        from .ending import end, leave
+        from .mpi import Ranks, duplicate
 
-    with Signals() as signals:
         try:
             ranks = Ranks(duplicate(comm), timeouts, signals)
         except LostPeer as error:
             say(f"rank {comm.rank}: {error}")
-            comm.Abort(LostPeer.exit_code)
+            leave(comm, LostPeer.exit_code)
+    except BaseException:
+        if signals.stopped is None:
+            raise
+        if _is_first():
+            say(f"{signals.stopped} before the job had begun; start it again")
+        os._exit(LostPeer.exit_code)  # as all ranks do: none can wait for the others, who may not have come
+    faulthandler.cancel_dump_traceback_later()
+    if ranks.is_server:
+        parent.tell(parent.BEGUN)
+    code = end(ranks, *_result(main, ranks, say), say)
+    if ranks.is_server:
+        parent.tell(parent.ENDED + b"%d" % code)
+    if starts:
+        faulthandler.dump_traceback_later(timeouts.lost, exit=True)
+        MPI.Finalize()
         faulthandler.cancel_dump_traceback_later()
+    return code
+
+
+def _result(main: Callable[[Ranks], int], ranks: Ranks, say: Callable[[str], None]) -> tuple[int, str | None]:
+    """Exit code of `main`, and the message of a failed job."""
+    try:
         try:
-            code, text = main(ranks), None
-        except Ended as fault:
-            code, text = fault.exit_code, fault.text
-        except BaseException as error:
-            code, text = exit_code(error), (ranks.hooks or Hooks()).public(error)
-            text = text if ranks.is_server else f"rank {ranks.rank}: {text}"
-        code = end(ranks, code, text, say)
-        if starts:
-            faulthandler.dump_traceback_later(timeouts.lost, exit=True)
-            MPI.Finalize()
-            faulthandler.cancel_dump_traceback_later()
-        return code
+            return main(ranks), None
+        finally:
+            ranks.signals.hold()
+    except Ended as fault:
+        return fault.exit_code, fault.text
+    except BaseException as cause:
+        error = ranks.signals.stopped or cause  # some code makes another exception of it
+        text = (ranks.hooks or Hooks()).public(error)
+        text = text if ranks.is_server else f"rank {ranks.rank}: {text}"
+        if isinstance(error, HolderError):  # the whole of it is said here, and nowhere else
+            say(str(error))
+            text = "" if ranks.is_server else text
+        return exit_code(error), text
+
+
+def _is_first() -> bool:
+    """Whether this is rank 0, as far as the launcher tells."""
+    return not any(os.environ.get(rank, "0") != "0" for _, _, rank in LAUNCHERS)
 
 
 def _library() -> tuple[Any, str | None]:
@@ -122,4 +169,4 @@ def foreign_launcher(env: Mapping[str, str], size: int, library: str) -> str | N
 
 
 def _say(text: str) -> None:
-    print(f"fedkern: {text}", file=sys.stderr, flush=True)
+    print(f"fedkern: {several(text)}", file=sys.stderr, flush=True)

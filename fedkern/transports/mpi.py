@@ -27,7 +27,6 @@ from .link import Link
 from .patience import Patience
 
 LEVELS = ("baseline", "avx2", "avx512")  # instruction sets, from the lowest
-HELLO = struct.Struct("<B16s16sI32s")  # level, host, the cores it may use, how many, digest of the configuration
 WELCOME = struct.Struct("<BI??32s")  # level for all, threads per rank, whether ranks outnumber cores, the server's host; a name
 CODE = struct.Struct("<i")
 
@@ -61,9 +60,10 @@ class Ranks:
         self.rank, self.size, self.is_server = comm.rank, comm.size, comm.rank == 0
         self.hooks: Hooks | None = None  # of the latest protocol
         self.n_threads: int | None = 1
-        self.dead: set[int] = set()  # ranks whose death was noticed, or that were silent for too long
+        self.names: tuple[str, ...] = ()  # of the clients, as soon as they are known
+        self.dead: dict[int, str] = {}  # ranks whose death was noticed, or that were silent for too long: what happened
         self.exit: int | None = None  # the code with which the server has told us to exit
-        self._heard = self._looked = time.monotonic()
+        self._looked = time.monotonic()
         self._stop: str | None = None
         self._unlogged: list[tuple[str, int]] = []
 
@@ -85,7 +85,7 @@ class Ranks:
 
         cores = sorted(os.sched_getaffinity(0))
         digest = hashlib.blake2b(configuration, digest_size=32).digest()
-        hello = HELLO.pack(LEVELS.index(_core.isa()), _short(socket.gethostname()), _short(repr(cores)), len(cores), digest)
+        hello = tags.HELLO.pack(LEVELS.index(_core.isa()), _short(socket.gethostname()), _short(repr(cores)), len(cores), digest)
         near = [0]
 
         def answer(hellos: list[bytes]) -> list[bytes]:
@@ -100,18 +100,22 @@ class Ranks:
         if same and self.link.wake(name.decode(), near) and len(near) == (self.size - 1 if self.is_server else 1):
             patience.longest = 2e-2  # all who may have something to say wake this rank
 
+    def settle(self, mine: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
+        """What rank 0's `rule` makes of what all ranks say, in the order of the ranks."""
+        return self.exchange("run", mine, lambda told: [rule(told)] * len(told))
+
     def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
         """What the server's `rule` makes of the numbers that all parties offer; each rank gives those of the parties on it."""
 
         def answer(offers: list[bytes]) -> list[bytes]:
             everybody: dict[int, set[int]] = {}
             for data in offers:
-                for party, number in struct.iter_unpack("<qq", data):
+                for party, number in tags.OFFER.iter_unpack(data):
                     everybody.setdefault(party, set()).add(number)
             chosen = rule(everybody)
             return [struct.pack("<q", -1 if chosen is None else chosen)] * len(offers)
 
-        pairs = [struct.pack("<qq", party, number) for party in sorted(mine) for number in sorted(mine[party])]
+        pairs = [tags.OFFER.pack(party, number) for party in sorted(mine) for number in sorted(mine[party])]
         (chosen,) = struct.unpack("<q", self.exchange("offers", b"".join(pairs), answer))
         return chosen if chosen >= 0 else None
 
@@ -122,9 +126,10 @@ class Ranks:
         self.hooks = hooks = hooks or Hooks()
         self._log()
         self.link.run += 1
-        if self.is_server:
-            return self._serve(ServerSide(protocol, start, codec, hooks)), {}
-        return None, self._answer(ClientSide(protocol, clients, codec, hooks), hooks)
+        with self.signals.held():
+            if self.is_server:
+                return self._serve(ServerSide(protocol, start, codec, hooks)), {}
+            return None, self._answer(ClientSide(protocol, clients, codec, hooks), hooks)
 
     def _serve(self, server: ServerSide) -> Any:
         link, longest = self.link, server.codec.longest(server.expected)
@@ -175,7 +180,6 @@ class Ranks:
             if self.link.patience.pause():
                 return None
         source, tag, data = item
-        self._heard = self.link.patience.since
         if tag in wanted:
             return item
         if tag == tags.EXIT:
@@ -193,13 +197,19 @@ class Ranks:
 
     def exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes:
         """Rank 0 gets a few bytes from every living rank and sends a few back to each."""
+        with self.signals.held() as may_be_cut:
+            return self._exchange(what, mine, answer, self.signals.act if may_be_cut else lambda: None)
+
+    def _exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]], act: Callable[[], None]) -> bytes:
         if not self.is_server:
             self.tell(what, tags.GATHER, mine)
             while (item := self.next(0, tags.SPREAD)) is None:
+                act()
                 self.check(0)
             return bytes(item[2])
         gathered, missing = {0: mine}, set(self.others())
         while missing:
+            act()
             item = self.next(0, tags.GATHER)
             if item is not None:
                 gathered[item[0]] = bytes(item[2])
@@ -225,34 +235,46 @@ class Ranks:
 
     def check(self, rank: int) -> None:
         """Raises LostPeer if a rank has died, or has been silent for too long."""
+        if self._is_dead(rank):
+            raise LostPeer(f"{self.who(rank)} {self.dead[rank]}; --resume goes on where a checkpoint was kept")
+
+    def who(self, rank: int) -> str:
+        """A rank, and who lives there."""
+        here = [repr(name) for client, name in enumerate(self.names) if home(client, self.size) == rank]
+        if rank == 0:
+            return "rank 0 (the server)"
+        return f"rank {rank} (client{'s' * (len(here) > 1)} {', '.join(here)})" if here else f"rank {rank}"
+
+    def _is_dead(self, rank: int) -> bool:
         silent = time.monotonic() - self.link.clock[rank]
-        if rank in self.link.gone or silent > self.timeouts.lost:
-            self.dead.add(rank)
-            who = "rank 0 (the server)" if rank == 0 else f"rank {rank}"
-            raise LostPeer(f"{who} {'has died' if rank in self.link.gone else f'has been silent for {silent:.0f} s'}")
+        if rank in self.link.gone:
+            self.dead.setdefault(rank, "has died")
+        elif silent > self.timeouts.lost:
+            self.dead.setdefault(rank, f"has been silent for {silent:.0f} s")
+        return rank in self.dead
 
     def _silence(self, server: ServerSide) -> None:
-        """While nothing comes: say that the server is alive, notice the dead, tell the machine that time has passed."""
+        """While nothing comes: say that the server is alive, notice the dead."""
         now = time.monotonic()
         self._drop(server)
-        if now - self._looked < min(self.timeouts.lost / 4, self.timeouts.late, 5.0):
+        if now - self._looked < min(self.timeouts.lost / 4, 5.0):
             return
         self._looked = now
         for rank in self.others():
             self.link.send(rank, tags.PING)
-        owing = {home(client, self.size) for client in server.waiting}
-        self.dead |= {rank for rank in owing if now - self.link.clock[rank] > self.timeouts.lost}
+        for rank in {home(client, self.size) for client in server.waiting}:
+            self._is_dead(rank)
         self._drop(server)
-        if owing and now - self._heard > self.timeouts.late:
-            server.deadline()
 
     def _drop(self, server: ServerSide) -> None:
-        self.dead |= self.link.gone
+        for rank in self.link.gone:
+            self.dead.setdefault(rank, "has died")
         if self.dead:
-            server.lose(k for k in range(server.codec.n_clients) if home(k, self.size) in self.dead)
+            homes = {client: home(client, self.size) for client in range(server.codec.n_clients)}
+            server.lose({client: f"rank {rank} {self.dead[rank]}" for client, rank in homes.items() if rank in self.dead})
 
     def others(self) -> list[int]:
-        return [rank for rank in range(self.size) if rank != self.rank and rank not in self.dead | self.link.gone]
+        return [rank for rank in range(self.size) if rank != self.rank and rank not in self.dead.keys() | self.link.gone]
 
 
 def run(
@@ -276,7 +298,7 @@ def _short(text: str) -> bytes:
 
 
 def _welcome(hellos: list[bytes]) -> list[bytes]:
-    said = [HELLO.unpack(data) for data in hellos]
+    said = [tags.HELLO.unpack(data) for data in hellos]
     for rank, (*_, digest) in enumerate(said):
         if digest != said[0][-1]:
             raise JobError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 FRAME = 1  # a frame of the codec, between the server and a client
 END = 2  # server to ranks: this protocol has finished
 PING = 3  # server to ranks: still here
@@ -15,3 +17,6 @@ EXIT = 9  # server to ranks: all end now, with this code
 NAMES = {number: name for name, number in list(vars().items()) if type(number) is int}
 
 RUN = 16  # a FRAME's tag also has a multiple of this, the number of its protocol, so that nothing stale is taken for news
+
+HELLO = struct.Struct("<B16s16sI32s")  # level, host, the cores it may use, how many, digest of the configuration
+OFFER = struct.Struct("<qq")  # a party, the number of one of its checkpoints

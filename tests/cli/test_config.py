@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +40,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"zzz.clients": []}, "unknown section [zzz]; there are job, data, model, algorithm, privacy, output"),
     (OPEN, {"job.sede": 1}, "unknown key job.sede; did you mean job.seed?"),
     (OPEN, {"job.damping": 0.1}, "unknown key job.damping; did you mean algorithm.damping?"),
-    (OPEN, {"output.zzzzz": 1}, "unknown key output.zzzzz; there are metrics_every, draws, chains"),
+    (OPEN, {"output.zzzzz": 1}, "unknown key output.zzzzz; there are client_folder, metrics_every, draws, chains"),
     (PRIVATE, {"privacy.epsilonn": 1.0}, "unknown key privacy.epsilonn; did you mean privacy.epsilon?"),
     (PRIVATE, {"privacy.clients.clinic-a.sampling_rat": 0.1}, "did you mean privacy.clients.clinic-a.sampling_rate?"),
     (OPEN, {"data.columns.age.centre": 0.0}, "unknown key data.columns.age.centre; did you mean data.columns.age.center?"),
@@ -80,7 +82,10 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "privacy.epsilon = 0: wanted a number greater than 0 (1 is strong, 10 is weak, inf is no cap)",
     ),
     (PRIVATE, {"privacy.epsilon": -1}, "privacy.epsilon = -1: wanted a number greater than 0"),
-    (PRIVATE, {"privacy.delta": 1.0}, "privacy.delta = 1: wanted a number less than 1 (below 1 / rows, such as 1e-5)"),
+    (PRIVATE, {"privacy.delta": 0.11}, "privacy.delta = 0.11: wanted a number of at most 0.1"),
+    (PRIVATE, {"privacy.epsilon": 1e9}, "privacy.epsilon = 1e+09: wanted at most 100, for beyond it nothing is protected"),
+    (PRIVATE, {"privacy.clients.a.epsilon": 101.0}, "privacy.clients.a.epsilon = 101: wanted at most 100"),
+    (PRIVATE, {"privacy.delta": 1.0}, "privacy.delta = 1: wanted a number of at most 0.1 (below 1 / rows, such as 1e-5)"),
     (
         PRIVATE,
         {"privacy.clip": float("inf")},
@@ -114,7 +119,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"data.builtin": "adult"}, "data: wanted either data.clients (files) or data.builtin"),
     (OPEN, {"data.clients": None, "data.builtin": "adult", "data.test": "t.csv"}, "data.test is for data.clients"),
     (OPEN, {"data.names": ["a", "a"]}, "data.names: wanted different names"),
-    (OPEN, {"data.names": ["../a"]}, "data.names: '../a' cannot be the name of a file"),
+    (OPEN, {"data.names": ["../a"]}, "data.names: '../a' cannot be the name of a client: it is a path"),
     (OPEN, {"algorithm.shards": 2}, 'algorithm.shards is for local-averaging and virtual-clients; variant is "pvi"'),
     (OPEN, {"algorithm.client_weights.a": 1.0}, 'algorithm.client_weights are for schedule = "random"; schedule is "sequential"'),
     (OPEN, {"job.rounds": "budget"}, 'job.rounds = "budget" is for private jobs'),
@@ -122,6 +127,8 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"model.covariance": "full", "algorithm.variant": "global-vi"}, 'model.covariance = "full" does not exist with'),
     (OPEN, {"algorithm.variant": "global-vi", "algorithm.optimiser": "exact"}, 'optimiser = "exact" does not exist with variant'),
     (OPEN, {"algorithm.variant": "bcm-same", "job.rounds": 3}, "is one synchronous round without damping"),
+    (PRIVATE, {"privacy.clip": 9.9e-4}, "privacy.clip = 0.00099: on rows wanted at least 0.001; give the columns larger units"),
+    (PRIVATE, {"privacy.clients.a.clip": 1e-10}, "privacy.clients.a.clip = 1e-10: on rows wanted at least 0.001"),
     (PRIVATE, {"privacy.unit": "client", "algorithm.variant": "global-vi"}, 'unit = "client" is for variant = "pvi"'),
     (PRIVATE, {"privacy.dataset_size": 100}, 'privacy.dataset_size has no meaning with sampling = "poisson"; leave it out'),
     (
@@ -264,3 +271,42 @@ def test_every_key_says_what_it_is() -> None:
     assert len(keys) > 60
     for section, name, field in keys:
         assert field.description, f"{section}.{name}"
+
+
+def test_a_clip_on_clients_keeps_its_range() -> None:
+    by_client = parse(changed(PRIVATE, {"privacy.unit": "client", "privacy.sampling_rate": None, "privacy.clip": 1e-10}))
+    assert isinstance(by_client, Config)
+    assert by_client.privacy is not None
+    assert by_client.privacy.clip == 1e-10
+    assert parse(changed(PRIVATE, {"privacy.clip": 1e-3}))
+
+
+def test_a_file_with_a_byte_order_mark_is_read_and_others_are_named(tmp_path: Path) -> None:
+    text = '[data]\nclients = ["a.csv"]\nresponse = "y"\n'
+    path = tmp_path / "job.toml"
+    path.write_text(text, "utf-8-sig")
+    assert load(path)[0].data.clients == ["a.csv"]
+    path.write_text(text, "utf-16")
+    with pytest.raises(JobError, match="is no UTF-8 text"):
+        load(path)
+    for content in ("x = " + "9" * 5000, "x = " + "[" * 5000):
+        path.write_text(content)
+        with pytest.raises(JobError, match="is no TOML"):
+            load(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(JobError, match="is a pipe or a device"):
+        load(path)
+
+
+def test_names_are_compared_in_one_way_of_writing_and_paths_are_not() -> None:
+    two = "o\u0308"
+    found = load({"data": {"clients": [f"{two}.csv"], "response": two, "columns": {f"{two}x": {"levels": [two, "b"]}}}})[0]
+    assert (found.data.clients, found.data.response) == ([f"{two}.csv"], "\u00f6")
+    assert found.data.columns["\u00f6x"].levels == ["\u00f6", "b"]
+
+
+@pytest.mark.parametrize("text", ["job.rounds=1\njob.seed=2", "job.rounds=1\rjob.seed=2", "job.seed=\n2"])
+def test_a_line_break_in_an_override_is_refused(text: str) -> None:
+    with pytest.raises(JobError, match="has a line break; give one --set for each key"):
+        parse(OPEN, sets=[text])

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from fedkern.algorithms.messages import SERVER, Charged
 from fedkern.cli import files
 from fedkern.cli.files import Lines, RunFolder, write_atomically
 from fedkern.cli.keeping import Keeper
+from fedkern.cli.outbox import Outbox
 from fedkern.errors import JobError, LostPeer
 from fedkern.results.digest import digest
 from fedkern.transports.inprocess import InProcess
@@ -31,7 +33,8 @@ class Crash(BaseException):
 
 
 class Run(Keeper):
-    """A run that checkpoints after every event, and dies before its `fatal`-th message leaves a client."""
+    """A run that checkpoints after every event, and dies before its `fatal`-th message leaves a client (a private one has stored
+    it)."""
 
     def __init__(self, path, *, fatal=None, private=False, job=b"job", every=0.0):
         super().__init__(NAMES, RunFolder(path, NAMES, job), private=private, every=every)
@@ -48,10 +51,15 @@ class Run(Keeper):
     def sending(self, client, message, n_bytes, charged):
         super().sending(client, message, n_bytes, charged)
         self.sent += 1
-        if self.sent == self.fatal:
+        if self.sent == self.fatal and not (self.remembers and isinstance(message, toy.Answer)):
             raise Crash
         if isinstance(message, toy.Answer):
             self.left.append((client, message.round, message.dh.tobytes()))
+
+    def remember(self, client, *answer):
+        super().remember(client, *answer)
+        if self.sent == self.fatal:
+            raise Crash
 
     def go(self, *, resume=False, noisy=False, place=None):
         self.folder.claim([SERVER, *range(N)], resume=resume)
@@ -180,6 +188,26 @@ def test_a_damaged_checkpoint_falls_back_to_the_older_one(tmp_path, whole, how):
     assert "cut short or altered; an older checkpoint is used" in run.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("what", "private", "every"),
+    [("", False, 0.0), ("", True, 60.0), ("ledger", False, 60.0), ("metrics.jsonl", False, 60.0), ("client-c", True, 60.0)],
+)
+def test_what_is_deleted_during_a_run_is_missed_at_the_next_write(tmp_path, what, private, every):
+    """An open file can be written to long after nobody can read it; a folder made anew would lack all the rest."""
+
+    class Deleted(Run):
+        def sending(self, *arguments):
+            super().sending(*arguments)
+            if self.sent == 3 * N:
+                gone = tmp_path / what
+                shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+
+    run = Deleted(tmp_path, private=private, every=every)
+    with pytest.raises(JobError, match=rf"{what}.* was deleted while the job ran"):
+        run.go()
+    assert run.sent <= 4 * N
+
+
 def test_two_damaged_checkpoints_are_an_error(tmp_path):
     folder = interrupted(tmp_path)
     for number in folder.numbers(SERVER, "toy"):
@@ -213,6 +241,13 @@ def test_runs_are_not_overwritten(tmp_path):
     for resume in (False, True):
         with pytest.raises(JobError, match=r"summary\.json is there: the run in this folder has finished"):
             folder.claim([SERVER], resume=resume)
+
+
+def test_a_client_that_was_asked_nothing_has_nothing_to_resume(tmp_path):
+    """Its outbox may come before the server's job.json: a kill in between must leave a way to start."""
+    folder = RunFolder(tmp_path, NAMES)
+    Outbox(folder.home(0) / "outbox", "toy", 0).close()
+    folder.claim([0], resume=False)
 
 
 def test_names_become_different_safe_folders():
@@ -317,7 +352,10 @@ def test_the_fault_of_a_private_client_stays_with_it(tmp_path):
             keeper.run(
                 InProcess(), protocol, toy.start(N, 1), {0: toy.client(0), 1: toy.client(1), 2: toy.client(2)}, toy.codec(N)
             )
-        assert (secret in keeper.public(caught.value)) is not private
-        stays = tmp_path / "True" / "client-ward_a" / "fault.txt"
-    assert secret in stays.read_text()
+        text = keeper.public(caught.value)
+        assert secret not in text
+        assert ("internal error\nTraceback" in text) is not private
+        found = {path.parent.name for path in (tmp_path / str(private)).rglob("fault.txt") if secret in path.read_text()}
+        assert found == {"client-ward_a"}
+        assert (tmp_path / str(private) / "client-ward_a" / "fault.txt").stat().st_mode & 0o777 == 0o600
     assert keeper.public(JobError("client c: no column 'age'")) == "client c: no column 'age'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ CERTIFICATE = {
     "steps",
     "noise_multiplier",
 }
-CERTIFICATE |= {"clip", "noise_source", "accountant", "caps", "rows_per_person", "posterior"}
+CERTIFICATE |= {"clip", "noise_source", "accountant", "caps", "rows_per_person", "posterior", "trust"}
 
 
 def rows(n: int, shift: int = 0) -> list[str]:
@@ -113,11 +114,18 @@ def test_a_faulty_row_changes_nothing_that_others_see(fedkern: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "huge"])
-def test_the_same_row_ends_an_open_job_by_name(fedkern: Any, tmp_path: Path, fault: str) -> None:
-    ended = fedkern("run", federation(tmp_path, OPEN, [*rows(50), FAULTS[fault]]), "--out", "out")
+def test_the_same_row_ends_an_open_job_and_only_its_holder_is_told_which(fedkern: Any, tmp_path: Path, fault: str) -> None:
+    path = federation(tmp_path, OPEN, [*rows(50), FAULTS[fault]])
+    ended = fedkern("run", path, "--out", "out")
     assert ended.code == 2
-    assert re.search(r"client 'a'.*a\.csv, line 52", ended.err), ended.err
+    assert re.match(r"fedkern: client 'a', a\.csv: 1 row cannot be used \(.*; fault\.txt in its own folder", ended.err), ended.err
+    assert "52" not in ended.err
+    own = (tmp_path / "out" / "client-a" / "fault.txt").read_text()
+    assert re.search(r"client 'a'.*a\.csv, line 52", own)
+    assert [p.name for p in (tmp_path / "out").rglob("fault.txt")] == ["fault.txt"]
     assert not (tmp_path / "out" / "summary.json").exists()
+    local = fedkern("check", path, "--local", tmp_path / "clients" / "a.csv")
+    assert (local.code, "line 52" in local.out) == (2, True)
 
 
 def test_only_what_is_listed_is_written(fedkern: Any, tmp_path: Path) -> None:
@@ -135,23 +143,62 @@ def test_only_what_is_listed_is_written(fedkern: Any, tmp_path: Path) -> None:
         assert client.keys() == CLIENT
         assert summary["privacy"][name].keys() == CERTIFICATE
     others = [p for p in out.rglob("*") if p.is_file() and not any(part.startswith("client-") for part in p.parts)]
-    assert {p.name for p in others} == {"job.json", "summary.json", "metrics.jsonl", "posterior.nc", "a.jsonl", "b.jsonl"}
+    listed = {".lock", "job.json", "summary.json", "metrics.jsonl", "posterior.nc", "a.jsonl", "b.jsonl"}
+    assert {p.name for p in others} == listed
 
 
 @pytest.mark.parametrize(
     ("change", "text"),
     [
         (("age = {center = 40, scale = 14}\n", ""), "center and scale (or lower and upper)"),
-        (('levels = ["f", "m"]', 'kind = "categorical"'), "column 'sex': a private job"),
+        (('levels = ["f", "m"]', 'kind = "categorical"'), "it does for 'age', but what it says of 'sex' is not complete"),
+        (('levels = ["f", "m"]', 'kind = "numeric"'), "it does for 'age', but what it says of 'sex' is not complete"),
+        (('age = {center = 40, scale = 14}\nsex = {levels = ["f", "m"]}\n', ""), "it does for none yet"),
     ],
-    ids=["constants", "levels"],
+    ids=["constants", "levels", "constants of a text", "nothing is declared"],
 )
 def test_what_a_private_job_would_have_to_ask_of_rows(fedkern: Any, tmp_path: Path, change: tuple[str, str], text: str) -> None:
     path = federation(tmp_path, JOB.replace(*change), rows(50))
+    said = set()
     for command in (["check", path], ["run", path, "--out", "out"]):
         ended = fedkern(*command)
         assert ended.code == 2
-        assert text in ended.err
+        for words in (text, 'kind = "categorical", levels = [..]', 'kind = "numeric", with center and scale'):
+            assert words in ended.err
+        said.add(ended.err.partition("; what is no covariate")[0])
+    assert len(said) == 1
+    assert not list(tmp_path.rglob("budget.jsonl")), "nothing is spent"
+
+
+LEVELS = 'sex = {levels = ["f", "m"]}'
+
+
+@pytest.mark.parametrize("sex", ["f", "f and a number", "no rows"])
+def test_a_text_column_that_is_declared_as_numbers_changes_nothing_that_others_see(
+    fedkern: Any, tmp_path: Path, sex: str, numbers: dict[str, Any]
+) -> None:
+    """Every row has weight 0 but perhaps one: that is the holder's own affair."""
+    lines = {"f": rows(50), "f and a number": [*rows(50), "40,1,no"], "no rows": []}[sex]
+    path = federation(tmp_path, JOB.replace(LEVELS, "sex = {center = 0, scale = 1}"), lines)
+    assert fedkern("run", path, "--out", "out").code == 0
+    assert visible(tmp_path / "out") == numbers
+    notes = json.loads((tmp_path / "out" / "client-a" / "rows.json").read_text())["notes"]
+    none = "column 'sex': none of its 50 cells is a number: every row counts as nothing"
+    assert (none in notes) is (sex == "f")
+    local = fedkern("check", path, "--local", tmp_path / "clients" / "a.csv")
+    assert (none in local.out) is (sex == "f")
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A run in which that column holds numbers."""
+    from fedkern.cli.__main__ import main
+
+    folder = tmp_path_factory.mktemp("numbers")
+    lines = [line.replace(",f,", ",0,").replace(",m,", ",1,") for line in rows(50)]
+    path = federation(folder, JOB.replace(LEVELS, "sex = {center = 0, scale = 1}"), lines)
+    assert main(["run", str(path), "--out", str(folder / "out"), "--quiet"]) == 0
+    return visible(folder / "out")
 
 
 def test_the_plan_is_what_the_run_then_spends(fedkern: Any, tmp_path: Path) -> None:
@@ -165,6 +212,54 @@ def test_the_plan_is_what_the_run_then_spends(fedkern: Any, tmp_path: Path) -> N
     assert not (tmp_path / "clients" / "budget.jsonl").exists()
 
 
+SIZES = "[privacy.clients]\na = {dataset_size = 50}\nb = {dataset_size = 60}\n"
+FORMS = {
+    "rows": (JOB, "Each client's rows are", "add or remove one example", "nobody"),
+    "a public number of rows": (
+        JOB + 'sampling = "poisson-truncated"\nmax_batch = 15\n' + SIZES,
+        "Each client's rows are",
+        "replace one example by any other",
+        "nobody",
+    ),
+    "clients": (
+        JOB.replace("sampling_rate = 0.2", 'unit = "client"'),
+        "Each client, with all its rows, is",
+        "add or remove one client with all its rows",
+        "the server",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_plan_certificate_and_report_name_the_same_neighbours(fedkern: Any, tmp_path: Path, form: str) -> None:
+    text, protected, neighbours, trusted = FORMS[form]
+    path = federation(tmp_path, text, rows(50))
+    plan = fedkern("check", path).out
+    ended = fedkern("run", path, "--out", "out")
+    certificates = json.loads((tmp_path / "out" / "summary.json").read_text())["privacy"]
+    assert fedkern("report", "out").code == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    for certificate in certificates.values():
+        assert certificate["neighbours"] == neighbours
+        assert certificate["trust"].startswith(trusted)
+        assert f"neighbours: {neighbours}; by the" in plan
+        for words in (plan, ended.out):
+            assert f"trusts {certificate['trust']}\n" in words
+        assert f"{neighbours}</td>" in page
+        assert unescape(page).count(f"The claim trusts {certificate['trust']}.") == 1
+    assert f"{protected} protected by (ε, δ)" in unescape(page)
+
+
+def test_a_number_of_rows_that_is_not_the_true_one(fedkern: Any, tmp_path: Path) -> None:
+    """It ends the job before anything is charged, and the true one is not told."""
+    path = federation(tmp_path, FORMS["a public number of rows"][0].replace("50}", "51}"), rows(50))
+    ended = fedkern("run", path, "--out", "out")
+    assert ended.code == 2
+    assert "client 'a': privacy.dataset_size = 51 is not its number of rows" in ended.err
+    assert "50" not in ended.err
+    assert not list((tmp_path / "out").rglob("budget.jsonl"))
+
+
 def test_a_column_that_one_client_lacks(fedkern: Any, tmp_path: Path) -> None:
     path = federation(tmp_path, JOB, rows(50))
     (tmp_path / "clients" / "b.csv").write_text("sex,age,income\nf,40,no\n")
@@ -175,7 +270,9 @@ def test_a_column_that_one_client_lacks(fedkern: Any, tmp_path: Path) -> None:
         assert "another order" in ended.err
     (tmp_path / "clients" / "b.csv").write_text("age,income\n40,no\n")
     ended = fedkern("check", path)
-    assert (ended.code, "column 'sex' is missing" in ended.err) == (2, True)
+    assert (ended.code, "client 'b': the file is not what [data] describes" in ended.err) == (2, True)
+    local = fedkern("check", path, "--local", tmp_path / "clients" / "b.csv")
+    assert (local.code, "column 'sex' is missing; there are age, income" in local.err) == (2, True)
 
 
 def test_what_only_the_holder_is_told(fedkern: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,10 +285,12 @@ def test_what_only_the_holder_is_told(fedkern: Any, tmp_path: Path, monkeypatch:
         terms = f'[data.{name}]\nepsilon = 4.0\ndelta = 0.02\nfingerprint = "{known}"\n'
         (tmp_path / "homes" / name / "policy.toml").write_text(terms)
     ended = fedkern("run", path, "--out", "out")
-    assert (ended.code, ended.err) == (0, "")
-    own = {name: json.loads((tmp_path / "out" / f"client-{name}" / "certificate.json").read_text()) for name in "ab"}
-    assert "warnings" not in own["a"]
-    assert "not those for which" in own["b"]["warnings"]
+    assert ended.code == 0
+    assert "client 'b': the data are not those for which [data.b] of the policy was written" in ended.err
+    assert "client 'a': the data" not in ended.err
+    own = {name: json.loads((tmp_path / "out" / f"client-{name}" / "account.json").read_text()) for name in "ab"}
+    assert own["a"]["warnings"] == []
+    assert "not those for which" in own["b"]["warnings"][0]
     notes = json.loads((tmp_path / "out" / "client-a" / "rows.json").read_text())["notes"]
     assert any("delta = 0.02 is not below 1 / rows" in note for note in notes)
     for published in ("summary.json", "metrics.jsonl", "ledger/b.jsonl"):

@@ -13,6 +13,7 @@ import pytest
 import sigma_artifacts as artifacts
 import sigma_cases as cases
 from command import StopsAt, mpirun, python
+from wires import checked_and_run
 
 import fedkern
 from fedkern.algorithms import sfvi
@@ -23,7 +24,7 @@ from fedkern.cli.sigma.model import decoder_of
 from fedkern.cli.sigma.points import extended
 from fedkern.data.artifact import read_client
 from fedkern.data.table import load as load_table
-from fedkern.errors import JobError, LostPeer, NumericalError
+from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
 from fedkern.models.condition import Condition
 from fedkern.transports.inprocess import InProcess
 
@@ -93,7 +94,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"model": {"family": "gaussian"}, "data": {"exposure": None}},
     {"model": {"phi": 0.9, "spatial_scale": 0.5, "intercept": False}},
 ]
-SENT = {"SchemaReply", "Holds", "GlobalGradient", "GlobalGradientBound", "Reached", "Slope", "SlopeChange", "Received", "Kept"}
+SENT = {"SchemaReply", "ColumnNotes", "Holds", "LevelSums", "Received", "Kept"}
+SENT |= {"GlobalGradient", "GlobalGradientBound", "Reached", "Slope", "SlopeChange"}
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
@@ -104,7 +106,7 @@ def test_variants_run_and_send_only_what_the_specification_names(tmp_path: Path,
         tables["data"]["ignore"] = ["expected"]
     path = job(tmp_path)
     path.write_text(toml(tables))
-    result = fedkern.run(path, out=tmp_path / "out")
+    result = checked_and_run(path, tmp_path / "out")
     names = set(result.parameters)
     assert ("phi" in names) == ("phi" not in tables["model"])
     assert {"theta[poverty]", "theta_std[poverty]"} <= names
@@ -195,12 +197,14 @@ def change(folder: Path, client: str, line: int, cells: dict[int, str]) -> None:
         ({3: "x"}, "column 'poverty'"),
     ],
 )
-def test_a_bad_cell_ends_the_job_and_is_named(tmp_path: Path, cells: dict[int, str], text: str) -> None:
+def test_a_bad_cell_ends_the_job_and_only_its_holder_is_told_which(tmp_path: Path, cells: dict[int, str], text: str) -> None:
     path = job(tmp_path)
     change(tmp_path, "north", 2, cells)
-    with pytest.raises(JobError, match="client 'north'") as caught:
+    with pytest.raises(OwnFault, match=r"client 'north', north\.csv: 1 row cannot be used") as caught:
         fedkern.run(path, out=tmp_path / "out")
-    assert text in str(caught.value)
+    assert text in (tmp_path / "out" / "client-north" / "fault.txt").read_text()
+    assert "atlantis" not in str(caught.value)
+    assert "line" not in str(caught.value)
 
 
 def test_files_of_the_prior_that_do_not_belong_are_refused(tmp_path: Path) -> None:
@@ -275,7 +279,7 @@ def test_binomial_counts_and_grid_points(tmp_path: Path) -> None:
     tables = {"job": BASE["job"], "data": data, "model": {"prior": "prior", "family": "binomial"}}
     path.write_text(toml(tables))
     result = fedkern.run(path, out=tmp_path / "out")
-    assert result.parameters.keys() == {"lengthscale"}
+    assert result.parameters.keys() == {"lengthscale", "intercept", "sigma_theta"}
     table = areas(tmp_path / "out", "east")
     assert [row["rows"] for row in table] == ["2"] * artifacts.SIZES[0]
     assert all(0 < float(row["probability_mean"]) < 1 for row in table)
@@ -294,7 +298,7 @@ def test_between_grid_points_thetahat_is_linear(tmp_path: Path, variant: str) ->
     (tmp_path / "rows").mkdir()
     for name, d in zip(artifacts.NAMES, artifacts.SIZES):
         x = np.linspace(0, 1, d, endpoint=False) + artifacts.NAMES.index(name)
-        (tmp_path / "rows" / f"{name}.csv").write_text("x,y\n" + "\n".join(f"{v + 0.3 / d},0.5" for v in x))
+        (tmp_path / "rows" / f"{name}.csv").write_text("x,y\n" + "\n".join(f"{v + 0.3 / d},{v:.2f}" for v in x))
     config = parse({
         "job": BASE["job"],
         "data": {"clients": "rows/*.csv", "location": "x", "response": "y", "interpolation": "linear"},
@@ -329,6 +333,7 @@ def test_the_report_shows_the_areas_that_are_here(tmp_path: Path) -> None:
     page = write(tmp_path / "out").read_text()
     for text in ("Highest areas", "Smoothing", "Map", "sigma_theta", "16 areas are in this folder", "P(rate &gt; 1)"):
         assert text in page
+    assert (tmp_path / "out" / "report.html").stat().st_mode & 0o077 == 0, "it holds what the clients' own folders hold"
     for name in artifacts.NAMES:
         shutil.rmtree(tmp_path / "out" / f"client-{name}")
     assert "Highest areas" not in write(tmp_path / "out").read_text()

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from command import mpirun, python
+from wires import checked_and_run
 
 import fedkern
 from fedkern.cli.assembly import Output, perform
 from fedkern.cli.config import load, parse
 from fedkern.data.synthetic import Settings, simulate
-from fedkern.errors import JobError, LostPeer
+from fedkern.errors import JobError, LostPeer, OwnFault
 from fedkern.transports.driver import Signals
 from fedkern.transports.inprocess import InProcess
 
@@ -91,7 +92,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     summary = (tmp_path / "out" / "summary.json").read_text()
     assert "sigma" not in json.loads(summary)["parameters"]
     assert "@client" not in summary
-    assert sent(tmp_path, "client-01") == {"SchemaReply", "ColumnMoments", "Locals", "Received"}
+    assert sent(tmp_path, "client-01") == {"SchemaReply", "ColumnNotes", "ColumnMoments", "Locals", "Received"}
 
 
 @pytest.mark.parametrize(
@@ -105,14 +106,14 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_the_ledger_holds_what_the_setting_sends(tmp_path: Path, algorithm: dict[str, Any], kinds: set[str]) -> None:
-    result = fedkern.run(job(tmp_path), out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
-    assert sent(tmp_path, "client-02") == kinds | {"SchemaReply", "ColumnMoments", "Received"}
+    result = checked_and_run(job(tmp_path), tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
+    assert sent(tmp_path, "client-02") == kinds | {"SchemaReply", "ColumnNotes", "ColumnMoments", "Received"}
     assert result.stop == "rounds"
 
 
 @pytest.mark.parametrize("kind", ["mrf", "sem"])
 def test_a_graph_is_named_by_its_edges(tmp_path: Path, kind: str) -> None:
-    result = fedkern.run(job(tmp_path, kind), out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50})
+    result = checked_and_run(job(tmp_path, kind), tmp_path / "out", job=FAST, algorithm={"burn_in": 50})
     found = result.summary["graph"]
     assert found["nodes"] == ["x1", "x2", "x3", "x4"]
     assert np.shape(found["pip"]) == np.shape(found["or"]) == (4, 4)
@@ -139,7 +140,7 @@ def test_streams_take_over_where_there_are_too_many_coefficients(tmp_path: Path)
 
 def test_other_priors_and_leaving_a_site_out(tmp_path: Path) -> None:
     wanted = {"sensitivity": True, "leave_one_out": True, "site_fits": True}
-    result = fedkern.run(job(tmp_path), job=FAST, algorithm={"burn_in": 50}, output=wanted)
+    result = checked_and_run(job(tmp_path), tmp_path / "out", job=FAST, algorithm={"burn_in": 50}, output=wanted)
     table = result.summary["sensitivity"]
     assert (table[0]["s_tau"], table[0]["c0"]) == (1.0, 0.01)
     assert len(table) == 6
@@ -214,19 +215,54 @@ def test_empty_cells_are_a_fault_or_are_imputed(tmp_path: Path) -> None:
     first[:5, 0], second[:, 1] = np.nan, np.nan
     second[3, 2] = np.nan
     tables = federation(tmp_path, first, second, rows(40, 2))
-    with pytest.raises(JobError, match="column 'a'"):
+    with pytest.raises(OwnFault, match=r"5 rows cannot be used \(column no\. 1 is not a number: 5\)") as fault:
         fedkern.run(tables)
-    result = fedkern.run({**tables, "model": {"missing": "impute"}}, out=tmp_path / "out")
+    assert "column 'a'" in fault.value.own
+    result = checked_and_run({**tables, "model": {"missing": "impute"}}, tmp_path / "out")
     assert any("drawn as Gaussian" in note for note in result.summary["notes"])
     notes = json.loads((tmp_path / "out" / "client-site-1" / "rows.json").read_text())["notes"]
     assert any("1 rows without a response" in note for note in notes)
     assert "SecondMoments" in sent(tmp_path, "site-0")
 
 
+def without(tables: dict[str, Any], tmp_path: Path, site: int, *lacking: str) -> None:
+    """Takes columns out of a site's file."""
+    path = tmp_path / tables["data"]["clients"][site]
+    names, *lines = (line.split(",") for line in path.read_text().splitlines())
+    kept = [j for j, name in enumerate(names) if name not in lacking]
+    path.write_text("\n".join(",".join(line[j] for j in kept) for line in [names, *lines]) + "\n")
+
+
+def test_a_site_may_lack_a_covariate(tmp_path: Path) -> None:
+    """A column that is not in a file is the same as one that has no value in it, wherever it stands."""
+    second = rows(40, 1)
+    second[:, 1] = np.nan
+    model = {"model": {"missing": "impute", "always": ["a"]}}
+    tables = federation(tmp_path, rows(40), second, rows(40, 2))
+    empty = fedkern.run({**tables, **model})
+    without(tables, tmp_path, 1, "b")
+    with pytest.raises(JobError, match=r"client 'site-1'.*missing|is missing"):
+        fedkern.run(tables)
+    result = checked_and_run({**tables, **model}, tmp_path / "out")
+    assert result.digest == empty.digest
+    notes = json.loads((tmp_path / "out" / "client-site-1" / "rows.json").read_text())["notes"]
+    assert "b is not in this file: every value of it is drawn by the model" in notes
+
+
+def test_a_site_may_lack_what_others_declare_but_no_categories(tmp_path: Path) -> None:
+    tables = federation(tmp_path, rows(40), rows(40, 1), rows(40, 2))
+    without(tables, tmp_path, 0, "b")
+    tables["data"]["columns"] = {"b": {"kind": "numeric"}}
+    assert fedkern.run({**tables, "model": {"missing": "impute"}}).stop == "rounds"
+    without(tables, tmp_path, 0, "y")
+    with pytest.raises(JobError, match="column 'y' is missing"):
+        fedkern.run({**tables, "model": {"missing": "impute"}})
+
+
 def test_columns_never_measured_together_are_named(tmp_path: Path) -> None:
     first, second = rows(40), rows(40, 1)
     first[:, 0], second[:, 1] = np.nan, np.nan
-    with pytest.raises(JobError, match="'a' and 'b' were never measured together"):
+    with pytest.raises(JobError, match="'a' and column 'b' were never measured together"):
         fedkern.run({**federation(tmp_path, first, second), "model": {"missing": "impute"}})
 
 
@@ -235,10 +271,10 @@ def test_a_binary_response_and_a_spline(tmp_path: Path) -> None:
     for part in parts:
         part[:, 2] = part[:, 2] > 0
     tables = federation(tmp_path, *parts)
-    result = fedkern.run({**tables, "model": {"family": "bernoulli"}})
+    result = checked_and_run({**tables, "model": {"family": "bernoulli"}}, tmp_path / "out")
     assert result.parameters["average[a]"]["mean"] > 0
     tables = federation(tmp_path, rows(80), rows(80, 1))
-    splines = fedkern.run({**tables, "model": {"splines": {"a": [-1.0, 0.0, 1.0]}}})
+    splines = checked_and_run({**tables, "model": {"splines": {"a": [-1.0, 0.0, 1.0]}}}, tmp_path / "splines")
     assert "theta[a~1]" in splines.parameters or "theta_std[a~1]" in splines.parameters
 
 

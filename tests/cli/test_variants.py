@@ -1,4 +1,4 @@
-"""Every variant, schedule and sampling as a whole job: it runs, and says of itself what is true."""
+"""Every variant, schedule and sampling as a whole job: it runs, says of itself what is true, and sends what `check` lists."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from wires import checked_and_run
 
 import fedkern
 
@@ -33,6 +34,7 @@ PRIVATE: dict[str, dict[str, Any]] = {
     "without replacement": {
         "privacy": SHARDS | {"sampling": "without-replacement", "batch_size": 20, "dataset_size": 120, "noise_multiplier": 4.0}
     },
+    "poisson, cut": {"privacy": TERMS | {"sampling": "poisson-truncated", "max_batch": 30, "dataset_size": 120}},
     "full": {"privacy": SHARDS | {"sampling": "full"}},
     "calibrated": {"privacy": SHARDS | {"sampling": "full", "calibrate": True, "accountant": "rdp", "noise_multiplier": None}},
     "paper": {"privacy": {"epsilon": 8.0, "delta": 1e-3, "sampling_rate": 0.1}, "model": {"preset": "paper"}},
@@ -47,6 +49,8 @@ PRIVATE: dict[str, dict[str, Any]] = {
     "clients, averaged sites": {"privacy": CLIENTS, "algorithm": {"sites": "averaged"}},
     "shorten": {"privacy": TERMS | {"epsilon": 2.0, "last_update": "shorten"}, "job": {"rounds": "budget"}},
 }
+NEIGHBOURS = dict.fromkeys(("poisson, cut", "without replacement"), "replace one example by any other")
+NEIGHBOURS |= dict.fromkeys(("local averaging", "virtual clients"), "add or remove one example, or replace its values under")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +62,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         y = generator.random(120) < 1 / (1 + np.exp(-(0.3 + x @ [1.0, -0.5])))
         lines = [f"{k}-{i},{a},{b},{int(c)}" for i, ((a, b), c) in enumerate(zip(x, y))]
         (folder / f"c{k}.csv").write_text("\n".join(["id,x,z,y", *lines]) + "\n")
-    return {"clients": [str(Path(folder) / "*.csv")], "response": "y", "row_id": "id", "standardise": "none"}
+    columns = {name: {"kind": "numeric"} for name in ("x", "z")}
+    return {
+        "clients": [str(Path(folder) / "*.csv")], "response": "y", "row_id": "id", "standardise": "none", "columns": columns
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +75,11 @@ def optimum(data: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize("variant", OPEN)
-def test_open_jobs_come_near_the_optimum(data: dict[str, Any], optimum: dict[str, dict[str, float]], variant: str) -> None:
+def test_open_jobs_come_near_the_optimum(
+    data: dict[str, Any], optimum: dict[str, dict[str, float]], tmp_path: Path, variant: str
+) -> None:
     job = {"data": data, "job": {"rounds": 5}} | OPEN[variant]
-    result = fedkern.run(job)
+    result = checked_and_run(job, tmp_path / "out")
     assert result.stop == ("updates" if variant == "capped" else "rounds")
     assert (result.summary["claim"], result.privacy) == ("federated", {})
     for name, value in optimum.items():
@@ -78,16 +87,16 @@ def test_open_jobs_come_near_the_optimum(data: dict[str, Any], optimum: dict[str
 
 
 @pytest.mark.parametrize("variant", PRIVATE)
-def test_private_jobs_keep_to_their_budgets(data: dict[str, Any], variant: str) -> None:
+def test_private_jobs_keep_to_their_budgets(data: dict[str, Any], tmp_path: Path, variant: str) -> None:
     job = {"data": data, "job": {"rounds": 2}} | PRIVATE[variant]
-    result = fedkern.run(job)
+    result = checked_and_run(job, tmp_path / "out", wanted=("Refused",) if variant == "shorten" else ())
     cap, unit = job["privacy"]["epsilon"], job["privacy"].get("unit", "example")
     assert result.summary["claim"] == "private"
     assert result.privacy.keys() == {"c0", "c1", "c2", "c3"}
     for certificate in result.privacy.values():
         assert 0 <= certificate["epsilon"] <= cap
         assert certificate["unit"] == unit
-        assert unit in certificate["neighbours"]
+        assert certificate["neighbours"].startswith(NEIGHBOURS.get(variant, "add or remove one " + unit))
     assert max(certificate["steps"] for certificate in result.privacy.values()) > 0
     assert all(np.isfinite(list(value.values())).all() for value in result.parameters.values())
     assert result.stop == ("budget" if variant == "shorten" else "rounds")

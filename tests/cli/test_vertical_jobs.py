@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 from command import StopsAt, mpirun, python
+from wires import checked_and_run
 
 import fedkern
 from fedkern.algorithms import vertical
+from fedkern.cli.__main__ import main
 from fedkern.cli.assembly import Output, perform
 from fedkern.cli.config import load, parse
 from fedkern.data import heart_failure
 from fedkern.data.synthetic import Settings, simulate
-from fedkern.errors import JobError, LostPeer, NumericalError
+from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
 from fedkern.models.vertical import Auxiliary, Linear, Site
 from fedkern.transports.inprocess import InProcess
 
@@ -67,6 +69,7 @@ def write(path: Path, lines: list[str]) -> None:
         ({"privacy": {"epsilon": 1.0, "delta": 1e-5}, "data": BASE["data"] | {"standardise": "own"}}, "statistics of all rows"),
         ({"privacy": {"epsilon": 1.0, "delta": 1e-5}}, "the server needs a file with the response"),
         ({"privacy": {"epsilon": 1.0}}, "privacy.delta is missing"),
+        ({"privacy": {"epsilon": 1.0, "delta": 1e-5, "clip_z": 1e-4}}, "privacy.clip_z = 0.0001: wanted at least 0.001"),
         ({"data": BASE["data"] | {"standardise": "exchange"}}, 'wanted "own"'),
         ({"model": {"kind": "lineal"}}, 'did you mean "linear"?'),
     ],
@@ -107,13 +110,16 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+SENT = {"Ids", "ColumnNotes", "ZShare", "Predicted", "Prediction", "Received", "Kept"}
+
+
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_variants_run_and_send_only_what_the_specification_names(tmp_path: Path, changes: dict[str, Any]) -> None:
-    result = fedkern.run(job(tmp_path), out=tmp_path / "out", **({"job": FAST} | changes))
+    result = checked_and_run(job(tmp_path), tmp_path / "out", **({"job": FAST} | changes))
     assert np.isfinite(result.metrics["log_likelihood"])
     for name in ("client-01", "client-02", "client-03"):
         sent = [json.loads(line) for line in lines_of(tmp_path / "out" / "ledger" / f"{name}.jsonl")]
-        assert {message["kind"] for message in sent} <= {"Ids", "ZShare", "Predicted", "Prediction", "Received", "Kept"}
+        assert {message["kind"] for message in sent} <= SENT
         assert sum(m["bytes"] for m in sent) == result.summary["wire"][name]["to_server"]["bytes"]
 
 
@@ -132,7 +138,7 @@ def test_power_likelihoods_take_two_exchanges_and_the_response_at_every_client(t
     ):
         fedkern.run(path, job=FAST, model={"augmentation": "power"})
     with_response(path)
-    result = fedkern.run(path, out=tmp_path / "out", job=FAST, model={"augmentation": "power"}, output={"bound": True})
+    result = checked_and_run(path, tmp_path / "out", job=FAST, model={"augmentation": "power"}, output={"bound": True})
     assert np.isfinite(result.summary["elbo"])
     sent = [json.loads(line)["kind"] for line in lines_of(tmp_path / "out" / "ledger" / "client-02.jsonl")]
     assert sent.count("ZShare") == sent.count("LikelihoodShare") == FAST["rounds"]
@@ -142,7 +148,8 @@ def test_where_the_response_is_used_changes_no_bit(tmp_path: Path) -> None:
     path = job(tmp_path)
     at_server = fedkern.run(path, job=FAST)
     with_response(path)
-    assert fedkern.run(path, job=FAST, algorithm={"response": "shared"}).digest == at_server.digest
+    shared = checked_and_run(path, tmp_path / "out", job=FAST, algorithm={"response": "shared"})
+    assert shared.digest == at_server.digest
     file = path.parent / "clients" / "client-02.csv"
     whole = lines_of(file)
     write(file, [*whole[:5], whole[5][:-1] + ("0" if whole[5][-1] == "1" else "1"), *whole[6:]])
@@ -156,7 +163,7 @@ def test_a_client_tells_the_response_only_where_the_server_has_no_file(tmp_path:
     with pytest.raises(JobError, match=r"data\.server is missing, and no client has a column 'y'"):
         fedkern.run(_without_server(path), job=FAST)
     with_response(path, ("client-02",))
-    told = fedkern.run(_without_server(path), out=tmp_path / "told", job=FAST)
+    told = checked_and_run(_without_server(path), tmp_path / "told", job=FAST)
     kinds = {
         name: {json.loads(line)["kind"] for line in lines_of(tmp_path / "told" / "ledger" / f"{name}.jsonl")}
         for name in ("client-01", "client-02")
@@ -179,16 +186,19 @@ def test_rows_that_do_not_agree_are_named(tmp_path: Path) -> None:
     whole = lines_of(file)
     gone = whole[5].split(",")[0]
     write(file, whole[:5] + whole[6:])
-    with pytest.raises(JobError) as caught:
+    with pytest.raises(OwnFault) as caught:
         fedkern.run(path, job=FAST)
     assert "1 of its 120 rows are not at 'client-02'" in str(caught.value)
-    assert repr(gone) in str(caught.value)
+    assert gone not in str(caught.value)
+    assert repr(gone) in caught.value.own
     write(file, [*whole, whole[3]])
-    with pytest.raises(JobError, match=f"id '{whole[3].split(',')[0]}' stands in line 4 and in line 122"):
+    with pytest.raises(OwnFault, match="client 'client-02': 1 ids that stand in two rows") as caught:
         fedkern.run(path, job=FAST)
+    assert f"id '{whole[3].split(',')[0]}' stands in line 4 and in line 122" in caught.value.own
     write(file, [*whole[:3], "," + whole[3].partition(",")[2], *whole[4:]])
-    with pytest.raises(JobError, match="line 4: the row has no id"):
+    with pytest.raises(OwnFault, match="client 'client-02': 1 rows without an id") as caught:
         fedkern.run(path, job=FAST)
+    assert "line 4: the row has no id" in caught.value.own
     write(file, [whole[0], whole[1].replace(whole[1].split(",")[0], "99"), *whole[2:]])
     with pytest.raises(JobError, match="all parties of a vertical job need the same rows"):
         fedkern.run(path, job=FAST)
@@ -202,8 +212,9 @@ def test_columns_that_are_missing_or_constant_are_named(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"client 'client-03'.*no column is left beside id"):
         fedkern.run(path, job=FAST)
     write(file, [whole[0], *(",".join([*line.split(",")[:-1], "7"]) for line in whole[1:])])
-    with pytest.raises(JobError, match=r"column 'x3_2' has one value in all 96 training rows"):
+    with pytest.raises(OwnFault, match=r"column no\. 3 has one value in all 96 training rows") as caught:
         fedkern.run(path, job=FAST)
+    assert "column 'x3_2' has one value" in caught.value.own
     write(file, [whole[0].replace("id", "key"), *whole[1:]])
     with pytest.raises(JobError, match=r"column 'id' \(data.id\) is missing"):
         fedkern.run(path, job=FAST)
@@ -214,8 +225,9 @@ def test_a_response_outside_its_domain_is_named(tmp_path: Path) -> None:
     server = path.parent / "server.csv"
     whole = lines_of(server)
     write(server, [*whole[:4], whole[4].split(",")[0] + ",2", *whole[5:]])
-    with pytest.raises(JobError, match=r"line 5, column 'y': '2' is not 0 or 1"):
+    with pytest.raises(OwnFault, match=r"^server\.csv: 1 row cannot be used \(column 'y' is not 0 or 1: 1\)") as caught:
         fedkern.run(path, job=FAST)
+    assert "line 5, column 'y': '2' is not 0 or 1" in caught.value.own
     write(server, [*whole[:4], whole[4].split(",")[0] + ",0.5", *whole[5:]])
     with pytest.raises(JobError, match="is not a count"):
         fedkern.run(path, job=FAST, model={"family": "poisson"})
@@ -245,7 +257,7 @@ def test_the_layer_of_a_gradient_that_is_not_finite_is_named() -> None:
 
 
 def test_rows_that_lack_a_party_are_scored(tmp_path: Path) -> None:
-    result = fedkern.run(job(tmp_path, rows=300), job={"rounds": 400}, output={"missing_party": True})
+    result = checked_and_run(job(tmp_path, rows=300), tmp_path / "out", job={"rounds": 400}, output={"missing_party": True})
     prediction = result.summary["prediction"]
     assert prediction["without"].keys() == {"client-01", "client-02", "client-03"}
     for ways in prediction["without"].values():
@@ -268,7 +280,7 @@ def test_rows_without_a_response_are_predicted(tmp_path: Path) -> None:
     whole = lines_of(server)
     ids = [line.split(",")[0] for line in whole[3:8]]
     write(server, [*whole[:3], *(f"{name}," for name in ids), *whole[8:]])
-    result = fedkern.run(path, out=tmp_path / "out", job=FAST, output={"missing_party": True})
+    result = checked_and_run(path, tmp_path / "out", job=FAST, output={"missing_party": True})
     assert result.summary["encoding"]["rows"] + result.summary["prediction"]["rows"] == 195
     head, *rows = [line.split(",") for line in lines_of(tmp_path / "out" / "predictions.csv")]
     assert head[:5] == ["id", "y", "predicted", "predictor_mean", "predictor_sd"]
@@ -297,7 +309,7 @@ def private(path: Path, epsilon: float, noise: str = "") -> Path:
 
 def test_a_private_job_spends_its_budget_and_says_so(tmp_path: Path) -> None:
     path = private(job(tmp_path), 3.0)
-    result = fedkern.run(path, out=tmp_path / "out", job={"rounds": 5})
+    result = checked_and_run(path, tmp_path / "out", job={"rounds": 5})
     assert result.summary["claim"] == "private"
     for certificate in result.privacy.values():
         assert 2.9 < certificate["epsilon"] <= 3.0
@@ -307,8 +319,21 @@ def test_a_private_job_spends_its_budget_and_says_so(tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "out").rglob("posterior.json") if "client-" not in str(path)]
 
 
+def test_plan_and_certificate_of_a_private_job_name_the_same_neighbours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = private(job(tmp_path), 3.0)
+    certificate = next(iter(fedkern.run(path, job={"rounds": 2}).privacy.values()))
+    assert certificate["neighbours"] == "replace the values of one example in the client's own columns, under the same id"
+    assert main(["check", str(path), "--set", "job.rounds=2"]) == 0
+    plan = capsys.readouterr().out
+    assert f"neighbours: {certificate['neighbours']}\n" in plan
+    assert f"trusts {certificate['trust']}\n" in plan
+
+
 def test_a_spent_budget_ends_the_job_before_the_step_that_would_exceed_it(tmp_path: Path) -> None:
-    result = fedkern.run(private(job(tmp_path), 3.0, "noise_multiplier = 8.0"), out=tmp_path / "out", job={"rounds": 50})
+    path = private(job(tmp_path), 3.0, "noise_multiplier = 8.0")
+    result = checked_and_run(path, tmp_path / "out", job={"rounds": 50}, wanted=("Refused",))
     assert result.stop == "budget"
     assert 0 < result.summary["rounds"] < 50
     assert all(certificate["epsilon"] <= 3.0 for certificate in result.privacy.values())

@@ -1,5 +1,7 @@
 """Tables to the arrays of the kernels; every kind of bad row in jobs that are private and jobs that are not."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 
 from fedkern.data import design, table
 from fedkern.data.design import Column, Encoding, Spec, describe, encode
-from fedkern.errors import JobError
+from fedkern.data.faults import LISTED
+from fedkern.errors import JobError, OwnFault
 from fedkern.kernels import privacy
 
 AGE, JOB = Column("age", center=40.0, scale=10.0), Column("job", "categorical", ("clerk", "farmer", "smith"))
@@ -87,8 +90,9 @@ def test_a_bad_row_of_a_mapped_matrix(tmp_path):
         table.load(tmp_path),
         Encoding((Column("x1", center=0.0, scale=1.0), Column("x2", center=0.0, scale=1.0)), "y", intercept=False),
     )
-    with pytest.raises(JobError, match=r"row 1, column 'y': '5' is not 0 or 1; .*\(2 more rows have faults"):
+    with pytest.raises(OwnFault, match=r"3 rows cannot be used \(.*'x1' is not finite: 1, .*'x2' .*: 1, .*'y'.*: 1\)") as fault:
         encode(mapped, encoding)
+    assert re.search(r"row 1, column 'y': '5' is not 0 or 1; .*\(2 more rows have faults", fault.value.own)
     made = encode(mapped, encoding, private=True)
     assert made.X is mapped.matrix
     assert np.flatnonzero(np.isnan(made.y)).tolist() == [0, 7, 39_999]
@@ -111,7 +115,7 @@ BAD_ROWS = {
     "weight": ("30,smith,0,-1,p,1", "column 'w': '-1' is below zero; weights must be >= 0"),
     "short row": ("30,smith,0", "has 3 cells, the header 6; correct or remove the line"),
     "long row": ("30,smith,0,1,p,1,1", "has 7 cells, the header 6"),
-    "stray quote": ('30,"smith,0,1,p,1', "has 2 cells, the header 6"),
+    "stray quote": ('30,"smith,0,1,p,1', "can't be read \\(unexpected end of data\\)"),
 }
 
 
@@ -119,16 +123,30 @@ BAD_ROWS = {
 def test_a_bad_row_ends_a_job_that_is_not_private(csv, bad):
     line, message = BAD_ROWS[bad]
     path = csv("clinic", HEADER, GOOD, line, GOOD)
-    with pytest.raises(JobError, match=rf"client 'b', .*clinic\.csv, line 3.*{message}") as fault:
+    with pytest.raises(OwnFault) as fault:
         encode(read(path), ENCODING, client="b")
+    assert re.search(rf"client 'b', .*clinic\.csv, line 3.*{message}", fault.value.own)
     assert fault.value.exit_code == 2
+    only_counted(fault.value, line)
+
+
+def only_counted(fault, line):
+    """What other parties read: the client, columns of the job file, how many rows; no line, no path, no cell."""
+    text = str(fault)
+    assert re.match(r"client 'b', clinic\.csv: 1 row cannot be used \((column '\w+'|column no\. [12]|the row) .*: 1\); ", text)
+    assert not re.search(r"line|\d\d|sailor|thirty|yes|/", text.replace("what is wrong", ""))
+    assert all(f"'{cell}'" not in text for cell in line.split(","))
 
 
 @pytest.mark.parametrize("bad", [name for name in BAD_ROWS if name != "unknown level"])  # without agreement every level is known
 def test_a_bad_row_is_found_before_anything_is_sent(csv, bad):
     path = csv("clinic", HEADER, GOOD, BAD_ROWS[bad][0], GOOD, GOOD)
-    with pytest.raises(JobError, match=r"client 'b', .*clinic\.csv, line 3"):
+    with pytest.raises(OwnFault) as fault:
         describe(read(path), SPEC, "b")
+    assert re.search(r"client 'b', .*clinic\.csv, line 3", fault.value.own)
+    only_counted(fault.value, BAD_ROWS[bad][0])
+    assert "'age'" not in str(fault.value)
+    assert "'job'" not in str(fault.value), "the job file does not name it"
 
 
 @pytest.mark.parametrize("bad", BAD_ROWS)
@@ -225,8 +243,9 @@ def test_domains_of_other_responses(csv, family, labels, bad):
     np.testing.assert_array_equal(good.y, [float(label) for label in labels])
     for label in bad:
         path = csv("b", "age,y", f"30,{labels[0]}", f"30,{labels[1]}", f"30,{label}")
-        with pytest.raises(JobError, match=rf"line 4, column 'y': '{label}' is not a"):
+        with pytest.raises(OwnFault, match=r"1 row cannot be used \(column 'y' is not a") as fault:
             encode(read(path, encoding), encoding)
+        assert f"line 4, column 'y': '{label}' is not a" in fault.value.own
         assert np.isnan(encode(read(path, encoding), encoding, private=True).y[2])
 
 
@@ -235,8 +254,10 @@ def test_a_positive_label(csv):
     any_label = Encoding((AGE,), "y", positive="yes")
     np.testing.assert_array_equal(encode(read(path, any_label), any_label).y, [1, 0, 0])
     two_labels = Encoding((AGE,), "y", positive="yes", labels=("no", "yes"))
-    with pytest.raises(JobError, match="line 4, column 'y': 'maybe' is not a label; the labels are no, yes"):
+    with pytest.raises(OwnFault) as fault:
         encode(read(path, two_labels), two_labels)
+    assert "line 4, column 'y': 'maybe' is not a label; the labels are no, yes" in fault.value.own
+    assert not re.search(r"maybe|\bno\b|yes", str(fault.value))
     digits = Encoding((AGE,), "y", positive="2")
     np.testing.assert_array_equal(encode(read(csv("b", "age,y", "30,2", "31,1"), digits), digits).y, [1, 0])
 
@@ -245,7 +266,7 @@ def test_no_rows(csv):
     path = csv("a", HEADER)
     for call in (lambda: encode(read(path), ENCODING, client="a"), lambda: describe(read(path), SPEC, "a")):
         with pytest.raises(
-            JobError, match=r"client 'a', .*a\.csv: no rows; remove the client from \[data\] clients, or give it data"
+            JobError, match=r"client 'a', a\.csv: no rows; remove the client from \[data\] clients, or give it data"
         ):
             call()
     made = encode(read(path), ENCODING, private=True)
@@ -265,32 +286,153 @@ def test_what_is_legitimate_is_a_note(csv, private):
 
 def test_many_faults_are_counted_and_the_first_are_listed(csv):
     path = csv("a", HEADER, *["x,smith,0,1,p,1"] * 1500, *["30,sailor,0,1,p,1"] * 3, GOOD)
+    with pytest.raises(OwnFault, match=r"1503 rows cannot be used \(column 'age' is not a number: 1500, .* level: 3\)") as fault:
+        encode(read(path), ENCODING)
+    assert fault.value.own.count("\n") == LISTED - 1
     faults = encode(read(path), ENCODING, private=True).faults
-    assert (faults.rows, len(faults.first)) == (1503, design.LISTED)
+    assert (faults.rows, len(faults.first)) == (1503, LISTED)
     assert faults.counts == (("age: is not a number", 1500), ("job: is an unknown level", 3))
 
 
 def test_missing_columns(csv):
     path = csv("a", "age,job,y", "30,clerk,1")
-    with pytest.raises(
-        JobError, match=r"client 'c', .*a\.csv: column 'o' is missing; there are age, job, y; correct the file, or \[data\]"
-    ):
-        encode(read(path), ENCODING, client="c")
-    with pytest.raises(JobError, match=r"client 'c', .*a\.csv: column 'o' is missing"):
-        describe(read(path), SPEC, "c")
+    for call in (lambda: encode(read(path), ENCODING, client="c"), lambda: describe(read(path), SPEC, "c")):
+        with pytest.raises(
+            OwnFault, match=r"^client 'c', a\.csv: column 'o' is missing; the header names 3 others; correct"
+        ) as fault:
+            call()
+        assert re.search(
+            r"client 'c', /.*a\.csv: column 'o' is missing; there are age, job, y; correct the file, or \[data\]", fault.value.own
+        )
     with pytest.raises(JobError, match="no covariate is left beside y; add columns, or an intercept"):
         design.check_header(("y", "age"), Spec("y", ignore=("age",), intercept=False), "a.csv")
     design.check_header(("y",), Spec("y"), "a.csv")
 
 
+PRIVATE = Spec("y", offset="o", standardise="public", private=True, columns={"age": AGE, "job": JOB})
+
+
+def test_of_a_private_job_s_file_nothing_is_said_but_the_job_file_s_own_words(csv):
+    """A file without its header: its first row must not be read by anybody else, nor how many cells it has."""
+    texts = set()
+    for k, header in enumerate(["7731.5,zebra,0,0.5", "7731.5,zebra", "age,job,y", "y", "7731.5," * 900 + "1"]):
+        with pytest.raises(OwnFault) as fault:
+            design.check_header(tuple(header.split(",")), PRIVATE, f"/data/{k}.csv", "c")
+        texts.add(str(fault.value))
+        assert header.split(",")[0] in fault.value.own
+    (text,) = texts
+    assert text.startswith("client 'c': the file is not what [data] describes, a table whose header names 'y', 'o', 'age', 'job'")
+
+
+def test_a_private_job_declares_every_covariate(csv):
+    with pytest.raises(OwnFault) as fault:
+        design.check_header(("age", "job", "o", "zip", "ward", "y"), PRIVATE, "/data/a.csv", "c")
+    for words in ('kind = "categorical", levels = [..]', 'kind = "numeric", with center and scale', "it does for 'age', 'job'"):
+        assert words in str(fault.value)
+        assert words in fault.value.own
+    for name in ("zip", "ward"):
+        assert name not in str(fault.value)
+        assert f"{name!r} = {{kind" in fault.value.own, "all at once"
+    half = {"age": Column("age"), "job": Column("job", "categorical"), "bmi": Column("bmi", center=0.0, scale=1.0)}
+    with pytest.raises(JobError, match=r"it does for 'bmi', but what it says of 'age', 'job' is not complete"):
+        Spec("y", standardise="public", private=True, columns=half)
+    with pytest.raises(JobError, match=r"it does for 'age', 'bmi', but what it says of 'job' is not complete"):
+        Spec("y", standardise="none", private=True, columns=half)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("ages", [[], ["x"], ["x", "z"], ["x", "30"], ["30"], [None, None]], ids=str)
+def test_what_a_column_holds_is_said_to_the_holder_alone(tmp_path, kind, ages):
+    """One good row more or less, an empty client, a type that one cell decides: others see the same."""
+    if None in ages and kind == "npz":
+        pytest.skip("an array of objects is no file that is read")
+    path = tmp_path / f"a.{kind}"
+    columns = {"age": ages, "job": ["clerk"] * len(ages), "o": [0.0] * len(ages), "y": [1] * len(ages)}
+    if kind == "csv":
+        lines = [",".join("" if cell is None else str(cell) for cell in row) for row in zip(*columns.values())]
+        path.write_text("\n".join(["age,job,o,y", *lines]) + "\n")
+    elif kind == "parquet":
+        parquet.write_table(pa.table(columns), path)
+    else:
+        np.savez(path, **{name: np.array(cells) for name, cells in columns.items()})
+    file = table.load(path, text=PRIVATE.texts)
+    assert describe(file, PRIVATE, "c") == design.Summary(("age", "job"), ("numeric", "categorical"))
+    made = encode(file, PRIVATE.encoding(tuple(PRIVATE.columns.values())), private=True)
+    assert np.isfinite(made.y).sum() == ages.count("30")
+    none = f"column 'age': none of its {len(ages)} cells is a number: every row counts as nothing"
+    assert (none in made.notes) is (bool(ages) and "30" not in ages)
+
+
+def wards(n, each):
+    return [f"ward-{k % n}" for k in range(n * each)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "levels", "rare"),
+    [
+        (wards(60, 1), 60, 60),
+        (wards(40, 2), 40, 40),
+        (wards(51, 3), 51, 0),
+        ([*wards(3, 5), "p1", "p2", "p3", "p4"], 7, 4),
+        (["clerk"], 1, 1),
+    ],
+)
+def test_a_column_that_names_its_rows_is_refused_unless_declared(csv, cells, levels, rare):
+    path = csv("a", "ward,age,y", *(f"{cell},{k},{k % 2}" for k, cell in enumerate(cells)))
+    with pytest.raises(OwnFault) as fault:
+        describe(table.load(path), Spec("y"), "c")
+    what = f"has {levels} levels, {rare} of them in one or two rows"
+    assert str(fault.value).startswith(f"client 'c', a.csv: column no. 1 {what}; such levels may say who")
+    assert f"column 'ward' {what}" in fault.value.own
+    assert not re.search(r"ward|p1|clerk", str(fault.value))
+    declared = Spec("y", columns={"ward": Column("ward", "categorical")})
+    assert describe(table.load(path, text=declared.texts), declared, "c").levels["ward"] == tuple(sorted(set(cells)))
+    assert describe(table.load(path), Spec("y", ignore=("ward",)), "c").levels == {}
+
+
+@pytest.mark.parametrize("cells", [wards(50, 3), [*wards(3, 5), "p1", "p2", "p3"], ["f"] * 9 + ["m"]])
+def test_ordinary_levels_are_not_refused(csv, cells):
+    path = csv("a", "ward,y", *(f"{cell},{k % 2}" for k, cell in enumerate(cells)))
+    assert describe(table.load(path), Spec("y"), "c").levels["ward"] == tuple(sorted(set(cells)))
+
+
+def test_labels_that_cannot_be_do_not_leave(csv):
+    for labels in (["ann", "bob", "yes"], ["ann", "bob"]):
+        path = csv("a", "age,y", *(f"{k},{label}" for k, label in enumerate(labels * 3)))
+        spec = Spec("y", positive="yes")
+        with pytest.raises(OwnFault, match=f"column 'y' has {len(labels)} different labels, and positive = 'yes'") as fault:
+            describe(table.load(path, text=spec.texts), spec, "c")
+        assert not re.search("ann|bob", str(fault.value))
+        assert "ann, bob" in fault.value.own
+
+
+def test_public_constants_are_asked_for_all_at_once(csv):
+    path = csv("a", "age,bmi,zip,job,y", *(f"30,1,7,{job},0" for job in ["clerk", "smith"] * 3))
+    spec = Spec("y", standardise="public", columns={"age": AGE, "bmi": Column("bmi")})
+    with pytest.raises(OwnFault, match=r"column 'bmi', column no\. 3: standardise = .* needs their constants") as fault:
+        describe(table.load(path), spec, "c")
+    assert "zip" not in str(fault.value)
+    assert "'bmi', 'zip'" in fault.value.own
+
+
+def test_a_graph_s_file_that_begins_with_a_row(csv):
+    path = csv("a", "7731.5,0.25,zebra", "1,2,3")
+    with pytest.raises(OwnFault, match="2 of the 3 names in the header are numbers, as if it were a row") as fault:
+        describe(table.load(path), Spec(None, standardise="none"), "c")
+    assert not re.search("7731|zebra", str(fault.value))
+    assert "7731.5, 0.25" in fault.value.own
+    named = Spec(None, standardise="none", columns={name: Column(name) for name in ("7731.5", "0.25", "zebra")})
+    assert describe(table.load(path), named, "c").names == ("7731.5", "0.25", "zebra")
+
+
 def test_a_summary_of_a_job_that_is_not_private(csv):
-    path = csv("a", "age,job,zip,skip,y", "30,smith,7,1,no", "31,clerk,07,2,yes")
+    path = csv("a", "age,job,zip,skip,y", *["30,smith,7,1,no", "31,clerk,07,2,yes"] * 3)
     spec = Spec("y", positive="yes", ignore=("skip",), columns={"zip": Column("zip", "categorical")})
     summary = describe(table.load(path, text=spec.texts), spec)
     assert (summary.names, summary.kinds) == (("age", "job", "zip"), ("numeric", "categorical", "categorical"))
     assert summary.levels == {"job": ("clerk", "smith"), "zip": ("07", "7")}
     assert summary.labels == ("no", "yes")
-    np.testing.assert_array_equal(summary.numeric, [[30.0], [31.0]])
+    np.testing.assert_array_equal(summary.numeric, [[30.0], [31.0]] * 3)
 
 
 def test_a_summary_of_a_mapped_matrix_is_the_map(tmp_path):
@@ -301,16 +443,14 @@ def test_a_summary_of_a_mapped_matrix_is_the_map(tmp_path):
     assert describe(mapped, Spec("y", standardise="none")).numeric is None
 
 
-def test_a_stored_type_is_a_fault_of_the_file_also_in_a_private_job(tmp_path, csv):
+def test_a_stored_type_is_a_fault_of_the_file_unless_the_job_is_private(tmp_path):
     parquet.write_table(pa.table({"age": ["30", "x"], "y": [0, 1]}), tmp_path / "a.parquet")
     np.savez(tmp_path / "a.npz", age=np.array(["30", "x"]), y=np.array([0, 1]))
-    public, undeclared = Spec("y", columns={"age": AGE}), Spec("y", private=True, standardise="none")
-    message = (
-        r"client 'b', .*: column 'age' is stored as text, not as numbers; give levels = \[\.\.\.\] in \[data\.columns\.age\]"
-    )
     for path in (tmp_path / "a.parquet", tmp_path / "a.npz"):
-        for spec in (public, undeclared):
-            with pytest.raises(JobError, match=message):
-                describe(table.load(path), spec, "b")
+        with pytest.raises(JobError, match=r"client 'b', .*: column 'age' is stored as text, not as numbers; give levels"):
+            describe(table.load(path), Spec("y", columns={"age": AGE}), "b")
         assert describe(table.load(path), Spec("y", ignore=("age",), standardise="none")).names == ()
-    assert describe(table.load(csv("a", "age,y", "30,0", "x,1")), undeclared).names == ("age",)  # csv: no types, so cells decide
+        private = Spec("y", private=True, standardise="none", columns={"age": AGE})
+        assert describe(table.load(path), private).names == ("age",)
+        made = encode(table.load(path), Encoding((AGE,), "y"), private=True)
+        np.testing.assert_array_equal(np.isnan(made.y), [False, True])

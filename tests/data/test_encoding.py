@@ -67,9 +67,9 @@ def test_faults_of_a_spec(change, message):
         (
             (Column("a=b", center=0.0, scale=1.0), Column("a", "categorical", ("b",))),
             {},
-            "two coefficients would be called 'a=b'",
+            "two coefficients would have one name, of a column and of another one's level; rename a column",
         ),
-        ((), {"positive": "ja", "labels": ("no", "yes")}, r"positive = 'ja': the labels of 'y' are no, yes; name one of them"),
+        ((), {"positive": "ja", "labels": ("no", "yes")}, r"positive = 'ja' is none of the 2 labels of 'y'; name one of them"),
     ],
 )
 def test_faults_of_an_encoding(columns, change, message):

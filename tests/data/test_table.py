@@ -1,5 +1,7 @@
 """Files to columns: every type gives the same table, and a fault of the file names the file and the remedy."""
 
+import os
+import re
 import sys
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from fedkern.data import table
 from fedkern.data.cells import as_text
-from fedkern.errors import JobError
+from fedkern.errors import JobError, OwnFault
 
 AGE, JOB, Y = [31.5, 40.0, 27.25], ["clerk", "smith", "clerk"], [1.0, 0.0, 1.0]
 
@@ -64,7 +66,11 @@ def test_a_cell_with_an_underscore_is_no_number(csv):
 def test_a_stray_quote_spoils_its_own_line_only(csv):
     read = table.load(csv("a", "age,job,y", "30,clerk,1", '31,"clerk,0', "32,smith,1", "33,1", "34,a,b,1"))
     assert read.n_rows == 5
-    assert read.broken == {1: "has 2 cells, the header 3", 3: "has 2 cells, the header 3", 4: "has 4 cells, the header 3"}
+    assert read.broken == {
+        1: "can't be read (unexpected end of data)",
+        3: "has 2 cells, the header 3",
+        4: "has 4 cells, the header 3",
+    }
     assert read.text("job", 2) == "smith"
 
 
@@ -74,10 +80,31 @@ def test_an_enormous_cell_is_a_broken_row_and_not_an_exception(csv):
     assert read.text("age", 1) == "31"
 
 
-def test_bytes_that_are_not_utf8_spoil_their_own_cell_only(tmp_path):
+def test_bytes_that_are_not_utf8_spoil_their_own_line_and_are_no_level(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_bytes(b"age,job\n30,caf\xe9\n31,clerk\n")
-    assert table.load(path).columns["job"].levels == ("caf\ufffd", "clerk")
+    path.write_bytes(b"age,job\n30,M\xfcller\n31,clerk\n32,M\xf6ller\n33,a\0b\n34,\xef\xbb\xbfclerk\n")
+    read = table.load(path)
+    assert {row: why.split(";")[0] for row, why in read.broken.items()} == {
+        0: "can't be read (has bytes that are not UTF-8",
+        2: "can't be read (has bytes that are not UTF-8",
+        3: "can't be read (has zero bytes",
+    }
+    assert read.columns["job"].levels == ("", "clerk")
+
+
+def test_one_letter_that_can_be_written_in_two_ways_is_one_level_and_half_a_letter_is_its_own(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("o\u0308rt,y\nK\u00f6ln,1\nKo\u0308ln,2\nKoln,3\nК\u043eln,4\n", "utf-8")
+    read = table.load(path)
+    assert read.names == ("\u00f6rt", "y")
+    assert read.columns["\u00f6rt"].levels == ("K\u00f6ln", "Koln", "К\u043eln")  # other alphabets are other letters
+    assert len(as_text(["a\ud800", "a\ud801", "a"]).levels) == 3
+
+
+def test_text_after_a_closing_quote_is_no_part_of_the_cell(csv):
+    read = table.load(csv("a", "job,y", '"A"B,1', "AB,2", '5" pipe,3'))
+    assert read.broken == {0: "can't be read (',' expected after '\"')"}
+    assert read.columns["job"].levels == ("", "AB", '5" pipe')
 
 
 @pytest.mark.parametrize(
@@ -167,7 +194,15 @@ def test_clients_are_found_and_named(tmp_path):
         ("a.csv", b"", "no header; the first line must name the columns"),
         ("a.csv", b",age,y\n0,1,1\n", "column 1 has no name; name it in the header"),
         ("a.csv", b"age,y,age\n1,1,1\n", "two columns are called 'age'; rename one"),
-        ("a.csv", b"ag\xe9,y\n1,1\n", "the header can't be read .*save the file as UTF-8 text"),
+        ("a.csv", b"ag\xe9,y\n1,1\n", "the header has bytes that are not UTF-8; .*save it as UTF-8"),
+        ("a.csv", b"age;y\n1,5;1\n", "separated by semicolons; save it with commas between its cells .and points in its numbers"),
+        ("a.csv", b'"a,b";y\n1;1\n', "separated by semicolons"),
+        ("a.csv", b"age\ty\n1\t1\n", "separated by tabs; save it with commas between its cells .or name it .tsv"),
+        ("a.csv", b"age|y\n1|1\n", "separated by bars"),
+        ("a.tsv", b"age,y\n1,1\n", "separated by commas; name it .csv, or save it with tabs"),
+        ("a.csv", "age,y\n1,1\n".encode("utf-16"), "is UTF-16 or no text at all; save it as UTF-8"),
+        ("a.csv", "age,y\n1,1\n".encode("utf-16-le"), "is UTF-16 or no text at all; save it as UTF-8"),
+        ("a.csv", "age,y\n1,1\n".encode("utf-32"), "is UTF-16 or no text at all; save it as UTF-8"),
         ("a.xlsx", b"", "unknown type '.xlsx'; there are csv"),
         ("a.parquet", b"nonsense", "not a parquet file"),
         ("a.npz", b"nonsense", "not a npz file of plain arrays"),
@@ -177,10 +212,47 @@ def test_clients_are_found_and_named(tmp_path):
 )
 def test_faults_of_a_file(tmp_path, name, content, message, read):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(JobError, match=message) as fault:
+    with pytest.raises(JobError) as fault:
         read(tmp_path / name)
-    assert str(fault.value).startswith(str(tmp_path))
+    own = getattr(fault.value, "own", str(fault.value))
+    assert re.search(message, own)
+    assert own.startswith(str(tmp_path))
     assert fault.value.exit_code == 2
+
+
+@pytest.mark.parametrize("read", [table.load, table.header])
+@pytest.mark.parametrize("row", [b"7731.5,7731.5,0\n", b"7731.5,,zebra\n"])
+def test_a_row_where_the_header_should_be_is_its_owner_s_alone(tmp_path, row, read):
+    (tmp_path / "a.csv").write_bytes(row * 3)
+    with pytest.raises(OwnFault) as fault:
+        read(tmp_path / "a.csv")
+    assert not re.search("7731|zeb", str(fault.value))
+    assert re.search(r"7731|zeb|column 2|0xe9", fault.value.own)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
+def test_lines_may_end_in_any_way(tmp_path, end):
+    path = tmp_path / "a.csv"
+    path.write_bytes(end.join(["age,job,y", "30,a\u2028b,1", "", "31,b,0", ""]).encode())
+    read = table.load(path)
+    assert table.header(path) == read.names == ("age", "job", "y")
+    np.testing.assert_array_equal(read.columns["age"], [30.0, 31.0])
+    assert read.columns["job"].levels == ("a\u2028b", "b")
+    assert not read.broken
+
+
+def test_a_carriage_return_in_a_cell_is_no_line_end(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"age,y\n30,1\n3\r1,0\n")
+    read = table.load(tmp_path / "a.csv")
+    assert (read.n_rows, read.columns["age"].levels) == (2, ("30", "3\r1"))
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\r\n", b"\n"])
+@pytest.mark.parametrize("length", range(16380, 16390))
+def test_a_header_is_read_up_to_its_line_end_wherever_a_block_ends(tmp_path, end, length):
+    name = b"a" * (length - 2)
+    (tmp_path / "a.csv").write_bytes(name + b",y" + end + b"1,0" + end)
+    assert table.header(tmp_path / "a.csv") == (name.decode(), "y") == table.load(tmp_path / "a.csv").names
 
 
 def test_files_that_are_not_there(tmp_path):
@@ -205,8 +277,9 @@ def test_files_that_are_not_there(tmp_path):
 def test_arrays_of_the_wrong_shape_or_type(tmp_path, x, y, message):
     np.save(tmp_path / "X.npy", x)
     np.save(tmp_path / "y.npy", y)
-    with pytest.raises(JobError, match=message):
+    with pytest.raises(OwnFault) as fault:
         table.load(tmp_path)
+    assert re.search(message, fault.value.own)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +293,10 @@ def test_arrays_of_the_wrong_shape_or_type(tmp_path, x, y, message):
 )
 def test_npz_members_of_the_wrong_shape_or_type(tmp_path, members, message):
     np.savez(tmp_path / "a.npz", **members)
-    with pytest.raises(JobError, match=message):
+    with pytest.raises(OwnFault) as fault:
         table.load(tmp_path / "a.npz")
+    assert re.search(message, fault.value.own)
+    assert not re.search(r"\d|'", str(fault.value)), "neither names nor numbers of rows"
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
@@ -241,3 +316,17 @@ def test_both_csv_parsers_give_the_same_bits(csv):
     assert fast.columns["x"].tobytes() == slow.columns["x"].tobytes() == values.tobytes()
     assert isinstance(slow.columns["k"], table.Text)
     assert fast.lines == slow.lines
+
+
+@pytest.mark.parametrize("read", [table.load, table.header])
+def test_a_pipe_and_a_loop_of_links_do_not_hang(tmp_path, read):
+    os.mkfifo(tmp_path / "a.csv")
+    (tmp_path / "b.csv").symlink_to("b.csv")
+    for name, message in (
+        ("a.csv", "is a pipe or a device, not a file"),
+        ("b.csv", "cannot be read .Too many levels"),
+        (f"{'x' * 300}.csv", "cannot be read .File name too long"),
+        ("c\0.csv", "is no path"),
+    ):
+        with pytest.raises(JobError, match=message):
+            read(tmp_path / name)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms import scaling
+from fedkern.algorithms.messages import RemoteFault
 from fedkern.errors import JobError
 from fedkern.models.encoding import Column, Encoding
 from fedkern.models.sparse import Coefficients, Spline, edges, graph
@@ -20,14 +21,14 @@ def test_a_reference_level_has_no_coefficient():
     X = np.array([[50.0, 1, 0, 20], [60, 0, 1, 30]])
     np.testing.assert_array_equal(c.columns(X), [[50, 0, 20], [60, 1, 30]])
     assert Coefficients.of(ENCODING, references={"sex": "m"}).names == ("age", "sex=f", "bmi")
-    with pytest.raises(JobError, match=r"reference = 'x': no such level; there are f, m"):
+    with pytest.raises(JobError, match=r"reference = 'x': none of the 2 levels that were found"):
         Coefficients.of(ENCODING, references={"sex": "x"})
 
 
 def test_adjusters_have_no_indicator():
     c = Coefficients.of(ENCODING, references={}, always=["sex", "bmi"])
     assert c.indicators.tolist() == [[0, -1, -1]]
-    with pytest.raises(JobError, match=r"model\.always: 'weight' is no column; there are age, sex, bmi"):
+    with pytest.raises(JobError, match=r"model\.always: 'weight' is none of the 3 covariates"):
         Coefficients.of(ENCODING, references={}, always=["weight"])
 
 
@@ -35,7 +36,7 @@ def test_the_columns_of_a_spline_share_one_indicator():
     c = Coefficients.of(ENCODING, references={}, splines={"age": [40, 50, 60, 70]})
     assert c.names == ("age", "sex=m", "bmi", "age~1", "age~2")
     assert c.indicators.tolist() == [[0, 1, 2, 3, 3]]
-    with pytest.raises(JobError, match=r"model\.splines.sex: no such numeric column"):
+    with pytest.raises(JobError, match=r"model\.splines.sex: no such column among the 2 numeric ones"):
         Coefficients.of(ENCODING, references={}, splines={"sex": [1, 2, 3]})
 
 
@@ -75,9 +76,9 @@ def test_a_graph_has_an_indicator_for_each_edge():
 
 
 def agreed(parts, second=False, names=("a", "b")):
-    names = names[: parts[0].shape[1]]
+    names = tuple(f"column {name!r}" for name in names[: parts[0].shape[1]])
     start = scaling.start(names, tuple(f"c{k}" for k in range(len(parts))), second)
-    here = {k: scaling.Client(part) for k, part in enumerate(parts)}
+    here = {k: scaling.Client(part, second) for k, part in enumerate(parts)}
     server, here = run(scaling.PROTOCOL, start, here, Codec({"w": len(names)}, len(parts)))
     return server, here
 
@@ -122,12 +123,30 @@ def test_columns_that_nobody_has_together_are_refused_by_name():
     parts = [random.normal(size=(30, 2)), random.normal(size=(20, 2))]
     parts[0][:, 0] = np.nan
     parts[1][:, 1] = np.nan
-    with pytest.raises(JobError, match="'a' and 'b' were never measured together"):
+    with pytest.raises(JobError, match="'a' and column 'b' were never measured together"):
         agreed(parts, second=True)
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_a_client_tells_no_more_than_its_own_job_file_says(second):
+    client = scaling.Client(np.random.default_rng(0).normal(size=(9, 2)), second)
+    with pytest.raises(RemoteFault, match=rf"Scaling\.more is {int(not second)}"):
+        scaling.client_receive(client, scaling.Scaling(0, int(not second), np.ones(2)))
+    with pytest.raises(RemoteFault, match=r"Scaling\.scales must be above 0"):
+        scaling.client_receive(client, scaling.Scaling(0, int(second), np.array([1.0, 0.0])))
+    with pytest.raises(RemoteFault, match="Psi was not expected"):
+        scaling.client_receive(client, scaling.Psi(1, np.eye(2)))
+    client, answers = scaling.client_receive(client, scaling.Scaling(0, int(second), np.ones(2)))
+    assert len(answers) == second
+    with pytest.raises(RemoteFault, match="AskMoments was not expected"):
+        scaling.client_receive(client, scaling.AskMoments(0))
+    for psi in ([[1.0, 0.5], [0.4, 1.0]], [[0.0, 0.0], [0.0, 1.0]]) if second else ():
+        with pytest.raises(RemoteFault, match=r"Psi\.psi must be symmetric"):
+            scaling.client_receive(client, scaling.Psi(1, np.array(psi)))
 
 
 def test_a_singular_pooled_matrix_is_refused_by_name():
     random = np.random.default_rng(0)
     x = random.normal(size=(30, 1))
-    with pytest.raises(JobError, match=r"second moments of '[ab]', '[ab]' are singular"):
+    with pytest.raises(JobError, match=r"second moments of column '[ab]', column '[ab]' are singular"):
         agreed([np.hstack([x, 2 * x])], second=True)

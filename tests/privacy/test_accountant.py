@@ -49,6 +49,11 @@ def unsampled(sampling="full", sigma=5.0, **changes):
     return Mechanism(**({"sampling": sampling, "noise_multiplier": sigma, "clip": 1.5, "dimension": 216} | changes))
 
 
+def truncated(**changes):
+    parameters = {"sampling_rate": 0.02, "max_batch": 30, "dataset_size": 1000, "noise_multiplier": 4.0}
+    return Mechanism(sampling="poisson-truncated", clip=1.5, dimension=216, **(parameters | changes))
+
+
 # --- numbers that others have computed
 
 
@@ -129,7 +134,7 @@ def test_clients_as_units():
     by_client = poisson(0.1, 1.0, unit="client")
     assert by_client.epsilon(100, 1e-5) == pytest.approx(7.0, abs=0.1)
     assert replace(by_client, sampling_rate=0.01).epsilon(1000, 1e-5) == pytest.approx(1.83, abs=0.005)
-    assert by_client.neighbours == "add or remove one client"
+    assert by_client.neighbours == "add or remove one client with all its rows"
 
 
 # --- bounds from both sides (D5)
@@ -250,19 +255,7 @@ def test_a_delta_that_is_eaten_gives_no_epsilon():
         (unsampled("full", 20.0), 1.0, 1e-5),
         (unsampled("shards", 20.0), 1.0, 1e-5),
         (without_replacement(), 1.0, 1e-5),
-        (
-            Mechanism(
-                sampling="poisson-truncated",
-                sampling_rate=0.02,
-                max_batch=40,
-                dataset_size=1000,
-                clip=1,
-                dimension=8,
-                noise_multiplier=4,
-            ),
-            0.8,
-            1e-5,
-        ),
+        (truncated(max_batch=40), 0.8, 1e-5),
     ],
 )
 def test_max_steps_is_the_last_step_that_fits(mechanism, cap, delta):
@@ -313,6 +306,60 @@ def test_composition_over_relations():
     assert split == pytest.approx(alone + wor.epsilon(50, 5e-6), rel=1e-4)
     with pytest.raises(ValueError, match="by example and by client"):
         epsilon(((m, 1), (poisson(unit="client"), 1)), 1e-5)
+
+
+def test_a_public_number_of_rows_means_that_one_is_replaced():
+    """A row less would end the job with an error: under add-or-remove it could not be private at all."""
+    for m in (truncated(), without_replacement()):
+        assert m.relation == "REPLACE_ONE"
+        assert m.neighbours == "replace one example by any other"
+        with pytest.raises(ValueError, match="is accounted for, but there are 999 rows"):
+            m.draw(SecureSource(), 999, 0)
+    m = truncated()
+    event = dp.TruncatedSubsampledGaussianDpEvent(1000, m.rate, 30, 4.0)
+    by_hand = pld.PLDAccountant(REPLACE).compose(event, 200).get_epsilon(1e-5)
+    assert m.epsilon(200, 1e-5) == pytest.approx(by_hand, rel=1e-6)
+    assert by_hand > 1.5 * pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event, 200).get_epsilon(1e-5)
+
+
+ADD = "add or remove one example"
+SHARDED = ADD + ", or replace its values under the same id"
+ANY = "replace one example by any other"
+VALUES = "replace the values of one example under the same id"
+OWN = "replace the values of one example in the client's own columns, under the same id"
+
+
+def aligned():
+    return Mechanism(sampling="aligned", clip=1.0, dimension=10, noise_multiplier=9.0, dataset_size=10)
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "words"),
+    [
+        ([poisson()], ADD),
+        ([poisson(), unsampled("full")], ADD),
+        ([unsampled("shards")], SHARDED),
+        ([aligned()], OWN),
+        ([poisson(), unsampled("shards")], SHARDED),
+        ([poisson(), truncated()], ANY),
+        ([without_replacement(), truncated(), unsampled("full")], ANY),
+        ([without_replacement(), unsampled("shards")], VALUES),
+        ([unsampled("shards"), aligned()], VALUES),
+        ([poisson(unit="client")], "add or remove one client with all its rows"),
+    ],
+)
+def test_together_mechanisms_know_only_the_neighbours_of_each(mechanisms, words):
+    assert accountant.neighbours_of(mechanisms) == words
+
+
+def test_replacing_a_row_costs_more_than_adding_one():
+    """Sums of rows beside shards are accounted as replaced; that covers a row that is added or removed."""
+    for q, sigma, steps in ((0.01, 1.0, 1), (0.3, 2.0, 20), (0.9, 5.0, 100), (1.0, 8.0, 10)):
+        for delta in (1e-7, 1e-3):
+            events = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma)), steps)
+            relations = (dp.NeighboringRelation.ADD_OR_REMOVE_ONE, REPLACE)
+            add, swap = (pld.PLDAccountant(relation).compose(events).get_epsilon(delta) for relation in relations)
+            assert add <= swap
 
 
 # --- calibration

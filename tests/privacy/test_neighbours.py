@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedkern.algorithms import client_level, pvi
 from fedkern.algorithms import local as local_steps
-from fedkern.algorithms import pvi
 from fedkern.algorithms.local import Local, gradient_of
 from fedkern.algorithms.messages import Charge, Charged
-from fedkern.algorithms.settings import Settings
+from fedkern.algorithms.settings import SHARDED, Settings
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy import noise
-from fedkern.privacy.accountant import Mechanism
+from fedkern.privacy.accountant import LEAST_CLIP, Mechanism
 from fedkern.privacy.noise import SecureSource
 
 D, CLIP, SIGMA = 5, 1.5, 3.0
@@ -124,9 +124,10 @@ def check_sampler(steps=1500, n=60, rate=0.2):
 def check_transcript():
     """The same question in two updates: no release, and no difference of two coordinates' noise, comes twice."""
     source, rows, seen = SecureSource(), data(10), []
+    wide = mechanism(noise_multiplier=2000.0)  # so that no number comes twice by chance
     for _update in range(4):
         source.rekey()
-        seen += [gradient(rows, source=source, step=step) for step in range(3)]
+        seen += [gradient(rows, wide, source, step) for step in range(3)]
     released = np.array(seen)
     assert len(np.unique(released)) == released.size
 
@@ -139,20 +140,27 @@ def check_source():
     assert (first != gradient(data(10), source=SecureSource())).all()
 
 
+def transcript(rows, settings, m=None, *, updates=2):
+    """Types and shapes of all that one client sends, and its count of steps; every number that it sends must be finite."""
+    source = SecureSource() if m else None
+    local = Local(rows, settings, 0, m, source, np.arange(len(rows), dtype=np.uint64))
+    client, sent = pvi.client("c", local, prior(D)), []
+    for k in range(updates):
+        client, effects = client_level.client_receive(client, pvi.QUpdate(k, k, np.full(D, 0.1 * k), np.full(D, 1.0 + k)))
+        if m:
+            assert effects == [Charge(1 if client.shards else settings.local_steps, k)]
+            client, effects = client_level.client_receive(client, Charged(effects[0].steps))
+        assert all(np.isfinite(v).all() for e in effects for v in vars(e).values())
+        sent += [(type(e), {name: np.shape(v) for name, v in vars(e).items()}) for e in effects]
+        client, effects = client_level.client_receive(client, pvi.SiteApplied(k, 0.5))
+        sent += effects
+    return sent, client.step
+
+
 def check_nothing_visible_changes():
     """Control flow, kinds, shapes and counts of what a client sends, over all pairs: equal, finite, and no exception."""
     m, settings = mechanism("poisson", sampling_rate=0.5), Settings(family="bernoulli", optimiser="adagrad", local_steps=3)
-
-    def transcript(rows):
-        client = pvi.client("c", Local(rows, settings, 0, m, SecureSource()), prior(D))
-        client, effects = pvi.client_receive(client, pvi.QUpdate(0, 0, np.zeros(D), np.ones(D)))
-        assert effects == [Charge(3, 0)]
-        client, effects = pvi.client_receive(client, Charged(3))
-        sent = [(type(e), {k: np.shape(v) for k, v in vars(e).items()}) for e in effects]
-        assert all(np.isfinite(v).all() for e in effects for v in vars(e).values())
-        return sent, client.step
-
-    transcripts = [transcript(rows) for pair in neighbours() for rows in pair]
+    transcripts = [transcript(rows, settings, m) for pair in neighbours() for rows in pair]
     assert all(t == transcripts[0] for t in transcripts)
 
 
@@ -179,6 +187,61 @@ CHECKS = [
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_package_passes(check):
     check()
+
+
+# --- forms whose optimiser sees rows without a clip: shards, and clients where whole ones are protected
+
+OPTIMISERS = ("adagrad", "adam", "sgd", "exact")
+ESTIMATORS = ("analytic", "weight-mc", "activation-mc", "stl", "total")
+# Ordinary in a file, but no step can follow them: E exp(x'theta) overflows; x^2 drowns the prior's precision.
+ORDINARY = [(10.0, 1.0), (40.0, 3.0), (1e10, 1.0), (-1e10, 0.0), (1e150, 2.0), (1.0, 1e300), (0.5, 1e12)]
+
+
+def hard_rows():
+    """A data set without and with each of the rows that may show nothing."""
+    rows = data(12)
+    yield rows
+    for number, y in ORDINARY:
+        yield with_row(rows, number, y)
+        x = np.ones(D)
+        x[3] = number
+        yield with_row(rows, x, y)
+    for x, y in strange_rows():
+        yield with_row(rows, x, y)
+    yield Rows(rows.X, rows.y, np.where(np.arange(12) == 5, 1e5, 0.0))
+    yield Rows(rows.X, rows.y, None, np.where(np.arange(12) == 5, 1e300, 1.0))
+    yield Rows(rows.X, rows.y, np.full(12, np.nan), np.full(12, np.inf))
+
+
+def shown(family, optimiser, estimator, **changes):
+    """The different transcripts over `hard_rows`."""
+    settings = Settings(family=family, optimiser=optimiser, estimator=estimator, local_steps=3, **changes)
+    m = mechanism("shards") if settings.variant in SHARDED else None
+    found = []
+    for rows in hard_rows():
+        if (seen := transcript(rows, settings, m)) not in found:
+            found.append(seen)
+    return found
+
+
+nightly = pytest.mark.nightly
+PUSHED = {("adam", "stl"), *((optimiser, "analytic") for optimiser in OPTIMISERS)}
+FORMS = [
+    pytest.param(*form, marks=() if form[1:] in PUSHED and form[::2] != ("bernoulli", "analytic") else nightly)
+    for form in itertools.product(("bernoulli", "poisson", "gaussian"), OPTIMISERS, ESTIMATORS)
+    if form[1] != "exact" or form[2] == "analytic"  # the exact optimum has no estimator
+]
+
+
+@pytest.mark.parametrize(("family", "optimiser", "estimator"), FORMS)
+@pytest.mark.parametrize("variant", SHARDED)
+def test_no_row_shows_in_what_shards_send(variant, family, optimiser, estimator):
+    assert len(shown(family, optimiser, estimator, variant=variant, shards=3)) == 1
+
+
+@pytest.mark.parametrize(("family", "optimiser", "estimator"), FORMS)
+def test_no_client_shows_in_what_it_sends_where_clients_are_protected(family, optimiser, estimator):
+    assert len(shown(family, optimiser, estimator, by_client=True)) == 1
 
 
 # --- planted faults
@@ -319,15 +382,21 @@ def test_a_planted_fault_is_caught(fault, check):
 # --- the same for the other samplers
 
 
-def test_replacing_a_row_moves_a_fixed_batch_by_at_most_two_clips():
-    m = Mechanism(
-        sampling="without-replacement", batch_size=21, dataset_size=21, clip=CLIP, dimension=2 * D, noise_multiplier=SIGMA
-    )
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        {"sampling": "without-replacement", "batch_size": 21},
+        {"sampling": "poisson-truncated", "sampling_rate": 1.0, "max_batch": 21},
+    ],
+)
+def test_replacing_a_row_moves_a_batch_by_at_most_two_clips(scheme):
+    m = mechanism(**scheme, dataset_size=21)
+    assert m.neighbours == "replace one example by any other"
     rows, largest = data(20), 0.0
     for (x, y), (u, v) in itertools.pairwise([*strange_rows(), (np.full(D, 30.0), 1.0), (np.full(D, 30.0), 0.0)]):
         moved = np.linalg.norm(gradient(with_row(rows, x, y), m) - gradient(with_row(rows, u, v), m))
         largest = max(largest, moved)
-        assert moved <= 2 * CLIP * m.inverse_rate
+        assert moved <= m.sensitivity_factor * CLIP * m.inverse_rate
     assert largest > 1.5 * CLIP  # so 1 clip would not have been enough
 
 
@@ -342,6 +411,22 @@ def test_every_family_and_estimator_is_clipped(family, estimator):
         assert np.linalg.norm(moved) <= CLIP
         largest = max(largest, np.linalg.norm(moved))
     assert largest > CLIP * (1 - 1e-5)
+
+
+def lifted(clip):
+    """How far, in clips, a row goes whose covariates have squares that are not exact, and whose residual is huge."""
+    rows = [Rows(np.full((1, D), 10.0**x), np.array([10.0**y])) for x in range(-168, -150) for y in (150, 152, 154)]
+    m = mechanism(clip=clip)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_steps, "LEAST_CLIP", 0.0)
+        return max(np.linalg.norm(gradient(row, m, family="gaussian")) for row in rows) / clip
+
+
+def test_a_clip_that_float64_cannot_keep_is_refused():
+    assert max(lifted(clip) for clip in (LEAST_CLIP, 1.0, 1e6)) <= 1
+    assert lifted(1e-10) > 65
+    with pytest.raises(ValueError, match=r"a clip of 1e-10 on rows cannot be kept; at least 0\.001"):
+        gradient(data(1), mechanism(clip=1e-10))
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

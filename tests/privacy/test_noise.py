@@ -197,6 +197,45 @@ def test_a_subset_is_drawn_again_if_a_tie_leaves_it_open(monkeypatch):
     assert planted(monkeypatch, Given(words)).subset(4, 2).tolist() == [0, 1]
 
 
+def by_the_rule(words, n, size):
+    """Places of the smallest 64-bit numbers, two words each, low word first."""
+    numbers = words[: 2 * n : 2].astype(np.uint64) + (words[1 : 2 * n : 2].astype(np.uint64) << np.uint64(32))
+    return np.sort(np.argsort(numbers, kind="stable")[:size])
+
+
+# Beyond CHUNK / 2 rows a subset takes more words than are made at a time.
+BIG = [CHUNK // 2, CHUNK // 2 + 1, 20_000, CHUNK, 2 * CHUNK + 3]
+
+
+@pytest.mark.parametrize("n", BIG)
+@pytest.mark.parametrize("size", [0, 1, 101, 5_000, -1, -0.5], ids=str)
+def test_a_subset_has_the_smallest_words_of_the_stream(monkeypatch, n, size):
+    size = n if size == -1 else n // 2 + 1 if size == -0.5 else size
+    words = np.random.default_rng(n + size).integers(0, 2**32, 6 * CHUNK, dtype=np.uint32)
+    source = planted(monkeypatch, Given(words))
+    source._take(5)  # not from the start of what was made
+    np.testing.assert_array_equal(source.subset(n, size), by_the_rule(words[5:], n, size))
+
+
+@pytest.mark.parametrize("n", BIG)
+def test_a_keyed_subset_has_the_smallest_words_of_its_block(n):
+    source = KeyedSource(rng.key(1, "noise"), 7)
+    words = rng.words(-(-2 * n // 4), key=source.key, client=7, step=3, draw=2).reshape(-1)
+    np.testing.assert_array_equal(source.subset(n, 101, 3), by_the_rule(words, n, 101))
+
+
+def test_rows_that_are_a_buffer_apart_are_chosen_apart():
+    """Rows i and i + CHUNK / 2 come from the same places of two buffers."""
+    source, n, draws = SecureSource(), 2 * CHUNK, 40
+    taken = np.zeros((draws, n), bool)
+    for k in range(draws):
+        taken[k, source.subset(n, n // 4)] = True
+    for apart in (CHUNK // 2, CHUNK, 3 * CHUNK // 2):
+        pairs = (taken[:, :-apart] & taken[:, apart:]).sum()
+        of = draws * (n - apart)
+        assert abs(pairs - of / 16) < 5 * (3 / 16) * math.sqrt(of), apart  # p^2, and sd p (1 - p) for a fixed size
+
+
 # --- the parameter
 
 

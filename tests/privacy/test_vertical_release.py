@@ -25,6 +25,7 @@ from fedkern.models.likelihood import Likelihood
 from fedkern.models.vertical import Auxiliary, Linear, Multilevel, Network, Shared, Site
 from fedkern.privacy import accountant
 from fedkern.privacy.accountant import GRID, Mechanism
+from fedkern.privacy.binding import Account
 from fedkern.privacy.budget import Holder
 from fedkern.privacy.noise import KeyedSource, SecureSource
 from fedkern.transports import inprocess
@@ -251,7 +252,7 @@ def test_epsilon_is_that_of_all_gaussian_releases(rounds, sigma, kind):
     exact = exact[np.argmax(np.array([delta(e) for e in exact]) <= 1e-5)]
     assert epsilon >= exact * (1 - 1e-3)
     assert epsilon <= exact * (1.01 if kind == "pld" else 1.3)
-    assert m.neighbours == "replace one example"
+    assert m.neighbours == "replace the values of one example in the client's own columns, under the same id"
     assert m.sensitivity_factor == 2.0
 
 
@@ -294,13 +295,13 @@ def test_no_row_is_read_before_the_charge():
     assert effects == [Charge(2, 0)]
     assert len(source.sums) == 1
     refused, effects = client_receive(asked, ChargeFailed(2, 1, 2))
-    assert effects == [Refused(1, 1, 2)]
+    assert effects == [Refused(1, 1)]
     assert len(source.sums) == 1
     np.testing.assert_array_equal(refused.parameters, state.parameters)
     with pytest.raises(RemoteFault):
         client_receive(refused, Residual(0, np.zeros((1, N))))
     half, effects = client_receive(asked, Charged(1))  # a budget that grants what is left: one release is no round
-    assert effects == [Refused(1, 1, 2)]
+    assert effects == [Refused(1, 1)]
     assert half.refused
     assert len(source.sums) == 1
 
@@ -359,7 +360,7 @@ def test_a_job_ends_when_a_budget_is_spent(tmp_path, response):
     m = mechanism(N, P, SIGMA)
     caps = (m.epsilon(2 * T, 1e-5), m.epsilon(6, 1e-5))  # the second holder's lasts for 6 of 12 releases
     holders = [
-        Holder(f"c{j}", tmp_path / f"c{j}", job="j", data="d", mechanism=m, epsilon=cap * (1 + 1e-9), delta=1e-5)
+        Holder(f"c{j}", Account(tmp_path / f"c{j}", "d"), job="j", mechanism=m, epsilon=cap * (1 + 1e-9), delta=1e-5)
         for j, cap in enumerate(caps)
         if not (tmp_path / f"c{j}").mkdir()
     ]
@@ -370,18 +371,19 @@ def test_a_job_ends_when_a_budget_is_spent(tmp_path, response):
     assert [h.spent for h in holders] == [7, 5]
     assert clients[1].refused
     assert holders[1].certificate()["epsilon"] <= caps[1]
-    assert "replace one example" in holders[1].certificate()["claim"]
+    assert holders[1].certificate()["claim"].endswith("neighbours: " + m.neighbours)
+    assert "row ids are public; the response is not protected" in holders[1].certificate()["trust"]
 
 
 def test_the_server_takes_a_refusal_only_in_a_private_job():
     (server, _), _ = job(TWO, [Scripted(), Scripted()])
     with pytest.raises(RemoteFault, match="Refused was not expected"):
-        vertical.server_receive(replace(server, settings=replace(TWO, private=False)), 0, Refused(0, 0, 0))
+        vertical.server_receive(replace(server, settings=replace(TWO, private=False)), 0, Refused(0, 0))
     assert Refused not in vertical.protocol(replace(TWO, private=False)).to_server
-    server, _ = vertical.server_receive(server, 0, Refused(0, 0, 0))
+    server, _ = vertical.server_receive(server, 0, Refused(0, 0))
     assert vertical.finished(server)
     with pytest.raises(RemoteFault, match="Refused was not expected"):
-        vertical.server_receive(server, 0, Refused(0, 0, 0))
+        vertical.server_receive(server, 0, Refused(0, 0))
     server, effects = vertical.server_receive(server, 1, ZShare(0, np.zeros((1, N))))
     assert effects == []
     assert vertical.load(server, vertical.save(server)).refused == {0}

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import re
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from fedkern.algorithms import agreement, pieces
 from fedkern.algorithms.agreement import PROTOCOL, AskSchema, Client, SchemaReply, Summary, start
-from fedkern.algorithms.messages import SERVER, ClientLost, Deadline, RemoteFault
-from fedkern.errors import JobError, LostPeer
+from fedkern.algorithms.messages import ClientLost, RemoteFault
+from fedkern.errors import JobError, LostPeer, OwnFault
 from fedkern.models.encoding import Column, Encoding, Spec
 from fedkern.transports import inprocess
 from fedkern.transports.codec import Codec
@@ -117,9 +118,22 @@ def test_a_private_client_sends_names_and_kinds_and_nothing_else():
 def test_what_leaves_a_client_of_an_open_job():
     wire = Wire()
     agree(SPEC, [summary([30.0, 50.0, 52.0])], hooks=wire)
-    first, second = (json.loads(message.text) for _, message, _ in wire.sent if isinstance(message, SchemaReply))
-    assert first == {"names": [*NAMES], "kinds": [*KINDS], "levels": {"job": ["clerk"]}, "labels": [], "rows": 3, "sums": [132.0]}
-    assert second == {"sums": [0.0], "squares": [296.0]}
+    first, second, third = (json.loads(message.text) for _, message, _ in wire.sent if isinstance(message, SchemaReply))
+    assert first == {"names": [*NAMES], "kinds": [*KINDS]}
+    assert second == {"levels": {"job": ["clerk"]}, "rows": 3, "sums": [132.0]}
+    assert third == {"sums": [0.0], "squares": [296.0]}
+
+
+def test_nothing_of_rows_leaves_that_the_job_file_says():
+    wire = Wire()
+    declared = Spec("y", positive="yes", columns={**PUBLIC, "y": Column("y", "categorical", ("no", "yes"))})
+    agree(declared, [summary(labels=("no",))], hooks=wire)
+    (only,) = (json.loads(message.text) for _, message, _ in wire.sent if isinstance(message, SchemaReply))
+    assert only == {"names": [*NAMES], "kinds": [*KINDS]}
+    wire = Wire()
+    agree(Spec("y", positive="yes", standardise="none", columns=PUBLIC), [summary(labels=("no", "yes"))], hooks=wire)
+    _, second = (json.loads(message.text) for _, message, _ in wire.sent if isinstance(message, SchemaReply))
+    assert second == {"labels": ["no", "yes"]}
 
 
 def test_long_descriptions_travel_in_pieces():
@@ -135,18 +149,18 @@ def test_long_descriptions_travel_in_pieces():
 
 
 MISMATCHES = {
-    "missing": (Summary(("age",), ("numeric",), {}, (), np.ones((1, 1))), "column 'job' is missing, client 'a' has it; add it"),
+    "missing": (Summary(("age",), ("numeric",), {}, (), np.ones((1, 1))), "covariate no. 2 of client 'a' is missing; add it"),
     "extra": (
         Summary((*NAMES, "z"), (*KINDS, "numeric"), {"job": ()}, (), np.ones((1, 2))),
-        "column 'z' is not at client 'a'; remove it, or ignore it in [data]",
+        "covariate no. 3 is not at client 'a'; remove it, or ignore it in [data]",
     ),
     "order": (
         Summary(NAMES[::-1], KINDS[::-1], {"job": ()}, (), np.ones((1, 1))),
-        "columns in another order than at client 'a', first 'job' in the place of 'age'; write the file in the order age, job",
+        "columns in another order than at client 'a', from covariate no. 1 on; write both files in one order",
     ),
     "kind": (
         Summary(NAMES, ("categorical", "categorical"), {"age": ("x",), "job": ()}, (), np.ones((1, 0))),
-        "column 'age' is categorical, at client 'a' it is numeric; correct the cells, or say which",
+        "covariate no. 1 is categorical, at client 'a' it is numeric; correct the cells, or say which",
     ),
 }
 
@@ -157,9 +171,18 @@ def test_the_client_that_differs_from_most_is_named(mismatch, place):
     other, message = MISMATCHES[mismatch]
     summaries = [summary(), summary(), summary()]
     summaries[place] = other
+    message = f"client {'abc'[place]!r}: " + message.replace("'a'", "'b'" if place == 0 else "'a'")
+    wire = Wire()
     with pytest.raises(JobError) as fault:
-        agree(SPEC, summaries, random.Random(place))
-    assert str(fault.value).startswith(f"client {'abc'[place]!r}: " + message.replace("'a'", "'b'" if place == 0 else "'a'"))
+        agree(SPEC, summaries, random.Random(place), wire)
+    assert str(fault.value).startswith(message)
+    told = [json.loads(message.text).keys() for _, message, _ in wire.sent if isinstance(message, SchemaReply)]
+    assert told == [{"names", "kinds"}] * 3, "nothing of the rows has left"
+    assert not any(f"'{name}'" in str(fault.value).partition(": ")[2].replace("client 'a'", "") for name in (*NAMES, "z"))
+    with pytest.raises(JobError) as fault:  # what the job file names may be named
+        agree(dataclasses.replace(SPEC, columns={name: Column(name) for name in (*NAMES, "z")}), summaries)
+    if mismatch != "order":
+        assert re.search(r"column '\w+'", str(fault.value))
 
 
 def test_labels_of_a_positive_response():
@@ -167,26 +190,19 @@ def test_labels_of_a_positive_response():
     assert agree(spec, [summary(labels=("no",)), summary(labels=("no", "yes"))]).labels == ("no", "yes")
     assert agree(spec, [summary(labels=("no",))]).labels == ()  # one class only is legitimate
     with pytest.raises(
-        JobError, match="client 'c': 'yess' is a label of 'y' beside no, yes, and positive = 'yes'; a response has two"
+        JobError, match="client 'c': 'y' has another label than 2 at all clients, and positive = 'yes'; a response has two"
     ):
         agree(spec, [summary(labels=("no", "yes")), summary(labels=("no", "yes")), summary(labels=("no", "yess"))])
-    with pytest.raises(JobError, match="client 'a': 'f' is a label of 'y' beside m, and positive = 'yes'"):
+    with pytest.raises(JobError, match="client 'a': 'y' has another label than 1 at all clients, and positive = 'yes'"):
         agree(spec, [summary(labels=("f", "m"))])
     declared = Spec("y", positive="yes", columns={"y": Column("y", "categorical", ("maybe", "no", "yes"))})
     assert agree(declared, [summary(labels=("no", "yes"))]).labels == ("maybe", "no", "yes")
 
 
 def test_what_a_private_job_must_have_in_its_file():
-    with pytest.raises(
-        JobError,
-        match=r"column 'job': a private job can't ask rows for levels; give levels = \[\.\.\.\] in \[data\.columns\.job\]",
-    ):
-        agree(dataclasses.replace(PRIVATE, columns={"age": PUBLIC["age"]}), [summary()])
-    with pytest.raises(
-        JobError,
-        match=r"column 'age': standardise = \"public\" needs its constants; give center and scale \(or lower and upper\)",
-    ):
-        agree(dataclasses.replace(PRIVATE, columns={"job": PUBLIC["job"]}), [summary()])
+    for name in NAMES:  # a client that has not seen to it itself
+        with pytest.raises(JobError, match=r"a private job asks no row what a column is|a covariate has no constants"):
+            agree(dataclasses.replace(PRIVATE, columns={name: PUBLIC[name]}), [summary()])
     with pytest.raises(
         JobError, match='standardise = "exchange": in a private job sums of rows would leave the clients uncharged; set'
     ):
@@ -195,31 +211,36 @@ def test_what_a_private_job_must_have_in_its_file():
 
 def test_values_too_large_to_be_summed():
     for ages in ([1e308, 1e308], [1e200, -1e200]):
-        with pytest.raises(JobError, match="column 'age': its values are too large to be summed; give them in another unit"):
+        with pytest.raises(OwnFault, match=r"covariate no\. 1: its values are too large to be summed; give them") as fault:
             agree(SPEC, [summary(ages)])
+        assert "column 'age'" in fault.value.own
 
 
-def test_a_lost_or_silent_client_ends_the_agreement():
+def test_a_lost_client_ends_the_agreement():
     server, _ = start(SPEC, ("a", "b", "c"))
     server, _ = PROTOCOL.server_receive(server, 1, reply(0, good()))
-    with pytest.raises(LostPeer, match="no answer from client 'c' before the columns were agreed; see why it ended"):
+    with pytest.raises(LostPeer, match="the columns are not agreed yet; see why it ended"):
         PROTOCOL.server_receive(server, 2, ClientLost(2))
-    with pytest.raises(LostPeer, match="no answer from client 'a', 'c'"):
-        PROTOCOL.server_receive(server, SERVER, Deadline())
 
 
 # What a peer may not send. The state stays as it was.
 
 
-def good():
-    return {
-        "names": ["age", "job"],
-        "kinds": ["numeric", "categorical"],
-        "levels": {"job": ["u"]},
-        "labels": [],
-        "rows": 2,
-        "sums": [3.0],
-    }
+LABELLED = Spec("y", positive="yes")
+
+
+def good(leg=0):
+    rows = {"levels": {"job": ["u"]}, "labels": ["no", "yes"], "rows": 2, "sums": [3.0]}
+    return rows if leg else {"names": ["age", "job"], "kinds": ["numeric", "categorical"]}
+
+
+def server_at(leg, names=("a", "b")):
+    """A server that waits for the answers of this leg."""
+    server, _ = start(LABELLED, names)
+    for k in range(len(names) if leg else 0):
+        server, _ = PROTOCOL.server_receive(server, k, reply(0, good()))
+    assert server.leg == leg
+    return server
 
 
 def reply(leg, content):
@@ -232,23 +253,23 @@ BAD_REPLIES = {
     "not UTF-8": (reply(0, b"\xff"), "text is not JSON"),
     "deeply nested": (reply(0, b"[" * 100_000), "text is not JSON"),
     "no object": (reply(0, b"[]"), "text must be a JSON object, got list"),
-    "leg": (reply(1, good()), "SchemaReply.round is 1, expected one answer of leg 0"),
-    "missing field": (
-        reply(0, {k: v for k, v in good().items() if k != "rows"}),
-        "has the fields kinds, labels, levels, names, sums; needs",
+    "missing field": (reply(0, {"names": ["age"]}), "has the fields names; needs kinds, names"),
+    "extra field": (reply(0, good() | {"rows": 3}), "has the fields"),
+    "missing field of rows": (
+        reply(1, {k: v for k, v in good(1).items() if k != "rows"}), "has the fields labels, levels, sums; needs"
     ),
-    "extra field": (reply(0, good() | {"rows_themselves": [1.0]}), "has the fields"),
+    "extra field of rows": (reply(1, good(1) | {"rows_themselves": [1.0]}), "has the fields"),
     "names": (reply(0, good() | {"names": ["age", 3]}), "names must be a list of different texts"),
     "names twice": (reply(0, good() | {"names": ["age", "age"]}), "names must be a list of different texts"),
     "kinds": (reply(0, good() | {"kinds": ["numeric"]}), "kinds must be numeric or categorical, one for each name"),
     "kind": (reply(0, good() | {"kinds": ["numeric", "magic"]}), "kinds must be numeric or categorical"),
-    "levels": (reply(0, good() | {"levels": {"age": []}}), "levels must be those of the categorical columns"),
-    "level": (reply(0, good() | {"levels": {"job": [1]}}), "levels of job must be a list of different texts"),
-    "labels": (reply(0, good() | {"labels": "yes"}), "labels must be a list of different texts"),
-    "rows": (reply(0, good() | {"rows": 0}), "rows must be a count > 0"),
-    "rows true": (reply(0, good() | {"rows": True}), "rows must be a count > 0"),
-    "sums short": (reply(0, good() | {"sums": []}), "sums must be a list of 1 numbers"),
-    "sums nan": (reply(0, json.dumps(good() | {"sums": [float("nan")]}).encode()), "sums must be finite numbers"),
+    "levels": (reply(1, good(1) | {"levels": {"age": []}}), "levels must be those of the categorical columns"),
+    "level": (reply(1, good(1) | {"levels": {"job": [1]}}), "levels of job must be a list of different texts"),
+    "labels": (reply(1, good(1) | {"labels": "yes"}), "labels must be a list of different texts"),
+    "rows": (reply(1, good(1) | {"rows": 0}), "rows must be a count > 0"),
+    "rows true": (reply(1, good(1) | {"rows": True}), "rows must be a count > 0"),
+    "sums short": (reply(1, good(1) | {"sums": []}), "sums must be a list of 1 numbers"),
+    "sums nan": (reply(1, json.dumps(good(1) | {"sums": [float("nan")]}).encode()), "sums must be finite numbers"),
     "part": (SchemaReply(0, 1, 2, b"{}"), "part is 1 of 2, expected 0 of at most 4096"),
     "negative part": (SchemaReply(0, -1, 2, b"{}"), "part is -1 of 2"),
     "too many parts": (SchemaReply(0, 0, 10**9, b"{}"), "part is 0 of 1000000000"),
@@ -258,7 +279,7 @@ BAD_REPLIES = {
 @pytest.mark.parametrize("bad", BAD_REPLIES)
 def test_bad_replies_are_refused_by_name_and_change_nothing(bad):
     message, text = BAD_REPLIES[bad]
-    server, _ = start(SPEC, ("a", "b"))
+    server = server_at(message.round)
     before = repr(server)
     with pytest.raises(RemoteFault, match="client 1: SchemaReply") as fault:
         PROTOCOL.server_receive(server, 1, message)
@@ -272,23 +293,103 @@ def test_the_good_reply_is_taken_once():
     assert (effects, [*server.replies]) == ([], [1])
     with pytest.raises(RemoteFault, match=r"client 1: SchemaReply\.round is 0, expected one answer of leg 0"):
         PROTOCOL.server_receive(server, 1, reply(0, good()))
+    with pytest.raises(RemoteFault, match=r"client 0: SchemaReply\.round is 1, expected one answer of leg 0"):
+        PROTOCOL.server_receive(server, 0, reply(1, good(1)))
 
 
 def test_negative_squares_are_refused():
-    server, _ = start(SPEC, ("a",))
-    server, (_, *_) = PROTOCOL.server_receive(server, 0, reply(0, good()))
+    server, (_, *_) = PROTOCOL.server_receive(server_at(1, ("a",)), 0, reply(1, good(1)))
     with pytest.raises(RemoteFault, match="squares must be >= 0"):
-        PROTOCOL.server_receive(server, 0, reply(1, {"sums": [0.0], "squares": [-1.0]}))
+        PROTOCOL.server_receive(server, 0, reply(2, {"sums": [0.0], "squares": [-1.0]}))
 
 
 def test_a_client_does_not_answer_what_its_job_does_not_ask():
-    question = AskSchema(1, 0, 1, b'{"means":[0.0]}')
-    with pytest.raises(RemoteFault, match=r"AskSchema\.round is 1, but this job's standardise is 'public'"):
-        PROTOCOL.client_receive(Client(PRIVATE, summary(numeric=None)), question)
+    for leg in (1, 2, 7):
+        with pytest.raises(RemoteFault, match=rf"AskSchema\.round is {leg}, of which this client's job file says nothing"):
+            PROTOCOL.client_receive(Client(PRIVATE, summary()), AskSchema(leg, 0, 1, b'{"means":[0.0]}'))
+    constants = dataclasses.replace(SPEC, columns={"age": PUBLIC["age"]})
+    with pytest.raises(RemoteFault, match=r"AskSchema\.round is 2, of which"):
+        PROTOCOL.client_receive(Client(constants, summary()), AskSchema(2, 0, 1, b'{"means":[0.0]}'))
     with pytest.raises(RemoteFault, match="means must be a list of 1 numbers"):
-        PROTOCOL.client_receive(Client(SPEC, summary()), AskSchema(1, 0, 1, b"{}"))
+        PROTOCOL.client_receive(Client(SPEC, summary()), AskSchema(2, 0, 1, b"{}"))
     with pytest.raises(RemoteFault, match=r"server: Agreed\.text: not an encoding"):
         PROTOCOL.client_receive(Client(SPEC, summary()), agreement.Agreed(2, 0, 1, b'{"columns":[{"name":"x"}]}'))
+
+
+# What a server may not say: anything that this client's own job file and columns do not lead to.
+
+OPEN = Spec("y", positive="yes", columns={"age": Column("age", center=40.0, scale=10.0)})
+THREE = ("age", "job", "bmi")
+ABOUT = Summary(THREE, ("numeric", "categorical", "numeric"), {"job": ("clerk",)}, ("no", "yes"), np.ones((2, 2)))
+TOLD = {
+    "columns": [
+        {"name": "age", "center": 40.0, "scale": 10.0},
+        {"name": "job", "levels": ["clerk", "smith"]},
+        {"name": "bmi", "center": 1.0, "scale": 2.0},
+    ],
+    "labels": ["no", "yes"],
+    "response": "y", "family": "bernoulli", "positive": "yes", "offset": None, "weight": None, "row_id": None, "intercept": True,
+}  # fmt: skip
+
+
+def told(spec=OPEN, about=ABOUT, **changes):
+    text = json.dumps(TOLD | changes).encode()
+    return PROTOCOL.client_receive(Client(spec, about), agreement.Agreed(2, 0, 1, text))[0]
+
+
+def test_a_client_takes_what_its_own_job_file_leads_to():
+    assert told().encoding.names == ("intercept", "age", "job=clerk", "job=smith", "bmi")
+    assert told(labels=["maybe", "yes"], about=dataclasses.replace(ABOUT, labels=("maybe",))).encoding is not None
+    assert told(labels=[], about=dataclasses.replace(ABOUT, labels=("no",))).encoding is not None
+
+
+FALSE = {
+    "response": {"response": "z"},
+    "family": {"family": "poisson"},
+    "positive": {"positive": "no"},
+    "offset": {"offset": "bmi"},
+    "weight": {"weight": "bmi"},
+    "row_id": {"row_id": "bmi"},
+    "intercept": {"intercept": False},
+    "labels": {"labels": ["maybe", "yes"]},
+    "no labels": {"labels": []},
+    "a column ignored": {"columns": TOLD["columns"][:2]},
+    "a column more": {"columns": [*TOLD["columns"], {"name": "zip", "center": 0.0, "scale": 1.0}]},
+    "another order": {"columns": TOLD["columns"][::-1]},
+    "another kind": {"columns": [TOLD["columns"][0], {"name": "job", "center": 0.0, "scale": 1.0}, TOLD["columns"][2]]},
+    "declared center": {"columns": [{"name": "age", "center": 41.0, "scale": 10.0}, *TOLD["columns"][1:]]},
+    "declared scale": {"columns": [{"name": "age", "center": 40.0, "scale": 1e-9}, *TOLD["columns"][1:]]},
+    "own level": {"columns": [TOLD["columns"][0], {"name": "job", "levels": ["smith"]}, TOLD["columns"][2]]},
+    "levels unsorted": {"columns": [TOLD["columns"][0], {"name": "job", "levels": ["smith", "clerk"]}, TOLD["columns"][2]]},
+}
+
+
+@pytest.mark.parametrize("false", FALSE)
+def test_a_client_refuses_what_its_own_job_file_does_not_say(false):
+    with pytest.raises(RemoteFault, match=r"server: Agreed\.") as fault:
+        told(**FALSE[false])
+    assert "clerk" not in str(fault.value)
+
+
+@pytest.mark.parametrize("spec", [PRIVATE, dataclasses.replace(PRIVATE, standardise="none")])
+def test_a_private_client_takes_the_constants_and_levels_of_its_job_file_alone(spec):
+    about = Summary(NAMES, KINDS)
+    constants = {"center": 40.0, "scale": 10.0} if spec.standardise == "public" else {"center": 0.0, "scale": 1.0}
+    job = {"name": "job", "levels": ["clerk", "smith"]}
+    good = {"labels": [], "positive": None, "columns": [{"name": "age", **constants}, job]}
+    assert told(spec, about, **good).encoding is not None
+    for wrong in (
+        {"columns": [{"name": "age", "center": 39.0, "scale": 10.0}, job]},
+        {"columns": [{"name": "age", **constants}, {"name": "job", "levels": ["clerk", "smith", "x"]}]},
+        {"labels": ["0", "1"]},
+    ):
+        with pytest.raises(RemoteFault, match=r"server: Agreed\."):
+            told(spec, about, **(good | wrong))
+
+
+def test_a_second_encoding_is_refused():
+    with pytest.raises(RemoteFault, match="Agreed came after the columns were agreed"):
+        PROTOCOL.client_receive(told(), agreement.Agreed(2, 0, 1, json.dumps(TOLD).encode()))
 
 
 def test_a_kept_state_goes_on_as_if_nothing_had_happened():

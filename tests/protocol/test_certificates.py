@@ -4,13 +4,47 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
 from fedkern.algorithms import certificates as c
 from fedkern.algorithms.messages import ClientLost, RemoteFault
+from fedkern.privacy.accountant import Mechanism
+from fedkern.privacy.certificate import certificate
 
-SPENT = {"epsilon": 0.5, "steps": 20, "neighbours": "add or remove one example"}
+NOISE: dict[str, Any] = {"clip": 1.0, "dimension": 4, "noise_multiplier": 2.0}
+MECHANISMS = {
+    "poisson": Mechanism(sampling="poisson", sampling_rate=0.1, **NOISE),
+    "truncated": Mechanism(sampling="poisson-truncated", sampling_rate=0.1, max_batch=20, dataset_size=100, **NOISE),
+    "fixed": Mechanism(sampling="without-replacement", batch_size=10, dataset_size=100, **NOISE),
+    "full": Mechanism(sampling="full", **NOISE),
+    "shards": Mechanism(sampling="shards", **NOISE),
+    "aligned": Mechanism(sampling="aligned", dataset_size=100, **NOISE),
+    "client": Mechanism(sampling="full", unit="client", **NOISE),
+    "keyed": Mechanism(sampling="full", secure=False, **NOISE),
+}
+
+
+def content(mechanism: Mechanism = MECHANISMS["full"], **changes: Any) -> dict[str, Any]:
+    return certificate(mechanism, steps=20, epsilon_cap=math.inf, delta=1e-5, policy=True, **changes)
+
+
+SPENT = content()
+
+
+def sent(text: bytes | dict[str, Any]) -> c.Certificate:
+    return c.Certificate(0, text if isinstance(text, bytes) else json.dumps(text).encode())
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_certificate_that_a_job_can_make_is_taken(name: str, rows: int) -> None:
+    made = content(MECHANISMS[name], rows_per_person=rows)
+    server, _ = c.start(1)
+    _, (answer,) = c.client_receive(c.Client(made), c.AskCertificate(0))
+    server, _ = c.server_receive(server, 0, answer)  # type: ignore[arg-type]
+    assert server.replies == {0: made}
 
 
 def test_everybody_is_asked_and_answers() -> None:
@@ -33,23 +67,61 @@ def test_an_infinite_epsilon_travels_as_text() -> None:
 def test_nobody_waits_for_a_lost_client() -> None:
     server, _ = c.start(2)
     server, _ = c.server_receive(server, 1, ClientLost(1))
-    server, _ = c.server_receive(server, 0, c.Certificate(0, b"{}"))
+    server, _ = c.server_receive(server, 0, sent(SPENT))
     assert c.finished(server)
-    assert server.replies == {0: {}}
+    assert server.replies == {0: SPENT}
 
 
-BAD = [b"", b"[1]", b'"x"', b"{", b'{"a": [1]}', b'{"a": {"b": 1}}', b'{"a": null}', b"[" * 4000, b"\xff"]
+MALFORMED = [b"", b"[1]", b'"x"', b"{", b'{"a": [1]}', b'{"a": {"b": 1}}', b'{"a": null}', b"[" * 4000, b"\xff", b"{}"]
+WRONG = {
+    "epsilon": [math.nan, -1, math.inf, "infinite", True, None, [1], 10**400],
+    "delta": [2, -1e-9, "0.1", math.nan],
+    "epsilon_cap": [math.nan, "none"],
+    "unit": ["row", 1],
+    "neighbours": ["", "x" * 601, "a\x1b[2J", "a\u202eb", 3],
+    "sampling": ["all", None],
+    "sampling_rate": [1.5, -0.1],
+    "steps": [-1, 1.5, True, 2**60, "3"],
+    "noise_multiplier": [0, -2, math.inf],
+    "clip": [0, math.nan],
+    "noise_source": ["os", False],
+    "rows_per_person": [0, 1.0],
+    "claim": [1, ["x"]],
+    "person_epsilon": [-1],
+    "person_delta": [7],
+    "total_epsilon": [0.3],  # what was spent in other jobs is nobody's business
+}
 
 
-@pytest.mark.parametrize("text", BAD)
-def test_what_is_no_flat_table_is_refused(text: bytes) -> None:
-    server, _ = c.start(1)
-    with pytest.raises(RemoteFault, match=r"client 0: Certificate\.text"):
-        c.server_receive(server, 0, c.Certificate(0, text))
+def refused(text: bytes | dict[str, Any], field: str) -> None:
+    server, _ = c.start(2)
+    with pytest.raises(RemoteFault, match=rf"client 1: Certificate.*{field}"):
+        c.server_receive(server, 1, sent(text))
+    assert server.replies == {}
+
+
+@pytest.mark.parametrize("text", MALFORMED, ids=lambda text: text[:12].hex())
+def test_what_is_no_certificate_is_refused(text: bytes) -> None:
+    refused(text, "")
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_a_field_that_cannot_be_is_refused_by_its_name(field: str) -> None:
+    for value in WRONG[field]:
+        refused({**SPENT, field: value}, field)
+
+
+@pytest.mark.parametrize("field", SPENT)
+def test_a_field_that_is_missing_is_named(field: str) -> None:
+    refused({name: value for name, value in SPENT.items() if name != field}, rf"\.{field} is missing")
+
+
+def test_keyed_noise_cannot_have_a_finite_epsilon() -> None:
+    refused({**content(MECHANISMS["keyed"]), "epsilon": 1.0}, "epsilon is finite with keyed noise")
 
 
 def test_a_second_certificate_is_refused() -> None:
     server, _ = c.start(1)
-    server, _ = c.server_receive(server, 0, c.Certificate(0, b"{}"))
+    server, _ = c.server_receive(server, 0, sent(SPENT))
     with pytest.raises(RemoteFault, match="client 0: Certificate came twice"):
-        c.server_receive(server, 0, c.Certificate(0, b"{}"))
+        c.server_receive(server, 0, sent(SPENT))

@@ -174,7 +174,7 @@ def test_an_absent_client_stays_in_the_sums():
 
 def test_a_lost_client_stops_the_job_by_default():
     server, _ = gibbs.start(settings(), 3)
-    with pytest.raises(LostPeer, match=r"client 1 was lost in round 0.*on_loss"):
+    with pytest.raises(LostPeer, match=r"needs all its clients in round 0.*on_loss"):
         gibbs.server_receive(server, 1, ClientLost(1))
 
 

@@ -8,7 +8,7 @@ from federations import deal, make_rows, play, settings
 
 from fedkern.algorithms import client_level, global_vi, pvi, shards
 from fedkern.algorithms.local import Local
-from fedkern.algorithms.messages import SERVER, Charge, Charged, ChargeFailed
+from fedkern.algorithms.messages import SERVER, Charge, Charged, ChargeFailed, Released
 from fedkern.kernels import glm, privacy, rng
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import Rows, prior
@@ -272,7 +272,8 @@ def test_one_client_moves_the_released_sum_by_at_most_the_clip():
         server, _ = client_level.server_receive(server, SERVER, Charged(1))
         for k, size in enumerate(answers):
             delta = pvi.SiteDelta(0, 0, 0, np.full(D, size), np.full(D, size))
-            server, _ = client_level.server_receive(server, k, delta)
+            server, effects = client_level.server_receive(server, k, delta)
+        server, _ = client_level.server_receive(server, SERVER, Released(0, effects[0][1].content))
         released.append(np.concatenate([server.q.h, server.q.P]))  # the prior's precision is 1, so both scales are 1
     assert np.linalg.norm(released[0] - released[1]) <= m.clip * (1 + 1e-12)
     assert np.linalg.norm(released[0] - released[1]) > 0.9 * m.clip

@@ -1,7 +1,7 @@
 """Partitioned variational inference without any transport: what it converges to, and what it refuses."""
 
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from fedkern.algorithms.messages import Charge, Charged, ChargeFailed, ClientLos
 from fedkern.algorithms.pvi import QUpdate, Refused, SiteApplied, SiteDelta
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import prior
+from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import KeyedSource
 
 # Conjugate models: closed forms --------------------
@@ -317,7 +318,7 @@ class Recorder:
         raise AssertionError("rows were read before the charge was on disk")
 
 
-MECHANISM = object()  # never reached
+MECHANISM = Mechanism(sampling="full", clip=1.0, dimension=6, noise_multiplier=1.0, secure=False)  # never draws
 
 
 def private_client(mechanism=MECHANISM):
@@ -336,19 +337,21 @@ def test_a_private_client_charges_before_it_reads_a_row():
         pvi.client_receive(c, Charged(25))
 
 
-def test_a_refusal_is_final_and_sends_only_public_numbers():
+@pytest.mark.parametrize("allowed", [100, 110, 124])  # what other jobs have left of the holder's own budget
+def test_a_refusal_is_final_and_tells_nothing_of_other_jobs(allowed):
     c, _ = pvi.client_receive(private_client(), question())
-    c, effects = pvi.client_receive(c, ChargeFailed(25, 100, 110))
-    assert effects == [Refused(0, 100, 110)]
+    c, effects = pvi.client_receive(c, ChargeFailed(25, 100, allowed))
+    assert effects == [Refused(0, 100)]
+    assert {field.name for field in fields(Refused)} == {"round", "spent"}
     with pytest.raises(RemoteFault, match="has spent its budget"):
         pvi.client_receive(c, question(1))
 
 
 def test_the_server_goes_on_without_a_client_that_refused():
     server, _ = asked("sequential", 2)
-    server, effects = pvi.server_receive(server, 0, Refused(0, 100, 110))
+    server, effects = pvi.server_receive(server, 0, Refused(0, 100))
     assert [k for k, m in effects if isinstance(m, QUpdate)] == [1]
-    server, _ = pvi.server_receive(server, 1, Refused(0, 100, 110))
+    server, _ = pvi.server_receive(server, 1, Refused(0, 100))
     assert server.stop == "budget"
 
 

@@ -105,6 +105,22 @@ def test_what_a_report_must_say() -> None:
         assert words in text, words
 
 
+@pytest.mark.parametrize(
+    ("certificate", "words"),
+    [
+        ({"unit": "example", "sampling": "poisson"}, "Each client's rows are protected by"),
+        ({"unit": "example", "sampling": "aligned"}, "The values of each row in every client's own columns are protected by"),
+        ({"unit": "client", "sampling": "full"}, "Each client, with all its rows, is protected by"),
+    ],
+)
+def test_a_report_names_what_is_protected_and_who_is_trusted(certificate: dict[str, str], words: str) -> None:
+    run = finished()
+    own = run.summary["privacy"][CLIENTS[0]] | certificate | {"trust": "nobody, <i>for</i> once"}
+    text = page(finished(summary=run.summary | {"privacy": dict.fromkeys(CLIENTS, own)}))
+    assert words in text
+    assert text.count("The claim trusts nobody, &lt;i&gt;for&lt;/i&gt; once.") == 1
+
+
 def test_names_cannot_become_markup() -> None:
     text = page(finished())
     assert "<b>clinic</b>" not in text

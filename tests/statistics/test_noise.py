@@ -58,3 +58,16 @@ def test_negative_control_noise_that_comes_twice_is_rejected():
     z = releases(True, 4000)
     z[1::2] = z[::2]
     assert np.abs((z[:-1] * z[1:]).mean(axis=0) / z.var(axis=0)).min() > 5 / np.sqrt(4000)
+
+
+def check_tails(secure=True, steps=8000):
+    """So many draws are beyond 1 to 4 standard deviations, on either side, as a normal distribution has there."""
+    z = releases(secure, steps).ravel() / (SIGMA * CLIP)
+    for beyond in range(1, 5):
+        for side in (z, -z):
+            assert stats.binomtest(int((side > beyond).sum()), z.size, stats.norm.sf(beyond)).pvalue > ALPHA / 8
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_tails(secure):
+    check_tails(secure)

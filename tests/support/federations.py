@@ -8,7 +8,7 @@ import numpy as np
 
 from fedkern.algorithms import pvi
 from fedkern.algorithms.local import Local
-from fedkern.algorithms.messages import SERVER, Charge, Charged
+from fedkern.algorithms.messages import SERVER, Charge, Charged, Release, Released
 from fedkern.algorithms.settings import Settings
 from fedkern.models.glm import Rows, prior
 
@@ -60,7 +60,8 @@ def play(algorithm, started, clients, order=None, pause=lambda server: False, ch
             inbox = deque(keep_per_client_order(waiting, inbox))
         k, message = inbox.popleft()
         if k == SERVER:
-            server, effects = algorithm.server_receive(server, SERVER, charge(SERVER, message))
+            stored = Released(message.round, message.content) if isinstance(message, Release) else charge(SERVER, message)
+            server, effects = algorithm.server_receive(server, SERVER, stored)
             inbox.extend(effects)
             continue
         clients[k], answers = algorithm.client_receive(clients[k], message)

@@ -31,7 +31,6 @@ DEFAULTS = {
     "round": 2,
     "lost": 30.0,
     "start": 60.0,
-    "late": float("inf"),
     "rounds": ROUNDS,
     "nap": 0.0,
     "nappers": list(range(N_CLIENTS)),
@@ -127,15 +126,11 @@ def main(ask, ranks):
     if not ranks.is_server:
         return 0
     lost = sorted(servers[-1].lost)
-    about = {"threads": ranks.n_threads, "late": servers[-1].late, "seconds": time.monotonic() - started}
+    about = {"threads": ranks.n_threads, "seconds": time.monotonic() - started}
     print(json.dumps({"digest": result(*servers), "lost": lost, **about}), flush=True)
     return 4 if lost else 0
 
 
 if __name__ == "__main__":
     asked = DEFAULTS | (json.loads(sys.argv[1]) if len(sys.argv) > 1 else {})
-    sys.exit(
-        launch(
-            lambda ranks: main(asked, ranks), Timeouts(start=asked["start"], lost=asked["lost"], late=asked["late"], grace=2.0)
-        )
-    )
+    sys.exit(launch(lambda ranks: main(asked, ranks), Timeouts(start=asked["start"], lost=asked["lost"], grace=2.0)))

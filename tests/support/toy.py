@@ -1,6 +1,6 @@
 """Synchronous PVI for a Gaussian mean: the smallest algorithm that has all that a transport must carry.
 
-Clients ask for their budget before they read rows, a message has bytes, and the server goes on without lost and late clients.
+Clients ask for their budget before they read rows, a message has bytes, and the server goes on without lost clients.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkern.algorithms.messages import Charge, Charged, ChargeFailed, ClientLost, Deadline, Message, Protocol, RemoteFault
+from fedkern.algorithms.messages import Charge, Charged, ChargeFailed, ClientLost, Message, Protocol, RemoteFault
 from fedkern.transports.codec import Codec
 
 Vector = Annotated[NDArray[np.float64], "d"]
@@ -42,7 +42,6 @@ class Server:
     round: int = 0
     waiting: frozenset[int] = frozenset()
     lost: frozenset[int] = frozenset()
-    late: int = 0
 
     @property
     def q(self):
@@ -68,9 +67,6 @@ def _ask(state):
 def server_receive(state, sender, event):
     if isinstance(event, ClientLost):
         state = replace(state, lost=state.lost | {sender}, waiting=state.waiting - {sender})
-    elif isinstance(event, Deadline):
-        state = replace(state, late=state.late + 1)
-        return state, []
     else:
         if sender not in state.waiting or event.round != state.round:
             raise RemoteFault(f"client {sender}: Answer.round is {event.round}, expected none or {state.round}")
@@ -122,7 +118,6 @@ def save(state):
     sites = {"h": np.array([h for h, _ in state.sites]), "P": np.array([P for _, P in state.sites])}
     return sites | {
         "round": state.round,
-        "late": state.late,
         "waiting": np.array(sorted(state.waiting), np.int64),
         "lost": np.array(sorted(state.lost), np.int64),
     }
@@ -135,7 +130,6 @@ def load(fresh, saved):
         fresh,
         sites=tuple(zip(saved["h"], saved["P"])),
         round=saved["round"],
-        late=saved["late"],
         waiting=frozenset(saved["waiting"].tolist()),
         lost=frozenset(saved["lost"].tolist()),
     )

@@ -3,7 +3,7 @@
 import os
 import random
 import signal
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -11,12 +11,13 @@ import toy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkern.algorithms import messages
 from fedkern.algorithms.messages import SERVER, Charge, Charged, ChargeFailed, ClientLost, RemoteFault
 from fedkern.errors import BudgetSpent, FedkernError, JobError, LostPeer
 from fedkern.results.digest import digest
 from fedkern.transports import inprocess
 from fedkern.transports.codec import pack
-from fedkern.transports.driver import ClientSide, Ended, Hooks, Keep, Kept, Received, ServerSide, Signals, exit_code
+from fedkern.transports.driver import ClientSide, Ended, Hooks, Keep, Kept, Received, ServerSide, Signals, Timeouts, exit_code
 
 N, ROUNDS = 4, 3
 CODEC = toy.codec(N)
@@ -202,7 +203,7 @@ def test_a_lost_client_is_an_event_and_nothing_is_expected_from_it():
         server.arrive(answer(k), HERE)
     assert server.outgoing() == []
     assert server.waiting == [1]
-    server.lose([1])
+    server.lose({1: "rank 2 has died"})
     assert events[-1] == (1, ClientLost)
     assert [client for client, _ in server.outgoing()] == [0, 2, 3]
     before = server.state
@@ -210,17 +211,34 @@ def test_a_lost_client_is_an_event_and_nothing_is_expected_from_it():
     assert server.state is before
 
 
-def test_a_deadline_is_an_event():
-    server = side()
-    server.deadline()
-    assert server.state.late == 1
+def test_each_time_out_has_one_meaning():
+    """Silence has one consequence, ClientLost; and it comes after one time, the job file's `deadline`."""
+    assert [field.name for field in fields(Timeouts)] == ["start", "lost", "grace"]
+    assert not hasattr(messages, "Deadline")
 
 
 def test_when_all_are_lost_the_run_stops():
     server = side()
-    server.lose(range(N))
-    with pytest.raises(LostPeer, match="toy cannot go on without clients 0, 1, 2, 3"):
+    server.lose({k: f"rank {1 + k % 2} has died" for k in range(N)})
+    text = "rank 1 has died, rank 2 has died, and with it client 0, client 1, client 2, client 3: toy cannot go on without them"
+    with pytest.raises(LostPeer, match=text):
         server.outgoing()
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("this method needs all", "rank 3 has died, and with it client 2: this method needs all"),
+        ("client 2 is gone, and this method needs all", "rank 3 has died: client 2 is gone, and this method needs all"),
+    ],
+)
+def test_who_is_lost_and_where_is_said_once(said, text):
+    def server_receive(state, sender, event):
+        raise LostPeer(said)
+
+    with pytest.raises(LostPeer) as caught:
+        side(server_receive).lose({2: "rank 3 has died"})
+    assert str(caught.value) == text
 
 
 def test_a_machine_that_waits_for_nobody_is_an_error():
@@ -317,12 +335,11 @@ def test_others_read_the_text_of_a_foreseen_fault_and_the_trace_of_another():
     assert "internal error\nTraceback" in Hooks().public(caught.value)
 
 
-def test_deadline_and_loss_after_the_end_are_not_told():
+def test_a_loss_after_the_end_is_not_told():
     server = side(rounds=1)
     for k in range(N):
         server.arrive(answer(k), HERE)
     assert server.done
     before = server.state
-    server.deadline()
-    server.lose([0])
+    server.lose({0: "rank 1 has died"})
     assert server.state is before

@@ -48,7 +48,7 @@ def test_the_same_bits_on_more_ranks(n_ranks, options, want):
 
 
 FAULTS = {
-    "raise": (1, r"fedkern: rank 1: internal error\nTraceback (.|\n)*\nZeroDivisionError: one over nothing\n"),
+    "raise": (1, r"fedkern: rank 1: internal error\nTraceback (.|\n)*\nZeroDivisionError\n"),
     "data": (2, r"fedkern: rank 1: client 0: column 'age' is missing\n"),
     "garbage": (2, r"fedkern: rank 1: not a version 1 fedkern frame\n"),
     "long": (2, r"fedkern: rank 1: a message of 4194304 bytes, at most \d+ expected\n"),
@@ -96,7 +96,7 @@ def test_a_stopped_rank_is_noticed_by_its_silence():
     code, out, err, seconds = mpirun(3, mishap="stop", lost=1.0, stubborn=True)
     assert code == 3 or code in CRASHES
     assert out == ""
-    assert "fedkern: client 0 is gone, and this method cannot go on without it\n" in err
+    assert re.search(r"rank 1 has been silent for \d s, and with it client 'site-0', client 'site-2', client 'site-4': ", err)
     assert seconds < 1 + 10 + 10  # deadline, what M2 allows, and the start on a busy machine
 
 

@@ -1,4 +1,4 @@
-"""mpi/run.sh with a job in the place of `fedkern run`."""
+"""mpi/run.sh and mpi/slurm.sbatch with a job in the place of `fedkern run`."""
 
 import json
 import os
@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("mpi4py")
 import mpi_job
-from mpirun import environment, launcher_removed
+from mpirun import environment
 
 RUN = Path(__file__).parents[2] / "mpi" / "run.sh"
+SLURM, SLURM_SH = RUN.with_name("slurm.sbatch"), "mpi/slurm.sbatch"
 ARGUMENTS = "-P -m fedkern.cli run {job} --mpi"
 
 
@@ -23,30 +24,39 @@ ARGUMENTS = "-P -m fedkern.cli run {job} --mpi"
 def run_sh(tmp_path):
     """Starts run.sh with a Python that runs the tests' job, and checks what it was asked to run."""
     python = tmp_path / "python"
-    script = f'#!/bin/sh\n[ "$1 $2 $3 $4 $6" = "{ARGUMENTS.replace("{job} ", "")}" ] || exit 9\n'
+    script = f'#!/bin/sh\n[ "$3" = fedkern.transports.mpirun ] && exec "{sys.executable}" "$@"\n'
+    script += f'[ "$1 $2 $3 $4 $6" = "{ARGUMENTS.replace("{job} ", "")}" ] || exit 9\n'
     python.write_text(script + f'exec "{sys.executable}" "{mpi_job.__file__}" "$5"\n')
     python.chmod(0o755)
+    (tmp_path / "python3").symlink_to(python)  # as the environment has it that was active at sbatch
+    (tmp_path / "mpirun").symlink_to(Path(sys.executable).with_name("mpirun"))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
-    def start(*arguments, **env):
-        full = environment() | {"PATH": path, "PYTHON": str(python)} | env
+    def start(*arguments, script=RUN, **env):
+        at = path if script == RUN else f"{tmp_path}{os.pathsep}{path}"
+        full = environment() | {"PATH": at, "PYTHON": str(python)} | env
         full = {name: value for name, value in full.items() if value is not None}
-        return subprocess.Popen([RUN, *arguments], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen([script, *arguments], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     return start
 
 
-def test_a_request_to_end_becomes_a_checkpoint(run_sh, tmp_path):
-    ask = {"rounds": 500, "nap": 0.02, "folder": str(tmp_path / "out")}
-    with run_sh("-n", "3", json.dumps(ask)) as job:
+@pytest.mark.parametrize(
+    ("script", "name"), [(RUN, "SIGTERM"), (SLURM, "SIGUSR1"), pytest.param(SLURM, "SIGTERM", marks=pytest.mark.nightly)]
+)
+def test_a_request_to_end_becomes_a_checkpoint(script, name, run_sh, tmp_path):
+    ask = json.dumps({"rounds": 500, "nap": 0.02, "folder": str(tmp_path / "out")})
+    arguments = ["-n", "2", ask] if script == RUN else [ask]
+    with run_sh(*arguments, script=script, SLURM_NTASKS="2", HOME=None) as job:
         for _ in range(300):
             time.sleep(0.1)
             if list((tmp_path / "out").glob("checkpoint/second-*")):
                 break
-        job.send_signal(signal.SIGTERM)
+        job.send_signal(getattr(signal, name))
         out, err = job.communicate(timeout=60)
-    assert (job.returncode, out) == (3, "")
-    assert re.fullmatch(r"fedkern: stopped by SIGUSR1.*; --resume goes on from checkpoint \d+\n", launcher_removed(err))
+    assert job.returncode == 3
+    assert re.fullmatch(r"fedkern: stopped by SIGUSR1.*; --resume goes on from checkpoint \d+\n", err)
+    assert out == ("" if script == RUN else f"where a checkpoint was kept, this goes on: sbatch {SLURM_SH} {ask} --resume\n")
 
 
 def test_a_killed_rank_is_a_lost_client(run_sh):

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from ...algorithms import sfvi
 from ...algorithms import sigma_training as training
+from ...algorithms.messages import SERVER
 from ...algorithms.sfvi_family import Family
 from ...algorithms.sfvi_family import Settings as Variational
 from ...algorithms.sigma_family import NestedFamily
@@ -179,7 +180,7 @@ def fit(models: Sequence[Site], settings: Variational, covariates: Array | None 
         )
     seconds = time.perf_counter() - began
     key = rng.key(settings.seed, "posterior")
-    e = rng.normal(DRAWS * layout.size, key=key).reshape(DRAWS, -1)
+    e = rng.normal(DRAWS * layout.size, key=key, client=SERVER).reshape(DRAWS, -1)
     scale = server.block.scale(server.parameters)
     xi = server.parameters[: layout.size] + (e @ scale.T if server.block.full else e * scale)
     theta = np.concatenate([_theta(clients[k], site, xi, settings.seed) for k, site in enumerate(models)], axis=1)
@@ -201,7 +202,7 @@ def mean_field(model: CarModel, settings: Variational) -> Posterior:
     server, clients = inprocess.run(sfvi.protocol(settings), started, clients, Codec(settings.sizes(layout.size), 1))
     seconds = time.perf_counter() - began
     mean, sd = sfvi.posterior(server)
-    e = rng.normal(DRAWS * layout.size, key=rng.key(settings.seed, "posterior")).reshape(DRAWS, -1)
+    e = rng.normal(DRAWS * layout.size, key=rng.key(settings.seed, "posterior"), client=SERVER).reshape(DRAWS, -1)
     xi, family = mean + sd * e, clients[0].family
     eps = rng.normal(DRAWS * model.size, key=rng.key(settings.seed, "posterior", 1)).reshape(DRAWS, -1)
     theta = np.array([family.sample(clients[0].parameters, x, clients[0].centre, one) for x, one in zip(xi, eps)])

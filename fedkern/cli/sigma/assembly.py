@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...algorithms import hmc, prior_agreement, sfvi
+from ...algorithms import hmc, level, prior_agreement, sfvi
 from ...algorithms.messages import SERVER
 from ...data.artifact import ClientFile, ServerFile, read_client, read_server
+from ...data.faults import who
 from ...data.table import Table
-from ...errors import JobError
+from ...errors import JobError, owned
 from ...models.encoding import Encoding
 from ...models.sigma import Site
+from ...models.units import Units
 from ...results.result import Result
 from ...transports.codec import Codec
+from .. import columns
 from ..config import SigmaConfig
 from ..hooks import RunHooks
 from ..progress import Progress
@@ -23,7 +26,7 @@ from ..watch import MeasuredWatch
 from . import own, publish
 from .model import SigmaModel
 from .points import extended
-from .rows import AreaRows, rows
+from .rows import AreaRows, needed, rows
 
 if TYPE_CHECKING:
     from ..assembly import Output, Place
@@ -45,14 +48,18 @@ def perform(
     server_file, files = agreed(place, config, folder, names, hooks)
     common = server_file.common if server_file is not None else next(iter(files.values())).common
     model = SigmaModel(config, names, encoding, common)
-    sites: dict[int, Site] = {}
     areas: dict[int, AreaRows] = {}
     for k in list(tables):
-        files[k] = extended(files[k], tables[k], config, f"client {names[k]!r}")
-        areas[k] = rows(tables.pop(k), config, encoding, files[k], names[k])
-        sites[k] = model.site(files[k], areas[k].observed)
-        if areas[k].notes or areas[k].faults.rows:
-            hooks.write_own(k, "rows.json", {"notes": list(areas[k].notes), "faults": asdict(areas[k].faults)})
+        with owned(k):
+            files[k] = extended(files[k], tables[k], config, f"client {names[k]!r}")
+            areas[k] = rows(tables.pop(k), config, encoding, files[k], names[k])
+        hooks.write_own(k, "rows.json", {"notes": list(areas[k].notes), "faults": asdict(areas[k].faults)})
+    hooks.notes += columns.exchanged(place, names, {k: own_rows.degenerate for k, own_rows in areas.items()}, hooks)
+    model = replace(model, units=_units(place, model, areas, hooks))
+    sites = {}
+    for k, own_rows in areas.items():
+        with owned(k):
+            sites[k] = model.site(files[k], own_rows.observed)
     server, clients = _fitted(place, model, sites, hooks, output)
     if not model.chains:
         q = server.parameters if server is not None else next(iter(clients.values())).fitted
@@ -63,6 +70,13 @@ def perform(
         return None
     assert server_file is not None
     return publish.result(model, server, server_file, hooks)
+
+
+def check_headers(config: SigmaConfig, names: tuple[str, ...], tables: Mapping[int, Table]) -> None:
+    """Whether every client's file has the columns that the job names: before the names of others leave it."""
+    for k, table in tables.items():
+        with owned(k):
+            needed(config, table.names, who(names[k], table.source))
 
 
 def agreed(
@@ -88,10 +102,26 @@ def agreed(
                 "the files as the prior's clients, or give data.names; a client without rows needs a file with its header"
             )
         start = prior_agreement.start(names, server_file.common.id, server_file.digests)
+    if hooks is not None:
+        own = {k: file.digest for k, file in files.items()} | ({SERVER: server_file.common.id} if server_file else {})
+        fault = "its file of the prior is of another training than the one with which this run began"
+        for party, digest in own.items():
+            hooks.bind(party, prior=(digest, fault))
     clients = {k: prior_agreement.Client(names[k], file.common.id, file.digest, str(path)) for k, file in files.items()}
     runner = place.run if hooks is None else lambda *job: hooks.run(place, *job)
     runner(prior_agreement.PROTOCOL, start, clients, Codec(prior_agreement.DIMS, len(names)))
     return server_file, files
+
+
+def _units(place: Place, model: SigmaModel, areas: Mapping[int, AreaRows], hooks: RunHooks) -> Units:
+    """The units of the response, the same at every place."""
+    names = model.names
+    clients = {k: level.Client(names[k], model.level, rows.observed) for k, rows in areas.items()}
+    start = level.start(model.level, names) if place.is_server else None
+    server, clients = hooks.run(place, level.PROTOCOL, start, clients, Codec(level.DIMS, len(names)))
+    units = (server if server is not None else next(iter(clients.values()))).units
+    assert isinstance(units, Units)
+    return units
 
 
 def _fitted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...algorithms import agreement, hmc, prior_agreement, sfvi
+from ...algorithms import agreement, column_notes, hmc, level, prior_agreement, sfvi
 from .model import SigmaModel
 
 
@@ -16,7 +16,8 @@ def lines(model: SigmaModel) -> Iterator[str]:
     name = common.condition.name
     about = f"{name} in [{model.condition.lo:g}, {model.condition.hi:g}]" if model.layout.free else "no free hyperparameter"
     yield f"prior    {common.kind}, {common.variant} networks, {common.n_global} global latents, {about}; id {common.id[:12]}"
-    yield f"model    {m.family}, {'an intercept' if m.intercept else 'no intercept'}, {model.encoding.size - 1} coefficients"
+    intercept = "an intercept about the pooled level" if m.intercept else "no intercept"
+    yield f"model    {m.family}, {intercept}, {model.encoding.size - 1} coefficients"
     if model.chains:
         s = model.hmc
         yield f"fit      {a.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
@@ -31,7 +32,8 @@ def lines(model: SigmaModel) -> Iterator[str]:
 
 def disclosure(model: SigmaModel) -> str:
     """In words, what the server learns (section 6)."""
-    text = "the server sees the gradient of each client's log-likelihood in the global unknowns, in every round"
+    text = "the server sees two sums of each client's responses and offsets (gaussian: and two of their deviations), once, and "
+    text += "the gradient of each client's log-likelihood in the global unknowns, in every round"
     if model.chains:
         text += ", and one change of log-density a trajectory"
     if model.config.output.bound:
@@ -46,4 +48,5 @@ def protocols(model: SigmaModel) -> list[tuple[Any, Mapping[str, int]]]:
         fit = (hmc.protocol(model.hmc), model.hmc.sizes(model.layout.size))
     else:
         fit = (sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size))
-    return [(agreement.PROTOCOL, agreement.DIMS), (prior_agreement.PROTOCOL, prior_agreement.DIMS), fit]
+    first = (agreement, prior_agreement, column_notes, level)
+    return [*((one.PROTOCOL, one.DIMS) for one in first), fit]

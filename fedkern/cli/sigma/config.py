@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ..section import Count, Finite, Positive, Section, key
+from ..section import CommonOutputSection, Count, Finite, Positive, Section, key
 
 
 def _known(value: Any) -> Any:
@@ -25,10 +25,10 @@ class SigmaModelSection(Section):
         help="theta about the decoder's output with the variance that it lacks, or equal to it (the default with location)"
     )
     family: Literal["poisson", "binomial", "bernoulli", "gaussian"] = key("poisson", help="of the response, canonical link")
-    scale: Known = key("unknown", help="standard deviation of a gaussian response; unknown: HalfNormal(1)")
-    spatial_scale: Known = key(help="sigma_theta, by which theta is multiplied; unknown: HalfNormal(1); default 1 with location")
-    intercept: bool = key(help="with a normal prior; default true with area, false with location")
-    coefficient_sd: Positive = key(5.0, help="of the intercept and of every coefficient")
+    scale: Known = key("unknown", help="error sd of a gaussian response; unknown: half-normal, its scale the response's sd")
+    spatial_scale: Known = key("unknown", help="sigma_theta, which multiplies theta; unknown: half-normal, of the same scale")
+    intercept: bool = key(True, help="with a normal prior about the pooled level of the responses on the link scale")
+    coefficient_sd: Positive = key(5.0, help="prior sd of intercept and coefficients; gaussian: in units of the response's sd")
     phi: Finite | None = key(None, help="one value of the prior's hyperparameter, instead of its prior")
 
 
@@ -54,7 +54,7 @@ class SigmaAlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
 
-class SigmaOutputSection(Section):
+class SigmaOutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Count = key(1000, help="sfvi: per chain, from the posterior into posterior.nc")
     chains: Count = key(4, help="independent sets of draws, or Markov chains")

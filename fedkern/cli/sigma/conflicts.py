@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..naming import faults as faults_of_names
+
 if TYPE_CHECKING:
     from ..config import SigmaConfig
 
@@ -38,8 +40,7 @@ def _data(config: SigmaConfig) -> Iterator[str]:
     given = [name for name in roles if name is not None]
     if len(set(given)) < len(given):
         yield f"data: area, location, response, exposure, offset and trials must be different columns, got {', '.join(given)}"
-    if len(set(data.names)) != len(data.names):
-        yield "data.names: wanted different names"
+    yield from faults_of_names(data.names, "data.names")
     if data.standardise == "public":
         for name, column in data.columns.items():
             if column.kind != "categorical" and column.levels is None and column.scale is None and column.lower is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ...algorithms import level
 from ...algorithms.hmc_moves import Settings as HmcSettings
 from ...algorithms.sfvi_family import LARGEST_FULL, Family, Settings
 from ...algorithms.sigma_family import NestedFamily
@@ -15,6 +16,7 @@ from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
 from ...models.sigma import Auxiliary, Layout, Rows, SigmaPrior, Site
 from ...models.sigma_decoder import Decoder
+from ...models.units import Units
 from ...models.variational import Block
 from ..config import SigmaConfig
 
@@ -28,12 +30,14 @@ class SigmaModel:
     names : of the clients
     encoding : of the covariates, with an intercept first
     common : what all files of the prior say
+    units : of the response, once the clients have told its level; all else here is on the model's scale
     """
 
     config: SigmaConfig
     names: tuple[str, ...]
     encoding: Encoding
     common: Common
+    units: Units = field(default_factory=Units)
 
     @property
     def chains(self) -> bool:
@@ -57,13 +61,13 @@ class SigmaModel:
     def likelihood(self) -> Likelihood:
         """Of the response."""
         scale = self.config.model.scale
-        return Likelihood(self.config.model.family, None if scale == "unknown" else float(scale))
+        return Likelihood(self.config.model.family, None if scale == "unknown" else self.units.known(float(scale)))
 
     @cached_property
     def layout(self) -> Layout:
         """What stands in xi."""
         m = self.config.model
-        known = 1.0 if m.spatial_scale == "unknown" else float(m.spatial_scale)
+        known = 1.0 if m.spatial_scale == "unknown" else self.units.known(float(m.spatial_scale))
         return Layout(
             self.condition.free,
             self.common.n_global,
@@ -117,10 +121,17 @@ class SigmaModel:
             seed=c.job.seed,
         )
 
+    @property
+    def level(self) -> level.Settings:
+        """What all parties know of the response before they know its units."""
+        c, m = self.config, self.config.model
+        return level.Settings(m.family, c.data.response, m.intercept, None if m.scale == "unknown" else float(m.scale))
+
     def site(self, file: ClientFile, rows: Rows) -> Site:
-        """What a client computes."""
+        """What a client computes of its rows, which come in the data's units."""
         auxiliary = Auxiliary(file.tau2, file.tau_grid) if self.config.model.kind == "auxiliary" else None
         integrated = auxiliary is not None and self.config.model.family == "gaussian"
+        rows = self.units.rows(rows, self.config.model.family, self.likelihood.scale)
         try:
             return Site(decoder_of(file), self.condition, self.layout, self.likelihood, rows, auxiliary, integrated)
         except ValueError as error:

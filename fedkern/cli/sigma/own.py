@@ -31,8 +31,7 @@ def write(model: SigmaModel, client: Any, site: Site, rows: AreaRows, file: Clie
         return
     theta, level = draws(model, client, site, rows)
     label, threshold = RATES[model.config.model.family], model.config.output.threshold
-    home = hooks.folder.home(client.index).relative_to(hooks.folder.path)
-    hooks.folder.write_csv(str(home / "areas.csv"), areas(theta, level, rows, file, label, threshold))
+    hooks.folder.write_csv("areas.csv", areas(theta, level, rows, file, label, threshold), client=client.index)
     far = float(np.abs(theta / np.sqrt(file.true_variance)).max())
     content: dict[str, Any] = {
         "client": file.name, "areas": file.d, "draws": len(theta), "label": label, "threshold": threshold,
@@ -72,7 +71,7 @@ def draws(model: SigmaModel, client: Any, site: Site, rows: AreaRows) -> tuple[A
     eta = xi[:, parts["beta"]] @ mean_X.T + model.layout.scale(xi)[:, np.newaxis] * theta
     if model.layout.intercept:
         eta += xi[:, parts["intercept"]]
-    family = model.config.model.family
+    family, eta = model.config.model.family, model.units.natural(eta)
     level = np.exp(np.minimum(eta, 30.0)) if family == "poisson" else eta if family == "gaussian" else expit(eta)
     return theta, level
 

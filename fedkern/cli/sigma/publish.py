@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms import hmc, sfvi
+from ...algorithms.messages import SERVER
 from ...data.artifact import ServerFile
 from ...errors import JobError, NumericalError
 from ...kernels import rng
@@ -28,20 +29,21 @@ Array = NDArray[np.float64]
 
 FAR, WIDE = 10.0, 3.0  # of z_G, beyond which nothing was learnt
 END = 0.02  # of the training range: where a posterior that lies beyond piles up
+FAR_LEVEL, FAR_MEAN = 2.0, 0.9  # of the response's scale (its rms): levels that a model without an intercept does not foresee
 PILED = 0.2  # probability of it that is worth a note
 
 
 def global_draws(model: SigmaModel, block: Block, parameters: Array, chains: int, draws: int) -> Array:
-    """(c, t, P) draws of xi from a variational posterior, the same at all parties."""
+    """(c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's."""
     mean, scale = parameters[: block.size], block.scale(parameters)
     keys = [rng.key(model.config.job.seed, "posterior", c) for c in range(chains)]
-    e = np.stack([rng.normal(draws * block.size, key=key).reshape(draws, -1) for key in keys])
+    e = np.stack([rng.normal(draws * block.size, key=key, client=SERVER).reshape(draws, -1) for key in keys])
     found: Array = mean + (e @ scale.T if block.full else e * scale)
     return found
 
 
 def posterior(model: SigmaModel, server: Any) -> Draws:
-    """The server's unknowns on the scale that people read; z_G, which means nothing by itself, is left out."""
+    """The server's unknowns in the data's units; z_G, which means nothing by itself, is left out."""
     output = model.config.output
     if isinstance(server, hmc.Server):
         xi = hmc.draws(server)
@@ -51,7 +53,7 @@ def posterior(model: SigmaModel, server: Any) -> Draws:
 
 
 def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
-    layout, parts, c = model.layout, model.layout.parts, model.condition
+    layout, parts, c, units = model.layout, model.layout.parts, model.condition, model.units
     found: dict[str, Array] = {}
     if layout.free:
         found[model.common.condition.name] = c.lo + (c.hi - c.lo) * expit(xi[..., 0])
@@ -59,12 +61,12 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
         found["rho"] = expit(xi[..., parts["rho"].start])
     for key, name in (("log_scale", "sigma_theta"), ("log_sd", "sigma")):
         if parts[key].stop > parts[key].start:
-            found[name] = np.exp(xi[..., parts[key].start])
+            found[name] = units.scale * np.exp(xi[..., parts[key].start])
     names = model.encoding.names
     standard = np.zeros((*xi.shape[:-1], len(names)))
     if layout.intercept:
-        standard[..., 0] = xi[..., parts["intercept"].start]
-    standard[..., 1:] = xi[..., parts["beta"]]
+        standard[..., 0] = units.natural(xi[..., parts["intercept"].start])
+    standard[..., 1:] = units.scale * xi[..., parts["beta"]]
     on_data = standard @ model.encoding.affine().T
     for j, name in enumerate(names):
         if j or layout.intercept:
@@ -150,6 +152,7 @@ def _about(model: SigmaModel, server: Any, prior: ServerFile, found: Draws) -> d
         "inference": model.config.algorithm.inference,
         "areas": sum(prior.sizes),
         "latents": {"global": prior.common.n_global, "local": sum(prior.n_local)},
+        "response": {"level": model.units.level, "scale": model.units.scale},
     }
     if model.layout.free:
         told["range"] = {"name": model.common.condition.name, "lo": c.lo, "hi": c.hi, "prior_mass": c.inside}
@@ -181,6 +184,12 @@ def _notes(model: SigmaModel, found: Draws) -> list[str]:
                     f"{share:.0%} of the posterior of {name} lies at {end:g}, the end of the range of the prior's "
                     "training: what lies beyond is not known; a prior over a wider range may say other things"
                 )
+    units, limit = model.units, FAR_MEAN if model.config.model.family == "gaussian" else FAR_LEVEL
+    if not model.layout.intercept and abs(units.pooled) > limit * units.scale:
+        notes.append(
+            f"the model has no intercept, and the level of the responses on the link scale is {units.pooled:.4g}: the map has to "
+            "make up for it, which its prior does not foresee; take model.intercept = true"
+        )
     if model.config.model.kind == "deterministic":
         notes.append('the deterministic model has no more variance than its decoder: kind = "auxiliary" adds what is missing')
     if model.config.algorithm.inference == "sfvi-avg":

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from ...data.artifact import ClientFile
 from ...data.cells import MISSING, Text
+from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, encode
+from ...data.faults import HINT, LISTED
+from ...data.faults import who as begin
 from ...data.table import Table
-from ...errors import JobError
+from ...errors import JobError, OwnFault
 from ...models.sigma import Rows
 from ..config import SigmaConfig
 
@@ -27,8 +30,9 @@ class AreaRows:
     ----------
     observed : those with a response
     area, X : (n,), (n, p) of all rows, also of those without a response
-    exposure : (n,) e^offset of all rows
+    exposure : (n,) e^offset of all rows, where the response is a count
     notes, faults : for the client's own eyes
+    degenerate : covariates that nothing can be learnt from
     """
 
     observed: Rows
@@ -37,6 +41,7 @@ class AreaRows:
     exposure: Array
     notes: tuple[str, ...]
     faults: Faults
+    degenerate: Degenerate
 
 
 def spec_of(config: SigmaConfig) -> Spec:
@@ -73,7 +78,10 @@ def needed(config: SigmaConfig, names: tuple[str, ...], who: str) -> None:
     roles = [(role, getattr(data, role)) for role in ("response", "area", "exposure", "trials", "offset")]
     for role, name in [*roles, *(("location", name) for name in data.location)]:
         if name is not None and name not in names:
-            raise JobError(f"{who}: column {name!r} (data.{role}) is missing; there are {', '.join(names)}")
+            what = f"column {name!r} (data.{role}) is missing"
+            raise OwnFault(
+                f"{who}: {what}; the header names {len(names)} others; {HINT}", f"{who}: {what}; there are {', '.join(names)}"
+            )
 
 
 def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile, name: str) -> AreaRows:
@@ -82,10 +90,10 @@ def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile
     Raises
     ------
     JobError
-        Names the line, the column and the remedy: an unknown area, no number, a count below 0, more successes than trials, a
-        location off the grid.
+        Names the column and the remedy, and to its holder the line: an unknown area, no number, a count below 0, more successes
+        than trials, a location off the grid.
     """
-    who, data, family = f"client {name!r}, {table.source}", config.data, config.model.family
+    who, data, family = begin(name, table.source), config.data, config.model.family
     needed(config, table.names, who)
     design = encode(table, encoding, client=name)
     y, seen = _response(table, config, who)
@@ -103,14 +111,17 @@ def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile
     X = np.ascontiguousarray(design.X[:, 1:])
     at = np.flatnonzero(seen)
     observed = Rows(y[at], area[at], X[at], offset[at], None if trials is None else trials[at])
-    notes = [*design.notes]
+    found = degenerate(design.X[at], encoding)
+    notes = [*design.notes, *found.lines()]
     if not len(at):
         notes.append("no row has a response: this client adds nothing, and all its areas are predicted")
     if empty := file.d - len(np.unique(area[at])):
         notes.append(f"{empty} of {file.d} areas have no response: they are predicted")
     if family in ("poisson", "binomial") and len(at) and not y[at].any():
         notes.append("every count is 0")
-    return AreaRows(observed, area, X, np.exp(offset), tuple(notes), design.faults)
+    with np.errstate(over="ignore"):
+        exposed = np.exp(offset) if family == "poisson" else np.ones(len(offset))
+    return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, found)
 
 
 def _response(table: Table, config: SigmaConfig, who: str) -> tuple[Array, NDArray[np.bool_]]:
@@ -142,10 +153,13 @@ def _numbers(table: Table, name: str, who: str) -> Array:
 
 
 def _refuse(table: Table, bad: NDArray[np.bool_], name: str, who: str, remedy: str) -> None:
+    """The column, which the job file names, and how many rows; to its holder also which, and what stands there."""
     if bad.any():
-        row = int(np.argmax(bad))
-        others = f" ({int(bad.sum()) - 1} more rows)" if bad.sum() > 1 else ""
-        raise JobError(f"{who}, {table.place(row)}, column {name!r}: {table.text(name, row)!r} {remedy}{others}")
+        n = int(bad.sum())
+        own = [f"{table.place(row)}, column {name!r}: {table.text(name, row)!r} {remedy}" for row in np.flatnonzero(bad)[:LISTED]]
+        others = f" ({n - 1} more rows)" if n > 1 else ""
+        text = f"{who}: {'1 row' if n == 1 else f'{n} rows'} cannot be used: column {name!r} {remedy}; {HINT}"
+        raise OwnFault(text, "\n  ".join([f"{who}, {table.source}, {own[0]}{others}", *own[1:]]))
 
 
 def _areas(table: Table, config: SigmaConfig, file: ClientFile, who: str) -> Index:

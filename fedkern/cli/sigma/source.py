@@ -18,9 +18,12 @@ from ...errors import JobError
 from ...kernels.mlp import Architecture
 from ...models.condition import Condition, Hyperprior
 from ...models.sigma_prior import AreaPrior, GpPrior, Prior
+from .. import memory
 from .prior_config import PriorConfig
 
 Array = NDArray[np.float64]
+
+LARGE = 1e9  # bytes that are worth a note
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +113,12 @@ def of_map(made: Map, config: PriorConfig) -> Source:
     prior = AreaPrior(graph.indptr, graph.indices, condition(config), form)
     areas = tuple(made.areas_of(j) for j in range(len(made.clients)))
     centres = None if made.centroids is None else tuple(np.split(made.centroids, np.cumsum(made.sizes)[:-1]))
-    return Source(prior, made.clients, made.sizes, areas, centres, graph, (*made.notes, *prior.warnings()))
+    notes = (*made.notes, *prior.warnings())
+    if (taken := memory.eigenvectors(graph.n)) >= LARGE:
+        notes = (*notes, f"the eigenvectors of {graph.n:,} areas take about {memory.size(taken)} of memory")
+        if taken > memory.available():
+            raise JobError(f"data: {notes[-1]}, and this machine has {memory.size(memory.available())}; take a larger one")
+    return Source(prior, made.clients, made.sizes, areas, centres, graph, notes)
 
 
 def _of_points(points: Points, config: PriorConfig) -> Source:

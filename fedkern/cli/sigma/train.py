@@ -26,11 +26,14 @@ from ...kernels.mlp import Architecture
 from ...kernels.spatial import DrawTable
 from ...models.sigma_prior import AreaPrior, Prior
 from ...models.sigma_start import condition_nodes, multiplicative_start
+from ...printing import printable, several
 from ...results.plain import plain
 from ...results.report_sigma_prior import Fit
 from ...transports.driver import Signals
 from .. import info
 from ..files import RunFolder, write_atomically
+from ..locks import one_job
+from ..naming import faults as faults_of_names
 from ..progress import Progress
 from . import fit
 from .prior_config import PriorConfig, load
@@ -49,7 +52,7 @@ def command(options: argparse.Namespace) -> int:
     out = Path(options.out or Path("runs") / Path(options.prior).stem)
     report = perform(config, folder, out, resume=options.resume, quiet=options.quiet)
     if not options.quiet:
-        print(fit.text(report))
+        print(several(fit.text(report)))
         print(f"{out / 'manifest.json'}\ngive the server {out / 'server.npz'}, and each client its file of {out / 'clients'}")
     return 0
 
@@ -78,10 +81,18 @@ def perform(config: PriorConfig, folder: Path, out: Path, *, resume: bool = Fals
         The objective is not finite; the last good parameters are kept.
     """
     source = read(config, folder)
+    if wrong := list(faults_of_names(source.clients, "data.client")):
+        raise JobError("; also ".join(wrong))
     workshop = RunFolder(out / "training", (), job=(config.identity + shape_of(source)).encode())
+    with one_job(workshop.path, "a prior's training"):
+        return _perform(config, source, workshop, out, resume=resume, quiet=quiet)
+
+
+def _perform(config: PriorConfig, source: Source, workshop: RunFolder, out: Path, *, resume: bool, quiet: bool) -> Fit:
+    """As `perform`, when nobody else trains there."""
     state = _claim(workshop, out, config, resume)
     for note in () if quiet else source.notes:
-        print(f"fedkern: {note}", file=sys.stderr)
+        print(f"fedkern: {printable(note)}", file=sys.stderr)
     source = replace(source, prior=_with_eigen(source.prior, workshop.path / "eigen.npz"))
     architecture = source.architecture(config)
     settings = settings_of(config, architecture)

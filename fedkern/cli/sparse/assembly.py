@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from ...algorithms import gibbs, gibbs_pooled, scaling
 from ...algorithms.gibbs_settings import Settings
 from ...algorithms.gibbs_sites import MarkovRandomField, Regression, Site
+from ...data import lacking
+from ...data.degenerate import Degenerate, degenerate
 from ...data.design import encode
 from ...data.table import Table
-from ...errors import JobError
+from ...errors import JobError, owned
 from ...models.encoding import Encoding
 from ...results import diagnostics, samples, streamed
 from ...results.result import Result
 from ...transports.codec import Codec
-from .. import info
+from .. import columns, info
 from ..config import SparseConfig
 from ..hooks import RunHooks
 from ..progress import Progress
@@ -76,14 +78,21 @@ def _data(place: Place, model: SparseModel, tables: dict[int, Table], hooks: Run
     """The clients' columns, and the scales that all agree on."""
     config, names = model.config, model.names
     values: dict[int, Array] = {}
+    found: dict[int, Degenerate] = {}
     for k in list(tables):
-        design = encode(tables.pop(k), model.encoding, missing=config.model.missing == "impute", client=names[k])
-        values[k] = model.values(design, names[k])
-        notes = [*design.notes, *model.constants(values[k])]
+        with owned(k):
+            table, absent = tables.pop(k), list[str]()
+            if config.model.missing == "impute":
+                table, absent = lacking.filled(table, model.encoding)
+            design = encode(table, model.encoding, missing=config.model.missing == "impute", client=names[k])
+            values[k] = model.values(design, names[k])
+            found[k] = degenerate(design.X[~np.isnan(design.y)], model.encoding)
+            notes = [f"{name} is not in this file: every value of it is drawn by the model" for name in absent]
+            notes += [*design.notes, *model.constants(values[k]), *replace(found[k], constant=()).lines()]
         if len(design.y) > len(values[k]):
             notes.append(f"{len(design.y) - len(values[k])} rows without a response were left out")
-        if notes or design.faults.rows:
-            hooks.write_own(k, "rows.json", {"notes": notes, "faults": asdict(design.faults)})
+        hooks.write_own(k, "rows.json", {"notes": notes, "faults": asdict(design.faults)})
+    hooks.notes += columns.exchanged(place, names, found, hooks)
     if config.model.scale != "pooled":
         scales, psi = model.known_scales(), None
     else:
@@ -94,9 +103,11 @@ def _data(place: Place, model: SparseModel, tables: dict[int, Table], hooks: Run
 
 def _pooled(place: Place, model: SparseModel, values: dict[int, Array], hooks: RunHooks) -> tuple[Array, Array | None]:
     scaled, n = model.scaled, len(model.names)
-    clients = {k: scaling.Client(v[:, : len(scaled)]) for k, v in values.items()}
-    start = scaling.start(scaled, model.names, model.second_moments) if place.is_server else None
-    server, clients = hooks.run(place, scaling.PROTOCOL, start, clients, Codec({"w": len(scaled)}, n))
+    clients = {k: scaling.Client(v[:, : len(scaled)], model.second_moments) for k, v in values.items()}
+    told = tuple(map(model.told, scaled))
+    start = scaling.start(told, model.names, model.second_moments) if place.is_server else None
+    protocol = scaling.protocol(second=model.second_moments)
+    server, clients = hooks.run(place, protocol, start, clients, Codec({"w": len(scaled)}, n))
     known = server if server is not None else next(iter(clients.values()))
     assert known.scales is not None
     return known.scales, known.psi

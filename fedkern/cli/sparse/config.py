@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..section import Count, Positive, Section, key
+from ..section import CommonOutputSection, Count, Positive, Section, key
 
 
 class SparseModelSection(Section):
@@ -67,7 +67,7 @@ class SparseAlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
 
-class SparseOutputSection(Section):
+class SparseOutputSection(CommonOutputSection):
     metrics_every: Count = key(50, help="rounds between two lines of metrics.jsonl")
     fdr: float = key(0.1, gt=0, lt=1, help="level of the Bayesian false discovery rate")
     delta: Positive = key(0.2, help="a client deviates if its coefficient differs by more, in standardised units")

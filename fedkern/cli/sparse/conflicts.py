@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..naming import faults as faults_of_names
+
 if TYPE_CHECKING:
     from ..config import SparseConfig
 
@@ -31,8 +33,7 @@ def _data(config: SparseConfig) -> Iterator[str]:
             yield f'data.{name} has no meaning with method = "sparse"; remove it'
     if data.standardise != "none":
         yield f'data.standardise = "{data.standardise}": a sparse model is scaled by model.scale; remove the key'
-    if len(set(data.names)) != len(data.names):
-        yield "data.names: wanted different names"
+    yield from faults_of_names(data.names, "data.names")
     if config.model.scale == "given":
         for name, column in data.columns.items():
             if column.kind != "categorical" and column.levels is None and column.scale is None:

@@ -36,16 +36,24 @@ class SparseModel:
 
     def __post_init__(self) -> None:
         if self.is_graph:
-            for column in self.encoding.columns:
-                if column.levels is not None:
+            for j, column in enumerate(self.encoding.columns):
+                if column.levels is not None:  # perhaps the header is a row: its names are not said
+                    which = f"column {column.name!r}" if column.name in self.config.data.columns else f"covariate no. {j + 1}"
                     raise JobError(
-                        f'column {column.name!r} is categorical: model.kind = "{self.config.model.kind}" needs numbers; '
-                        "put it into data.ignore"
+                        f'{which} is categorical: model.kind = "{self.config.model.kind}" needs numbers; put it into data.ignore'
                     )
             if len(self.encoding.columns) < 2:
                 raise JobError("a graph needs at least two columns; there is one")
         elif not self.coefficients.size:
             raise JobError("no covariate is left beside the response; add columns")
+
+    def told(self, name: str) -> str:
+        """A coefficient as every party may read it: all know the columns' names by now, but levels are cells of rows."""
+        for column in self.encoding.columns:
+            for j, level in enumerate(column.levels or ()):
+                if name == f"{column.name}={level}":
+                    return f"level no. {j + 1} of column {column.name!r}"
+        return f"column {name!r}"
 
     @property
     def is_graph(self) -> bool:

@@ -103,6 +103,7 @@ def result(model: SparseModel, server: gibbs.Server, scales: Array, others: Mapp
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)
         },
+        lost=hooks.gone,
         metrics={},
         privacy={},
         wire=hooks.wire.as_dict(),

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...algorithms import alignment, response, vertical, vertical_predict
+from ...algorithms.messages import SERVER, RemoteFault
 from ...data.table import Table
-from ...errors import JobError
+from ...errors import JobError, owned
 from ...kernels import rng
 from ...results.result import Result
 from ...transports.codec import Codec
+from .. import columns as column_names
 from ..config import VerticalConfig
 from ..hooks import RunHooks
 from ..parties import Parties
@@ -44,7 +46,7 @@ def perform(place: Place, config: VerticalConfig, found: Parties, hooks: RunHook
     soul = config.algorithm.inference == "soul"
     train: Callable[..., tuple[Any, Mapping[int, Any]]] = langevin.trained if soul else _trained
     summary: Callable[..., Mapping[str, Any]] = langevin.summary if soul else own.summary
-    server, clients = train(place, model, rows, found, hooks, output)
+    server, clients = train(place, model, rows, hooks, output)
     for k, client in clients.items():
         hooks.write_own(k, "posterior.json", summary(model, client, rows.columns[k]))
     predicted = _predicted(place, model, rows, clients, hooks)
@@ -61,26 +63,32 @@ def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks)
     tables: dict[int, Table] = {}
     ids: dict[int, tuple[str, ...]] = {}
     for k in place.mine(n):
-        tables[k], ids[k] = aligned(found.rows(k), config, f"client {names[k]!r}")
+        with owned(k):
+            tables[k], ids[k] = aligned(found.rows(k), config, f"client {names[k]!r}")
     has = {k: config.data.response in table.names for k, table in tables.items()}
     shared = config.algorithm.response == "shared"
     for k, there in has.items():
         if shared and not there:
             raise JobError(
-                f"client {names[k]!r}, {tables[k].source}: column {config.data.response!r} is missing, and this job uses the "
+                f"client {names[k]!r}: column {config.data.response!r} is missing, and this job uses the "
                 'response at every client; add it, or take augmentation = "augmented" with algorithm.response = "server"'
             )
     table, own_ids = None, None
     new: tuple[int, ...] = ()
     if place.is_server and (loaded := found.server()) is not None:
-        table, own_ids = aligned(loaded, config, "data.server")
-        new = unknown(table, config)
+        with owned(SERVER):
+            table, own_ids = aligned(loaded, config, "data.server")
+            new = unknown(table, config)
     seed = config.job.seed
-    labels = {k: alignment.labels_of(response_of(t, config, names[k]), seed) if shared else "" for k, t in tables.items()}
-    clients = {k: alignment.Client(names[k], ids[k], seed, has[k], labels[k]) for k in tables}
-    rows = None if table is None else server_rows(table, config)
+    clients, counted = {}, config.privacy is None
+    for k, t in tables.items():
+        with owned(k):
+            labels = alignment.labels_of(response_of(t, config, names[k]), seed) if shared else ""
+        clients[k] = alignment.Client(names[k], ids[k], seed, has[k], labels, counted=counted)
+    with owned(SERVER):
+        rows = None if table is None else server_rows(table, config)
     own_labels = alignment.labels_of(rows.y, seed) if shared and rows is not None and not new else ""
-    start = alignment.start(names, seed, own_ids, new, own_labels) if place.is_server else None
+    start = alignment.start(names, seed, own_ids, new, own_labels, counted=counted) if place.is_server else None
     server, clients = hooks.run(place, alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, n))
     n_rows = server.n_rows if server is not None else len(next(iter(ids.values())))
     new = server.new if server is not None else next(iter(clients.values())).new
@@ -88,10 +96,15 @@ def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks)
     if config.data.server is None and not config.data.builtin:
         holder = (server.holders[0] if server.holders else None) if server is not None else next(iter(clients.values())).holder
         rows = _told(place, config, found, tables, holder, n_rows, hooks)
-    made = {k: columns(tables.pop(k), config, train, names[k], response=shared) for k in list(tables)}
+    made = {}
+    for k in list(tables):
+        with owned(k):
+            made[k] = columns(tables.pop(k), config, train, names[k], response=shared)
     for k, column in made.items():
-        if column.notes or column.faults.rows:
-            hooks.write_own(k, "rows.json", {"notes": list(column.notes), "faults": asdict(column.faults)})
+        hooks.write_own(k, "rows.json", {"notes": list(column.notes), "faults": asdict(column.faults)})
+    if config.privacy is None:
+        own_columns = {k: column.degenerate for k, column in made.items()}
+        hooks.notes += column_names.exchanged(place, names, own_columns, hooks, split=True)
     return Rows(made, rows, train, test, np.array(new, np.int64), own_ids or ())
 
 
@@ -110,17 +123,19 @@ def _told(
             f"data.server is missing, and no client has a column {config.data.response!r}: give the server a file with "
             f"{config.data.id!r} and {config.data.response!r}"
         )
-    clients = {
-        k: response.Client(found.names[k], response_of(table, config, found.names[k]) if k == holder else None)
-        for k, table in tables.items()
-    }
+    if holder in tables and config.data.response not in tables[holder].names:
+        raise RemoteFault(f"server: Aligned.holder is {holder}: client {found.names[holder]!r} has no response to tell")
+    clients = {}
+    for k, table in tables.items():
+        with owned(k):
+            clients[k] = response.Client(found.names[k], response_of(table, config, found.names[k]) if k == holder else None)
     start = response.start(holder) if place.is_server else None
     server, _ = hooks.run(place, response.PROTOCOL, start, clients, Codec({"n": n_rows}, found.n_clients))
     return None if server is None else ServerRows(server.y, None)
 
 
 def _trained(
-    place: Place, model: VerticalModel, rows: Rows, found: Parties, hooks: RunHooks, output: Output
+    place: Place, model: VerticalModel, rows: Rows, hooks: RunHooks, output: Output
 ) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:
     """The last states of this place's parties."""
     config, settings, names = model.config, model.settings, model.names
@@ -130,7 +145,7 @@ def _trained(
         y = column.y[rows.train] if column.y is not None else None
         site = model.site(k, column, rows.train)
         if settings.private:
-            clients[k] = private.client(model, found, hooks, k, site, y, likelihood)
+            clients[k] = private.client(model, hooks, k, site, y, likelihood)
         else:
             clients[k] = vertical.client(names[k], k, settings, site, y, likelihood, sd)
     start = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...algorithms import alignment, certificates, response, soul, vertical, vertical_predict
+from ...algorithms import alignment, certificates, column_notes, response, soul, vertical, vertical_predict
 from ...data.design import Spec, check_header
+from ...data.faults import who
+from ...privacy.certificate import trust
 from ...transports.codec import Codec
 from ..config import VerticalConfig
 from ..parties import Parties
@@ -35,15 +37,16 @@ def counted(place: Place, config: VerticalConfig, found: Parties) -> tuple[int, 
         source, header = found.header(k)
         spec = spec_of(config, response=shared, names=header)
         check_header(header, spec, source, names[k])
-        needed(config, spec, header, f"client {names[k]!r}, {source}")
+        needed(config, spec, header, who(names[k], source))
         ids = aligned(found.rows(k), config, f"client {names[k]!r}")[1]
-        clients[k] = alignment.Client(names[k], ids, config.job.seed, config.data.response in header)
+        has, counted = config.data.response in header, config.privacy is None
+        clients[k] = alignment.Client(names[k], ids, config.job.seed, has, counted=counted)
     table = found.server() if place.is_server else None
     own, new = None, tuple[int, ...]()
     if table is not None:
         table, own = aligned(table, config, "data.server")
         new = unknown(table, config)
-    start = alignment.start(names, config.job.seed, own, new) if place.is_server else None
+    start = alignment.start(names, config.job.seed, own, new, counted=config.privacy is None) if place.is_server else None
     server, _ = place.run(alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, found.n_clients))
     return None if server is None else (int(server.n_rows), new)
 
@@ -85,7 +88,8 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
     m = own.mechanism
     epsilon = f"{own.spent:.4g}" if m.secure else f"inf (secure: {own.spent:.4g})"
     yield f"privacy  each client, for its own columns: epsilon {epsilon} after {own.steps} releases, delta {own.delta:g},"
-    yield f"         noise {m.sigma:.4g} times the clip; neighbours: {m.neighbours}; nothing protects the response"
+    yield f"         noise {m.sigma:.4g} times the clip; neighbours: {m.neighbours}"
+    yield f"         trusts {trust(m)}"
 
 
 def disclosure(model: VerticalModel) -> str:
@@ -111,6 +115,8 @@ def protocols(model: VerticalModel) -> list[tuple[Any, Mapping[str, int]]]:
     found: list[tuple[Any, Mapping[str, int]]] = [(alignment.PROTOCOL, alignment.DIMS)]
     if model.config.data.server is None and not model.config.data.builtin:
         found.append((response.PROTOCOL, {"n": model.n_rows + model.n_test}))
+    if model.config.privacy is None:
+        found.append((column_notes.PROTOCOL, column_notes.DIMS))
     if model.config.algorithm.inference == "soul":
         found.append((soul.protocol(model.soul), model.soul.dims()))
     else:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ..section import Count, Finite, Positive, Section, key
+from ..section import CommonOutputSection, Count, Finite, Positive, Section, key
 
 
 def _scale(value: Any) -> Any:
@@ -69,7 +69,7 @@ class VerticalPrivacySection(Section):
     """Noise on what a client sends: the values of one row of its columns are protected, and nothing of the response is."""
 
     epsilon: float = key(gt=0, help="cap over all rounds, of every client for its own columns", remedy="inf is no cap")
-    delta: float = key(gt=0, lt=1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
+    delta: float = key(gt=0, le=0.1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
     clip_z: Positive = key(3.0, help="bound on every |z|, in units of the linear predictor")
     clip_gradient: Positive = key(1.0, help="bound on the norm of a row's part of the gradient of a client's coefficients")
     noise_multiplier: Positive | None = key(None, help="noise sd over clip, of both releases of a round")
@@ -80,7 +80,7 @@ class VerticalPrivacySection(Section):
     rows_per_person: Count = key(1, help="rows that one person may have")
 
 
-class VerticalOutputSection(Section):
+class VerticalOutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Count = key(4, help="independent sets of draws")

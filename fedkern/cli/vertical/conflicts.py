@@ -6,6 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
+from ..explain import unbounded
+from ..naming import faults as faults_of_names
+
 if TYPE_CHECKING:
     from ..config import VerticalConfig
     from .config import VerticalPrivacySection
@@ -48,6 +52,11 @@ def _private(config: VerticalConfig, privacy: VerticalPrivacySection) -> Iterato
         yield "[privacy]: the server needs a file with the response; give data.server"
     if (privacy.noise_multiplier is None) != privacy.calibrate:
         yield "privacy: wanted either noise_multiplier or calibrate = true"
+    for name, clip in (("clip_z", privacy.clip_z), ("clip_gradient", privacy.clip_gradient)):
+        if clip < LEAST_CLIP:
+            yield f"privacy.{name} = {clip:g}: wanted at least {LEAST_CLIP:g}"
+    if LARGEST_EPSILON < privacy.epsilon < math.inf:
+        yield unbounded("privacy.epsilon", privacy.epsilon)
     if privacy.calibrate and privacy.epsilon == math.inf:
         yield "privacy.calibrate = true needs a finite epsilon"
 
@@ -75,8 +84,7 @@ def _data(config: VerticalConfig) -> Iterator[str]:
     roles = [name for name in (data.id, data.response, data.offset, data.group) if name is not None]
     if len(set(roles)) < len(roles):
         yield f"data: id, response, offset and group must be different columns, got {', '.join(roles)}"
-    if len(set(data.names)) != len(data.names):
-        yield "data.names: wanted different names"
+    yield from faults_of_names(data.names, "data.names")
 
 
 def _model(config: VerticalConfig) -> Iterator[str]:

@@ -18,7 +18,6 @@ from ...models.predictors import Predictor
 from ...results.posterior import Posterior
 from ...transports.codec import Codec
 from ..hooks import RunHooks
-from ..parties import Parties
 from ..progress import Progress
 from ..watch import MeasuredWatch
 from . import own, publish
@@ -32,7 +31,7 @@ Array = NDArray[np.float64]
 
 
 def trained(
-    place: Place, model: VerticalModel, rows: Rows, found: Parties, hooks: RunHooks, output: Output
+    place: Place, model: VerticalModel, rows: Rows, hooks: RunHooks, output: Output
 ) -> tuple[soul.Server | None, dict[int, soul.Client]]:
     """The last states of this place's parties."""
     settings, names, likelihood = model.soul, model.names, model.likelihood if model.shared else None

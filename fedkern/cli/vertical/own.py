@@ -63,7 +63,8 @@ def _multilevel(
     """mu, sigma and the slopes of each level, by draws; on the data's scale."""
     site, d = client.site, predictor.n_theta
     part = client.released[site.parts["theta"]]
-    normals = rng.normal(DRAWS * d, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(DRAWS, d)
+    key = rng.key(model.config.job.seed, "posterior", 1)  # predictions are drawn from chain 0
+    normals = rng.normal(DRAWS * d, key=key, client=client.index).reshape(DRAWS, d)
     theta = np.array([site.block.sample(part, e) for e in normals])
     slopes = np.array([predictor.slopes(t) for t in theta]) * factors
     p, names = len(factors), columns.encoding.names

@@ -16,7 +16,6 @@ from ...models.vertical import Site, Vector
 from ...privacy.accountant import calibrate
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ..hooks import RunHooks
-from ..parties import Parties
 from ..terms import Plan
 from .config import VerticalPrivacySection
 from .model import VerticalModel
@@ -62,7 +61,6 @@ def source(model: VerticalModel, client: int) -> Source:
 
 def client(
     model: VerticalModel,
-    found: Parties,
     hooks: RunHooks,
     k: int,
     site: Site,
@@ -72,7 +70,7 @@ def client(
     """A client whose account is open."""
     privacy, name = _section(model), model.names[k]
     own = plan(model, name, site.predictor.n_theta)
-    hooks.open_budget(k, found.data_name(k), own, found.fingerprint)
+    hooks.open_budget(k, own)
     release = vertical_private.Release(own.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, k))
     sd = model.config.algorithm.start_sd
     return vertical_private.client(name, k, model.settings, site, release, y, likelihood, sd)

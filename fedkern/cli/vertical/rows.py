@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from ...algorithms import alignment
 from ...data.cells import MISSING, Text
+from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
+from ...data.faults import HINT, told, who
+from ...data.header import unfit
 from ...data.table import Table
-from ...errors import JobError
+from ...errors import JobError, OwnFault
 from ...kernels import rng
 from ..config import VerticalConfig
 
@@ -24,8 +27,8 @@ TINY = 1e-14
 def spec_of(config: VerticalConfig, *, response: bool, names: Collection[str] = ()) -> Spec:
     """What is known of a client's columns; with the response where it is used there. `names`: of the columns that it has."""
     data = config.data
-    declared = {name: section for name, section in data.columns.items() if name in names}
-    columns = {name: Column.declared(name, section.model_dump(exclude_none=True)) for name, section in declared.items()}
+    said = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
+    columns = {name: Column.declared(name, given) for name, given in said.items() if given or config.privacy is None}
     ignore = {*data.ignore, data.group, None if response else data.response} - {None}
     return Spec(
         response=data.response if response else None,
@@ -65,10 +68,20 @@ def aligned(table: Table, config: VerticalConfig, who: str) -> tuple[Table, tupl
     """A party's rows in the agreed order, and their ids."""
     name = config.data.id
     if name not in table.names:
-        raise JobError(f"{who}, {table.source}: column {name!r} (data.id) is missing; there are {', '.join(table.names)}")
+        raise _missing(name, "data.id", table, config, who)
     ids = table.cells(name)
-    order = alignment.order(ids, config.job.seed, f"{who}, {table.source}", [table.place(row) for row in range(table.n_rows)])
+    places = [table.place(row) for row in range(table.n_rows)]
+    order = alignment.order(ids, config.job.seed, who, places, f"{who}, {table.source}", counted=config.privacy is None)
     return table.select(order), tuple(ids[row] for row in order)
+
+
+def _missing(name: str, key: str, table: Table, config: VerticalConfig, who: str) -> OwnFault:
+    """A column that the job file names and a file lacks."""
+    what = f"column {name!r} ({key}) is missing"
+    text = f"{what}; the header names {len(table.names)} others; {HINT}"
+    if config.privacy is not None:
+        text = unfit(spec_of(config, response=False))
+    return OwnFault(f"{who}: {text}", f"{who}, {table.source}: {what}; there are {', '.join(table.names)}")
 
 
 def held_out(config: VerticalConfig, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
@@ -103,10 +116,9 @@ def needed(config: VerticalConfig, spec: Spec, names: tuple[str, ...], who: str)
         It has not.
     """
     if not spec.covariates(names):
-        raise JobError(
-            f"{who}: no column is left beside {', '.join(names)}; a client of a vertical job needs a column of its own: "
-            "add one, or remove the client"
-        )
+        remedy = "a client of a vertical job needs a column of its own: add one, or remove the client"
+        told, own = ([name for name in names if name in known] for known in (spec.known, names))
+        raise OwnFault(*(f"{who}: no column is left beside {', '.join(there)}; {remedy}" for there in (told, own)))
     if config.data.group is not None and config.data.group not in names:
         raise JobError(f"{who}: column {config.data.group!r} (data.group) is missing; every client needs it")
 
@@ -125,6 +137,7 @@ class Columns:
     levels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     faults: Faults = field(default_factory=Faults)
+    degenerate: Degenerate = field(default_factory=Degenerate)
 
 
 def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, response: bool) -> Columns:
@@ -136,7 +149,7 @@ def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, 
         No column is left, one is constant in the training rows, or the first bad row.
     """
     spec = spec_of(config, response=response, names=table.names)
-    needed(config, spec, table.names, f"client {client!r}, {table.source}")
+    needed(config, spec, table.names, who(client, table.source))
     private = spec.private
     found = describe(table, spec if private else replace(spec, standardise="exchange"), client)
     numeric = iter(range(0 if found.numeric is None else found.numeric.shape[1]))
@@ -148,37 +161,39 @@ def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, 
             complete.append(Column(name, "categorical", levels))
             continue
         values = np.empty(0) if private else np.asarray(found.numeric[train, next(numeric)], np.float64)  # type: ignore[index]
-        complete.append(_standardised(config, declared, values, client, table.source))
+        complete.append(_standardised(config, declared, values, who(client, table.source), told(name, table.names, spec.known)))
     encoding = spec.encoding(tuple(complete))
     design = encode(table, encoding, private=private, client=client)
     X = np.ascontiguousarray(design.X, np.float64)
     if not private:
-        _refuse_constants(encoding, X[train], f"client {client!r}, {table.source}")
+        _refuse_constants(encoding, X[train], table, spec, client)
     group, levels = _grouped(table, config)
-    return Columns(encoding, X, design.y if response else None, group, levels, design.notes if response else (), design.faults)
+    own = degenerate(X[train], encoding)
+    notes = (*(design.notes if response else ()), *own.lines())
+    return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, own)
 
 
-def _refuse_constants(encoding: Encoding, X: Array, who: str) -> None:
+def _refuse_constants(encoding: Encoding, X: Array, table: Table, spec: Spec, client: str) -> None:
     """A column with one value says what the intercept says. (A level that no training row has is left to the prior.)"""
     at = 0
     for column in encoding.columns:
         width = 1 if column.levels is None else len(column.levels)
         if len(X) > 1 and (np.ptp(X[:, at]) == 0 if column.levels is None else width == 1):
-            raise JobError(
-                f"{who}: column {column.name!r} has one value in all {len(X)} training rows, which the intercept already says; "
-                "add it to data.ignore"
-            )
+            what = f"has one value in all {len(X)} training rows, which the intercept already says; add it to data.ignore"
+            text = f"{who(client, table.source)}: {told(column.name, table.names, spec.known)} {what}"
+            raise OwnFault(text, f"client {client!r}, {table.source}: column {column.name!r} {what}")
         at += width
 
 
-def _standardised(config: VerticalConfig, declared: Column, values: Array, client: str, source: str) -> Column:
+def _standardised(config: VerticalConfig, declared: Column, values: Array, begin: str, column: str) -> Column:
     if config.data.standardise == "none":
         return Column(declared.name, "numeric", None, 0.0, 1.0)
     if declared.center is not None or config.data.standardise == "public":
         if declared.center is None:
-            raise JobError(
-                f"client {client!r}, {source}: column {declared.name!r} has no public center and scale; give them in "
-                f'[data.columns.{declared.name}], or take standardise = "own"'
+            remedy = 'give them in [data.columns.NAME], or take standardise = "own"'
+            raise OwnFault(
+                f"{begin}: {column} has no public center and scale; {remedy}; {HINT}",
+                f"{begin}: column {declared.name!r} has no public center and scale; {remedy}",
             )
         return declared
     center, spread = float(values.mean()), float(values.std())
@@ -236,11 +251,11 @@ def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
     kept = tuple(name for name in (data.id, data.response, data.offset) if name is not None)
     missing = [name for name in kept if name not in table.names]
     if missing:
-        raise JobError(f"data.server, {table.source}: column {missing[0]!r} is missing; there are {', '.join(table.names)}")
+        raise _missing(missing[0], "data.server", table, config, "the server's file")
     narrow = _only(table, kept)
     known = np.setdiff1d(np.arange(table.n_rows), np.array(unknown(table, config), np.int64))
     if not len(known):
-        raise JobError(f"data.server, {table.source}: no row has a response; there is nothing to learn from")
+        raise JobError("data.server: no row has a response; there is nothing to learn from")
     encoding = server_spec(config).encoding(())
     design = encode(narrow if len(known) == table.n_rows else narrow.select(known), encoding, client="")
     y = np.full(table.n_rows, np.nan)
@@ -258,8 +273,8 @@ def _offset(table: Table, name: str) -> Array:
     values = column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        where = table.place(int(bad[0]))
-        raise JobError(f"data.server, {table.source}, {where}, column {name!r}: is not a finite number; correct the cell")
+        where, what = table.place(int(bad[0])), f"column {name!r}: is not a finite number; correct the cell"
+        raise OwnFault(f"data.server, {what} in {len(bad)} rows", f"data.server, {table.source}, {where}, {what}")
     return values
 
 

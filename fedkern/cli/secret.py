@@ -1,0 +1,93 @@
+"""A holder's secret, and keyed digests of rows: a plain hash of a small table could be guessed, row by row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.table import Table, Text
+from ..errors import JobError
+from .files import sync_folder, writing
+
+SECRET = "secret"
+LENGTH = 32
+BLOCK = 1 << 24  # bytes of rows that are hashed at a time
+
+
+def secret(home: Path) -> bytes:
+    """A holder's 32 random bytes, made when they are first asked for, in a file of its own folder that only it can read."""
+    path = home / SECRET
+    with writing(path):
+        if not path.exists():
+            home.mkdir(parents=True, exist_ok=True)
+            file, beside = tempfile.mkstemp(prefix=f".{SECRET}-", dir=home)
+            os.fchmod(file, 0o600)  # whatever the umask
+            try:
+                with os.fdopen(file, "wb") as made:
+                    made.write(os.urandom(LENGTH))
+                    made.flush()
+                    os.fsync(made.fileno())
+                _first(Path(beside), path)
+                sync_folder(home)
+            finally:
+                Path(beside).unlink(missing_ok=True)
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise JobError(f"{path} cannot be read ({error.strerror}); make it readable for its owner") from None
+    if len(key) != LENGTH:
+        raise JobError(f"{path} has {len(key)} bytes, not {LENGTH}: put it back, or remove it and start runs anew")
+    return key
+
+
+def _first(made: Path, path: Path) -> None:
+    """Gives a file its name, unless another was first."""
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a disk without links
+        os.replace(made, path)
+
+
+def mark_of(key: bytes) -> str:
+    """What tells one secret from another, and nothing else of it."""
+    return hashlib.blake2b(key, digest_size=8, person=b"fedkern secret").hexdigest()
+
+
+def fingerprint(table: Table, key: bytes, ignored: Collection[str] = ()) -> str:
+    """A keyed digest of a table's cells: without the key it tells nothing, not even of a table of which few are possible."""
+    state = hashlib.blake2b(key=key, digest_size=32, person=b"fedkern rows")
+    names = [name for name in table.names if name not in ignored or name in table.matrix_names]
+    state.update(json.dumps([names, table.n_rows, sorted(table.broken.items())]).encode())
+    if table.matrix is not None:
+        _add(state, table.matrix)
+    for name in names:
+        column = table.columns[name]
+        if isinstance(column, Text):
+            state.update(json.dumps(column.levels).encode())
+            _add(state, column.codes)
+        elif name not in table.matrix_names:
+            _add(state, np.asarray(column))
+    return state.hexdigest()
+
+
+def _add(state: Any, array: NDArray[Any]) -> None:
+    """Type, shape and values, some rows at a time: the array may be larger than memory."""
+    state.update(json.dumps([array.dtype.str, array.shape]).encode())
+    for rows in _blocks(array):
+        state.update(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)
+
+
+def _blocks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    step = max(1, BLOCK // max(1, array.nbytes // max(1, len(array))))
+    for begin in range(0, len(array), step):
+        yield array[begin : begin + step]

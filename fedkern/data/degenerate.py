@@ -1,0 +1,121 @@
+"""Columns that nothing, or little, can be learnt from: with one value, following from others, or with lost digits.
+
+Found by one pass over a party's rows, and, for what follows from others, by a QR factorisation of at most so many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lstsq, qr
+
+from ..algorithms.column_notes import Degenerate
+from ..models.encoding import Column, Encoding
+
+__all__ = ["Degenerate", "degenerate"]
+
+Array = NDArray[np.float64]
+
+COARSE = 1e10  # values over their range: fewer than six of a number's sixteen digits are left
+LEFT = 1e-3  # of a column's standard deviation beside what follows from others: its variance is inflated 10^6 times
+NAMED = 1e-2  # of a standardised coefficient of the others
+WORK = 4e9  # operations of the factorisation: more rows are thinned, and where too few are left nothing is said
+BLOCK = 16384
+
+
+def degenerate(X: NDArray[Any], encoding: Encoding, *, intercept: bool = True) -> Degenerate:
+    """What is degenerate among a party's encoded columns.
+
+    Parameters
+    ----------
+    X : (n, d) in the order of `encoding.names`; rows or cells may be NaN
+    encoding : of the columns; the one of an intercept is not looked at
+    intercept : whether the model has one: without, a column with one value is no fault
+
+    Returns
+    -------
+    names of columns, a categorical one as a whole
+    """
+    low, high, count = _ends(X)
+    with np.errstate(invalid="ignore", over="ignore"):
+        moves = high > low
+    constant, coarse, kept = [], [], []
+    for column, at in _columns(encoding):
+        there = at[moves[at]]
+        if not len(there):
+            constant += [column.name] * bool(intercept and count[at].max() > 1)
+        elif column.levels is not None:
+            kept += [(column.name, int(j)) for j in there[1:]]  # all levels together are the intercept
+        elif _is_coarse(column, float(low[there[0]]), float(high[there[0]])):
+            coarse.append(column.name)
+        else:
+            kept.append((column.name, int(there[0])))
+    collinear = _collinear(X, [j for _, j in kept], intercept)
+    names = dict(zip((j for _, j in kept), (name for name, _ in kept)))
+    follows: dict[str, tuple[str, ...]] = {}
+    for j, others in (collinear or {}).items():
+        from_names = dict.fromkeys(names[i] for i in others if names[i] != names[j])
+        if from_names:
+            follows[names[j]] = tuple(dict.fromkeys([*follows.get(names[j], ()), *from_names]))
+    several = bool((count > 1).any())
+    return Degenerate(tuple(constant), tuple(coarse), follows, (several, several and collinear is not None))
+
+
+def _columns(encoding: Encoding) -> Iterator[tuple[Column, NDArray[np.int64]]]:
+    """Each column with the places of its coefficients."""
+    at = int(encoding.intercept)
+    for column in encoding.columns:
+        width = 1 if column.levels is None else len(column.levels)
+        yield column, np.arange(at, at + width)
+        at += width
+
+
+def _ends(X: NDArray[Any]) -> tuple[Array, Array, NDArray[np.int64]]:
+    """(d,) smallest and largest value, and number of values, block by block: X may be larger than memory."""
+    d = X.shape[1]
+    low, high, count = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d, np.int64)
+    for begin in range(0, len(X), BLOCK):
+        part = np.asarray(X[begin : begin + BLOCK], np.float64)
+        there = np.isfinite(part)
+        low = np.minimum(low, np.where(there, part, np.inf).min(axis=0))
+        high = np.maximum(high, np.where(there, part, -np.inf).max(axis=0))
+        count += there.sum(axis=0)
+    return low, high, count
+
+
+def _is_coarse(column: Column, low: float, high: float) -> bool:
+    """Whether the column's cells, before standardising, are large beside their range."""
+    centre, scale = column.constants
+    with np.errstate(over="ignore"):
+        size = max(abs(centre + scale * low), abs(centre + scale * high))
+        return bool(size > COARSE * scale * (high - low))
+
+
+def _collinear(X: NDArray[Any], places: list[int], intercept: bool) -> dict[int, list[int]] | None:
+    """Column -> earlier ones that it follows from; None where there are too few complete rows to say so."""
+    q = len(places)
+    if q < 2:
+        return {}
+    most = int(WORK / (2 * q * q))
+    step = max(1, -(-len(X) // most)) if most else len(X)
+    part = np.asarray(X[::step], np.float64)[:, places]
+    part = part[np.isfinite(part).all(axis=1)]
+    if len(part) <= q + 1:
+        return None
+    with np.errstate(all="ignore"):
+        if intercept:
+            part = part - part.mean(axis=0)
+        norm = np.sqrt((part**2).sum(axis=0))
+        part /= np.where(norm > 0, norm, 1.0)
+    if not np.isfinite(part).all():
+        return None
+    left = np.abs(np.diag(qr(part, mode="r", check_finite=False)[0][:q]))
+    found: dict[int, list[int]] = {}
+    for j in np.flatnonzero((left < LEFT) & (norm > 0)):
+        before = [i for i in range(j) if left[i] >= LEFT]
+        slopes = lstsq(part[:, before], part[:, j], check_finite=False)[0]
+        found[places[j]] = [places[i] for i, slope in zip(before, slopes) if abs(slope) > NAMED]
+    return {j: others for j, others in found.items() if others}

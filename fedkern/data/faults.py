@@ -1,0 +1,107 @@
+"""What is wrong with rows: all of it for the party that holds them, and what other parties may read of it.
+
+Cells, and names that the job file lacks, are the holder's own (`OwnFault.own`). The text for everybody names the columns that the
+job file names, counts rows, and points to the others by their place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import OwnFault
+from . import plain_text
+from .table import Table
+
+LISTED = 1000  # faults that are kept one by one; the others are only counted
+HINT = "`fedkern check --local` shows the holder of the file where"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A cell, or a whole row (`column` is None), that can't be used."""
+
+    place: str  # "line 17" of a csv file, "row 16" of an array
+    column: str | None
+    value: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        if self.column is None:
+            return f"{self.place}: {self.reason}; {self.remedy}"
+        return f"{self.place}, column {self.column!r}: {self.value!r} {self.reason}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Faults:
+    """For the client's own side: how many rows count as nothing, how many for each "column: reason", and the first ones."""
+
+    rows: int = 0
+    counts: tuple[tuple[str, int], ...] = ()
+    first: tuple[Fault, ...] = ()
+
+
+def who(client: str, source: str = "") -> str:
+    """How a sentence on a party's file begins: the name of the file, not where it lies."""
+    return ", ".join([*([f"client {client!r}"] if client else []), *([Path(source).name] if source else [])])
+
+
+def told(name: str, names: Sequence[str], known: Collection[str]) -> str:
+    """A column as every party may read it: by its name if the job file has it, else by its place in the header."""
+    return f"column {name!r}" if name in known else f"column no. {names.index(name) + 1}"
+
+
+class Marks:
+    """Bad rows of one table, by reason."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.bad = np.zeros(table.n_rows, dtype=bool)
+        self.found: list[tuple[NDArray[np.int64], str | None, str, str]] = []
+        for reason in dict.fromkeys(table.broken.values()):
+            rows = np.array([row for row, why in table.broken.items() if why == reason], dtype=np.int64)
+            self._add(rows, None, reason, "correct or remove the line")
+
+    def mark(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
+        """Rows are bad for one reason, which every party may read; the remedy may hold levels."""
+        rows = np.flatnonzero(bad & ~self.bad)  # a row is named once, by its first fault
+        if rows.size:
+            self._add(rows, column, reason, remedy)
+
+    def _add(self, rows: NDArray[np.int64], column: str | None, reason: str, remedy: str) -> None:
+        self.bad[rows] = True
+        self.found.append((rows, column, reason, remedy))
+
+    def faults(self) -> Faults:
+        counts = Counter[str]()
+        for rows, column, reason, _ in self.found:
+            counts[f"{column or 'row'}: {reason}"] += len(rows)
+        first = sorted((int(row), column, reason, remedy) for rows, column, reason, remedy in self.found for row in rows[:LISTED])
+        listed = tuple(
+            Fault(self.table.place(row), column, "" if column is None else self.table.text(column, row), reason, remedy)
+            for row, column, reason, remedy in first[:LISTED]
+        )
+        return Faults(int(self.bad.sum()), tuple(sorted(counts.items())), listed)
+
+    def refuse(self, client: str, known: Collection[str]) -> None:
+        """Ends a job that is not private if there is a bad row. `known`: names of columns that every party may read."""
+        faults = self.faults()
+        if not faults.rows:
+            return
+        counts = Counter[str]()
+        for rows, column, reason, _ in self.found:
+            where = "the row" if column is None else told(column, self.table.names, known)
+            counts[f"{where} {plain_text.told(reason) if column is None else reason}"] += len(rows)
+        listed = ", ".join(f"{what}: {n}" for what, n in sorted(counts.items()))
+        many = "1 row" if faults.rows == 1 else f"{faults.rows} rows"
+        text = f"{who(client, self.table.source)}: {many} cannot be used ({listed}); correct or remove what is wrong; {HINT}"
+        others = f" ({faults.rows - 1} more rows have faults)" if faults.rows > 1 else ""
+        begin = f"client {client!r}, {self.table.source}" if client else self.table.source
+        own = "\n  ".join([f"{begin}, {faults.first[0]}{others}", *map(str, faults.first[1:])])
+        raise OwnFault(text, own)

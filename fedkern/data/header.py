@@ -1,0 +1,62 @@
+"""Is a file's header what the job file describes? No row is looked at here, but a file without a header has one in its place.
+
+So what other parties read names the columns that the job file names. In an open job the others are counted; in a private one
+nothing is said of them, for where line ends are not recognised even the count tells something of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import JobError, OwnFault
+from ..models.encoding import Encoding, Spec
+from .cells import number
+from .faults import HINT, who
+
+TEXT_FILES = (".csv", ".tsv")  # whose first line may be a row
+
+
+def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, client: str = "") -> None:
+    """Whether a file has the columns that the job names: a fault of the file, not of a row.
+
+    Raises
+    ------
+    JobError
+        A column is missing, one is there that a private job does not know, or nothing is left to learn from.
+    """
+    spec = wanted if isinstance(wanted, Spec) else None
+    needed = wanted.needed
+    begin, own = who(client, source), f"client {client!r}, {source}" if client else source
+    for name in needed:
+        if name not in names:
+            what, remedy = f"column {name!r} is missing", "correct the file, or [data]"
+            text = f"{begin}: {what}; the header names {len(names)} others; {remedy}; {HINT}"
+            if spec is not None and spec.private:
+                text = f"{who(client)}: {unfit(spec)}"
+            raise OwnFault(text, f"{own}: {what}; there are {', '.join(names)}; {remedy}")
+    if spec is None:
+        return
+    numbers = [name for name in names if number(name) == number(name) and name not in spec.known]
+    if not needed and numbers and Path(source).suffix.lower() in TEXT_FILES:
+        remedy = "write a header, or declare these columns in [data.columns] if they are really called so"
+        what = f"{len(numbers)} of the {len(names)} names in the header are numbers, as if it were a row"
+        raise OwnFault(f"{begin}: {what}; {remedy}; {HINT}", f"{own}: {what} ({', '.join(numbers)}); {remedy}")
+    if spec.private:
+        _check_declared(names, spec, begin, own)
+    if not spec.covariates(tuple(names)) and not spec.intercept:
+        raise JobError(f"{begin}: no covariate is left beside {', '.join(needed)}; add columns, or an intercept")
+
+
+def unfit(spec: Spec) -> str:
+    """What other parties read of any fault of a private job's file as a whole: the job file's own words."""
+    columns = f"whose header names {', '.join(map(repr, spec.needed))}" if spec.needed else "with a header"
+    return f"the file is not what [data] describes, a table {columns}; {HINT} it is not"
+
+
+def _check_declared(names: Sequence[str], spec: Spec, begin: str, own: str) -> None:
+    lacking = [name for name in spec.covariates(tuple(names)) if not spec.complete(name)]
+    if lacking:
+        given = 'kind = "numeric"' + ("" if spec.standardise == "none" else ", center = .., scale = ..")
+        lines = "".join(f'\n  {name!r} = {{{given}}}  or  {{kind = "categorical", levels = [..]}}' for name in lacking)
+        raise OwnFault(f"{begin}: {spec.undeclared}; {HINT} it does not", f"{own}: {spec.undeclared}; of this file:{lines}")

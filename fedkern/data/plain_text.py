@@ -1,0 +1,104 @@
+"""What a file is before it is a table: there at all, a file that ends, of UTF-8 text, with the separator that its type has.
+
+Programs of many countries write csv files with semicolons, in Latin-1 or in UTF-16. Read as something else they would not fail:
+letters that UTF-8 lacks would all become one, and levels that differ in them alone would be one level. What is wrong with a whole
+file is an error whose public text has nothing that stands in the file; what is wrong with one line spoils that line alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import unicodedata
+from pathlib import Path
+
+from ..errors import JobError, OwnFault
+
+NOT_UTF8 = "has bytes that are not UTF-8; if the file is Latin-1 (or Windows-1252), save it as UTF-8"
+ZERO = "has zero bytes; if the file is UTF-16, save it as UTF-8"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # UTF-32, too, begins with one of them, or with zeros
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_ESCAPED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a byte that is not UTF-8
+_INVISIBLE = "\ufeff\u200b\u2060"  # byte-order marks of files that were joined, and blanks without a width
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file or a folder.
+
+    Raises
+    ------
+    JobError
+        It cannot be looked at or read, or it is a pipe or a device, which may never end.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except ValueError:
+        raise JobError(f"{str(path)!r} is no path") from None
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read ({error.strerror}); correct the path, or make it readable") from None
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise JobError(f"{path}: is a pipe or a device, not a file; write its content to a file first")
+    if not os.access(path, os.R_OK):
+        raise JobError(f"{path}: cannot be read (Permission denied); make it readable for this user")
+    return True
+
+
+def check_header(path: Path, line: bytes, separator: str) -> None:
+    """Whether the first line of a text file is UTF-8, and its cells are separated as the file's name says.
+
+    Raises
+    ------
+    JobError
+        It is not; the text says what to do.
+    """
+    if line.startswith(UTF16) or b"\0" in line:
+        raise _of_header(path, "is UTF-16 or no text at all; save it as UTF-8 (in a spreadsheet: CSV UTF-8)", line)
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _of_header(path, f"the header {NOT_UTF8}", line) from None
+    outside = re.sub('"[^"]*"', "", text)
+    if separator in outside:
+        return
+    other = max(SEPARATORS, key=outside.count)
+    if outside.count(other):
+        remedy = f"save it with {SEPARATORS[separator]} between its cells"
+        remedy += " (and points in its numbers)" if other == ";" else " (or name it .tsv)" if other == "\t" else ""
+        remedy = "name it .csv, or " + remedy if (other, separator) == (",", "\t") else remedy
+        raise _of_header(path, f"its cells are separated by {SEPARATORS[other]}; {remedy}", line)
+
+
+def _of_header(path: Path, what: str, line: bytes) -> OwnFault:
+    return OwnFault(f"{path.name}: {what}", f"{path}: {what}; it begins with {str(line[:60])[1:]}")
+
+
+def decoded(body: bytes) -> str:
+    """The lines after the header. Bytes that are not UTF-8 are kept apart, so that `fault` finds their lines."""
+    return body.decode("utf-8", errors="surrogateescape")
+
+
+def fault(line: str) -> str | None:
+    """What is wrong with the characters of one line."""
+    if "\0" in line:
+        return ZERO
+    return NOT_UTF8 if not line.isascii() and _ESCAPED.search(line) else None
+
+
+def told(reason: str) -> str:
+    """Why a line of an open job's file cannot be read, as every party may hear it: a library's words may quote the line."""
+    return next((what for what in (NOT_UTF8, ZERO) if what in reason), "cannot be read")
+
+
+def canonical(text: str) -> str:
+    """A cell or a name in the one way in which it is compared.
+
+    Blanks at its ends are gone; letters that Unicode can write in two ways (an umlaut as one character, or as a letter and two
+    dots) are written in one (NFC); what no text can hold (half of a surrogate pair) is written out, so that no two become one.
+    """
+    if text.isascii():
+        return text.strip()
+    text = text.encode("utf-8", errors="backslashreplace").decode()
+    return unicodedata.normalize("NFC", text).strip().strip(_INVISIBLE).strip()

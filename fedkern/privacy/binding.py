@@ -1,0 +1,310 @@
+"""Which policies bind a job's data, and where the budget of these data lies. Nothing that a job file says leads round them.
+
+Policies are looked for
+
+* beside the data, links resolved: `fedkern-policy.toml` in the folder of each of their files;
+* in `/etc/fedkern/policy.toml`, `~/.fedkern/policy.toml` and `$FEDKERN_CLIENT_HOME/policy.toml`;
+* in `$FEDKERN_CLIENT_HOME/<client>/policy.toml`, for every client: the client's name is the job file's choice.
+
+Every policy that names the data binds, by one of their paths or by their id, and all that bind must allow the job. Data that none
+names are refused if one of the files (or FEDKERN_REQUIRE_POLICY=1) says `require`, if a file lies beside them, or if clients'
+folders hold policies. Data that the folder of a client of another name claims are refused too.
+
+The budget lies with the policy and is kept by the data set's id there, so that neither the client's name, the unit, the run's
+folder nor the environment begins another. Of several places the first is taken that can be written, beginning with those that do
+not depend on the environment; what lies in the others is counted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from fedkern.errors import JobError
+
+from .policy import DataSet, Policy, PolicyFile, Refusal, Use, read_policies
+
+CLIENT_HOME, REQUIRE = "FEDKERN_CLIENT_HOME", "FEDKERN_REQUIRE_POLICY"
+POLICY, BESIDE, LEDGER = "policy.toml", "fedkern-policy.toml", "budget.jsonl"
+SYSTEM = Path("/etc/fedkern")
+ACCOUNTS = ".accounts"  # in a home: budgets of policies whose own folder can't be written
+
+Where = Literal["beside", "system", "home", "root", "own", "other"]
+
+
+class Bound(NamedTuple):
+    """A policy that names the data, its file, and where that lies."""
+
+    where: Where
+    file: PolicyFile
+    policy: Policy
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where the budget of a data set lies.
+
+    Attributes
+    ----------
+    folder : of `budget.jsonl`
+    data : what the data set is called there
+    policies : all that bind
+    known : every budget file that may tell of these data -> what they may be called in it
+    """
+
+    folder: Path
+    data: str
+    policies: tuple[Policy, ...] = ()
+    known: Mapping[Path, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What was found for one holder's data in one job.
+
+    Attributes
+    ----------
+    client, data : whose, and which
+    files : all policy files that were looked at, and where each lies
+    bound : the policies that name the data
+    claimed : policies that name the data in the folder of a client of another name
+    required : what says that a policy must name the data; None if nothing does
+    """
+
+    client: str
+    data: DataSet
+    files: tuple[tuple[Where, PolicyFile], ...] = ()
+    bound: tuple[Bound, ...] = ()
+    claimed: tuple[Policy, ...] = ()
+    required: str | None = None
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        return tuple(one.policy for one in self.bound)
+
+    def refusal(self, use: Use, noise_source: str = "secure") -> Refusal | None:
+        """Why a kind of job is refused; None if all policies allow it, or none binds and none has to."""
+        if self.claimed:
+            policy = self.claimed[0]
+            return Refusal(
+                "its data belong to a client of another name; ask the holder under which name it takes part (data.names), or to "
+                "put its policy where it holds for every name",
+                f"{policy.file} names these data, [data.{policy.data}], and the job calls the client {self.client!r}",
+            )
+        if self.required and not self.bound:
+            names = " or ".join(f"[data.{name}]" for name in self.data.names)
+            files = ", ".join(map(str, self.data.paths))
+            return Refusal(
+                "a policy must name its data, and none does; ask the holder to name them in one (a table [data.NAME] with their "
+                "paths)",
+                f"{self.required}, and no policy has {names}" + (f", or {files} among its paths" if files else ""),
+            )
+        for policy in self.policies:
+            if refusal := policy.refuses_use(use, noise_source):
+                return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
+        return None
+
+
+def bind(client: str, data: DataSet, *, must: Literal["named", "asked", "never"] = "named") -> Binding:
+    """Looks for the policies of a client's data.
+
+    Parameters
+    ----------
+    must : whether unnamed data are refused: wherever the head of this file says so; only where a file asks for it in words or
+        lies beside them (the server's data); never (an account that is nobody's data)
+
+    Raises
+    ------
+    JobError
+        A policy can't be read or is faulty: then it allows nothing.
+    """
+    files: list[tuple[Where, PolicyFile]] = []
+    seen: set[str] = set()
+    for where, path in _places(client, data):
+        if where == "other" and not os.access(path, os.R_OK):
+            continue  # of another user of this machine
+        if _there(path) and (real := os.path.realpath(path)) not in seen:
+            seen.add(real)
+            files.append((where, read_policies(Path(real))))
+    bound: list[Bound] = []
+    claimed: list[Policy] = []
+    for where, file in files:
+        for policy in file.policies:
+            listed, called = policy.lists(data), policy.called(data)
+            if where != "other":
+                bound += [Bound(where, file, policy)] if listed or called else []
+            elif listed or (called and not policy.paths):
+                claimed.append(policy)
+    if not data.paths and any(one.where == "own" for one in bound):  # built-in data: every client has a part of its own
+        claimed = []
+    return Binding(client, data, tuple(files), tuple(bound), tuple(claimed), _required(files, must))
+
+
+def _required(files: list[tuple[Where, PolicyFile]], must: str) -> str | None:
+    """What says that a policy must name the data."""
+    if must == "never":
+        return None
+    if os.environ.get(REQUIRE, "0") not in ("", "0"):
+        return f"{REQUIRE} is set"
+    for where, file in files:
+        if file.require:
+            return f"{file.path} says require = true"
+        if where == "beside":
+            return f"{file.path} lies beside the data"
+        if where in ("own", "other") and must == "named":
+            return f"clients' policies lie in {client_home()}"
+    return None
+
+
+def account(found: Binding) -> Account | None:
+    """Where the budget lies, if a policy binds.
+
+    Raises
+    ------
+    JobError
+        No place for it can be written.
+    """
+    if not found.bound:
+        return None
+    places = _places_of_budgets(found)
+    fixed = [one.file.accounts for one in found.bound if one.file.accounts is not None]
+    writable = [(folder, name) for folder, name in places.items() if _writable(folder) and (not fixed or folder == fixed[0])]
+    if not writable:
+        listed = ", ".join(str(folder) for folder in fixed[:1] or places)
+        raise JobError(f"{listed}: can't be written, and the budget must be kept; give the policy a folder (accounts = PATH)")
+    return Account(*writable[0], found.policies, _known(found, places))
+
+
+def _places_of_budgets(found: Binding) -> dict[Path, str]:
+    """Folder -> what the data set is called there; the best first."""
+    own = [(_folder_of(one.file), one.policy.data) for one in found.bound]
+    steady = [place for place, one in zip(own, found.bound) if one.where in ("beside", "system", "home")]
+    spare = [(home / ACCOUNTS / _short(one.file.path), one.policy.data) for one in found.bound for home in _homes()]
+    fixed = [(one.file.accounts, one.policy.data) for one in found.bound if one.file.accounts is not None]
+    best: dict[Path, str] = {}
+    for folder, name in [*fixed, *steady, *(spare if steady else []), *own, *spare]:
+        best.setdefault(folder, name)
+    return best
+
+
+def _folder_of(file: PolicyFile) -> Path:
+    """Where a policy's budgets lie, if that can be written."""
+    if file.accounts is not None:
+        return file.accounts
+    return file.path.parent / ".fedkern" if file.path.name == BESIDE else file.path.parent
+
+
+def _known(found: Binding, places: Mapping[Path, str]) -> dict[Path, frozenset[str]]:
+    """Every budget file that may tell of the data."""
+    ids = frozenset(found.data.names) | {policy.data for policy in found.policies}
+    own = client_home()
+    beside = [folder / ".fedkern" for path in found.data.paths for folder in _folders(path)]
+    folders = [*places, *beside, SYSTEM, *_homes(), *([] if own is None else [own / found.client])]
+    bound = {(one.file.path, one.policy.data) for one in found.bound}
+    other: dict[Path, set[str]] = {}  # what other data are called in a folder
+    for _, file in found.files:
+        here = {policy.data for policy in file.policies if (file.path, policy.data) not in bound}
+        other.setdefault(_folder_of(file), set()).update(here)
+    return {f / LEDGER: (ids - other.get(f, set())) | ({places[f]} if f in places else set()) for f in dict.fromkeys(folders)}
+
+
+def client_home() -> Path | None:
+    """$FEDKERN_CLIENT_HOME, if it is set."""
+    home = os.environ.get(CLIENT_HOME)
+    return Path(os.path.realpath(home)) if home else None
+
+
+def _user_home() -> Path | None:
+    """~/.fedkern; also where HOME is not set, or no path."""
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):
+        try:
+            import pwd
+
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        except (ImportError, KeyError):
+            return None
+    return Path(os.path.realpath(home)) / ".fedkern" if os.path.isabs(home) else None
+
+
+def _homes() -> list[Path]:
+    """Where a holder may have budgets, those first that do not depend on FEDKERN_CLIENT_HOME."""
+    return list(dict.fromkeys(home for home in (_user_home(), client_home()) if home is not None))
+
+
+def _places(client: str, data: DataSet) -> Iterator[tuple[Where, Path]]:
+    """Where policies may be, in the order in which their folders are taken for budgets."""
+    for folder in dict.fromkeys(folder for path in data.paths for folder in _folders(path)):
+        yield "beside", folder / BESIDE
+    yield "system", SYSTEM / POLICY
+    home, root = _user_home(), client_home()
+    if home is not None:
+        yield "home", home / POLICY
+    if root is None:
+        return
+    yield "root", root / POLICY
+    yield "own", root / client / POLICY
+    try:
+        names = sorted(os.listdir(root))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as fault:
+        raise JobError(f"{root} ({CLIENT_HOME}): can't be read ({fault.strerror}), and policies may lie there") from None
+    for name in names:
+        if not name.startswith(".") and name != client:
+            yield "other", root / name / POLICY
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    """The folders of a file: by its name, by every link on the way, and the real one; a folder of arrays is one itself."""
+    at = os.path.abspath(path)
+    for _ in range(40):  # as many links as the kernel follows
+        yield Path(os.path.dirname(at))
+        yield Path(os.path.realpath(os.path.dirname(at)))
+        if not os.path.islink(at):
+            break
+        at = os.path.join(os.path.dirname(at), os.readlink(at))
+    if os.path.isdir(path):
+        yield Path(os.path.realpath(path))
+
+
+def _there(path: Path) -> bool:
+    """Whether a policy is there, readable or not.
+
+    Raises
+    ------
+    JobError
+        That can't be told: its folder is there and does not let us look.
+    """
+    try:
+        path.lstat()
+        return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as fault:
+        try:
+            path.parent.lstat()
+        except OSError:
+            return False  # a home of somebody else
+        raise JobError(f"{path}: can't be read as a policy ({fault.strerror})") from None
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a budget can be kept in a folder, which may have to be made."""
+    ledger = folder / LEDGER
+    if os.path.exists(ledger):
+        return os.access(ledger, os.R_OK | os.W_OK)
+    while not os.path.exists(folder) and folder != folder.parent:
+        folder = folder.parent
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _short(policy: Path) -> str:
+    """A folder's name for a policy file."""
+    text = re.sub(r"[^\w.-]+", "-", str(policy.parent)).strip("-.")[-60:]
+    return f"{text}-{blake2b(os.fsencode(policy), digest_size=4).hexdigest()}"

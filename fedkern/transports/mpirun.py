@@ -1,0 +1,319 @@
+"""Starts mpirun, stays beside it, and says how the job ended: what mpi/run.sh and mpi/slurm.sbatch run.
+
+    python -P -m fedkern.transports.mpirun RANKS MPIRUN [OPTIONS] PROGRAM [ARGUMENTS]
+
+RANKS: how many of them this machine will have.
+
+mpirun by itself kills its ranks a quarter of a second after TERM or INT. Where it tolerates deaths its exit code tells nothing,
+it waits for ever for a rank that died while MPI started, and ranks outlive it. So
+
+* it gets a session of its own, where no terminal reaches it, and neither TERM nor INT. They come to this process; those that were
+  sent to mpirun are seen waiting there. Once the job has begun they go on to all ranks as USR1, and become a checkpoint; before
+  that there is nothing to keep, and mpirun is ended;
+* rank 0 tells this process that the job has begun, and with which code it ends: that is the exit code, and none but that is 0;
+* what is left of the job is killed when mpirun has ended, and mpirun is if this process dies. Ranks look after their parent
+  themselves (`parent`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+from .parent import BEGUN, ENDED, LAUNCHER
+
+SH = "FEDKERN_SH"  # the process id of the script that runs us: when it is gone the job stops
+LOST, INTERNAL = 3, 1
+LOOK = 0.2  # seconds between two looks at the processes
+AGAIN = 1.0  # between two requests to stop: a rank may have been deaf
+STARTING = 1.5  # a rank that is missing for so long while the others start has died
+LEAVING = 10.0  # what mpirun gets to end after rank 0 has said how the job ends
+PDEATHSIG, SUBREAPER = 1, 36  # of prctl
+
+Signal = signal.Signals
+ASKS = (Signal.SIGTERM, Signal.SIGUSR1, Signal.SIGINT, Signal.SIGHUP)
+KEPT = (Signal.SIGTERM, Signal.SIGINT)  # from mpirun; HUP is left, by which we end it
+PRCTL = ctypes.CDLL(None).prctl
+
+
+class Screen:
+    """mpirun's standard error, line by line, without what it says of every abort.
+
+    Open MPI frames its words by lines of dashes. Until the job has begun everything is held back: if a rank dies, or the job is
+    stopped, the others complain of what they do not understand.
+    """
+
+    EDGE = re.compile(rb"-{70,}\n")
+    KNOWN = (b"MPI_ABORT was invoked", b"non-zero", b"noticed that process rank", b"MPI_ERRORS_ARE_FATAL")
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._rest = b""  # what waits for the job to begin, or for the end of its line
+        self._frame: list[bytes] = []
+
+    def more(self, data: bytes) -> bytes:
+        """What to show of the next bytes."""
+        self._rest += data
+        if not self.begun:
+            return b""
+        *lines, self._rest = self._rest.replace(b"\0", b"").splitlines(keepends=True) or [b""]
+        if self._rest.endswith(b"\n"):
+            lines, self._rest = [*lines, self._rest], b""
+        return b"".join(map(self._shown, lines))
+
+    def begin(self) -> bytes:
+        """The job has begun: what was held back."""
+        self.begun = True
+        return self.more(b"")
+
+    def end(self, *, ours: bool) -> bytes:
+        """The rest. `ours`: what was held back has been explained, all but fedkern's own lines."""
+        if ours and not self.begun:
+            return b"".join(line for line in self._rest.splitlines(keepends=True) if line.startswith(b"fedkern: "))
+        return self.begin() + b"".join([*self._frame, self._rest])
+
+    def _shown(self, line: bytes) -> bytes:
+        if self.EDGE.fullmatch(line):
+            frame, self._frame = b"".join([*self._frame, line]), [] if self._frame else [line]
+            return b"" if self._frame or any(words in frame for words in self.KNOWN) else frame
+        if self._frame:
+            self._frame.append(line)
+            return b""
+        return b"" if line.startswith(b"[warn] Epoll") else line
+
+
+class Job:
+    """One mpirun, from its start to its end."""
+
+    def __init__(self, ranks: int, command: Sequence[str]) -> None:
+        self.screen = Screen()
+        self.begun = False
+        self.code: int | None = None  # that rank 0 has said
+        self.asked: str | None = None  # the signal that asks us to stop
+        self.hurry = False  # twice by hand: now
+        self.why = ""  # we have ended mpirun
+        self._ranks, self._some, self._fewer_since = ranks, False, 0.0
+        self._told = self._ended = self._hanged = 0.0
+        for number in ASKS:
+            signal.signal(number, self._ask)
+        PRCTL(SUBREAPER, 1)  # ranks that lose mpirun become our children
+        self.words, name = _words()
+        self.mpirun = subprocess.Popen(
+            command,
+            bufsize=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, LAUNCHER: name},
+            start_new_session=True,
+            preexec_fn=_alone,
+        )
+        assert self.mpirun.stdout is not None
+        assert self.mpirun.stderr is not None
+        self.out, self.err = self.mpirun.stdout, self.mpirun.stderr
+        self.deaf = 0  # error number of a standard output that takes nothing
+
+    def run(self) -> int:
+        """Until mpirun has ended, and all that it started; the exit code of the job."""
+        selector = selectors.DefaultSelector()
+        for pipe, take in ((self.out, self._print), (self.err, self._show)):
+            os.set_blocking(pipe.fileno(), False)
+            selector.register(pipe, selectors.EVENT_READ, take)
+        selector.register(self.words, selectors.EVENT_READ, self._hear)
+        looked = 0.0
+        while self.mpirun.poll() is None:
+            for key, _ in selector.select(LOOK):
+                if not key.data():
+                    selector.unregister(key.fileobj)
+            if time.monotonic() - looked > LOOK / 2:
+                looked = time.monotonic()
+                self._look(looked)
+        _end_children()
+        self._hear()
+        while self._print() or self._show():
+            pass
+        code, text = self._verdict()
+        _show(self.screen.end(ours=bool(text or self.code is not None)))
+        if text:
+            _show(f"fedkern: {text}\n".encode())
+        return code
+
+    def _verdict(self) -> tuple[int, str]:
+        """The exit code of the job, and what there is to say of it that no rank has said."""
+        if self.code == 0 and self.deaf not in (0, errno.EPIPE):
+            return 2, f"cannot write standard output: {os.strerror(self.deaf)}; what is in files is written"
+        if self.code is not None:
+            return self.code, ""
+        if self.why:
+            return LOST, self.why
+        if self.asked and not self.begun:
+            return LOST, f"stopped by {self.asked} before the job had begun; start it again"
+        code = self.mpirun.returncode
+        if code in range(1, 6):  # the ranks have said why
+            return code, ""
+        if not self.begun and self._some and self._fewer_since:
+            return LOST, "a rank died while the job was starting; start it again"
+        if code <= 0 or 128 < code <= 192 or code in (9, 15):
+            who = f"mpirun was ended by {Signal(-code).name}" if code < 0 else "rank 0 (the server) did not say how the job ended"
+            return LOST, f"{who}; {'--resume goes on from the last checkpoint' if self.begun else 'start it again'}"
+        return INTERNAL, f"mpirun ended with code {code}"
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self.hurry = self.hurry or (number == Signal.SIGINT and self.asked is not None)
+        if self.asked is None and number == Signal.SIGINT and self.begun and sys.stderr.isatty():
+            _show(b"fedkern: stopping at the next checkpoint; Ctrl-C again ends at once\n")
+        self.asked = self.asked or Signal(number).name
+
+    def _look(self, now: float) -> None:
+        """Whether something has to be done."""
+        if not self.asked:
+            self.asked = _waiting(self.mpirun.pid)
+        if self.hurry:
+            self._end(now, "interrupted; --resume goes on from the last checkpoint")
+        elif self.code is not None:
+            self._ended = self._ended or now
+            if now - self._ended > LEAVING:
+                self._end(now, "")
+        elif self.asked and not self.begun:
+            self._end(now, f"stopped by {self.asked} before the job had begun; start it again")
+        elif self.asked and now - self._told > AGAIN:
+            self._told = now
+            self.mpirun.send_signal(Signal.SIGUSR1)
+        elif not self.begun:
+            here = len(children(self.mpirun.pid))
+            self._some = self._some or here > 0
+            self._fewer_since = 0.0 if here >= self._ranks or not self._some else self._fewer_since or now
+            if self._fewer_since and now - self._fewer_since > STARTING:
+                self._end(now, "a rank died while the job was starting; start it again")
+
+    def _end(self, now: float, why: str) -> None:
+        """Ends mpirun: in order, and if that takes too long not so."""
+        if not self._hanged:
+            self.why, self._hanged = why, now
+            self.mpirun.send_signal(Signal.SIGHUP)
+        elif now - self._hanged > 1.5:
+            self.mpirun.kill()
+
+    def _hear(self) -> bool:
+        """What rank 0 says. Others of this machine may write here too: the kernel tells who does."""
+        with suppress(BlockingIOError):
+            while True:
+                word, about, _, _ = self.words.recvmsg(64, socket.CMSG_SPACE(12))
+                who = [struct.unpack("iII", data)[1] for _, kind, data in about if kind == socket.SCM_CREDENTIALS]
+                if who != [os.getuid()]:
+                    continue
+                if word == BEGUN:
+                    self.begun = True
+                    _show(self.screen.begin())
+                elif word.startswith(ENDED):
+                    self.code = int(word.removeprefix(ENDED))
+        return True
+
+    def _show(self) -> bool:
+        data = self.err.read(1 << 16) or b""
+        _show(self.screen.more(data))
+        return bool(data)
+
+    def _print(self) -> bool:
+        data = self.out.read(1 << 16) or b""
+        try:
+            _write(1, data)
+        except OSError as error:
+            self.deaf = self.deaf or error.errno or errno.EIO
+        return bool(data)
+
+
+def _alone() -> None:
+    """In mpirun's process, before it begins."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, KEPT)
+    for number in KEPT:  # what is ignored would not be seen waiting
+        signal.signal(number, signal.SIG_DFL)
+    PRCTL(PDEATHSIG, Signal.SIGKILL)
+
+
+def _words() -> tuple[socket.socket, str]:
+    """Where rank 0 speaks to us: a datagram socket without a file, and its name."""
+    words, name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK), f"fedkern-{os.urandom(16).hex()}"
+    words.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    words.bind(f"\0{name}".encode())
+    return words, name
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _show(data: bytes) -> None:
+    with suppress(OSError):  # the terminal may be gone
+        _write(2, data)
+
+
+def _waiting(pid: int) -> str | None:
+    """A signal that was sent to mpirun, and waits there."""
+    with suppress(OSError, ValueError):
+        status = Path(f"/proc/{pid}/status").read_text()
+        masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd:", "ShdPnd:"))]
+        for number in KEPT:
+            if any(mask >> (number - 1) & 1 for mask in masks):
+                return number.name
+    return None
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Process id and parent of everything that lives."""
+    for path in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if path.name.isdigit():
+                state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
+                if state not in "ZX":
+                    yield int(path.name), int(parent)
+
+
+def children(pid: int) -> list[int]:
+    """Processes that this one has started."""
+    return [child for child, parent in _parents() if parent == pid]
+
+
+def _end_children() -> None:
+    """Kills what mpirun has left behind: with the tolerance of deaths an abort leaves ranks alive."""
+    until = time.monotonic() + 5.0
+    while (left := children(os.getpid())) and time.monotonic() < until:
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, Signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+        time.sleep(0.01)
+
+
+def main(ranks: str, *command: str, env: Mapping[str, str] = os.environ) -> int:
+    """Runs one job; its exit code."""
+    with suppress(OSError):
+        os.setsid()  # what a terminal says comes through the script
+    PRCTL(PDEATHSIG, Signal.SIGTERM)
+    if env.get(SH, str(os.getppid())) != str(os.getppid()):  # it was gone before we looked
+        return LOST
+    try:
+        return Job(int(ranks), command).run()
+    except OSError as error:
+        _show(f"fedkern: cannot start {command[0]}: {error.strerror}\n".encode())
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,102 @@
+"""What a request to end does: TERM, INT, USR1 and HUP. Imports nothing heavy: handlers come before everything else."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal has ended what was going on, and there was nothing to keep. What catches ordinary errors does not catch it."""
+
+
+class Signals:
+    """Inside `with`, a signal is remembered instead of killing; the next question or answer acts on `pending`.
+
+    Parameters
+    ----------
+    at_once
+        While a program starts, reads and searches: a signal raises `Stopped` wherever it is, but for what is `held`.
+
+    Attributes
+    ----------
+    pending : name of the signal that came
+    stopped : what was raised; others may have made another exception of it
+    advice : what it says after the signal's name
+    """
+
+    NAMES = ("SIGTERM", "SIGUSR1", "SIGINT", "SIGHUP")
+    AGAIN = 0.3  # seconds after which `Stopped` is raised again: some code swallows it
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        self.at_once = at_once
+        self.pending: str | None = None
+        self.stopped: Stopped | None = None
+        self.advice = ""
+        self._before: dict[int, Any] = {}
+        self._unraisable: Any = None
+
+    def __enter__(self) -> Signals:
+        numbers = [getattr(signal, name) for name in self.NAMES]
+        for number in numbers:
+            if signal.getsignal(number) != signal.SIG_IGN:  # by nohup, or by a shell that started us in the background
+                self._before[number] = signal.signal(number, self._remember)
+        if self.at_once:
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._again)
+            self._unraisable, sys.unraisablehook = sys.unraisablehook, self._quiet
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # a launcher may keep them from itself, and so from us
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.at_once = False
+        if signal.SIGALRM in self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            sys.unraisablehook = self._unraisable
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """For what must not be cut in two. Yields whether what is around may be cut; then a signal acts at the end."""
+        around, self.at_once = self.at_once, False
+        try:
+            yield around
+        finally:
+            self.at_once = around
+        if around:
+            self.act()
+
+    def hold(self) -> None:
+        """From now on there is something to keep: signals are only remembered."""
+        self.at_once = False
+
+    def ignore(self) -> None:
+        """From now on signals do nothing."""
+        for name in self.NAMES:
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+    def act(self) -> None:
+        """Raises `Stopped` if a signal has come."""
+        if self.pending:
+            self.stopped = Stopped(f"stopped by {self.pending}{self.advice}")
+            if signal.SIGALRM in self._before:
+                signal.setitimer(signal.ITIMER_REAL, self.AGAIN)
+            raise self.stopped
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        again, self.pending = self.pending, signal.Signals(number).name
+        if self.at_once or (again and number == signal.SIGINT):  # pressed twice: now
+            self.act()
+
+    def _quiet(self, unraisable: Any) -> None:
+        if unraisable.exc_type is not Stopped:  # it comes again
+            self._unraisable(unraisable)
+
+    def _again(self, number: int, frame: FrameType | None) -> None:
+        if self.at_once:
+            self.act()

@@ -1,0 +1,166 @@
+"""Small jobs of every method whose data are files, and ways to end them half-way.
+
+python interrupted.py WHAT N ARGUMENTS: `fedkern ARGUMENTS`, killed by the N-th WHAT ("message": before it leaves a client;
+"checkpoint": written, and not yet in its place; "record": a job.json about to get its place).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import sigma_artifacts as artifacts
+
+from fedkern.cli import keeping
+from fedkern.cli.__main__ import main
+from fedkern.cli.assembly import Output, perform
+from fedkern.cli.config import load
+from fedkern.data.synthetic import Settings, simulate
+from fedkern.transports.driver import Kept, Received
+from fedkern.transports.inprocess import InProcess
+
+PVI = """
+[job]
+rounds = 12
+[data]
+clients = ["clients/*.csv"]
+response = "income"
+positive = "yes"
+[data.columns]
+age = {center = 40, scale = 14}
+sex = {levels = ["f", "m"]}
+income = {levels = ["no", "yes"]}
+[algorithm]
+local_steps = 3
+"""
+TERMS = """
+[privacy]
+epsilon = 50.0
+delta = 1e-4
+clip = 2.5
+noise_multiplier = 3.0
+sampling_rate = 0.2
+accountant = "rdp"
+"""
+VERTICAL_TERMS = """
+[privacy]
+epsilon = 50.0
+delta = 1e-5
+noise_multiplier = 8.0
+accountant = "rdp"
+""" + "\n".join(f"[data.columns.x{k}_{j}]\ncenter = 0.0\nscale = 2.0" for k in (1, 2, 3) for j in (1, 2))
+SIGMA = """
+[job]
+method = "sigma"
+rounds = 30
+seed = 3
+[data]
+clients = ["clients/*.csv"]
+area = "district"
+response = "cases"
+exposure = "expected"
+[model]
+prior = "prior"
+"""
+SIZE = Settings(clients=3, rows=40, columns=2, seed=2)
+
+
+def people(n: int, shift: int = 0) -> list[str]:
+    return [f"{20 + (7 * i + shift) % 50},{'fm'[i % 2]},{['no', 'yes'][(i + shift) % 3 == 0]}" for i in range(n)]
+
+
+def job(folder: Path, kind: str) -> Path:
+    """The job file; its clients' rows are in `clients/`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "job.toml"
+    match kind:
+        case "pvi" | "private":
+            (folder / "clients").mkdir()
+            for name, shift in (("a", 0), ("b", 3)):
+                (folder / "clients" / f"{name}.csv").write_text("\n".join(["age,sex,income", *people(200, shift)]) + "\n")
+            path.write_text(PVI + (TERMS if kind == "private" else ""))
+        case "sparse":
+            simulate("sparse", folder, SIZE)
+            text = path.read_text().replace("rounds = 2500", "rounds = 60")
+            path.write_text(text.replace("chains = 4", "chains = 2\nburn_in = 20"))
+        case "vertical" | "vertical-private":
+            simulate("vertical", folder, SIZE)
+            text = path.read_text().replace("rounds = 5000", "rounds = 30")
+            if kind == "vertical-private":
+                text = text.replace("holdout = 0.2\n", "").replace('auxiliary = "amortised"\n', "") + VERTICAL_TERMS
+            path.write_text(text)
+        case "sigma" | "hmc":
+            artifacts.written(folder / "prior")
+            artifacts.counts(folder / "clients")
+            chains = '[algorithm]\ninference = "hmc"\nleapfrog_steps = 2\nburn_in = 10\n[output]\nchains = 2\n'
+            path.write_text(SIGMA + (chains if kind == "hmc" else ""))
+    return path
+
+
+KINDS = ("pvi", "private", "sparse", "vertical", "vertical-private", "sigma")
+
+
+class Crash(BaseException):
+    """What a SIGKILL is to the code: nothing after it runs."""
+
+
+EARLY = ("agreement", "alignment", "scaling", "prior-agreement", "response")  # what comes before the method's own messages
+
+
+def run(path: Path, out: Path | None, *sets: str, resume: bool = False, crash: int = 0, stop: int = 0):
+    """The result of a job in this process; or it crashes before, or is asked to stop after, so many messages of its clients."""
+    config, folder = load(path, sets)
+    place, seen = InProcess(), 0
+    sending, remember = keeping.Keeper.sending, keeping.Keeper.remember
+
+    def counted(keeper, client, message, *rest):
+        nonlocal seen
+        sending(keeper, client, message, *rest)
+        seen += keeper.protocol not in EARLY and not isinstance(message, (Kept, Received))
+        if stop and seen == stop:
+            place.signals.pending = "SIGTERM"
+        if crash and seen == crash and not keeper.remembers:
+            raise Crash
+
+    def remembered(keeper, *answer):
+        remember(keeper, *answer)
+        if crash and seen == crash:
+            raise Crash
+
+    keeping.Keeper.sending, keeping.Keeper.remember = counted, remembered
+    try:
+        return perform(place, config, folder, Output(out, resume=resume, quiet=True))
+    finally:
+        keeping.Keeper.sending, keeping.Keeper.remember = sending, remember
+
+
+def killed(what: str, n: int, arguments: list[str]) -> int:
+    """`fedkern ARGUMENTS` in this process, which kills itself."""
+    seen = 0
+
+    def die() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == n:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sending, replace = keeping.Keeper.sending, os.replace
+
+    def counted(keeper, *rest):
+        sending(keeper, *rest)
+        if what == "message":
+            die()
+
+    def replaced(source, target):
+        if str(target).endswith({"checkpoint": ".ckpt", "record": "job.json"}.get(what, "?")):
+            die()
+        replace(source, target)
+
+    keeping.Keeper.sending, os.replace = counted, replaced
+    return main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(killed(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

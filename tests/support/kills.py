@@ -1,0 +1,373 @@
+"""Jobs under mpi/run.sh that are killed, stopped or asked to end, and what is left of them.
+
+`python tests/support/kills.py [EACH [METHOD ..]]` prints a table of how many ended as they should.
+"""
+
+import contextlib
+import json
+import os
+import pty
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from fcntl import ioctl
+from pathlib import Path
+from termios import TIOCSCTTY
+
+import sigma_artifacts
+from mpirun import environment
+
+RUN = Path(__file__).parents[2] / "mpi" / "run.sh"
+MARK = "FEDKERN_TEST_KILLS"
+KINDS = ("client", "server", "launcher", "batch", "ctrl-c", "stop")
+MOMENTS = ("start", "rounds", "write")
+STOPPED = 2.0  # seconds
+CODES = {"client": {3}, "server": {3}, "launcher": {3, -signal.SIGKILL}, "batch": {3}, "ctrl-c": {3}, "stop": {0}}
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of a job. `role`: sh (the script), beside (what it runs), mpirun, rank, or other."""
+
+    pid: int
+    role: str
+    rank: int = -1
+
+
+def processes(mark):
+    """All that live and have this mark in their environment."""
+    found = []
+    for path in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if not path.name.isdigit():
+                continue
+            variables = dict(item.split(b"=", 1) for item in (path / "environ").read_bytes().split(b"\0") if b"=" in item)
+            if variables.get(MARK.encode()) != mark.encode() or (path / "stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                continue
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            rank = variables.get(b"OMPI_COMM_WORLD_RANK")
+            if rank is not None:
+                found.append(Process(int(path.name), "rank", int(rank)))
+            elif b"fedkern.transports.mpirun" in words:
+                found.append(Process(int(path.name), "beside"))
+            elif words[0].endswith((b"mpirun", b"prterun")):
+                found.append(Process(int(path.name), "mpirun"))
+            else:
+                found.append(Process(int(path.name), "sh" if words[0].endswith(b"bash") else "other"))
+    return found
+
+
+@dataclass
+class Ended:
+    """What a run of the script came to."""
+
+    code: int
+    err: str
+    orphans: list = field(default_factory=list)
+    seconds: float = 0.0  # from the kill to the script's end
+
+
+class Run:
+    """mpi/run.sh -n RANKS JOB --out OUT, in a terminal of its own."""
+
+    def __init__(self, job, out, ranks, *options, env=None):
+        self.mark, self.out = uuid.uuid4().hex, Path(out)
+        master, slave = pty.openpty()
+        self.errors = open(f"{out}.err", "w+b")  # noqa: SIM115
+
+        def own():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a runner in the background ignores it
+            ioctl(slave, TIOCSCTTY, 0)
+
+        full = environment() | {MARK: self.mark, "PYTHON": sys.executable} | (env or {})
+        full["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{full['PATH']}"
+        command = [RUN, "-n", str(ranks), str(job), "--out", str(out), "--quiet", *options]
+        self.terminal = master
+        self.sh = subprocess.Popen(
+            command, env=full, stdin=slave, stdout=slave, stderr=self.errors, start_new_session=True, preexec_fn=own
+        )
+        os.close(slave)
+        threading.Thread(target=self._drain, daemon=True).start()
+
+    def _drain(self):
+        with contextlib.suppress(OSError):
+            while os.read(self.terminal, 1 << 16):
+                pass
+
+    def wait_for(self, condition, seconds=60.0):
+        """Until this holds, or the script has ended."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self.sh.poll() is None:
+            if condition():
+                return True
+            time.sleep(0.002)
+        return False
+
+    def find(self, role, rank=None):
+        return [p.pid for p in processes(self.mark) if p.role == role and rank in (None, p.rank)]
+
+    def end(self, patience=60.0):
+        """Waits for the script's end, and looks for what has outlived it."""
+        before = time.monotonic()
+        try:
+            code = self.sh.wait(patience)
+        except subprocess.TimeoutExpired:
+            code = None
+        seconds = time.monotonic() - before
+        until = time.monotonic() + 10.0  # the script may have been killed itself
+        while (left := processes(self.mark)) and time.monotonic() < until:
+            time.sleep(0.05)
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        self.sh.wait()
+        os.close(self.terminal)
+        self.errors.seek(0)
+        err = self.errors.read().decode(errors="replace")
+        self.errors.close()
+        return Ended(code, err, left, seconds)
+
+
+def grown(out):
+    """Bytes that clients have entered in their ledgers."""
+    return sum(path.stat().st_size for path in out.glob("ledger/*.jsonl"))
+
+
+def being_written(out):
+    return any(out.glob("checkpoint/.*.part")) or any(out.glob("client-*/checkpoint/.*.part"))
+
+
+def kill(run, kind, moment, chance, n_ranks):
+    """Does it; False if the job had ended before."""
+    before = grown(run.out)
+    if moment == "start":
+        time.sleep(chance.uniform(0.0, chance.choice([1.0, 4.0])))  # the first second, and what a busy machine makes of it
+    elif moment == "rounds":
+        more = chance.randrange(500, 4000)
+        run.wait_for(lambda: grown(run.out) > before + more)
+    else:
+        run.wait_for(lambda: grown(run.out) > before and being_written(run.out))
+    target = {"client": ("rank", chance.randrange(1, n_ranks)), "server": ("rank", 0)}.get(kind)
+    if kind == "launcher":
+        target = chance.choice(["sh", "beside", "mpirun"]), None
+    if kind == "batch":
+        target = chance.choice([None, ("mpirun", None), ("sh", None)])
+    if kind == "stop":
+        target = chance.choice([("rank", 0), ("rank", 1), ("mpirun", None), ("beside", None)])
+    if target and not run.wait_for(lambda: run.find(*target), 20.0):
+        return False
+    pids = run.find(*target) if target else []
+    if run.sh.poll() is not None:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        if kind in ("client", "server", "launcher"):
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+        elif kind == "stop":
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(STOPPED)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        elif kind == "ctrl-c":
+            os.write(run.terminal, b"\x03")
+        else:  # to one process, or to all at once
+            name = chance.choice([signal.SIGTERM, signal.SIGUSR1]) if target == ("sh", None) else signal.SIGTERM
+            for pid in pids or [process.pid for process in processes(run.mark)]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, name)
+    return True
+
+
+PRIVATE = """
+[job]
+rounds = 60
+[data]
+builtin = "breast-cancer"
+split = {clients = 3}
+[algorithm]
+local_steps = 2
+checkpoint_every = 0.2
+[privacy]
+epsilon = 40.0
+delta = 1e-3
+clip = 2.5
+noise_multiplier = 3.0
+sampling_rate = 0.1
+"""
+OPEN = """
+[job]
+rounds = 400
+[data]
+builtin = "breast-cancer"
+split = {clients = 3}
+[algorithm]
+schedule = "synchronous"
+optimiser = "adagrad"
+checkpoint_every = 0.2
+"""
+SIGMA = """
+[job]
+method = "sigma"
+rounds = 2000
+[data]
+clients = ["rows/*.csv"]
+area = "district"
+response = "cases"
+exposure = "expected"
+[model]
+prior = "prior"
+[algorithm]
+checkpoint_every = 0.2
+"""
+WRITTEN = {"pvi": OPEN, "pvi-secure": PRIVATE, "sigma": SIGMA}
+SIMULATED = {"sparse": 1500, "vertical": 3000}  # rounds
+METHODS = (*WRITTEN, *SIMULATED)
+
+
+def make_job(method, folder):
+    """The job file of a method, with all that it needs; it takes some seconds under MPI, and keeps a checkpoint every 0.2 s."""
+    from fedkern.data import synthetic
+
+    path = folder / "job.toml"
+    folder.mkdir(parents=True, exist_ok=True)
+    if method in WRITTEN:
+        path.write_text(WRITTEN[method])
+        if method == "sigma":
+            sigma_artifacts.written(folder / "prior")
+            sigma_artifacts.counts(folder / "rows")
+        return path
+    synthetic.simulate(method, folder, synthetic.Settings(3, 60, 3, 1))
+    text = re.sub(r"(?m)^rounds = .*$", f"rounds = {SIMULATED[method]}", path.read_text())
+    assert "[algorithm]\n" in text
+    path.write_text(text.replace("[algorithm]\n", "[algorithm]\ncheckpoint_every = 0.2\n"))
+    return path
+
+
+@dataclass
+class Story:
+    """A job that is killed again and again, and goes on each time."""
+
+    method: str
+    job: Path
+    out: Path
+    chance: random.Random
+    n_ranks: int = 3
+    env: dict = field(default_factory=dict)
+    done: Counter = field(default_factory=Counter)  # kinds of kills that came while the job ran
+    faults: list = field(default_factory=list)  # what should not be
+
+    def options(self):
+        return ["--resume"] if (self.out / "job.json").exists() else []
+
+    def kill(self, *kills):
+        """One run that is killed, after other (kind, moment) that it survives; whether the job is still to be finished."""
+        run = Run(self.job, self.out, self.n_ranks, *self.options(), env=self.env)
+        for kind, moment in kills:
+            came = kill(run, kind, moment, self.chance, self.n_ranks)
+            self.done[kind] += came
+        ended = run.end()
+        finished = (self.out / "summary.json").exists()
+        codes = CODES[kind] if came else {0}
+        if kind == "client" and self.method.startswith("pvi") and finished:
+            codes = {4}
+        if finished and kind in ("batch", "ctrl-c"):  # the signal came after the last round
+            codes = {0, 3}
+        self._judge(f"{kind} in {moment}", ended, codes)
+        return not finished
+
+    def finish(self):
+        """A run that is left alone."""
+        self._judge("the last run", Run(self.job, self.out, self.n_ranks, *self.options(), env=self.env).end(), {0})
+
+    def _judge(self, what, ended, codes):
+        last = ended.err.strip().splitlines()[-3:]
+        if ended.code not in codes:
+            self.faults.append(f"{what}: code {ended.code}, not {sorted(codes)}: {last}")
+        if ended.orphans:
+            self.faults.append(f"{what}: left {ended.orphans}")
+        if ended.code in (2, 3) and "fedkern: " not in ended.err:
+            self.faults.append(f"{what}: not a word")
+        for words in ("MPI_ABORT", "Traceback", "internal error"):
+            if words in ended.err:
+                self.faults.append(f"{what}: {words} in {ended.err}")
+
+    def conclude(self, digest):
+        """Ends the story: the job's result is that of an undisturbed one, or its accounts are right."""
+        if not (self.out / "summary.json").exists():
+            self.finish()
+        if not (self.out / "summary.json").exists():
+            return
+        if self.method == "pvi-secure":
+            self.accounted()
+        elif self.summary()["digest"] != digest and not self.lost():
+            self.faults.append("another digest")
+
+    def lost(self):
+        return [name for name, client in self.summary()["clients"].items() if client["status"] == "lost"]
+
+    def summary(self):
+        return json.loads((self.out / "summary.json").read_text())
+
+    def accounted(self):
+        """Faults of a private job: a charge for everything that left, and what the certificates say."""
+        for name, certificate in self.summary()["privacy"].items():
+            home = Path(self.env["FEDKERN_CLIENT_HOME"]) / name
+            charged = sum(json.loads(line).get("steps", 0) for line in (home / "budget.jsonl").read_text().splitlines())
+            sent = [json.loads(line) for line in (self.out / "ledger" / f"{name}.jsonl").read_text().splitlines()]
+            paid = sum(line["charge"] for line in sent)
+            if not charged >= paid or not charged >= certificate["steps"] > 0:
+                self.faults.append(f"{name}: {charged} steps charged, {paid} sent, {certificate['steps']} certified")
+
+
+def reference(job):
+    """The digest of a job that nobody disturbs."""
+    import fedkern
+
+    return fedkern.run(job).digest
+
+
+def clear(out):
+    shutil.rmtree(out, ignore_errors=True)
+
+
+def figure(each, methods=METHODS):
+    """Prints how many kills of each kind ended as they should, `each` of a kind and method."""
+    import tempfile
+
+    print(f"{'method':12}" + "".join(f"{kind:>11}" for kind in KINDS))
+    faults = []
+    for method in methods:
+        with tempfile.TemporaryDirectory() as folder:
+            job = make_job(method, Path(folder) / "job")
+            digest = None if method == "pvi-secure" else reference(job)
+            cells = []
+            for kind in KINDS:
+                good = came = 0
+                for number in range(each):
+                    where = Path(folder) / f"{kind}-{number}"
+                    env = {"FEDKERN_CLIENT_HOME": str(where / "homes"), "HOME": folder}
+                    where.mkdir()
+                    story = Story(method, job, where / "out", random.Random(f"{method} {kind} {number}"), env=env)
+                    story.kill((kind, MOMENTS[number % len(MOMENTS)]))
+                    story.conclude(digest)
+                    faults += [f"{method} {number}: {fault}" for fault in story.faults]
+                    came += story.done[kind]
+                    good += story.done[kind] and not story.faults
+                cells.append(f"{good}/{came}")
+            print(f"{method:12}" + "".join(f"{cell:>11}" for cell in cells), flush=True)
+    print("\n".join(faults) or "no fault")
+    return faults
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    sys.exit(bool(figure(int(arguments[0]) if arguments else 10, arguments[1:] or METHODS)))

@@ -1,0 +1,104 @@
+"""What passes between the parties of a run, and whether `fedkern check` said so before."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedkern.algorithms.messages import KINDS
+from fedkern.cli.assembly import Output, perform
+from fedkern.cli.check import checked
+from fedkern.cli.config import AnyConfig, load
+from fedkern.results.result import Result
+from fedkern.transports.codec import HEADER, Frame
+from fedkern.transports.driver import ServerSide
+from fedkern.transports.inprocess import InProcess
+
+Sizes = dict[tuple[str, str], set[int]]  # (way, kind of message) -> bytes
+
+
+class Wire:
+    """Inside `with`, every frame of a run in this process is counted by its way and kind."""
+
+    def __enter__(self) -> Sizes:
+        sizes: Sizes = {}
+        self._ask, self._arrive = ask, arrive = ServerSide._ask, ServerSide.arrive
+
+        def note(way: str, frame: Frame) -> None:
+            sizes.setdefault((way, KINDS[HEADER.unpack_from(frame)[2]].__name__), set()).add(len(frame))
+
+        def _ask(server: ServerSide, client: int, frame: Frame) -> tuple[int, Frame]:
+            note("to_client", frame)
+            return ask(server, client, frame)
+
+        def _arrive(server: ServerSide, frame: Frame, here: Any) -> None:
+            note("to_server", frame)
+            arrive(server, frame, here)
+
+        ServerSide._ask, ServerSide.arrive = _ask, _arrive  # type: ignore[method-assign]
+        return sizes
+
+    def __exit__(self, *error: object) -> None:
+        ServerSide._ask, ServerSide.arrive = self._ask, self._arrive  # type: ignore[method-assign]
+
+
+def listed(said: str) -> tuple[Sizes, set[tuple[str, str]]]:
+    """What `fedkern check` lists: (way, message) -> bytes, and those messages that not every run has."""
+    titles = {"each client may send": "to_server", "the server may send": "to_client", "each rank with clients": "control"}
+    sizes: Sizes = {}
+    sometimes, way = set(), ""
+    for line in said.splitlines():
+        if not line.startswith(" "):
+            way = next((w for title, w in titles.items() if line.startswith(title)), "")
+        elif way and (match := re.fullmatch(r"  (\w+)(?: .*?)?  (\d[\d,]*|its \w+)( each)?(?:  +(\D+))?", line)):
+            kind, size, _, when = match.groups()
+            sizes.setdefault((way, kind), set()).update({int(size.replace(",", ""))} if size[0].isdigit() else set())
+            if when:
+                sometimes.add((way, kind))
+    return sizes, sometimes
+
+
+def ledgers(out: Path, names: str = "[!r]*") -> Sizes:
+    """What the clients of a run have written down."""
+    sizes: Sizes = {}
+    for path in out.glob(f"ledger/{names}.jsonl"):
+        for line in map(json.loads, path.read_text().splitlines()):
+            sizes.setdefault(("to_server", line["kind"]), set()).add(line["bytes"])
+    return sizes
+
+
+def compare(said: str, sent: Sizes, wanted: tuple[str, ...] = ()) -> None:
+    """Both ways: whatever was sent is listed with its size, and whatever is listed was sent, but for what not every run has."""
+    sizes, sometimes = listed(said)
+    ways = {way for way, _ in sent}
+    missing = {what for what in sizes if what[0] in ways} - sent.keys()
+    wrong = {what: (sent[what], sizes.get(what)) for what in sent if sent[what] != sizes.get(what)}
+    assert not wrong, f"sent, and listed: {wrong}"
+    assert missing <= sometimes, f"listed and not sent: {missing - sometimes}"
+    assert set(wanted) <= {kind for _, kind in sent}, f"wanted {wanted}"
+
+
+def checked_and_run(
+    job: str | Path | Mapping[str, Any], out: Path, /, *, wanted: tuple[str, ...] = (), **sections: Mapping[str, Any]
+) -> Result:
+    """The result of a job in this process, whose wire and ledgers are compared with what `fedkern check` says of it.
+
+    `wanted` : messages that not every run has, and that this one must have
+    """
+    config, folder = load(job, sections=sections)
+    said = "\n".join(checked(InProcess(), config, folder) or [])
+    with Wire() as sent:
+        result = perform(InProcess(), config, folder, Output(out, quiet=True))
+    assert result is not None
+    if server_less(config):  # in one process there is one all the same
+        sent.pop(("to_client", "Globals"))
+    assert ledgers(out) == {what: size for what, size in sent.items() if what[0] == "to_server"}, "a ledger and the wire differ"
+    compare(said, sent, wanted)
+    return result
+
+
+def server_less(config: AnyConfig) -> bool:
+    return getattr(config.algorithm, "topology", "server") == "allgather"

@@ -1,0 +1,179 @@
+"""The process beside mpirun, with small programs in mpirun's place."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from kills import MARK, processes
+
+from fedkern.transports.mpirun import Screen
+
+EDGE = b"-" * 74 + b"\n"
+ABORT = EDGE + b"MPI_ABORT was invoked on rank 0 in communicator fedkern\n  Proc: [[1,1],0]\n" + EDGE + b"\0"
+SLOTS = EDGE + b"There are not enough slots available in the system\n" + EDGE
+SPEAK = "import time\nfrom fedkern.transports.parent import BEGUN, ENDED, tell\n"
+BEGUN, ENDED = "assert tell(BEGUN)\n", "assert tell(ENDED + b'%d')\n"
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """Starts it beside a shell command, or a Python program that speaks as rank 0 does."""
+    started = []
+
+    def start(program, shell=False, ranks=1, **more):
+        words = ["sh", "-c", program] if shell else [sys.executable, "-c", SPEAK + program]
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), MARK: tmp_path.name}
+        run = subprocess.Popen(
+            [sys.executable, "-P", "-m", "fedkern.transports.mpirun", str(ranks), *words],
+            env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+        )  # fmt: skip
+        started.append(run)
+        return run
+
+    yield start
+    for run in started:
+        run.wait()
+        run.stdout.close()
+        run.stderr.close()
+    until = time.monotonic() + 3  # what looks by itself looks every half second
+    while (left := processes(tmp_path.name)) and time.monotonic() < until:
+        time.sleep(0.02)
+    for process in left:
+        os.kill(process.pid, signal.SIGKILL)
+    assert not left
+
+
+def ended(run):
+    out, err = run.communicate(timeout=30)
+    return run.returncode, out, err
+
+
+@pytest.mark.parametrize("code", range(6))
+def test_the_code_is_what_rank_0_says_whatever_mpirun_says(beside, code):
+    program = BEGUN + "print('posterior')\n" + ENDED % code + f"raise SystemExit({(code + 1) % 4})"
+    assert ended(beside(program)) == (code, "posterior\n", "")
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "says"),
+    [
+        ("exit 0", 3, "rank 0 (the server) did not say how the job ended; start it again"),
+        ("exit 2", 2, None),  # the ranks have said why
+        ("exit 213", 1, "mpirun ended with code 213"),
+        ("exit 137", 3, "rank 0 (the server) did not say how the job ended; start it again"),
+        ("kill -9 $$", 3, "mpirun was ended by SIGKILL; start it again"),
+    ],
+)
+def test_there_is_no_success_without_a_word(beside, program, code, says):
+    assert ended(beside(program, shell=True)) == (code, "", f"fedkern: {says}\n" if says else "")
+
+
+def test_a_job_that_had_begun_can_go_on(beside):
+    code, _, err = ended(beside(BEGUN + "raise SystemExit(0)"))
+    assert (code, err[-40:]) == (3, "--resume goes on from the last checkpoint\n"[-40:])
+
+
+def test_a_program_that_is_not_there():
+    words = [sys.executable, "-P", "-m", "fedkern.transports.mpirun", "1", "/no/mpirun"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stderr) == (2, "fedkern: cannot start /no/mpirun: No such file or directory\n")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])
+@pytest.mark.parametrize("whom", ["beside", "mpirun"])
+def test_a_signal_before_the_job_has_begun_ends_it_at_once(beside, name, whom, tmp_path):
+    run = beside("print('here', flush=True)\ntime.sleep(30)")
+    assert run.stdout.readline() == "here\n"
+    pid = min(p.pid for p in processes(tmp_path.name) if p.pid != run.pid) if whom == "mpirun" else run.pid
+    before = time.monotonic()
+    os.kill(pid, getattr(signal, name))
+    code, _, err = ended(run)
+    assert (code, time.monotonic() - before < 2) == (3, True)
+    if name in ("SIGTERM", "SIGINT") or whom == "beside":
+        assert err == f"fedkern: stopped by {name} before the job had begun; start it again\n"
+
+
+HEEDS = """
+import signal
+def stop(number, frame):
+    assert tell(ENDED + b"3")
+    raise SystemExit(3)
+signal.signal(signal.SIGUSR1, stop)
+assert tell(BEGUN)
+print("begun", flush=True)
+time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])
+def test_a_signal_then_becomes_usr1_for_the_ranks(beside, name):
+    run = beside(HEEDS)
+    assert run.stdout.readline() == "begun\n"
+    run.send_signal(getattr(signal, name))
+    assert ended(run) == (3, "", "")
+
+
+def test_a_signal_to_mpirun_is_seen(beside, tmp_path):
+    run = beside(HEEDS)
+    assert run.stdout.readline() == "begun\n"
+    (pid,) = {p.pid for p in processes(tmp_path.name)} - {run.pid}
+    os.kill(pid, signal.SIGTERM)
+    assert ended(run) == (3, "", "")
+
+
+def test_two_interrupts_end_a_job_that_does_not_listen(beside):
+    deaf = "import signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
+    run = beside(deaf + BEGUN + "print(1, flush=True)\ntime.sleep(30)")
+    assert run.stdout.readline() == "1\n"
+    run.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    code, _, err = ended(run)
+    assert (code, err) == (3, "fedkern: interrupted; --resume goes on from the last checkpoint\n")
+
+
+def test_what_mpirun_leaves_is_killed(beside):
+    """Also what is stopped, and what has left its session."""
+    run = beside("sleep 60 & setsid sleep 60 & kill -STOP $!; echo; exit 2", shell=True)
+    assert run.wait(timeout=20) == 2
+
+
+RANK = "from fedkern.transports.parent import follow; follow(); print(1, flush=True); import time; time.sleep(60)"
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_rank_ends_when_all_who_watch_were_killed(beside, tmp_path, stopped):
+    run = beside(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {RANK!r}])")
+    assert run.stdout.readline() == "1\n"
+    if stopped:
+        os.kill(max(p.pid for p in processes(tmp_path.name)), signal.SIGSTOP)
+    run.kill()
+
+
+def shown(*parts, begun=True, ours=False):
+    screen = Screen()
+    out = screen.begin() if begun else b""
+    for part in parts:
+        out += screen.more(part)
+    return out + screen.end(ours=ours)
+
+
+def test_words_of_an_abort_are_not_shown_and_all_others_are():
+    text = b"fedkern: lost client 'a'\n" + ABORT + b"a warning\n" + SLOTS + b"no end"
+    want = b"fedkern: lost client 'a'\na warning\n" + SLOTS + b"no end"
+    assert shown(text) == want
+    assert shown(*(text[i : i + 1] for i in range(len(text)))) == want
+    assert shown(EDGE + b"cut") == EDGE + b"cut"
+    assert shown(b"[warn] Epoll MOD(1) on fd 28 failed.\n") == b""
+
+
+def test_before_the_job_has_begun_its_own_lines_are_enough_if_the_end_is_explained():
+    text = SLOTS + b"fedkern: job.toml: no such file\n[host:1] *** An error occurred in MPI_Init\n"
+    assert shown(text, begun=False, ours=True) == b"fedkern: job.toml: no such file\n"
+    assert shown(text, begun=False) == text
+    screen = Screen()
+    assert screen.more(text) == b""
+    assert screen.begin() == text

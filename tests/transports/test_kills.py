@@ -1,0 +1,155 @@
+"""Whatever is killed, stopped or asked to end, whenever: a documented exit code, no process left, and a job that can go on.
+
+`python tests/support/kills.py` prints a table of the same.
+"""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("mpi4py")
+from command import python
+from kills import KINDS, METHODS, MOMENTS, Story, make_job, reference
+
+import fedkern
+from fedkern.cli.__main__ import main
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """Method -> its job file, and the digest of an undisturbed run (None where noise is secret); each made once."""
+    made = {}
+
+    def get(method):
+        if method not in made:
+            job = make_job(method, tmp_path_factory.mktemp(method))
+            made[method] = job, None if method == "pvi-secure" else reference(job)
+        return made[method]
+
+    return get
+
+
+@pytest.fixture
+def story(jobs, tmp_path):
+    def begin(method, seed):
+        env = {"FEDKERN_CLIENT_HOME": str(tmp_path / "homes"), "HOME": str(tmp_path)}
+        return Story(method, jobs(method)[0], tmp_path / "out", random.Random(seed), env=env)
+
+    return begin
+
+
+def told(story, digest):
+    """Ends a story, and what it comes to."""
+    story.conclude(digest)
+    print(f"{story.method}: kills {dict(story.done)}, faults {len(story.faults)}")
+    assert not story.faults, "\n".join(story.faults)
+
+
+RUNS = {  # of one job, each with what befalls it and when
+    "pvi-secure": [
+        [("batch", "start")],
+        [("ctrl-c", "rounds")],
+        [("launcher", "start")],
+        [("server", "rounds")],
+        [("stop", "rounds"), ("client", "rounds")],  # the job goes on without it
+    ],
+    "sparse": [
+        [("ctrl-c", "start")],
+        [("client", "start")],
+        [("batch", "rounds")],
+        [("launcher", "rounds")],
+        [("server", "start")],
+        [("stop", "rounds")],
+    ],
+}
+
+
+@pytest.mark.parametrize("method", RUNS)
+def test_one_of_each(method, story, jobs, seed):
+    tale = story(method, seed)
+    for kills in RUNS[method]:
+        tale.kill(*kills)
+    told(tale, jobs(method)[1])
+    assert dict(tale.done) == dict.fromkeys(KINDS, 1)
+
+
+AT_A_CALL = """
+import os, signal, sys
+left = int(sys.argv.pop(1))
+def killing(call):
+    def counted(*arguments):
+        global left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*arguments)
+    return counted
+os.fsync, os.replace = killing(os.fsync), killing(os.replace)
+from fedkern.cli.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("method", ["pvi-secure", "sparse"])
+@pytest.mark.parametrize("calls", [40, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 80, 3))])
+def test_a_kill_before_any_system_call_of_a_write(method, calls, story, jobs, monkeypatch):
+    """One process, in which every write is synced and renamed: whichever of these it does not live to see."""
+    tale, changes = story(method, calls), ["--set", "algorithm.checkpoint_every=1e-9", "--set", "job.rounds=12", "--quiet"]
+    for name, value in tale.env.items():
+        monkeypatch.setenv(name, value)
+    if method == "sparse":
+        changes += ["--set", "algorithm.burn_in=2"]
+    command = ["run", str(jobs(method)[0]), "--out", str(tale.out), *changes]
+    assert python("-c", AT_A_CALL, str(calls), *command).code == -signal.SIGKILL
+    assert main([*command, *tale.options()]) == 0
+    if method == "pvi-secure":
+        tale.accounted()
+        assert not tale.faults
+    else:
+        config = {"job": {"rounds": 12}, "algorithm": {"burn_in": 2}}
+        assert tale.summary()["digest"] == fedkern.run(jobs(method)[0], **config).digest
+
+
+EVERY = 0.5
+
+
+def killed_after(seconds, command, metrics, old=b""):
+    """Lines of metrics of a run that was killed so long after it had begun to add to the old ones."""
+    with subprocess.Popen([sys.executable, "-m", "fedkern.cli", *command]) as run:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and (not metrics.exists() or metrics.read_bytes().startswith(old or b"?")):
+            time.sleep(0.005)
+        time.sleep(seconds)
+        run.kill()
+    return metrics.read_bytes()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", range(10))
+def test_a_kill_loses_no_more_than_the_time_between_checkpoints(number, jobs, tmp_path):
+    """M3: a run goes on from a checkpoint that is `checkpoint_every` old at most, and what it takes to write the next."""
+    endless = ["--set", "job.rounds=10000000", "--set", f"algorithm.checkpoint_every={EVERY}", "--quiet"]
+    command, metrics = ["run", str(jobs("pvi")[0]), "--out", str(tmp_path), *endless], tmp_path / "metrics.jsonl"
+    before = killed_after(random.Random(number).uniform(1.0, 3.0) * EVERY, command, metrics)
+    after = killed_after(0.1, [*command, "--resume"], metrics, before)
+    lines = [line for line in before.splitlines(keepends=True) if line.endswith(b"\n")]
+    kept = [old for old, new in zip(lines, after.splitlines(keepends=True)) if old == new]
+    lost = json.loads(lines[-1])["seconds"] - (json.loads(kept[-1])["seconds"] if kept else 0.0)
+    print(f"lost {lost:.2f} s")
+    assert 0.0 <= lost <= EVERY + 0.5
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", METHODS)
+def test_ten_of_each(method, kind, number, story, jobs):
+    tale = story(method, f"{method} {kind} {number}")
+    tale.kill((kind, MOMENTS[number % len(MOMENTS)]))
+    told(tale, jobs(method)[1])
