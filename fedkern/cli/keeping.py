@@ -102,7 +102,8 @@ class Keeper(Hooks):
                 self._outboxes.clear()
                 for client in clients:
                     self._outboxes[client] = self._outbox(client)
-                self._releases = Releases(self.folder, protocol.name) if place.is_server else None
+                if place.is_server:
+                    self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
         if resume is not None:
             place.signals.hold()
         return place.run(protocol, start, clients, codec, self)

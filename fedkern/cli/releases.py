@@ -7,16 +7,19 @@ and pays for none of them again. With them stands whose changes entered, which o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..algorithms.messages import SERVER, Release, Released
 from ..errors import JobError
 from .files import RunFolder
+from .stamp import Stamp
 
 
 class Releases:
-    """The noisy sums of a protocol: a file for each round."""
+    """The noisy sums of a protocol: a file for each round, each with a stamp of its own time."""
 
-    def __init__(self, folder: RunFolder, protocol: str) -> None:
-        self.folder, self.name = folder, f"{protocol}-release"
+    def __init__(self, folder: RunFolder, protocol: str, stamp: Callable[[], Stamp]) -> None:
+        self.folder, self.name, self._stamp = folder, f"{protocol}-release", stamp
         self._stored = set(folder.numbers(SERVER, self.name))
         self._older, self._newest = 0, 0  # rounds of the two checkpoints from which a run may go on
 
@@ -32,7 +35,7 @@ class Releases:
                 raise self.lost(asked.round, str(error)) from None
         if any(round > asked.round for round in self._stored):
             raise self.lost(asked.round, "later ones are there")
-        self.folder.keep(SERVER, self.name, asked.round, asked.content, first=self._older)
+        self.folder.keep(SERVER, self.name, asked.round, asked.content, self._stamp(), first=self._older)
         self._stored.add(asked.round)
         return Released(asked.round, asked.content)
 

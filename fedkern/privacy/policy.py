@@ -25,7 +25,7 @@ import math
 import os
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -230,8 +230,22 @@ def _holds(own: Path, path: Path) -> bool:
     found: Iterable[str | Path] = (own,)
     if not own.exists() and any(mark in str(own) for mark in "*?["):
         found = glob.iglob(str(own), recursive=True)
-    real = Path(os.path.realpath(path))
-    return any(_same(one, file) for one in found for file in (path, real, *real.parents))
+    real, found = Path(os.path.realpath(path)), list(found)
+    if any(_same(one, file) for one in found for file in (path, real, *real.parents)):
+        return True
+    return _links(real) > 1 and any(_same(below, real) for one in found for below in _below(one))
+
+
+def _links(path: Path) -> int:
+    """How many names a file has."""
+    try:
+        return path.stat().st_nlink if path.is_file() else 0
+    except OSError:
+        return 0
+
+
+def _below(folder: str | Path) -> Iterator[str]:
+    return (os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
 
 
 def _plain(name: str) -> str:

@@ -38,8 +38,8 @@ def duplicate(comm: Any) -> Any:
     try:
         while not request.Test():
             wait.pause()
-    except MPI.Exception as error:
-        raise LostPeer(f"a rank died while the job was starting ({error})") from None
+    except MPI.Exception:
+        raise LostPeer("a rank died while the job was starting; start it again") from None
     own.Set_name("fedkern")
     return own
 

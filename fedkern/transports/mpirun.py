@@ -61,12 +61,14 @@ class Screen:
 
     def __init__(self) -> None:
         self.begun = False
+        self.heard = False  # a rank has said something of its own
         self._rest = b""  # what waits for the job to begin, or for the end of its line
         self._frame: list[bytes] = []
 
     def more(self, data: bytes) -> bytes:
         """What to show of the next bytes."""
         self._rest += data
+        self.heard = self.heard or b"fedkern: " in data
         if not self.begun:
             return b""
         *lines, self._rest = self._rest.replace(b"\0", b"").splitlines(keepends=True) or [b""]
@@ -146,7 +148,9 @@ class Job:
         while self._print() or self._show():
             pass
         code, text = self._verdict()
-        _show(self.screen.end(ours=bool(text or self.code is not None)))
+        if code == LOST and not (text or self.begun or self.screen.heard):  # what a rank says may be lost with mpirun
+            text = f"stopped{f' by {self.asked}' if self.asked else ''}; start it again"
+        _show(self.screen.end(ours=bool(text or self.code is not None or (code == LOST and self.screen.heard))))
         if text:
             _show(f"fedkern: {text}\n".encode())
         return code
@@ -169,6 +173,8 @@ class Job:
         if code <= 0 or 128 < code <= 192 or code in (9, 15):
             who = f"mpirun was ended by {Signal(-code).name}" if code < 0 else "rank 0 (the server) did not say how the job ended"
             return LOST, f"{who}; {'--resume goes on from the last checkpoint' if self.begun else 'start it again'}"
+        if not self.begun and (self._some or self.screen.heard):
+            return LOST, f"mpirun ended with code {code} before the job had begun; start it again"
         return INTERNAL, f"mpirun ended with code {code}"
 
     def _ask(self, number: int, frame: FrameType | None) -> None:

@@ -63,7 +63,11 @@ FORMS = {
 
 @pytest.mark.parametrize("row", ["poisson", "gaussian", pytest.param("gaussian, a huge response", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("form", FORMS)
-def test_an_ordinary_row_neither_ends_a_private_job_nor_shows(fedkern: Any, tmp_path: Path, form: str, row: str) -> None:
+def test_an_ordinary_row_neither_ends_a_private_job_nor_shows(
+    fedkern: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, row: str
+) -> None:
+    # Secret noise of these sizes may itself make an optimiser fail, with or without the row
+    monkeypatch.setattr(SecureSource, "add_noise", lambda self, total, sigma, step=0: np.zeros(len(total)))
     algorithm, privacy = FORMS[form]
     algorithm += "\noptimiser = 'exact'"
     seen = []

@@ -485,12 +485,14 @@ def test_a_budget_that_is_not_what_the_run_left(
     assert run(path, out, resume=True).stop == "rounds"
 
 
-def test_the_federations_budget_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "error"), [("stop", LostPeer), ("crash", Crash)])
+def test_the_federations_budget_too(tmp_path: Path, how: str, error: type[Exception]) -> None:
+    """After a checkpoint, and from the first noisy sum on that was stored."""
     by_client = ('privacy.unit="client"', "privacy.noise_multiplier=20.0", "privacy.delta=0.1")
     path = job(tmp_path, "private")
     path.write_text(path.read_text().replace("sampling_rate = 0.2\n", ""))
-    with pytest.raises(LostPeer):
-        run(path, tmp_path / "out", *by_client, stop=20)
+    with pytest.raises(error):
+        run(path, tmp_path / "out", *by_client, **{how: 20})
     log = tmp_path / "out" / "budget.jsonl"
     if not log.exists():
         (log,) = tmp_path.rglob("budget.jsonl")

@@ -197,10 +197,21 @@ def process(world: World) -> Path:
 
 
 @pytest.mark.parametrize("way", [link_to_file, link_in_two_steps, link_to_folder, dots, process])
+@pytest.mark.parametrize("named", ["file", "data"])
 @pytest.mark.parametrize("where", ["beside", "home"])
-def test_no_way_to_the_file_leads_round_its_policy(world: World, way: object, where: str) -> None:
-    world.policy(where, data="whatever", paths=[str(world.file)])
+def test_no_way_to_the_file_leads_round_its_policy(world: World, way: object, where: str, named: str) -> None:
+    world.policy(where, data="whatever", paths=[str(getattr(world, named))])
     assert world.bind(path=way(world)).refusal("open") is not None  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("named", ["file", "data"])
+def test_a_hard_link_is_the_file_it_links_to(world: World, named: str) -> None:
+    """For a policy that names the file, or a folder it is in; nothing leads from the link to what lies beside the file."""
+    world.policy("home", data="whatever", paths=[str(getattr(world, named))])
+    os.link(world.file, world.home / "another.csv")
+    assert world.bind(path=world.home / "another.csv").refusal("open") is not None
+    (world.home / "copy.csv").write_bytes(world.file.read_bytes())
+    assert world.bind(path=world.home / "copy.csv").policies == ()
 
 
 def test_case_and_accents_of_a_file_are_no_way_round(world: World) -> None:

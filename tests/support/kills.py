@@ -18,9 +18,7 @@ import time
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
-from fcntl import ioctl
 from pathlib import Path
-from termios import TIOCSCTTY
 
 import sigma_artifacts
 from mpirun import environment
@@ -75,6 +73,15 @@ class Ended:
     seconds: float = 0.0  # from the kill to the script's end
 
 
+# A process of its own: `preexec_fn` would fork this one, which JAX forbids. A runner in the background ignores SIGINT.
+AT_A_TERMINAL = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 class Run:
     """mpi/run.sh -n RANKS JOB --out OUT, in a terminal of its own."""
 
@@ -83,17 +90,11 @@ class Run:
         master, slave = pty.openpty()
         self.errors = open(f"{out}.err", "w+b")  # noqa: SIM115
 
-        def own():
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a runner in the background ignores it
-            ioctl(slave, TIOCSCTTY, 0)
-
         full = environment() | {MARK: self.mark, "PYTHON": sys.executable} | (env or {})
         full["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{full['PATH']}"
-        command = [RUN, "-n", str(ranks), str(job), "--out", str(out), "--quiet", *options]
+        command = [sys.executable, "-c", AT_A_TERMINAL, RUN, "-n", str(ranks), str(job), "--out", str(out), "--quiet", *options]
         self.terminal = master
-        self.sh = subprocess.Popen(
-            command, env=full, stdin=slave, stdout=slave, stderr=self.errors, start_new_session=True, preexec_fn=own
-        )
+        self.sh = subprocess.Popen(command, env=full, stdin=slave, stdout=slave, stderr=self.errors, start_new_session=True)
         os.close(slave)
         threading.Thread(target=self._drain, daemon=True).start()
 
@@ -270,16 +271,19 @@ class Story:
 
     def kill(self, *kills):
         """One run that is killed, after other (kind, moment) that it survives; whether the job is still to be finished."""
-        run = Run(self.job, self.out, self.n_ranks, *self.options(), env=self.env)
-        for kind, moment in kills:
-            came = kill(run, kind, moment, self.chance, self.n_ranks)
-            self.done[kind] += came
-        ended = run.end()
+        for _ in range(3):
+            run = Run(self.job, self.out, self.n_ranks, *self.options(), env=self.env)
+            came = [kill(run, kind, moment, self.chance, self.n_ranks) for kind, moment in kills]
+            ended = run.end()
+            if all(came) or "mpirun ended with code" not in ended.err:  # by itself, before the job had begun
+                break
+        self.done.update(kind for (kind, _), yes in zip(kills, came) if yes)
+        (kind, moment), came = kills[-1], came[-1]
         finished = (self.out / "summary.json").exists()
         codes = CODES[kind] if came else {0}
         if kind == "client" and self.method.startswith("pvi") and finished:
             codes = {4}
-        if finished and kind in ("batch", "ctrl-c"):  # the signal came after the last round
+        elif finished and kind in ("client", "batch", "ctrl-c"):  # it came after the last round
             codes = {0, 3}
         self._judge(f"{kind} in {moment}", ended, codes)
         return not finished

@@ -63,12 +63,24 @@ def test_the_code_is_what_rank_0_says_whatever_mpirun_says(beside, code):
         ("exit 0", 3, "rank 0 (the server) did not say how the job ended; start it again"),
         ("exit 2", 2, None),  # the ranks have said why
         ("exit 213", 1, "mpirun ended with code 213"),
+        ("echo fedkern: no peer >&2; exit 213", 3, "no peer\nfedkern: mpirun ended with code 213 before the job had begun; start it again"),
         ("exit 137", 3, "rank 0 (the server) did not say how the job ended; start it again"),
         ("kill -9 $$", 3, "mpirun was ended by SIGKILL; start it again"),
     ],
 )
 def test_there_is_no_success_without_a_word(beside, program, code, says):
     assert ended(beside(program, shell=True)) == (code, "", f"fedkern: {says}\n" if says else "")
+
+
+def test_words_of_a_rank_stand_alone(beside):
+    """What Open MPI says of the same is left out."""
+    program = "echo 'NBC_Progress: an error 75' >&2; echo 'fedkern: a rank died' >&2; exit %d"
+    assert ended(beside(program % 3, shell=True)) == (3, "", "fedkern: a rank died\n")
+    assert "an error 75" in ended(beside(program % 1, shell=True))[2]
+
+
+def test_code_3_never_comes_without_a_word(beside):
+    assert ended(beside("raise SystemExit(3)")) == (3, "", "fedkern: stopped; start it again\n")
 
 
 def test_a_job_that_had_begun_can_go_on(beside):
