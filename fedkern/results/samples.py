@@ -27,7 +27,7 @@ class Samples:
     ----------
     names : of the P coefficients: "age", or the edges "to,from" in the order of the flattened active (g, p) array
     theta, tau_sq, inclusion : (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest)
-    average : (c, t, P) (1/M) sum_k theta_k; None where the server saw sums alone
+    average : (c, t, P) (1/M) sum_k theta_k; None where the server keeps sums alone
     eta, rho : (c, t, E) and (c, t, g)
     scale : (P,) positive factor to the data's scale: theta_original = theta * scale
     sites : client -> theta_k (c, t, P); empty unless the job shares them

@@ -278,6 +278,27 @@ def test_a_binary_response_and_a_spline(tmp_path: Path) -> None:
     assert "theta[a~1]" in splines.parameters or "theta_std[a~1]" in splines.parameters
 
 
+@pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
+def test_a_covariate_far_from_zero_moves_the_intercept_and_nothing_else(tmp_path: Path, family: str) -> None:
+    """Calendar years. The numbers have few bits, and every site a power of two of rows: all means are exact."""
+    random, sites = np.random.default_rng(0), []
+    for _ in range(2):
+        x = np.rint(8 * random.standard_normal((64, 2))) / 8
+        y = (random.random(64) < 1 / (1 + np.exp(-2 * x[:, 0]))) if family == "bernoulli" else np.rint(4 * x[:, 0])
+        sites.append(np.column_stack([x, y]).astype(float))
+    digests, own = [], []
+    for far in (0.0, 2048.0):
+        path = tmp_path / str(far)
+        path.mkdir()
+        tables = federation(path, *[site + [far, 0.0, 0.0] for site in sites])
+        result = perform(InProcess(), parse({**tables, "model": {"family": family}}), path, Output(path / "out", quiet=True))
+        digests.append(result.digest)
+        own.append(json.loads((path / "out" / "client-site-0" / "posterior.json").read_text())["parameters"])
+    assert digests[0] == digests[1]
+    moved = own[0]["intercept"]["mean"] - 2048 * own[0]["theta[a]"]["mean"]
+    assert own[1]["intercept"]["mean"] == pytest.approx(moved, rel=1e-9)
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("topology", ["server", "allgather"])
 def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks: int, topology: str) -> None:

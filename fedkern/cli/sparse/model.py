@@ -204,7 +204,8 @@ class SparseModel:
             columns = np.ascontiguousarray(centred(Y).T)
             return StructuralEquations(columns, update=a.update, swap=a.swap, stable=model.stable, n_threads=n_threads)
         w = self.coefficients.size
-        X, y = values[:, :w] / scales[:w], values[:, w]
+        X, y = values[:, :w], values[:, w]
+        X = (centred(X) if model.intercept else X) / scales[:w]  # far from zero the quotients would lose digits
         if model.splines and psi is not None:
             X = self.coefficients.orthogonal(X, psi)
         if model.family == "bernoulli":

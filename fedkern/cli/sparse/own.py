@@ -47,13 +47,13 @@ def summary(model: SparseModel, client: gibbs.Client, values: Array, scales: Arr
 
 
 def _intercept(model: SparseModel, client: gibbs.Client, values: Array, scales: Array) -> Array:
-    """(c, t) draws of alpha_k on the data's scale: N(ybar - xbar' theta_k, sigma^2 / n), or those of the sampler (section 7)."""
+    """(c, t) draws of alpha_k on the data's scale: N(ybar - xbar' theta_k, sigma^2 / n), or the sampler's at the columns' means (section 7)."""
     theta = client.trace["theta"]
     w = theta.shape[-1]
-    if model.config.model.family == "bernoulli":
-        return np.asarray(client.trace["alpha"][..., 0])
     means = np.nanmean(values, axis=0)
     slopes = theta * model.factors(scales)
+    if model.config.model.family == "bernoulli":
+        return np.asarray(client.trace["alpha"][..., 0] - slopes @ means[:w])
     centre = means[w] - slopes @ means[:w]
     if "alpha" in client.trace.names():
         return np.asarray(centre + client.trace["alpha"][..., 0] * scales[w])

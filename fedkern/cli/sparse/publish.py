@@ -184,5 +184,5 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if model.config.model.missing == "impute":
         notes.append("missing covariates were drawn as Gaussian, 0/1 columns too")
     if model.config.algorithm.aggregate == "sums":
-        notes.append("the server saw sums alone: there is no average over sites")
+        notes.append("the server kept the sums of all sites alone: there is no average over sites")
     return notes
