@@ -1,7 +1,7 @@
 """Whether this commit computes the same bits as another: `make golden BASE=commit`, or `python tests/golden/compare.py COMMIT`.
 
-Both run the golden jobs of this folder on this machine; every digest is compared. The other commit is laid out in build/golden; it
-gets the compiled extension of this one where both have the same sources of it, and is built where not.
+Both run the golden jobs of this folder on this machine; every digest is compared. The other commit lies in build/golden; it gets
+the compiled extension of this one where both have the same sources of it, and is built where not.
 """
 
 from __future__ import annotations
@@ -73,9 +73,7 @@ def main(arguments: list[str]) -> int:
     for name, where in different:
         print(f"{name:<34}{where}")
     n = len(now["numbers"]) + len(now["trainings"])
-    print(
-        f"{len(different)} of {n} jobs and trainings differ" if different else f"all digests of {n} jobs and trainings are equal"
-    )
+    print(f"{len(different)} of {n} jobs and trainings differ" if different else f"{n} jobs and trainings: all digests are equal")
     return 1 if different else 0
 
 

@@ -1,6 +1,6 @@
 """Runs the golden jobs and says what they did: `python tests/golden/record.py [--write | OUT.json]`.
 
-Two halves. "stored": what has to be the same on every machine (messages, sizes, counts, ledgers, what `fedkern check` prints, keys).
+Two halves. "stored": what has to be the same on every machine (messages, sizes, counts, ledgers, texts of `fedkern check`, keys).
 "numbers": digests of all results, the same on one machine with one BLAS only; `compare.py` has two commits at them.
 `--write` makes golden.json anew.
 
@@ -29,6 +29,7 @@ os.environ["FEDKERN_ISA"] = "baseline"  # before the first kernel
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE / "golden.json"
 ALGORITHMS = "fedkern.algorithms"  # the package below which every message is defined, but for the transports' own
+OTHER_BLAS = "Prescott"  # OpenBLAS's oldest kernels for x86: other bits than those of any newer processor
 # What differs from run to run: times, places, versions. Their keys are compared all the same.
 VOLATILE = {"seconds", "versions", "machine", "started", "finished", "id", "cores", "folder", "host", "time", "isa", "blas"}
 
@@ -113,34 +114,39 @@ def perform(file: str, sets: tuple[str, ...], out: Path, interrupted: int) -> st
 
 
 def sent(path: Path) -> dict[str, Any]:
-    """What a ledger says: kind -> how often, sizes, fields, shapes, charges; and the order of all."""
+    """What a ledger says: kind -> how often, with which sizes, shapes and charges; and the order of all."""
     kinds: dict[str, dict[str, Any]] = {}
     entries = lines(path)
     for entry in entries:
-        one = kinds.setdefault(
-            f"{entry['protocol']}/{entry['kind']}",
-            {"n": 0, "bytes": set(), "charge": 0, "fields": entry["fields"], "shapes": set()},
-        )
+        none: dict[str, Any] = {"n": 0, "bytes": [], "charge": 0, "shapes": []}
+        one = kinds.setdefault(f"{entry['protocol']}/{entry['kind']}", none)
         one["n"] += 1
-        one["bytes"].add(entry["bytes"])
         one["charge"] += entry["charge"]
-        one["shapes"].add(json.dumps(entry["shapes"]))
-    told = {name: {**one, "bytes": sorted(one["bytes"]), "shapes": sorted(one["shapes"])} for name, one in kinds.items()}
-    return {"kinds": told, "order": sha([(e["protocol"], e["round"], e["kind"], e["bytes"]) for e in entries])}
+        one["bytes"] = sorted({*one["bytes"], entry["bytes"]})
+        one["shapes"] += [entry["shapes"]] if entry["shapes"] not in one["shapes"] else []
+    return {"kinds": kinds, "order": sha([(e["protocol"], e["round"], e["kind"], e["bytes"], e["fields"]) for e in entries])}
+
+
+def together(by_client: Mapping[str, Any]) -> dict[str, Any]:
+    """Clients of whom the same holds stand together."""
+    found: dict[str, tuple[list[str], Any]] = {}
+    for name, content in by_client.items():
+        found.setdefault(json.dumps(content, sort_keys=True), ([], content))[0].append(name)
+    return {", ".join(names): content for names, content in found.values()}
 
 
 def stored(out: Path, check: str) -> dict[str, Any]:
     """What has to be the same on every machine."""
     summary = json.loads((out / "summary.json").read_text())
     identity = json.loads((out / "job.json").read_text().replace(json.dumps(str(Path.cwd()))[1:-1], "."))
-    identity["run"].pop("id")
+    identity["run"] = sorted(identity["run"])  # an id, and digests under a secret of this run
     return {
         "check": check.splitlines(),
         "stop": summary["stop"],
         "rounds": summary["rounds"],
-        "clients": summary["clients"],
-        "wire": summary["wire"],
-        "ledgers": {path.stem: sent(path) for path in sorted((out / "ledger").iterdir())},
+        "clients": together(summary["clients"]),
+        "wire": together(summary["wire"]),
+        "ledgers": together({path.stem: sent(path) for path in sorted((out / "ledger").iterdir())}),
         "summary keys": keys(summary),
         "metrics keys": sorted({json.dumps(keys(line)) for line in lines(out / "metrics.jsonl")}),
         "files": sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()),
@@ -234,9 +240,8 @@ def record(folder: Path, names: tuple[str, ...] = (), said: Callable[[str], None
     for name, (_, _, sets) in jobs.TRAININGS.items():
         os.chdir(folder / "sigma")
         out = Path("trained") / name
-        demanded(
-            0, "sigma", "train", f"prior-{name}.toml", "--out", str(out), "--quiet", *(w for s in sets for w in ("--set", s))
-        )
+        more = [word for one in sets for word in ("--set", one)]
+        demanded(0, "sigma", "train", f"prior-{name}.toml", "--out", str(out), "--quiet", *more)
         done["trainings"][name] = trained(out)
         said(name)
     for name, (base, *sets) in jobs.JOBS.items():
@@ -258,14 +263,14 @@ def record(folder: Path, names: tuple[str, ...] = (), said: Callable[[str], None
     return done
 
 
-def recorded(environment: Mapping[str, str] = {}) -> dict[str, Any]:  # noqa: B006
+def recorded(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The same from a fresh process, whose levels and homes are its own."""
     with tempfile.TemporaryDirectory(prefix="fedkern-golden-") as folder:
         homeless = {name: value for name, value in os.environ.items() if not name.startswith("FEDKERN_")}
         path = Path(folder) / "record.json"
         done = subprocess.run(
             [sys.executable, "-P", str(HERE / "record.py"), str(path)],
-            env={**homeless, "HOME": folder, **environment},
+            env={**homeless, "HOME": folder, **(environment or {})},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -298,6 +303,20 @@ def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: was {short(was)}, is {short(now)}"
 
 
+def laid(content: Any, margin: str = "") -> str:
+    """JSON whose short parts stand on one line."""
+    text = json.dumps(content, ensure_ascii=False)
+    if len(margin) + len(text) <= 120 or not isinstance(content, (dict, list)):
+        return text
+    inner = margin + " "
+    if isinstance(content, dict):
+        parts = [f"{json.dumps(name, ensure_ascii=False)}: {laid(value, inner)}" for name, value in content.items()]
+    else:
+        parts = [laid(value, inner) for value in content]
+    opening, closing = "{}" if isinstance(content, dict) else "[]"
+    return opening + "\n" + ",\n".join(inner + part for part in parts) + "\n" + margin + closing
+
+
 def short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) < 160 else text[:157] + "..."
@@ -307,7 +326,11 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--write"]:
         before = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
         now = json.loads(json.dumps(kept(recorded())))
-        GOLDEN.write_text(json.dumps(now, indent=1, ensure_ascii=False) + "\n")
+        other = list(differences(now, json.loads(json.dumps(kept(recorded({"OPENBLAS_CORETYPE": OTHER_BLAS}))))))
+        if other:
+            print(f"not written: with OpenBLAS's kernels for {OTHER_BLAS} the stored half would differ", *other, sep="\n")
+            return 1
+        GOLDEN.write_text(laid(now) + "\n")
         print("\n".join(differences(before, now)) if before else "first record", f"written: {GOLDEN}", sep="\n")
         return 0
     if len(arguments) != 1:
