@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)  # all jobs run for the first test: 19 s of one core, more where many share it
 HERE = Path(__file__).parent
 STORED: dict[str, Any] = json.loads((HERE / "golden.json").read_text())
 REMEDY = "\nIf this is meant: python tests/golden/record.py --write, and commit golden.json alone with the reason"
