@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(abspath $(VENV))/bin
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def')
 
-.PHONY: demo test lint nightly references clean
+.PHONY: demo test lint nightly golden references clean
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
@@ -21,6 +21,11 @@ test: lint
 
 nightly: lint
 	cd tests && $(BIN)/python -P -m pytest -q -m 'nightly or not nightly'
+
+# Whether this commit computes the same bits as another, on this machine: make golden BASE=COMMIT
+BASE ?= HEAD
+golden: $(VENV)/test
+	$(BIN)/python tests/golden/compare.py $(BASE)
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tests/references needs this.
 references: $(VENV)/test

@@ -1,0 +1,389 @@
+"""Thirty small jobs, their data and three trainings: what the golden test runs.
+
+A job is a base file and the keys that it overrides, as `--set` has them. Data are made by plain arithmetic from one generator and
+rounded, so that no file depends on the machine. `PORTABLE` are jobs whose digest is stored too: no number of their result comes
+from BLAS (`record.py --write` tries it with another of its kernels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+TERMS = """
+[privacy]
+epsilon = 50.0
+delta = 1e-3
+clip = 2.0
+noise_multiplier = 3.0
+noise_source = "keyed"
+accountant = "rdp"
+"""
+DECLARED = """
+[data.columns.x]
+kind = "numeric"
+center = 0.5
+scale = 2.0
+[data.columns.z]
+kind = "numeric"
+lower = -3.0
+upper = 3.0
+[data.columns.s]
+kind = "categorical"
+levels = ["f", "m"]
+"""
+PVI = """
+[job]
+method = "pvi"
+seed = 5
+rounds = 3
+[data]
+clients = ["rows/*.csv"]
+response = "{response}"
+{positive}
+row_id = "id"
+test = "test.csv"
+ignore = [{ignore}]
+[model]
+family = "{family}"
+[algorithm]
+local_steps = 3
+[output]
+draws = 20
+chains = 2
+"""
+CLIENTS = ("ada", "bo", "cy")
+RESPONSES = {"bernoulli": "sick", "poisson": "visits", "gaussian": "pressure"}
+
+
+def table(path: Path, names: tuple[str, ...], rows: list[list[object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]) + "\n")
+
+
+def patients(generator: np.random.Generator, k: int, n: int) -> list[list[object]]:
+    """Rows with an id, two numbers, a text, a case weight and a response of every family."""
+    rows: list[list[object]] = []
+    for i in range(n):
+        x, z, e = (round(float(v), 2) for v in generator.normal(size=3))
+        a = 0.3 + 0.8 * x - 0.5 * z
+        visits = max(0, round(1.5 + a + e))
+        rows.append([f"{k}-{i}", x, z, "fm"[(i + k) % 2], 1 + i % 2, "no" if a + e < 0 else "yes", visits, round(a + e, 2)])
+    return rows
+
+
+def pvi(folder: Path) -> None:
+    generator = np.random.default_rng(1)
+    names = ("id", "x", "z", "s", "w", "sick", "visits", "pressure")
+    for k, name in enumerate(CLIENTS):
+        table(folder / "rows" / f"{name}.csv", names, patients(generator, k, 36 + 4 * k))
+    table(folder / "test.csv", names, patients(generator, 9, 20))
+    for family, response in RESPONSES.items():
+        ignore = ", ".join(f'"{name}"' for name in ("w", *RESPONSES.values()) if name != response)
+        positive = 'positive = "yes"' if family == "bernoulli" else ""
+        text = PVI.format(response=response, positive=positive, family=family, ignore=ignore)
+        (folder / f"{family}.toml").write_text(text)
+        (folder / f"private-{family}.toml").write_text(text + DECLARED + TERMS)
+    (folder / "breast-cancer.toml").write_text(
+        '[job]\nseed = 2\nrounds = 2\n[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 3}\n[output]\ndraws = 20\n'
+    )
+
+
+SPARSE = """
+[job]
+method = "sparse"
+seed = 3
+rounds = 40
+[data]
+clients = ["{rows}/*.csv"]
+{response}
+[model]
+kind = "{kind}"
+[algorithm]
+chains = 2
+burn_in = 10
+[output]
+metrics_every = 10
+"""
+
+
+def sparse(folder: Path) -> None:
+    generator = np.random.default_rng(2)
+    for k, name in enumerate(CLIENTS):
+        x = np.round(generator.normal(size=(30, 4)) + 0.3 * generator.normal(size=(30, 1)), 3)
+        noise = generator.normal(size=(30, 2))
+        y = np.round(1 + x[:, 0] - 0.7 * x[:, 1] + 0.4 * k * x[:, 3] + noise[:, 0], 3)
+        rows = [[*row, value, int(value > 1 + e)] for row, value, e in zip(x.tolist(), y.tolist(), noise[:, 1])]
+        table(folder / "rows" / f"{name}.csv", ("age", "bmi", "dose", "iron", "y", "ill"), rows)
+        table(folder / "nodes" / f"{name}.csv", ("age", "bmi", "dose", "iron"), x.tolist())
+        holes: list[list[object]] = [
+            ["" if (i + j + k) % 9 == 0 else v for j, v in enumerate(row[:4])] + row[4:5] for i, row in enumerate(rows)
+        ]
+        table(folder / "holes" / f"{name}.csv", ("age", "bmi", "dose", "iron", "y"), holes)
+    for name, rows_at, kind, response in (
+        ("regression", "rows", "regression", 'response = "y"\nignore = ["ill"]'),
+        ("logistic", "rows", "regression", 'response = "ill"\nignore = ["y"]'),
+        ("holes", "holes", "regression", 'response = "y"'),
+        ("mrf", "nodes", "mrf", ""),
+        ("sem", "nodes", "sem", ""),
+    ):
+        (folder / f"{name}.toml").write_text(SPARSE.format(rows=rows_at, kind=kind, response=response))
+
+
+VERTICAL = """
+[job]
+method = "vertical"
+seed = 4
+rounds = 30
+[data]
+clients = ["columns/*.csv"]
+id = "id"
+response = "y"
+server = "server.csv"
+[output]
+metrics_every = 10
+draws = 20
+chains = 2
+"""
+VERTICAL_TERMS = """
+[privacy]
+epsilon = 50.0
+delta = 1e-5
+noise_multiplier = 8.0
+noise_source = "keyed"
+accountant = "rdp"
+""" + "".join(f"[data.columns.{name}]\nkind = 'numeric'\ncenter = 0.0\nscale = 2.0\n" for name in ("u", "v", "p", "q"))
+
+
+def vertical(folder: Path) -> None:
+    generator = np.random.default_rng(3)
+    n = 60
+    x = np.round(generator.normal(size=(n, 4)), 3)
+    y = (x[:, 0] - 0.6 * x[:, 2] + generator.normal(size=n) > 0).astype(int).tolist()
+    order = generator.permutation(n).tolist()
+    ids = [f"r{i:02}" for i in range(n)]
+    held = folder / "columns"
+    table(held / "ada.csv", ("id", "u", "v"), [[ids[i], *x[i, :2].tolist()] for i in range(n)])
+    table(held / "bo.csv", ("id", "p", "q"), [[ids[i], *x[i, 2:].tolist()] for i in order])
+    table(folder / "server.csv", ("id", "y"), [[ids[i], y[i]] for i in reversed(range(n))])
+    for name, columns in (("ada", ("u", "v")), ("bo", ("p", "q"))):  # the response at every client
+        first = 0 if name == "ada" else 2
+        rows = [[ids[i], *x[i, first : first + 2].tolist(), y[i]] for i in range(n)]
+        table(folder / "both" / f"{name}.csv", ("id", *columns, "y"), rows)
+    (folder / "open.toml").write_text(VERTICAL)
+    (folder / "private.toml").write_text(VERTICAL + VERTICAL_TERMS)
+
+
+AREAS = 5  # of each client
+SIGMA = """
+[job]
+method = "sigma"
+seed = 6
+rounds = 30
+[data]
+clients = ["rows/*.csv"]
+area = "district"
+response = "cases"
+exposure = "expected"
+[model]
+prior = "trained/car"
+[algorithm]
+checkpoint_every = 1000.0
+[output]
+metrics_every = 10
+draws = 20
+chains = 2
+"""
+PRIOR = """
+[prior]
+kind = "{kind}"
+{range}
+[data]
+areas = "areas.csv"
+area = "district"
+client = "client"
+x = "lon"
+y = "lat"
+{edges}
+[network]
+global_latents = 3
+local_latents = 2
+hidden = 6
+local_hidden = 5
+[training]
+steps = 20
+batch = 8
+table = 8
+draws = 50
+threads = 1
+[auxiliary]
+draws = 200
+[fit]
+draws = 200
+"""
+# Three trainings of 20 steps: name -> kind, its range, more keys
+TRAININGS = {
+    "car": ("car", "phi = [0.0, 0.99]", ("network.width=4", "network.rank=2")),
+    "bym2": ("bym2", "", ("network.variant=amended", "network.gamma=learn")),
+    "gp": ("gp", "lengthscale = [0.2, 1.0]", ("network.variant=printed", "training.precision=float64", "auxiliary.by=phi")),
+}
+
+
+def sigma(folder: Path) -> None:
+    generator = np.random.default_rng(4)
+    areas: list[list[object]] = []
+    for k, name in enumerate(CLIENTS):
+        rows: list[list[object]] = []
+        for i in range(AREAS):
+            areas.append([f"d{k}{i}", name, round(i + 0.1 * k, 2), k])
+            expected = round(2 + 10 * float(generator.random()), 2)
+            rows.append(
+                [f"d{k}{i}", "" if i == 1 else int(generator.poisson(expected)), expected, round(float(generator.normal()), 2)]
+            )
+        table(folder / "rows" / f"{name}.csv", ("district", "cases", "expected", "poverty"), rows)
+    table(folder / "areas.csv", ("district", "client", "lon", "lat"), areas)
+    edges: list[list[object]] = [[f"d{k}{i}", f"d{k}{i + 1}"] for k in range(3) for i in range(AREAS - 1)]
+    edges += [[f"d{k}{i}", f"d{k + 1}{i}"] for k in range(2) for i in range(AREAS)]
+    table(folder / "edges.csv", ("one", "other"), edges)
+    for name, (kind, bounds, _) in TRAININGS.items():
+        graph = "" if kind == "gp" else 'adjacency = "edges.csv"'
+        (folder / f"prior-{name}.toml").write_text(PRIOR.format(kind=kind, range=bounds, edges=graph))
+    (folder / "map.toml").write_text(SIGMA)
+
+
+FOLDERS: dict[str, Callable[[Path], None]] = {"pvi": pvi, "sparse": sparse, "vertical": vertical, "sigma": sigma}
+
+SHARDS = ("privacy.noise_multiplier=16.0", "algorithm.shards=4")
+# Name of the job -> its base file, and the keys that it overrides
+JOBS: dict[str, tuple[str, ...]] = {
+    # pvi, open
+    "pvi-sequential": ("pvi/bernoulli",),
+    "pvi-random-full": (
+        "pvi/poisson",
+        "algorithm.schedule=random",
+        "algorithm.client_weights={bo = 2.0}",
+        "model.covariance=full",
+    ),
+    "pvi-synchronous-weighted": (
+        "pvi/gaussian",
+        "algorithm.schedule=synchronous",
+        "data.weight=w",
+        'data.ignore=["sick", "visits"]',
+    ),
+    "pvi-asynchronous-adam": (
+        "pvi/bernoulli",
+        "algorithm.schedule=asynchronous",
+        "algorithm.optimiser=adam",
+        "algorithm.estimator=stl",
+        "algorithm.draws=2",
+        "algorithm.batch=0.5",
+        "algorithm.updates_per_client=2",
+    ),
+    "pvi-global-vi": ("pvi/bernoulli", "algorithm.variant=global-vi", "job.rounds=12"),
+    "pvi-one-shot": ("pvi/poisson", "algorithm.variant=bcm-split", "job.rounds=1"),
+    "pvi-breast-cancer": ("pvi/breast-cancer",),
+    # pvi, private; noise that can be drawn again
+    "pvi-private-poisson": ("pvi/private-bernoulli", "privacy.sampling_rate=0.2", "algorithm.schedule=asynchronous"),
+    "pvi-private-truncated": (
+        "pvi/private-poisson",
+        "privacy.sampling=poisson-truncated",
+        "privacy.sampling_rate=0.2",
+        "privacy.accountant=pld",
+        "privacy.noise_multiplier=16.0",
+        "privacy.max_batch=12",
+        "privacy.dataset_size=40",
+        "algorithm.estimator=weight-mc",
+        "privacy.clients={ada = {dataset_size = 36}, cy = {dataset_size = 44, clip = 1.0}}",
+    ),
+    "pvi-private-without-replacement": (
+        "pvi/private-gaussian",
+        "privacy.sampling=without-replacement",
+        "privacy.batch_size=8",
+        "privacy.dataset_size=40",
+        "algorithm.estimator=activation-mc",
+        "privacy.clients={ada = {dataset_size = 36}, cy = {dataset_size = 44}}",
+    ),
+    "pvi-private-global-vi": ("pvi/private-bernoulli", "privacy.sampling=full", "algorithm.variant=global-vi"),
+    "pvi-private-local-averaging": ("pvi/private-bernoulli", *SHARDS, "algorithm.variant=local-averaging"),
+    "pvi-private-virtual-clients": ("pvi/private-poisson", *SHARDS, "algorithm.variant=virtual-clients"),
+    "pvi-private-clients": (
+        "pvi/private-bernoulli",
+        "privacy.unit=client",
+        "privacy.client_rate=0.6",
+        "algorithm.sites=averaged",
+    ),
+    "pvi-private-budget": (
+        "pvi/private-bernoulli",
+        "privacy.sampling_rate=0.2",
+        "privacy.epsilon=4.0",
+        "privacy.last_update=shorten",
+        "job.rounds=budget",
+        "algorithm.schedule=random",
+    ),
+    # sparse
+    "sparse-regression": (
+        "sparse/regression",
+        "algorithm.share_local=true",
+        'algorithm.moves=["interweave"]',
+        "output.site_fits=true",
+        "output.leave_one_out=true",
+    ),
+    "sparse-sums": (
+        "sparse/logistic",
+        "algorithm.aggregate=sums",
+        "algorithm.server_sweeps=1",
+        "model.slab=2.0",
+        "model.splines={age = [-1.0, 0.0, 1.0]}",
+    ),
+    "sparse-allgather": ("sparse/regression", "algorithm.topology=allgather", "output.largest=2"),
+    "sparse-imputed": ("sparse/holes", "model.missing=impute", "output.sensitivity=true"),
+    "sparse-mrf": ("sparse/mrf", "algorithm.participation=0.7"),
+    "sparse-sem": ("sparse/sem", "algorithm.tempering=2"),
+    # vertical
+    "vertical-amortised": ("vertical/open", "data.holdout=0.2", "output.missing_party=true", "output.bound=true"),
+    "vertical-mean-field": (
+        "vertical/open",
+        "algorithm.auxiliary=mean-field",
+        "algorithm.covariance=full",
+        "algorithm.local_steps=2",
+    ),
+    "vertical-power": ("vertical/open", "model.augmentation=power", 'data.clients=["both/*.csv"]', "data.folds=5"),
+    "vertical-bayes-network": (
+        "vertical/open",
+        "model.kind=bayes-network",
+        "model.hidden=[3]",
+        "algorithm.batch_size=20",
+        "data.holdout=0.2",
+    ),
+    "vertical-soul": ("vertical/open", "algorithm.inference=soul", "algorithm.auxiliary=mean-field", "algorithm.moves=3"),
+    "vertical-private": ("vertical/private",),
+    # sigma
+    "sigma-sfvi": ("sigma/map", "output.bound=true"),
+    "sigma-hmc": ("sigma/map", "algorithm.inference=hmc", "algorithm.leapfrog_steps=2", "job.rounds=12", "algorithm.burn_in=4"),
+    "sigma-resumed": ("sigma/map", "output.bound=true"),
+}
+# Stopped by a signal once so many checkpoints are written, and gone on with
+INTERRUPTED = {"sigma-resumed": 2}
+PORTABLE = (
+    "pvi-asynchronous-adam",
+    "pvi-global-vi",
+    "pvi-private-poisson",
+    "pvi-private-truncated",
+    "pvi-private-without-replacement",
+    "pvi-private-global-vi",
+    "pvi-private-local-averaging",
+    "pvi-private-virtual-clients",
+    "pvi-private-clients",
+    "pvi-private-budget",
+    "vertical-mean-field",
+    "vertical-private",
+)
+
+
+def write(folder: Path) -> None:
+    """All base files with their data; the trainings write theirs into sigma/trained."""
+    for name, made in FOLDERS.items():
+        (folder / name).mkdir(parents=True)
+        made(folder / name)

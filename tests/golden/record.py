@@ -1,0 +1,349 @@
+"""Runs the golden jobs and says what they did: `python tests/golden/record.py [--write | OUT.json]`.
+
+Two halves. "stored": what has to be the same on every machine (messages, sizes, counts, ledgers, texts of `fedkern check`, keys).
+"numbers": digests of all results, the same on one machine with one BLAS only; `compare.py` has two commits at them.
+`--write` makes golden.json anew.
+
+Only names that outlast a move are used: the command line, the files of a run's folder, and `ALGORITHMS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import io
+import json
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+os.environ["FEDKERN_ISA"] = "baseline"  # before the first kernel
+
+HERE = Path(__file__).resolve().parent
+GOLDEN = HERE / "golden.json"
+ALGORITHMS = "fedkern.algorithms"  # the package below which every message is defined, but for the transports' own
+OTHER_BLAS = "Prescott"  # OpenBLAS's oldest kernels for x86: other bits than those of any newer processor
+# What differs from run to run: times, places, versions. Their keys are compared all the same.
+VOLATILE = {"seconds", "versions", "machine", "started", "finished", "id", "cores", "folder", "host", "time", "isa", "blas"}
+
+
+def sha(content: Any) -> str:
+    """16 hexadecimal digits for bytes, a text, or tables."""
+    if not isinstance(content, bytes):
+        content = (content if isinstance(content, str) else json.dumps(content, sort_keys=True)).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def steady(content: Any) -> Any:
+    """Tables without what differs from run to run."""
+    if isinstance(content, dict):
+        return {name: steady(value) for name, value in content.items() if name not in VOLATILE}
+    return [steady(value) for value in content] if isinstance(content, list) else content
+
+
+def keys(content: Any, depth: int = 3) -> Any:
+    """The keys of tables, down to `depth`; lists of equal keys once."""
+    if not isinstance(content, dict) or not depth:
+        return None
+    inner = {name: keys(value, depth - 1) for name, value in content.items()}
+    return sorted(inner) if not any(inner.values()) else inner
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# --- one command
+
+
+def command(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of `fedkern ARGUMENTS` in this process."""
+    from fedkern.cli.__main__ import main
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    return code, out.getvalue(), err.getvalue()
+
+
+def demanded(code: int, *arguments: str) -> str:
+    """Standard output of a command that ends with this code."""
+    ended, out, err = command(*arguments)
+    if ended != code:
+        raise SystemExit(f"fedkern {' '.join(arguments)}: ended with {ended}, not {code}\n{out}{err}")
+    return out
+
+
+@contextlib.contextmanager
+def stops_after(checkpoints: int) -> Iterator[None]:
+    """SIGTERM once so many checkpoints have got their place."""
+    replace, seen = os.replace, 0
+
+    def counted(source: Any, target: Any) -> None:
+        nonlocal seen
+        replace(source, target)
+        seen += str(target).endswith(".ckpt")
+        if seen == checkpoints and str(target).endswith(".ckpt"):
+            signal.raise_signal(signal.SIGTERM)
+
+    os.replace = counted  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os.replace = replace
+
+
+def perform(file: str, sets: tuple[str, ...], out: Path, interrupted: int) -> str:
+    """What the run of a job prints."""
+    arguments = ["run", file, "--out", str(out), *(word for one in sets for word in ("--set", one))]
+    if interrupted:
+        with stops_after(interrupted):
+            demanded(3, *arguments, "--set", "algorithm.checkpoint_every=1e-9")
+        arguments.append("--resume")
+    return demanded(0, *arguments)
+
+
+# --- what a run left behind
+
+
+def sent(path: Path) -> dict[str, Any]:
+    """What a ledger says: kind -> how often, with which sizes, shapes and charges; and the order of all."""
+    kinds: dict[str, dict[str, Any]] = {}
+    entries = lines(path)
+    for entry in entries:
+        none: dict[str, Any] = {"n": 0, "bytes": [], "charge": 0, "shapes": []}
+        one = kinds.setdefault(f"{entry['protocol']}/{entry['kind']}", none)
+        one["n"] += 1
+        one["charge"] += entry["charge"]
+        one["bytes"] = sorted({*one["bytes"], entry["bytes"]})
+        one["shapes"] += [entry["shapes"]] if entry["shapes"] not in one["shapes"] else []
+    return {"kinds": kinds, "order": sha([(e["protocol"], e["round"], e["kind"], e["bytes"], e["fields"]) for e in entries])}
+
+
+def together(by_client: Mapping[str, Any]) -> dict[str, Any]:
+    """Clients of whom the same holds stand together."""
+    found: dict[str, tuple[list[str], Any]] = {}
+    for name, content in by_client.items():
+        found.setdefault(json.dumps(content, sort_keys=True), ([], content))[0].append(name)
+    return {", ".join(names): content for names, content in found.values()}
+
+
+def stored(out: Path, check: str) -> dict[str, Any]:
+    """What has to be the same on every machine."""
+    summary = json.loads((out / "summary.json").read_text())
+    identity = json.loads((out / "job.json").read_text().replace(json.dumps(str(Path.cwd()))[1:-1], "."))
+    identity["run"] = sorted(identity["run"])  # an id, and digests under a secret of this run
+    return {
+        "check": check.splitlines(),
+        "stop": summary["stop"],
+        "rounds": summary["rounds"],
+        "clients": together(summary["clients"]),
+        "wire": together(summary["wire"]),
+        "ledgers": together({path.stem: sent(path) for path in sorted((out / "ledger").iterdir())}),
+        "summary keys": keys(summary),
+        "metrics keys": sorted({json.dumps(keys(line)) for line in lines(out / "metrics.jsonl")}),
+        "files": sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()),
+        "job": sha(identity),
+    }
+
+
+def arrays(path: Path) -> dict[str, str]:
+    """Name -> digest, of all numbers in posterior.nc."""
+    import h5py
+
+    found: dict[str, str] = {}
+
+    def visit(name: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset) and node.dtype.kind in "fiub":
+            found[name] = sha(str(node.dtype).encode() + str(node.shape).encode() + node[()].tobytes())
+
+    with h5py.File(path) as file:
+        file.visititems(visit)
+    return found
+
+
+def numbers(out: Path, printed: str) -> dict[str, Any]:
+    """Digests of everything that is computed."""
+    summary = json.loads((out / "summary.json").read_text())
+    of_clients = {}
+    for path in sorted(out.glob("client-*/*")):
+        if path.suffix == ".json" and path.name != "job.json":
+            of_clients[str(path.relative_to(out))] = sha(steady(json.loads(path.read_text())))
+        elif path.suffix == ".csv":
+            of_clients[str(path.relative_to(out))] = sha(path.read_bytes())
+    words = [line for line in printed.splitlines() if str(out) not in line]
+    return {
+        "digest": summary["digest"],
+        "summary": {name: sha(value) for name, value in steady(summary).items() if name != "wire"},
+        "draws": arrays(out / "posterior.nc") if (out / "posterior.nc").exists() else {},
+        "clients": of_clients,
+        "tables": {path.name: sha(path.read_bytes()) for path in sorted(out.glob("*.csv"))},
+        "metrics": sha(steady(lines(out / "metrics.jsonl"))),
+        "printed": sha("\n".join(words)),
+    }
+
+
+def trained(out: Path) -> dict[str, Any]:
+    """The parameters of a training, file by file."""
+    import numpy as np
+
+    found: dict[str, Any] = {"fit.json": sha(steady(json.loads((out / "fit.json").read_text())))}
+    for path in [out / "server.npz", *sorted((out / "clients").iterdir())]:
+        with np.load(path) as file:
+            found[path.name] = {name: sha(file[name].tobytes()) for name in sorted(file.files) if file[name].dtype.kind in "fiu"}
+    return found
+
+
+def messages() -> dict[str, Any]:
+    """Number -> class and fields, of all messages."""
+    package = importlib.import_module(ALGORITHMS)
+    for module in pkgutil.walk_packages(package.__path__, ALGORITHMS + "."):
+        importlib.import_module(module.name)
+    inside = [module for name, module in list(sys.modules.items()) if name.startswith("fedkern")]
+    base = next(c for module in inside for c in vars(module).values() if isinstance(c, type) and c.__name__ == "Message")
+    found = {}
+    for kind in below(base):
+        fields = {}
+        for name in kind.__dataclass_fields__:
+            hint = get_type_hints(kind, include_extras=True)[name]
+            shape = getattr(hint, "__metadata__", None)
+            fields[name] = hint.__name__ if shape is None else f"{getattr(hint.__origin__, '__name__', 'array')} ({shape[0]})"
+        found[str(kind.kind)] = {"class": kind.__name__, "fields": fields}
+    return dict(sorted(found.items(), key=lambda item: int(item[0])))
+
+
+def below(base: type) -> Iterator[Any]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from below(kind)
+
+
+# --- all
+
+
+def record(folder: Path, names: tuple[str, ...] = (), said: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Everything, run in an empty folder. `names`: of some jobs only."""
+    sys.path.insert(0, str(HERE))
+    import jobs
+
+    import fedkern
+
+    jobs.write(folder)
+    done: dict[str, Any] = {"fedkern": str(Path(fedkern.__file__).parent), "stored": {}, "numbers": {}, "trainings": {}}
+    for name, (_, _, sets) in jobs.TRAININGS.items():
+        os.chdir(folder / "sigma")
+        out = Path("trained") / name
+        more = [word for one in sets for word in ("--set", one)]
+        demanded(0, "sigma", "train", f"prior-{name}.toml", "--out", str(out), "--quiet", *more)
+        done["trainings"][name] = trained(out)
+        said(name)
+    for name, (base, *sets) in jobs.JOBS.items():
+        if names and name not in names:
+            continue
+        method, _, file = base.partition("/")
+        os.chdir(folder / method)
+        out = Path(f"out-{name}")
+        check = demanded(0, "check", f"{file}.toml", *(word for one in sets for word in ("--set", one)))
+        printed = perform(f"{file}.toml", tuple(sets), out, jobs.INTERRUPTED.get(name, 0))
+        done["stored"][name] = stored(out, check)
+        done["numbers"][name] = numbers(out, printed)
+        if name in jobs.PORTABLE:
+            done["stored"][name]["digest"] = done["numbers"][name]["digest"]
+        said(name)
+    done["messages"] = messages()
+    done["streams"] = sha((Path(fedkern.get_include()) / "fedkern" / "streams.def").read_bytes())
+    os.chdir(folder)
+    return done
+
+
+def recorded(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The same from a fresh process, whose levels and homes are its own."""
+    with tempfile.TemporaryDirectory(prefix="fedkern-golden-") as folder:
+        homeless = {name: value for name, value in os.environ.items() if not name.startswith("FEDKERN_")}
+        path = Path(folder) / "record.json"
+        done = subprocess.run(
+            [sys.executable, "-P", str(HERE / "record.py"), str(path)],
+            env={**homeless, "HOME": folder, **(environment or {})},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise SystemExit(f"record.py ended with {done.returncode}\n{done.stdout}{done.stderr}")
+        return dict(json.loads(path.read_text()))
+
+
+def kept(done: Mapping[str, Any]) -> dict[str, Any]:
+    """The half that golden.json holds."""
+    return {name: done[name] for name in ("messages", "streams")} | {"jobs": done["stored"]}
+
+
+def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
+    """A line for each key at which two records differ."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for name in [*was, *(name for name in now if name not in was)]:
+            at = f"{path}: {name}" if path else name
+            if name not in now:
+                yield f"{at}: is gone (was {short(was[name])})"
+            elif name not in was:
+                yield f"{at}: is new ({short(now[name])})"
+            else:
+                yield from differences(was[name], now[name], at)
+    elif isinstance(was, list) and isinstance(now, list) and was != now:
+        import difflib
+
+        changed = difflib.ndiff([short(v) for v in was], [short(v) for v in now])
+        yield f"{path}:\n" + "\n".join(f"    {line}" for line in changed if line[0] in "+-")
+    elif was != now:
+        yield f"{path}: was {short(was)}, is {short(now)}"
+
+
+def laid(content: Any, margin: str = "") -> str:
+    """JSON whose short parts stand on one line."""
+    text = json.dumps(content, ensure_ascii=False)
+    if len(margin) + len(text) <= 120 or not isinstance(content, (dict, list)):
+        return text
+    inner = margin + " "
+    if isinstance(content, dict):
+        parts = [f"{json.dumps(name, ensure_ascii=False)}: {laid(value, inner)}" for name, value in content.items()]
+    else:
+        parts = [laid(value, inner) for value in content]
+    opening, closing = "{}" if isinstance(content, dict) else "[]"
+    return opening + "\n" + ",\n".join(inner + part for part in parts) + "\n" + margin + closing
+
+
+def short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) < 160 else text[:157] + "..."
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["--write"]:
+        before = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+        now = json.loads(json.dumps(kept(recorded())))
+        other = list(differences(now, json.loads(json.dumps(kept(recorded({"OPENBLAS_CORETYPE": OTHER_BLAS}))))))
+        if other:
+            print(f"not written: with OpenBLAS's kernels for {OTHER_BLAS} the stored half would differ", *other, sep="\n")
+            return 1
+        GOLDEN.write_text(laid(now) + "\n")
+        print("\n".join(differences(before, now)) if before else "first record", f"written: {GOLDEN}", sep="\n")
+        return 0
+    if len(arguments) != 1:
+        print(__doc__)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="fedkern-golden-") as folder:
+        for name in [name for name in os.environ if name.startswith("FEDKERN_") and name != "FEDKERN_ISA"]:
+            os.environ.pop(name)
+        os.environ["HOME"] = folder
+        target = Path(arguments[0]).absolute()
+        target.write_text(json.dumps(record(Path(folder) / "jobs"), indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""Thirty small jobs of all methods do what they always did: what leaves each party, what is said of it, and what is written.
+
+A change that means to alter some of it writes the file anew, in a commit of its own: python tests/golden/record.py --write
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(900)  # all jobs run for the first test: 19 s of one core, more where many share it
+HERE = Path(__file__).parent
+STORED: dict[str, Any] = json.loads((HERE / "golden.json").read_text())
+REMEDY = "\nIf this is meant: python tests/golden/record.py --write, and commit golden.json alone with the reason"
+
+
+def loaded(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"golden_{name}", HERE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+record, jobs = loaded("record"), loaded("jobs")
+
+
+@pytest.fixture(scope="module")
+def now() -> dict[str, Any]:
+    """What the golden jobs do today, in a process of their own: kernels of the baseline level, no home, no settings."""
+    done = record.recorded()
+    return {**record.kept(done), "numbers": done["numbers"]}
+
+
+def same(was: Any, found: Any, name: str) -> None:
+    changed = list(record.differences(was, found, name))
+    if changed:
+        pytest.fail("\n".join(changed[:30]) + REMEDY, pytrace=False)
+
+
+def test_the_stored_jobs_are_those_of_the_list() -> None:
+    assert len(jobs.JOBS) == 30
+    assert STORED["jobs"].keys() == jobs.JOBS.keys()
+    assert {name for name, job in STORED["jobs"].items() if "digest" in job} == set(jobs.PORTABLE)
+
+
+@pytest.mark.parametrize("name", STORED["jobs"])
+def test_a_job_sends_says_and_writes_what_it_always_did(now: dict[str, Any], name: str) -> None:
+    same(STORED["jobs"][name], now["jobs"][name], name)
+
+
+@pytest.mark.parametrize("what", ["messages", "streams"])
+def test_numbers_of_messages_and_streams_keep_their_meaning(now: dict[str, Any], what: str) -> None:
+    same(STORED[what], now[what], what)
+
+
+def test_an_interrupted_job_ends_with_the_same_bits(now: dict[str, Any]) -> None:
+    """But for its checkpoints' interval it is the job `sigma-sfvi`, which is not interrupted."""
+    assert now["numbers"]["sigma-resumed"]["digest"] == now["numbers"]["sigma-sfvi"]["digest"]
+    assert now["numbers"]["sigma-resumed"]["draws"] == now["numbers"]["sigma-sfvi"]["draws"]
+
+
+def test_negative_control_a_difference_names_the_job_and_the_key() -> None:
+    name = "pvi-sequential"
+    job = copy.deepcopy(STORED["jobs"][name])
+    clients = next(iter(job["ledgers"]))
+    kind = job["ledgers"][clients]["kinds"]["agreement/SchemaReply"]
+    kind["n"] += 1
+    job["check"].append("one line more")
+    del job["rounds"]
+    assert list(record.differences(STORED["jobs"][name], job, name)) == [
+        f"{name}: check:\n    + one line more",
+        f"{name}: rounds: is gone (was {STORED['jobs'][name]['rounds']})",
+        f"{name}: ledgers: {clients}: kinds: agreement/SchemaReply: n: was {kind['n'] - 1}, is {kind['n']}",
+    ]
