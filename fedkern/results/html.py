@@ -34,11 +34,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<div class=scroll><table><tr>{''.join(f'<th>{escape(h)}</th>' for h in head)}</tr>{body}</table></div>"
 
 
-def real(value: Any) -> float:
-    """A number, or the text "inf"."""
-    return float(value) if value not in ("", None) else math.nan
-
-
 def number(value: Any) -> str:
     """Four digits, thousands apart."""
     if isinstance(value, float):

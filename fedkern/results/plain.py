@@ -18,3 +18,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return plain(value.tolist())
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def real(value: Any) -> float:
+    """A number of what `plain` has made; nan where there is none."""
+    return float(value) if value not in ("", None) else math.nan

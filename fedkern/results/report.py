@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import plots, report_sigma, report_sparse, report_vertical
-from .html import escape, figure, number, real, table
+from .html import escape, figure, number, table
+from .plain import real
 from .posterior import comparable
 
 STOPS = {

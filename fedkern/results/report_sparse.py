@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from . import graphs
-from .html import escape, figure, number, real, section, table
+from .html import escape, figure, number, section, table
+from .plain import real
 from .selection import Edge
 
 MOST = 60  # rows of a table

@@ -84,6 +84,15 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], text: str) -> None:
     assert text in str(caught.value)
 
 
+def test_a_chain_too_short_for_diagnostics_says_so(tmp_path: Path, fedkern: Any) -> None:
+    tables = merged({"algorithm": {"inference": "hmc", "leapfrog_steps": 2, "burn_in": 6}, "job": {"rounds": 8}})
+    path = job(tmp_path)
+    path.write_text(toml(tables))
+    ended = fedkern("run", path, "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    assert "nan" in ended.out
+
+
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"model": {"kind": "deterministic"}, "algorithm": {"structured": False, "covariance": "diagonal"}},

@@ -290,7 +290,7 @@ def test_a_covariate_far_from_zero_moves_the_intercept_and_nothing_else(tmp_path
     for far in (0.0, 2048.0):
         path = tmp_path / str(far)
         path.mkdir()
-        tables = federation(path, *[site + [far, 0.0, 0.0] for site in sites])
+        tables = federation(path, *[site + np.array([far, 0.0, 0.0]) for site in sites])
         result = perform(InProcess(), parse({**tables, "model": {"family": family}}), path, Output(path / "out", quiet=True))
         digests.append(result.digest)
         own.append(json.loads((path / "out" / "client-site-0" / "posterior.json").read_text())["parameters"])

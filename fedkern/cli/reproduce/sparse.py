@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...results import selection
+from ...results.plain import real
 from ...results.posterior import comparable
 from ..job import run as run_job
 
@@ -76,11 +77,6 @@ def standardised(parameters: Parameters, kind: str) -> dict[str, Mapping[str, fl
 def _averages(parameters: Parameters) -> dict[str, Mapping[str, float]]:
     both = {name: row for name, row in parameters.items() if name.startswith(("average[", "average_std["))}
     return {n: row for n, row in both.items() if n.startswith("average_std") or n.replace("average[", "average_std[") not in both}
-
-
-def real(value: Any) -> float:
-    """A number of a summary, where "nan" and "inf" are texts."""
-    return float(value)
 
 
 def interval(row: Mapping[str, Any], digits: int = 3) -> str:

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...data import rppa
 from ...results import graphs, selection
-from .sparse import converged, job, kept, pairs_at, real, standardised, table, write_sites
+from ...results.plain import real
+from .sparse import converged, job, kept, pairs_at, standardised, table, write_sites
 
 ROUNDS, FAST, WHOLE = 2500, 300, 2500
 LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn

@@ -15,8 +15,9 @@ import numpy as np
 
 from ...data import heart_disease
 from ...results import graphs
+from ...results.plain import real
 from . import printed as sampler
-from .sparse import Array, Parameters, converged, interval, job, kept, real, standardised, table, write_sites
+from .sparse import Array, Parameters, converged, interval, job, kept, standardised, table, write_sites
 
 ROUNDS, FAST = 6000, 600
 PAPER = {  # the published Table 1: its data are closed, so that these can't be computed again

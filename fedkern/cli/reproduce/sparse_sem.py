@@ -14,7 +14,8 @@ import numpy as np
 
 from ...data import sachs
 from ...results import graphs, selection
-from .sparse import Array, converged, job, kept, pairs_at, real, standardised, table, write_sites
+from ...results.plain import real
+from .sparse import Array, converged, job, kept, pairs_at, standardised, table, write_sites
 
 ROUNDS, FAST = 2500, 120
 LEVEL, SURE = 0.1, 0.95

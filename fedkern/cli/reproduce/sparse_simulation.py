@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ...results import meta, selection
+from ...results.plain import real
 from ..job import run as run_job
-from .sparse import Array, job, real, table, write_sites
+from .sparse import Array, job, table, write_sites
 
 ROUNDS, FAST = 1000, 300
 LEVEL = 0.1

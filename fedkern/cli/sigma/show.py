@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...results.plain import real
+
 
 def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
     """Stop reason, parameters, chains, bytes."""
@@ -16,7 +18,7 @@ def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
     sampled = any("rhat" in row for row in rows.values())
     yield f"{'':<{width}}     mean       sd       5 %      95 %" + ("   R-hat      ESS" if sampled else "")
     for name, row in rows.items():
-        mixing = f"  {row['rhat']:>6.3f} {row['ess']:>8.0f}" if "rhat" in row else ""
+        mixing = f"  {real(row['rhat']):>6.3f} {real(row['ess']):>8.0f}" if "rhat" in row else ""  # nan of fewer than 4 draws
         yield f"{name:<{width}} {row['mean']:>8.3f} {row['sd']:>8.3f}  {row['q05']:>8.3f}  {row['q95']:>8.3f}" + mixing
     if chains := about.get("chains"):
         rate = sum(chains["acceptance"]) / len(chains["acceptance"])

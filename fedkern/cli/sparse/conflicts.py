@@ -100,7 +100,7 @@ def _sampler(config: SparseConfig) -> Iterator[str]:
             f"algorithm.participation < 1 with {name} samples another distribution; take 1" for name, bad in wrong.items() if bad
         )
     if a.share_local and a.aggregate == "sums":
-        yield 'algorithm.share_local with aggregate = "sums" contradict each other: of sums the server keeps no site\'s coefficients'
+        yield 'algorithm.share_local with aggregate = "sums" contradict each other: sums keep no coefficients'
     if a.statistics == "pooled":
         if model.kind == "sem" or model.missing == "impute":
             yield 'algorithm.statistics = "pooled" needs kind = "regression" or "mrf" without missing values'

@@ -47,7 +47,7 @@ def summary(model: SparseModel, client: gibbs.Client, values: Array, scales: Arr
 
 
 def _intercept(model: SparseModel, client: gibbs.Client, values: Array, scales: Array) -> Array:
-    """(c, t) draws of alpha_k on the data's scale: N(ybar - xbar' theta_k, sigma^2 / n), or the sampler's at the columns' means (section 7)."""
+    """(c, t) draws of alpha_k on the data's scale: N(ybar - xbar' theta_k, sigma^2 / n), or the sampler's (section 7)."""
     theta = client.trace["theta"]
     w = theta.shape[-1]
     means = np.nanmean(values, axis=0)
