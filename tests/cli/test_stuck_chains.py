@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,10 @@ import pytest
 
 import fedkern
 from fedkern.cli import show
+from fedkern.cli.config import parse
 from fedkern.cli.report import write as report
+from fedkern.cli.sparse import publish
+from fedkern.results import chains
 from fedkern.results.result import Result
 from fedkern.results.selection import edge_names
 
@@ -117,8 +121,8 @@ def test_no_number_over_all_chains_is_given_as_if_it_were_right(stuck: Told) -> 
 
 def test_terminal_and_report_say_so_and_name_the_remedy(stuck: Told) -> None:
     draws = average(stuck)
-    for chains, label in ((slice(7), "7 of 8 chains"), (slice(7, 8), "1 of 8 chains")):
-        one = numbers(draws[chains])
+    for which, label in ((slice(7), "7 of 8 chains"), (slice(7, 8), "1 of 8 chains")):
+        one = numbers(draws[which])
         assert label in stuck.printed
         assert label in stuck.page
         assert written(one, ".3f") in stuck.printed
@@ -155,6 +159,27 @@ def test_chains_that_agree_have_ordinary_numbers_and_no_note(agreeing: Told) -> 
     for text in (agreeing.printed, agreeing.page, json.dumps(summary)):
         assert "disagree" not in text
         assert "model.stable = true" not in text
+
+
+def test_where_the_remedy_was_taken_another_is_named() -> None:
+    groups = [chains.Group((0, 1, 2), False, {}), chains.Group((3,), False, {})]
+    tables = {"job": {"method": "sparse"}, "data": {"clients": ["x.csv"]}, "algorithm": {"swap": False}}
+    notes = []
+    for stable in (False, True):
+        config = parse({**tables, "model": {"kind": "sem", "stable": stable}})
+        notes.append(publish._disagreement(SimpleNamespace(config=config), groups))  # type: ignore[arg-type]
+    assert "model.stable = true is the remedy" in notes[0]
+    assert "is the remedy" not in notes[1]
+    for words in ("model.stable = true), between which", "job.rounds", "algorithm.chains", "tempering = 4", "swap = true"):
+        assert words in notes[1], words
+
+
+def test_a_further_run_whose_chains_disagree_has_no_numbers(stuck: Told, tmp_path: Path) -> None:
+    result = fedkern.run(job(tmp_path, output={"sensitivity": True}))
+    first, *_ = result.summary["sensitivity"]  # the job's own prior and seed
+    assert first["pip"] == dict.fromkeys(edge_names(NODES), "nan")
+    assert any("further runs disagree" in note and "s_tau = 1, c0 = 0.01" in note for note in result.summary["notes"])
+    assert not any("further runs" in note for note in stuck.result.summary["notes"])
 
 
 def test_too_many_coefficients_to_keep_their_draws(stuck: Told, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.results import chains, diagnostics
+from fedkern.results import chains, diagnostics, selection
 from fedkern.results.streaming import Stream
 
 C, T, P = 8, 200, 5
@@ -71,7 +71,7 @@ def test_slow_chains_in_one_mode_are_not_apart_though_r_hat_is_large() -> None:
 
 def test_what_is_too_close_or_too_short_to_be_a_mode() -> None:
     close = draws() / 100
-    close[7, :, 3] += chains.GAP - 0.01
+    close[7, :, 3] += selection.GAP - 0.01
     assert len(found(close)) == 1
     close[7, :, 3] += 0.02
     assert len(found(close)) == 2
