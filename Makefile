@@ -15,12 +15,14 @@ demo: $(VENV)/demo
 	fi; PATH="$(BIN):$$PATH" mpi/run.sh -n 6 mpi/breast-cancer.toml --out runs/demo
 	@$(BIN)/fedkern report runs/demo
 
-# What must pass before a change goes in. Tests run from their own folder, against the installed package.
+# What must pass before a change goes in. Tests run from their own folder, against the installed package, on two workers.
+PYTEST := $(BIN)/python -P -m pytest -q -n 2 --dist loadgroup
+
 test: lint
-	cd tests && $(BIN)/python -P -m pytest -q
+	cd tests && $(PYTEST)
 
 nightly: lint
-	cd tests && $(BIN)/python -P -m pytest -q -m 'nightly or not nightly'
+	cd tests && $(PYTEST) -m 'nightly or not nightly'
 
 # Whether this commit computes the same bits as another, on this machine: make golden BASE=COMMIT
 BASE ?= HEAD

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import graphs
+from . import chains, graphs
 from .html import escape, figure, number, section, table
 from .plain import real
 from .selection import Edge
@@ -15,6 +15,7 @@ from .selection import Edge
 MOST = 60  # rows of a table
 MOST_EDGES = 120  # of a drawn graph
 MOST_NUMBERS = 1000  # rows that unfold
+MOST_MODES = 6  # of chains that disagree, with figures
 NUMBERS = {
     "mean": "mean",
     "sd": "sd",
@@ -36,7 +37,10 @@ def sections(summary: Mapping[str, Any]) -> list[str]:
     ----------
     summary : summary.json of a job of method "sparse"
     """
-    main = _graph(summary) if "graph" in summary else [_effects(summary)]
+    if "by_mode" in summary:
+        main = _by_mode(summary["by_mode"], summary["graph"]["nodes"])
+    else:
+        main = _graph(summary) if "graph" in summary else [_effects(summary)]
     more = [_modes(summary), _deviating(summary), _meta(summary), _sensitivity(summary), _left_out(summary)]
     return [*main, _mixing(summary), *more]
 
@@ -63,7 +67,35 @@ def _cell(value: Any) -> str:
     return "" if value is None else number(real(value))
 
 
-def _graph(summary: Mapping[str, Any]) -> list[str]:
+def _by_mode(modes: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> list[str]:
+    """Where chains disagree: the modes in which they stay, and each one's graph and numbers."""
+    every = sum(len(mode["chains"]) for mode in modes)
+    differ = list(modes[0]["signs"])[:MOST]
+    rows, parts = [], []
+    for k, mode in enumerate(modes, start=1):
+        share = f"{len(mode['chains'])} of {every} ({real(mode['share']):.2f})"
+        label = "Moved between modes" if mode["moved"] else f"Mode {k}"
+        rows.append([label, share, ", ".join(map(str, mode["chains"])), *(_effect(mode, name) for name in differ)])
+        if k <= MOST_MODES:
+            parts += _graph(mode, f"{label}, {len(mode['chains'])} of {every} chains: ")
+    text = (
+        "<p class=note><b>The chains disagree.</b> They stay in different modes, so there is no mean over all of them: it would "
+        "depend on how many chains each mode has caught. The notes at the end name a remedy.</p>"
+        "<p>Site averages, or global effects where they are not known, with 90 % intervals, standardised, of the coefficients in "
+        "which the modes differ.</p>"
+    )
+    few = f"<p>The first {MOST_MODES} follow; all are in summary.json.</p>" if len(modes) > MOST_MODES else ""
+    heads = ["", "chains", "which", *differ]
+    return [section("Modes that chains stay in", text + table(heads, rows) + few), *parts]
+
+
+def _effect(mode: Mapping[str, Any], name: str) -> str:
+    """The mean of an edge with its interval."""
+    row = chains.effect(mode["parameters"], name)
+    return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
+
+
+def _graph(summary: Mapping[str, Any], title: str = "") -> list[str]:
     graph = summary["graph"]
     nodes = graph["nodes"]
     edges = [Edge(e["to"], e["source"], real(e["mean"]), real(e["pip"])) for e in graph["edges"]]
@@ -73,9 +105,10 @@ def _graph(summary: Mapping[str, Any]) -> list[str]:
     text = escape(f"Selection: {summary['selection']['text']}.{few}") + " Blue: positive, orange: negative."
     rows = [[f"{e.source} → {e.to}", number(e.mean), number(e.pip)] for e in edges[:MOST]]
     listed = table(["edge", "effect, standardised", "PIP"], rows) if rows else ""
-    drawn = figure(f"Graph at a false discovery rate of {level:g}", graphs.network(edges[:MOST_EDGES], nodes), text, listed)
+    network, heat = graphs.network(edges[:MOST_EDGES], nodes), graphs.heat_map(pip, nodes)
+    drawn = figure(f"{title}Graph at a false discovery rate of {level:g}", network, text, listed)
     more = _details(summary["parameters"]) if summary["parameters"] else ""
-    return [drawn, figure("Inclusion probabilities", graphs.heat_map(pip, nodes), "Rows: the node that is explained.", more)]
+    return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
 
 
 def _mixing(summary: Mapping[str, Any]) -> str:
@@ -84,7 +117,11 @@ def _mixing(summary: Mapping[str, Any]) -> str:
     if "rhat" in s:
         good = real(s["rhat"]) < 1.01
         text += f"Largest R-hat {real(s['rhat']):.3f}, smallest effective sample size {real(s['ess']):,.0f} ({s['slowest']}): "
-        text += "the chains agree." if good else "the chains do not agree yet; run more rounds before these numbers are used."
+        text += "the chains agree." if good else "the chains do not agree yet; "
+        if "by_mode" in summary:
+            text += "they are in different modes."
+        elif not good:
+            text += "run more rounds before these numbers are used."
     else:
         text += "R-hat and effective sample sizes need ArviZ."
     counted = {"scales_clipped": "scales clipped", "qr_fallbacks": "Cholesky factors that failed"}
@@ -94,7 +131,7 @@ def _mixing(summary: Mapping[str, Any]) -> str:
 
 def _modes(summary: Mapping[str, Any]) -> str:
     found = summary.get("modes", [])
-    if len(found) < 2:
+    if len(found) < 2 or "by_mode" in summary:
         return ""
     rows = []
     differ = [name for name in found[0]["signs"] if len({mode["signs"][name] for mode in found}) > 1]

@@ -34,7 +34,10 @@ class Result:
 
     @property
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Name -> mean, sd, q05, q95; of a sampler also rhat, ess, pip, as far as they apply."""
+        """Name -> mean, sd, q05, q95; of a sampler also rhat, ess, pip, as far as they apply.
+
+        Where chains of a sem disagree, all but rhat and ess are "nan"; `summary["by_mode"]` has those of each mode.
+        """
         return dict(self.summary["parameters"])
 
     @property

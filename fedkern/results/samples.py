@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -62,6 +62,13 @@ class Samples:
         every = {name: getattr(self, name) for name in ("theta", "tau_sq", "inclusion", "average", "eta", "rho")}
         own = {name: draws for name, draws in every.items() if draws is not None}
         return own | {f"theta@{client}": draws for client, draws in self.sites.items()}
+
+    def of(self, chains: Sequence[int]) -> Samples:
+        """The draws of these chains alone."""
+        at = list(chains)
+        arrays = {name: getattr(self, name)[at] for name in ("theta", "tau_sq", "inclusion", "eta", "rho")}
+        average = None if self.average is None else self.average[at]
+        return replace(self, **arrays, average=average, sites={name: draws[at] for name, draws in self.sites.items()})
 
     def p_large(self, delta: float) -> Array | None:
         """(P,) P(|site average| > delta), standardised."""

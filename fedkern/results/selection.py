@@ -13,6 +13,7 @@ from .samples import LARGE, Array, Samples
 from .streamed import Streamed
 
 Rule = Literal["or", "and"]
+GAP = 0.15  # standardised units: what lies farther apart may be in different modes
 
 
 def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
@@ -157,7 +158,7 @@ class Mode:
     of_chains: tuple[float, ...]
 
 
-def modes(samples: Samples, gap: float = 0.15) -> list[Mode]:
+def modes(samples: Samples, gap: float = GAP) -> list[Mode]:
     """Modes of a multimodal posterior, the largest first (sparse-models.md, section 10).
 
     Chains are cut into tenths. A coefficient tells modes from each other if the tenths' medians, in order, jump by more than

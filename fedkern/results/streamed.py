@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,10 @@ class Streamed:
         for name, stream in self.streams.items():
             out |= {f"{name}.mean": stream.mean, f"{name}.sd": stream.sd}
         return out
+
+    def of(self, chains: Sequence[int]) -> Streamed:
+        """The summaries of these chains alone."""
+        return replace(self, streams={name: stream.of(chains) for name, stream in self.streams.items()})
 
     def p_large(self, delta: float) -> Array | None:
         """(P,) P(|site average| > delta), as far as the run counted it."""

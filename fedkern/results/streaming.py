@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,6 +120,12 @@ class Stream:
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio: Array = np.sqrt((half - 1) / half + between / within)
         return np.where(within > 0, ratio, np.nan)
+
+    def of(self, chains: Sequence[int]) -> Stream:
+        """The same of these chains alone."""
+        at, saved = list(chains), self.save()
+        saved |= {name: saved[name][at] for name in ("centre", "square", "current", "thinned")}
+        return Stream(len(at), self.size, self.keep).load(saved | {"means": saved["means"][:, at]})
 
     def save(self) -> dict[str, Any]:
         """All of the state, as arrays and whole numbers, for a checkpoint."""

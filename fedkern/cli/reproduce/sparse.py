@@ -64,7 +64,11 @@ def converged(summary: Mapping[str, Any]) -> str:
     mixed = "not judged: no ArviZ"
     if "rhat" in s:
         mixed = f"R-hat at most {s['rhat']:.3f}, ESS at least {s['ess']:.0f} ({s['slowest']})"
-    return f"{s['chains']} chains of {s['kept']} kept draws, {mixed}"
+    text = f"{s['chains']} chains of {s['kept']} kept draws, {mixed}"
+    if "by_mode" in summary:
+        first = len(summary["by_mode"][0]["chains"])
+        text += f"; the chains disagree, and numbers are those of the {first} in the largest mode"
+    return text
 
 
 def standardised(parameters: Parameters, kind: str) -> dict[str, Mapping[str, float]]:

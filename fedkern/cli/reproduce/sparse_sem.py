@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...data import sachs
-from ...results import graphs, selection
+from ...results import chains, graphs, selection
 from ...results.plain import real
 from .sparse import Array, converged, job, kept, pairs_at, standardised, table, write_sites
 
@@ -41,15 +41,16 @@ def run(out: Path, fast: bool = False) -> Path:
     paths = write_sites(out / "data", sites)
     together = {node: np.concatenate([columns[node] for columns in sites.values()]) for node in sachs.NODES}
     pooled = write_sites(out / "pooled-data", {"all": together})
-    rounds, chains = (FAST, 2) if fast else (ROUNDS, 4)
+    rounds, n_chains = (FAST, 2) if fast else (ROUNDS, 4)
 
-    def asked(files: list[str], kept_rounds: int) -> dict[str, Any]:
-        return job("sem", {"clients": files}, kept_rounds, chains=chains, output={"fdr": LEVEL})
+    def done(folder: str, files: list[str]) -> dict[str, Any]:
+        asked = job("sem", {"clients": files}, rounds, chains=n_chains, output={"fdr": LEVEL})
+        return chains.largest(kept(out / folder, asked))
 
-    federated = kept(out / "federated", asked(paths, rounds))
-    runs = {"federated": federated, "pooled cells": kept(out / "pooled", asked(pooled, rounds))}
+    federated = done("federated", paths)
+    runs = {"federated": federated, "pooled cells": done("pooled", pooled)}
     for name, path in list(zip(sites, paths))[: 3 if fast else None]:
-        runs[f"{name} alone"] = kept(out / f"alone-{name}", asked([path], rounds))
+        runs[f"{name} alone"] = done(f"alone-{name}", [path])
     _figures(out, federated)
     (out / "table.md").write_text("\n".join(_text(runs)), encoding="utf-8")
     return out / "table.md"

@@ -211,7 +211,7 @@ def _others(place: Place, model: SparseModel, data: Data, hooks: RunHooks) -> di
             prior = replace(settings.prior, scale_tau=s_tau, c0=c0, spike_variance=0.0)
             server, _ = sampled(place, model, data, replace(settings, prior=prior), hooks, name=f"gibbs-{len(rows)}")
             if server is not None:
-                rows.append({"s_tau": s_tau, "c0": c0, "pip": publish.named(names, publish.pip(server))})
+                rows.append({"s_tau": s_tau, "c0": c0, "pip": publish.named(names, publish.pip(model, server))})
         runs["sensitivity"] = rows
     if wanted.leave_one_out and len(model.names) > 1:
         left = {}
@@ -219,7 +219,8 @@ def _others(place: Place, model: SparseModel, data: Data, hooks: RunHooks) -> di
             server, _ = sampled(place, model, data, settings, hooks, without=frozenset({k}), name=f"gibbs-without-{k}")
             if server is not None:
                 left[name] = {
-                    "pip": publish.named(names, publish.pip(server)), "theta_std": publish.named(names, publish.means(server))
+                    "pip": publish.named(names, publish.pip(model, server)),
+                    "theta_std": publish.named(names, publish.means(model, server)),
                 }  # fmt: skip
         runs["leave_one_out"] = left
     return runs

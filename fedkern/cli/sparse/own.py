@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...algorithms import gibbs, site_fits
 from ...kernels import rng
-from ...results import meta
+from ...results import chains, meta
 from ...transports.codec import Codec
 from ..hooks import RunHooks
 from .model import SparseModel
@@ -23,27 +23,48 @@ Array = NDArray[np.float64]
 
 
 def summary(model: SparseModel, client: gibbs.Client, values: Array, scales: Array) -> dict[str, Any]:
-    """theta_k, sigma_k (or b_k) and the intercept on the data's scale, and P(|theta_k - theta| > delta)."""
+    """theta_k, sigma_k (or b_k) and the intercept on the data's scale, and P(|theta_k - theta| > delta).
+
+    Where the chains of a sem disagree about this client, `by_mode` has the numbers of each mode, and `parameters` none.
+    """
+    trace = client.trace
+    streamed = isinstance(trace, Streams)
+    out: dict[str, Any] = {} if streamed else {"rows": len(values), "rounds": trace.count}
+    out["parameters"] = _parameters(model, client, values, scales, None)
+    if model.config.model.kind == "sem":
+        groups = chains.groups(trace.streams["theta"] if streamed else trace["theta"])
+        if len(groups) > 1:
+            numbers = [_parameters(model, client, values, scales, list(group.chains)) for group in groups]
+            modes = [{"chains": list(g.chains), "moved": g.moved, "parameters": own} for g, own in zip(groups, numbers)]
+            note = f"the chains disagree here ({chains.counted(groups)}): numbers are given for each mode"
+            out |= {"parameters": chains.blank(out["parameters"]), "by_mode": modes, "notes": [note]}
+    return out
+
+
+def _parameters(
+    model: SparseModel, client: gibbs.Client, values: Array, scales: Array, only: list[int] | None
+) -> dict[str, dict[str, float]]:
+    """By name, of all chains or of some."""
     delta, factors, names = model.config.output.delta, model.factors(scales), model.effects
     if isinstance(client.trace, Streams):
-        streams = client.trace.streams
-        mean, sd, deviates = streams["theta"].mean * factors, streams["theta"].sd * factors, streams["deviates"].mean
-        rows = zip(names, mean.tolist(), sd.tolist(), deviates.tolist())
-        return {"parameters": {f"theta[{n}]": {"mean": m, "sd": s, "p_deviates": p} for n, m, s, p in rows}}
-    theta = client.trace["theta"]
-    out = _described("theta", names, theta * factors)
-    deviates = (np.abs(client.trace["deviation"]) > delta).mean(axis=(0, 1))
+        streams = [client.trace.streams[name] for name in ("theta", "deviates")]
+        theta, far = streams if only is None else [stream.of(only) for stream in streams]
+        rows = zip(names, (theta.mean * factors).tolist(), (theta.sd * factors).tolist(), far.mean.tolist())
+        return {f"theta[{n}]": {"mean": m, "sd": s, "p_deviates": p} for n, m, s, p in rows}
+    draws = {name: client.trace[name] if only is None else client.trace[name][only] for name in client.trace.names()}
+    out = _described("theta", names, draws["theta"] * factors)
+    deviates = (np.abs(draws["deviation"]) > delta).mean(axis=(0, 1))
     for row, p in zip(out.values(), deviates.tolist()):
         row["p_deviates"] = p
     unit = scales if model.is_graph else scales[-1:] if model.scales_response else np.ones(1)
-    if "sigma_sq" in client.trace.names():
-        out |= _described("sigma", model.nodes or ("",), np.sqrt(client.trace["sigma_sq"]) * unit)
-    if "b" in client.trace.names():
-        out |= _described("b", model.nodes, client.trace["b"] * unit)
+    if "sigma_sq" in draws:
+        out |= _described("sigma", model.nodes or ("",), np.sqrt(draws["sigma_sq"]) * unit)
+    if "b" in draws:
+        out |= _described("b", model.nodes, draws["b"] * unit)
     measured = not np.isnan(values).all(axis=0).any()  # the centre of a column that was never measured here is unknown
     if not model.is_graph and model.config.model.intercept and not model.config.model.splines and measured:
         out |= _described("intercept", ("",), _intercept(model, client, values, scales)[..., None])
-    return {"rows": len(values), "rounds": client.trace.count, "parameters": out}
+    return out
 
 
 def _intercept(model: SparseModel, client: gibbs.Client, values: Array, scales: Array) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...algorithms import gibbs
 from ...algorithms.gibbs_settings import ALWAYS
 from ...errors import JobError
-from ...results import selection
+from ...results import chains, selection
 from ...results.digest import digest
 from ...results.inference_data import write
 from ...results.result import Result
@@ -33,20 +33,22 @@ def partial(theta: Array, n_nodes: int) -> Array:
     return upper
 
 
-def pip(server: gibbs.Server) -> Array:
+def pip(model: SparseModel, server: gibbs.Server) -> Array:
     """(P,) posterior inclusion probabilities of a run."""
-    return _mean(server, "inclusion")
+    return _mean(model, server, "inclusion")
 
 
-def means(server: gibbs.Server) -> Array:
+def means(model: SparseModel, server: gibbs.Server) -> Array:
     """(P,) posterior means of theta, standardised."""
-    return _mean(server, "theta")
+    return _mean(model, server, "theta")
 
 
-def _mean(server: gibbs.Server, name: str) -> Array:
-    if isinstance(server.trace, Streams):
-        return server.trace.streams[name].mean
-    mean: Array = server.trace[name].mean(axis=(0, 1))
+def _mean(model: SparseModel, server: gibbs.Server, name: str) -> Array:
+    """Over all chains; not a number where a sem's chains disagree."""
+    trace = server.trace
+    if _groups(model, trace):
+        return np.full(len(model.effects), np.nan)
+    mean: Array = trace.streams[name].mean if isinstance(trace, Streams) else trace[name].mean(axis=(0, 1))
     return mean
 
 
@@ -88,7 +90,8 @@ def result(model: SparseModel, server: gibbs.Server, scales: Array, others: Mapp
             f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"
         )
     found = posterior(model, server, scales)
-    notes = [*hooks.notes, *_notes(model, server)]
+    groups = _groups(model, server.trace)
+    notes = [*hooks.notes, *_notes(model, server), *([_disagreement(model, groups)] if groups else []), *_unsettled(others)]
     if files is not None:
         try:
             write(
@@ -112,7 +115,11 @@ def result(model: SparseModel, server: gibbs.Server, scales: Array, others: Mapp
         versions=info.of_a_run(),
         notes=notes,
     )
-    more = {"sampler": sampler(model, server, found), **_selected(model, found), **others}
+    told = _by_mode(model, found, groups) if groups else _selected(model, found)
+    if isinstance(found, Samples) and model.config.model.kind == "sem":
+        modes = selection.modes(found)
+        told["modes"] = [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in modes]
+    more = {"sampler": sampler(model, server, found), **told, **others}
     content = summary(config.job.method, found, outcome, more)
     if files is not None:
         files.write_json("summary.json", content)
@@ -148,10 +155,68 @@ def _selected(model: SparseModel, found: Samples | Streamed) -> dict[str, Any]:
         out["deviating"] = selection.deviating(found.parameters())
     if model.is_graph:
         out["graph"] = _graph(model, found, level)
-    if isinstance(found, Samples) and model.config.model.kind == "sem":
-        modes = selection.modes(found)
-        out["modes"] = [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in modes]
     return out
+
+
+def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
+    """Groups of a sem's chains that stay in different modes, judged by the site average where it is known; none if they agree."""
+    if model.config.model.kind != "sem":
+        return []
+    streamed = isinstance(trace, Streams)
+    name = "average" if "average" in (trace.streams if streamed else trace.names()) else "theta"
+    groups = chains.groups(trace.streams[name] if streamed else trace[name])
+    return groups if len(groups) > 1 else []
+
+
+def _by_mode(model: SparseModel, found: Samples | Streamed, groups: list[chains.Group]) -> dict[str, Any]:
+    """Where chains disagree: what a summary has of all chains for each group of them, and no number over all of them."""
+    every, modes = sum(len(group.chains) for group in groups), []
+    for group in groups:
+        part = found.of(group.chains)
+        slowest = part.slowest()
+        mode: dict[str, Any] = {
+            "chains": list(group.chains), "share": len(group.chains) / every, "moved": group.moved,
+            "signs": {found.names[j]: sign for j, sign in group.signs.items()}, "parameters": part.parameters(),
+        }  # fmt: skip
+        mode |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
+        modes.append(mode | _selected(model, part))
+    graph: dict[str, Any] = {"nodes": list(model.nodes)}
+    if isinstance(found, Samples):
+        graph["either"] = selection.either(found).tolist()
+    text = "none over all chains, which disagree: each mode has its own"
+    return {
+        "parameters": chains.blank(found.parameters()), "by_mode": modes, "graph": graph,
+        "selection": {"fdr": model.config.output.fdr, "members": [], "text": text},
+    }  # fmt: skip
+
+
+def _unsettled(others: Mapping[str, Any]) -> list[str]:
+    """Which of the further runs have chains that disagree: their numbers are missing."""
+    found = [f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}" for row in others.get("sensitivity", ()) if _lacks(row["pip"])]
+    found += [f"without {name}" for name, row in others.get("leave_one_out", {}).items() if _lacks(row["pip"])]
+    return [f"the chains of further runs disagree, which have no numbers over all chains: {'; '.join(found)}"] if found else []
+
+
+def _lacks(numbers: Mapping[str, float]) -> bool:
+    return any(map(np.isnan, numbers.values()))
+
+
+def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
+    """That the chains disagree, what was done about it, and what may mend it."""
+    algorithm = model.config.algorithm
+    text = (
+        f"the chains disagree ({chains.counted(groups)}): numbers are given for each mode, since those over all chains would "
+        "depend on how many of them each mode has caught; "
+    )
+    if not model.config.model.stable:
+        return text + (
+            "model.stable = true is the remedy where modes exchange equations: it allows only graphs with spectral radius below "
+            "1, and if no two cycles share a node, one of such modes at most"
+        )
+    others = ["more rounds (job.rounds)", "more chains (algorithm.chains)"]
+    others += ["algorithm.tempering = 4"] if algorithm.tempering == 1 else []
+    others += [] if algorithm.swap else ["algorithm.swap = true"]
+    return text + f"these are modes of stable graphs (model.stable = true), between which may help: {', '.join(others)}"
 
 
 def _graph(model: SparseModel, found: Samples | Streamed, level: float) -> dict[str, Any]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...results import chains
+
 SHOWN = 20  # effects; all are in summary.json
+SHOWN_MODES = 4
 
 
 def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
@@ -14,13 +17,11 @@ def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
     n_clients = len(content["clients"])
     yield f"{why}: {content['rounds']} rounds of {sampler['chains']} chains, {sampler['kept']} of them kept, {n_clients} clients"
     yield ""
-    yield from _effects(content["parameters"])
-    yield ""
-    chosen = content["selection"]
-    yield f"false discovery rate {chosen['fdr']:g}: {', '.join(chosen['members'][:SHOWN]) or 'none'}"
-    yield f"  {chosen['text']}"
-    yield from _deviating(content.get("deviating", []))
-    yield from _modes(content.get("modes", []))
+    if "by_mode" in content:
+        yield from _by_mode(content["by_mode"])
+    else:
+        yield from _found(content)
+        yield from _modes(content.get("modes", []))
     yield ""
     if "ess" in sampler:
         yield f"R-hat at most {sampler['rhat']:.4f}, ESS at least {sampler['ess']:.0f} ({sampler['slowest']})"
@@ -29,6 +30,37 @@ def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
+
+
+def _found(content: Mapping[str, Any]) -> Iterator[str]:
+    """Effects, selection and deviating sites: of all chains, or of those in one mode."""
+    yield from _effects(content["parameters"])
+    yield ""
+    chosen = content["selection"]
+    yield f"false discovery rate {chosen['fdr']:g}: {', '.join(chosen['members'][:SHOWN]) or 'none'}"
+    yield f"  {chosen['text']}"
+    yield from _deviating(content.get("deviating", []))
+
+
+def _by_mode(modes: list[Mapping[str, Any]]) -> Iterator[str]:
+    """The numbers of each mode, where chains disagree."""
+    every = sum(len(mode["chains"]) for mode in modes)
+    yield "the chains disagree: no numbers over all of them, but those of each mode"
+    for k, mode in enumerate(modes[:SHOWN_MODES], start=1):
+        which = ", ".join(map(str, mode["chains"]))
+        label = "moved between modes" if mode["moved"] else f"mode {k}"
+        yield ""
+        yield f"{label}: {len(mode['chains'])} of {every} chains, a share of {mode['share']:.2f} (chain {which})"
+        yield f"  modes differ in {', '.join(f'{name} {value:+.2f}' for name, value in _differing(mode))}"
+        yield from _found(mode)
+    if len(modes) > SHOWN_MODES:
+        yield f"({SHOWN_MODES} of {len(modes)}, those of most chains; all are in summary.json)"
+
+
+def _differing(mode: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The coefficients that tell modes from each other, with this one's means: sizes may differ where signs do not."""
+    for name in list(mode["signs"])[:SHOWN]:
+        yield name, chains.effect(mode["parameters"], name)["mean"]
 
 
 def _effects(parameters: Mapping[str, Mapping[str, float]]) -> Iterator[str]:

@@ -1,0 +1,115 @@
+"""Chains that stay apart: which of them are in one mode, so that no mean depends on how many chains each mode has caught."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .selection import GAP
+from .streaming import Stream
+
+Array = NDArray[np.float64]
+
+LEAST = 20  # draws of a chain: with fewer none lies in a 5 % tail
+NORMAL = 1.6448536269514722  # its quantile at 95 %
+KEPT = ("rhat", "ess", "pip_rhat", "pip_ess")  # they judge all chains together, and say that these disagree
+
+
+@dataclass(frozen=True)
+class Group:
+    """Chains in one mode.
+
+    Attributes
+    ----------
+    chains : their numbers, as posterior.nc has them
+    moved : these have been in several modes: their means are of none of them
+    signs : index of each coefficient in which chains are apart -> sign of this group's median, 0 below a tenth
+    """
+
+    chains: tuple[int, ...]
+    moved: bool
+    signs: Mapping[int, int]
+
+
+def groups(draws: Array | Stream) -> list[Group]:
+    """Chains by the modes that they are in: one group where they agree.
+
+    Two chains are apart if in some coefficient their central 90 % intervals, made twice as wide, have nothing in common and
+    their medians differ by more than `selection.GAP`. Normal draws are then 6.6 standard deviations apart, so that neither chain
+    has been where the other one is, and R-hat of that coefficient is far above 1.01. A large R-hat alone would not do: slow
+    chains in one mode have it too, and their common mean is the best there is. Where each is worth but two draws their intervals
+    may miss each other, seldom the doubled ones.
+
+    Chains that are apart from the same others make a group. One that overlaps two chains which are apart from each other has
+    moved between modes; it is in neither of their groups.
+
+    Parameters
+    ----------
+    draws : (c, t, P) standardised; or their stream, whose intervals are those of normal distributions
+
+    Returns
+    -------
+    those that stay in one mode first, the largest first. A single group with fewer than 20 draws of each chain, which say nothing
+    about tails
+    """
+    low, middle, high = _doubled(draws)
+    c = len(middle)
+    if c < 2 or (draws.n if isinstance(draws, Stream) else draws.shape[1]) < LEAST:
+        return [Group(tuple(range(c)), moved=False, signs={})]
+    apart, differ = np.zeros((c, c), dtype=bool), np.zeros(middle.shape[1], dtype=bool)
+    for i in range(c):
+        here = ((low[i] > high) | (low > high[i])) & (np.abs(middle - middle[i]) > GAP)
+        apart[i], differ = here.any(axis=1), differ | here.any(axis=0)
+    _, label = np.unique(apart, axis=0, return_inverse=True)
+    found = []
+    for k in range(int(label.max()) + 1):
+        inside = np.flatnonzero(label.ravel() == k)
+        near = ~apart[inside[0]]
+        centre = np.median(middle[inside], axis=0)
+        signs = {int(j): int(np.sign(centre[j])) if abs(centre[j]) > 0.1 else 0 for j in np.flatnonzero(differ)}
+        found.append(Group(tuple(inside.tolist()), bool(apart[np.ix_(near, near)].any()), signs))
+    return sorted(found, key=lambda group: (group.moved, -len(group.chains), group.chains))
+
+
+def _doubled(draws: Array | Stream) -> tuple[Array, Array, Array]:
+    """(c, P) the ends of each chain's central 90 % interval, made twice as wide, and its median between them."""
+    if isinstance(draws, Stream):
+        width = 2 * NORMAL * np.sqrt(draws.square / max(draws.n - 1, 1))
+        return draws.centre - width, draws.centre, draws.centre + width
+    one_by_one = [np.quantile(chain, (0.05, 0.5, 0.95), axis=0) for chain in draws]  # memory of a chain, not of all
+    low, middle, high = np.stack(one_by_one, axis=1)
+    more = (high - low) / 2
+    return low - more, middle, high + more
+
+
+def blank(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Parameters of chains that disagree: what averages over them is not a number; R-hat and ESS remain."""
+    return {name: {key: value if key in KEPT else np.nan for key, value in row.items()} for name, row in parameters.items()}
+
+
+def effect(parameters: Mapping[str, Mapping[str, float]], name: str) -> Mapping[str, float]:
+    """What a coefficient's modes are told by: its site average or, where the server does not know it, the global effect."""
+    kinds = ("average_std", "average", "theta_std", "theta")
+    return next((parameters[f"{kind}[{name}]"] for kind in kinds if f"{kind}[{name}]" in parameters), {})
+
+
+def largest(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary in which the mode of most chains stands for all, where chains disagree; else the summary itself."""
+    return {**summary, **summary["by_mode"][0]} if "by_mode" in summary else dict(summary)
+
+
+def counted(found: list[Group]) -> str:
+    """ "2 modes, of 7 and 1 of 8 chains": how the chains are divided."""
+    sizes = [len(group.chains) for group in found if not group.moved]
+    moved = sum(len(group.chains) for group in found if group.moved)
+    n = sum(sizes) + moved
+    if not sizes:
+        return f"all {n} chains have moved between modes"
+    *most, last = map(str, sizes)
+    listed = f"{', '.join(most)} and {last}" if most else last
+    text = f"{len(sizes)} mode{'s' if most else ''}, of {listed} of {n} chains"
+    return text + (f"; {moved} moved between modes" if moved else "")
