@@ -16,7 +16,7 @@ demo: $(VENV)/demo
 	@$(BIN)/fedkern report runs/demo
 
 # What must pass before a change goes in. Tests run from their own folder, against the installed package, on two workers.
-PYTEST := $(BIN)/python -P -m pytest -q -n 2 --dist loadgroup
+PYTEST := $(BIN)/python -P -m pytest -q -n 2 --dist loadfile
 
 test: lint
 	cd tests && $(PYTEST)

@@ -37,7 +37,7 @@ def disclosure(model: SparseModel) -> str:
     if a.statistics == "pooled":
         text = "every client's sufficient statistics (Gram matrix, X'y, y'y, number of rows) go to the server, once"
     elif a.aggregate == "sums":
-        text = f"sums of a client's deviations and scales, from which they follow, three or four a coefficient and round, go to {seen}"
+        text = f"sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to {seen}"
     else:
         text = f"draws of every client's coefficients in every round go to {seen}"
         if a.moves:
