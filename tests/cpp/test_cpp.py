@@ -12,7 +12,7 @@ from fedkern import _core
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 INCLUDE = Path(fedkern.get_include())
-HEADERS = sorted(p.name for p in (INCLUDE / "fedkern").glob("*.hpp"))
+HEADERS = sorted(str(p.relative_to(INCLUDE / "fedkern")) for p in (INCLUDE / "fedkern").rglob("*.hpp"))
 LEVELS = {"avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"], "avx2": ["-march=x86-64-v3"], "baseline": []}
 HERE_LEVELS = list(LEVELS)[list(LEVELS).index(_core.isa()) :]
 FLAGS = [
