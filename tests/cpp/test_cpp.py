@@ -47,6 +47,13 @@ def test_header_knows_no_python_no_mpi_and_no_file(header):
     assert not [name for name in included if re.search(forbidden, name)]
 
 
+def test_no_table_of_the_package_is_among_the_headers():
+    files = sorted((ROOT / "csrc/units/tables").glob("*.hpp"))
+    tables = [name for p in files for name in re.findall(r"^struct (\w+)", p.read_text(), re.MULTILINE)]
+    assert len(tables) == len(files)
+    assert not [h for h in HEADERS if re.search(rf"\b({'|'.join(tables)})\b", (INCLUDE / "fedkern" / h).read_text())]
+
+
 @pytest.mark.parametrize("level", HERE_LEVELS)
 def test_program_without_python(level, tmp_path):
     compile_(*FLAGS, *LEVELS[level], HERE / "program.cpp", "-o", tmp_path / "program", "-pthread")
