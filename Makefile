@@ -2,6 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
+# What builds the package (pyproject.toml), installed here: the compiler runs as a step of its own, in sight, before pip packs its work.
+BUILDERS := $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ,)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# $(call timed,NAME,COMMAND): `make demo` ends with the seconds of each name.
+timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VENV)/seconds
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def')
 
 .PHONY: demo test lint nightly golden references clean
@@ -12,8 +17,9 @@ demo: $(VENV)/demo
 	@if [ "$$(id -u)" = 0 ]; then \
 	  echo "You are root: telling Open MPI that this is allowed (OMPI_ALLOW_RUN_AS_ROOT)."; \
 	  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; \
-	fi; PATH="$(BIN):$$PATH" mpi/run.sh -n 6 mpi/breast-cancer.toml --out runs/demo
-	@$(BIN)/fedkern report runs/demo
+	fi; $(call timed,job,PATH="$(BIN):$$PATH" mpi/run.sh -n 6 mpi/breast-cancer.toml --out runs/demo && $(BIN)/fedkern report runs/demo)
+	@awk '{ s[$$1] += $$2 } END { printf "Seconds: pip %d, compiler %d, job %d.\n", s["pip"], s["compiler"], s["job"] }' $(VENV)/seconds
+	@rm $(VENV)/seconds
 
 # What must pass before a change goes in. Tests run from their own folder, against the installed package, on two workers.
 PYTEST := $(BIN)/python -P -m pytest -q -n 2 --dist loadfile
@@ -31,7 +37,7 @@ golden: $(VENV)/test
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tests/references needs this.
 references: $(VENV)/test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'numpyro>=0.16' 'jax>=0.4.30' jaxlib
+	$(PIP) 'numpyro>=0.16' 'jax>=0.4.30' jaxlib
 	$(BIN)/python tests/references/sparse.py
 	$(BIN)/python tests/references/vertical.py
 	$(BIN)/python tests/references/hierarchical.py
@@ -44,17 +50,27 @@ lint: $(VENV)/test
 	$(BIN)/python -P -m mypy.stubtest --mypy-config-file pyproject.toml fedkern._core
 	cd benchmarks && $(BIN)/asv check -E existing:$(BIN)/python
 
+define install
+@$(call timed,pip,$(PIP) $(BUILDERS))
+@$(call timed,compiler,$(BIN)/python setup.py --quiet build_ext)
+@echo "Installing fedkern and what it needs .."
+@$(call timed,pip,$(PIP) --no-build-isolation '.[$(EXTRAS)]')
+endef
+
+$(VENV)/demo: EXTRAS := mpi,dp,results,data
 $(VENV)/demo: $(SOURCES) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[mpi,dp,results,data]'
+	$(install)
 	@touch $@
 
+$(VENV)/test: EXTRAS := test
 $(VENV)/test: $(SOURCES) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[test]'
+	$(install)
+	@rm -f $(VENV)/seconds
 	@touch $@ $(VENV)/demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedkern needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
-	$(PYTHON) -m venv $(VENV)
+	@$(call timed,pip,$(PYTHON) -m venv $(VENV))
 
 clean:
 	rm -rf $(VENV) build *.egg-info runs

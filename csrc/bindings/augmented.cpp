@@ -1,4 +1,4 @@
-#include "fedkern/augmented_views.hpp"
+#include "fedkern/augmented/views.hpp"
 #include "networks.hpp"
 #include "units/table.hpp"
 

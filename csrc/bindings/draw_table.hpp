@@ -1,7 +1,7 @@
 // Tables of priors, checked for memory safety.
 #pragma once
 #include "checks.hpp"
-#include "fedkern/spatial_views.hpp"
+#include "fedkern/spatial/views.hpp"
 
 namespace fedkern {
 

@@ -8,6 +8,7 @@ namespace fedkern {
 void bind_augmented(py::module_&);
 void bind_glm(py::module_&);
 void bind_mlp(py::module_&);
+void bind_mlp_vae(py::module_&);
 void bind_optim(py::module_&);
 void bind_privacy(py::module_&);
 void bind_rng(py::module_&);
@@ -16,7 +17,6 @@ void bind_shrinkage_rows(py::module_&);
 void bind_shrinkage_server(py::module_&);
 void bind_shrinkage(py::module_&);
 void bind_spatial(py::module_&);
-void bind_vae(py::module_&);
 void bind_blas(py::module_&);
 void bind_wire(py::module_&);
 }
@@ -32,6 +32,7 @@ PYBIND11_MODULE(_core, m) {
     family("augmented", fedkern::bind_augmented);
     family("glm", fedkern::bind_glm);
     family("mlp", fedkern::bind_mlp);
+    family("mlp", fedkern::bind_mlp_vae);
     family("optim", fedkern::bind_optim);
     family("privacy", fedkern::bind_privacy);
     family("rng", fedkern::bind_rng);
@@ -40,7 +41,6 @@ PYBIND11_MODULE(_core, m) {
     family("shrinkage", fedkern::bind_shrinkage_server);
     family("shrinkage", fedkern::bind_shrinkage);
     family("spatial", fedkern::bind_spatial);
-    family("mlp", fedkern::bind_vae);
     family("blas", fedkern::bind_blas);
     family("wire", fedkern::bind_wire);
 }

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "fedkern/mlp_views.hpp"
+#include "fedkern/mlp/views.hpp"
 
 namespace fedkern {
 

@@ -6,7 +6,7 @@ namespace fedkern {
 namespace {
 
 /// What a call's arrays have in common: (c, ...) or, with several regressions, (c, g, ...).
-struct Layout {
+struct SweepShape {
     Index chains, regressions;
     bool several;
 
@@ -49,7 +49,7 @@ struct Sweeps {
 
     Sweeps(bool several, Index p, const py::array& theta_, const py::array& tau_sq_, const py::array& d, const py::array& lambda,
            const py::array& sigma, const py::array& new_d, const py::array& new_lambda, const py::array& new_sigma, const py::array& events_) {
-        const Layout of{d.ndim() ? d.shape(0) : 0, several ? p : 1, several};
+        const SweepShape of{d.ndim() ? d.shape(0) : 0, several ? p : 1, several};
         theta = of.rows<const double>(theta_, "theta", p), tau_sq = of.rows<const double>(tau_sq_, "tau_sq", p);
         from = {of.rows<const double>(d, "deviation", p), of.rows<const double>(lambda, "lambda_sq", p),
                 of.numbers<const double>(sigma, "sigma_sq")};

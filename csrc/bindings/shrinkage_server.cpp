@@ -16,10 +16,10 @@ void local_sums(const py::array& deviation, const py::array& lambda_sq, double s
 }
 
 /// State and results of c chains and g regressions of p coefficients.
-struct Rows {
+struct ServerShape {
     Index c, g, p;
 
-    Rows(const py::array& theta) : c(0), g(0), p(0) {
+    ServerShape(const py::array& theta) : c(0), g(0), p(0) {
         if (theta.ndim() != 3) throw py::value_error("theta: needs 3 dimensions");
         c = theta.shape(0), g = theta.shape(1), p = theta.shape(2);
     }
@@ -50,7 +50,7 @@ void global_sweep(const py::array& deviation, const py::array& lambda_sq, const 
                   const py::array& new_theta, const py::array& new_tau_sq, const py::array& new_gamma, const py::array& new_eta,
                   const py::array& new_rho, const py::array& inclusion, const py::array& moved_deviation, const py::array& new_lambda_sq,
                   const py::array& events, int n_threads) {
-    const Rows rows(theta);
+    const ServerShape rows(theta);
     const Index m = deviation.ndim() ? deviation.shape(0) : 0;
     const auto [c, g, p] = rows;
     const auto d = tensor<const double, 4>(deviation, "deviation", {m, c, g, p});
@@ -72,7 +72,7 @@ void global_sweep_sums(const py::array& sums, Index n_clients, const py::array& 
                        double scale_tau, double scale_lambda, double shape_eta, double rate_eta, double rho_a, double rho_b, double slab,
                        const py::array& new_theta, const py::array& new_tau_sq, const py::array& new_gamma, const py::array& new_eta,
                        const py::array& new_rho, const py::array& inclusion, const py::array& events, int n_threads) {
-    const Rows rows(theta);
+    const ServerShape rows(theta);
     const auto [c, g, p] = rows;
     const auto given = tensor<const double, 4>(sums, "sums", {slab < math::infinity<double>() ? 4 : 3, c, g, p});
     const auto kinds = rows.indicators(indicators);

@@ -1,6 +1,6 @@
 #include "blas.hpp"
 #include "draw_table.hpp"
-#include "fedkern/spatial_table.hpp"
+#include "fedkern/spatial/table.hpp"
 #include "tensors.hpp"
 #include "units/table.hpp"
 

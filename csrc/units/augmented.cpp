@@ -1,4 +1,6 @@
-#include "fedkern/augmented_iteration.hpp"
+#include "fedkern/augmented/iteration.hpp"
+
+#include "tables/augmented.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 

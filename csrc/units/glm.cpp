@@ -1,4 +1,6 @@
-#include "fedkern/glm_full.hpp"
+#include "fedkern/glm/full.hpp"
+
+#include "tables/glm.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 

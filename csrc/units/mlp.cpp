@@ -1,4 +1,6 @@
-#include "fedkern/mlp.hpp"
+#include "fedkern/mlp/networks.hpp"
+
+#include "tables/mlp.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 

@@ -1,4 +1,6 @@
-#include "fedkern/optim.hpp"
+#include "fedkern/optim/adaptive.hpp"
+
+#include "tables/optim.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 

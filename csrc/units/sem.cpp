@@ -1,4 +1,6 @@
-#include "fedkern/sem.hpp"
+#include "fedkern/sem/sweeps.hpp"
+
+#include "tables/sem.hpp"
 
 namespace fedkern::tables::FEDKERN_ISA {
 

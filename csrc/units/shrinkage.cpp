@@ -1,4 +1,4 @@
-#include "fedkern/shrinkage.hpp"
+#include "fedkern/shrinkage/local.hpp"
 
 #include "tables/shrinkage.hpp"
 

@@ -1,4 +1,4 @@
-#include "fedkern/shrinkage_rows.hpp"
+#include "fedkern/shrinkage/rows.hpp"
 
 #include "tables/shrinkage_rows.hpp"
 

@@ -1,5 +1,5 @@
-#include "fedkern/shrinkage_moves.hpp"
-#include "fedkern/shrinkage_server.hpp"
+#include "fedkern/shrinkage/moves.hpp"
+#include "fedkern/shrinkage/server.hpp"
 
 #include "tables/shrinkage_server.hpp"
 

@@ -1,6 +1,6 @@
-#include "fedkern/spatial_factor.hpp"
-#include "fedkern/spatial_gp.hpp"
-#include "fedkern/spatial_meanfield.hpp"
+#include "fedkern/spatial/factor.hpp"
+#include "fedkern/spatial/gp.hpp"
+#include "fedkern/spatial/meanfield.hpp"
 
 #include "tables/spatial.hpp"
 

@@ -1,14 +1,14 @@
 // The compiled kernels as function pointers: a table for each family, and each of them once for each instruction-set level. A unit
 // includes its own table alone, so that nothing else is compiled again when a family changes.
 #pragma once
-#include "fedkern/augmented_views.hpp"
-#include "fedkern/glm_views.hpp"
-#include "fedkern/mlp_views.hpp"
-#include "fedkern/optim_views.hpp"
-#include "fedkern/sem_views.hpp"
-#include "fedkern/vae_views.hpp"
+#include "tables/augmented.hpp"
+#include "tables/glm.hpp"
+#include "tables/mlp.hpp"
+#include "tables/mlp_vae.hpp"
+#include "tables/optim.hpp"
 #include "tables/privacy.hpp"
 #include "tables/rng.hpp"
+#include "tables/sem.hpp"
 #include "tables/shrinkage.hpp"
 #include "tables/shrinkage_rows.hpp"
 #include "tables/shrinkage_server.hpp"
@@ -29,7 +29,7 @@ namespace fedkern {
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \
     FEDKERN_FAMILY(ShrinkageTable, shrinkage)               \
     FEDKERN_FAMILY(SpatialTable, spatial)                   \
-    FEDKERN_FAMILY(VaeTable, vae)
+    FEDKERN_FAMILY(MlpVaeTable, mlp_vae)
 
 #define FEDKERN_FAMILY(table, name) extern const table name;
 namespace tables::baseline {

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "fedkern/augmented.hpp"
-#include "fedkern/mlp.hpp"
-#include "fedkern/optim.hpp"
+#include "fedkern/augmented/gradients.hpp"
+#include "fedkern/mlp/networks.hpp"
+#include "fedkern/optim/adaptive.hpp"
 #include "fedkern/privacy.hpp"
 #include "fedkern/rng.hpp"
 

@@ -12,7 +12,7 @@ from fedkern import _core
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 INCLUDE = Path(fedkern.get_include())
-HEADERS = sorted(p.name for p in (INCLUDE / "fedkern").glob("*.hpp"))
+HEADERS = sorted(str(p.relative_to(INCLUDE / "fedkern")) for p in (INCLUDE / "fedkern").rglob("*.hpp"))
 LEVELS = {"avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"], "avx2": ["-march=x86-64-v3"], "baseline": []}
 HERE_LEVELS = list(LEVELS)[list(LEVELS).index(_core.isa()) :]
 FLAGS = [
@@ -45,6 +45,13 @@ def test_header_knows_no_python_no_mpi_and_no_file(header):
     included = re.findall(r"#\s*include\s*[<\"]([^>\"]+)", (INCLUDE / "fedkern" / header).read_text())
     forbidden = r"Python|pybind|numpy|mpi|iostream|fstream|stdio|filesystem|omp\.h"
     assert not [name for name in included if re.search(forbidden, name)]
+
+
+def test_no_table_of_the_package_is_among_the_headers():
+    files = sorted((ROOT / "csrc/units/tables").glob("*.hpp"))
+    tables = [name for p in files for name in re.findall(r"^struct (\w+)", p.read_text(), re.MULTILINE)]
+    assert len(tables) == len(files)
+    assert not [h for h in HEADERS if re.search(rf"\b({'|'.join(tables)})\b", (INCLUDE / "fedkern" / h).read_text())]
 
 
 @pytest.mark.parametrize("level", HERE_LEVELS)

@@ -1,5 +1,5 @@
 #pragma once
-#include "fedkern/shrinkage_views.hpp"
+#include "fedkern/shrinkage/views.hpp"
 
 namespace fedkern {
 

@@ -1,6 +1,6 @@
 #pragma once
 #include "fedkern/blas.hpp"
-#include "fedkern/shrinkage_rows_views.hpp"
+#include "fedkern/shrinkage/rows_views.hpp"
 
 namespace fedkern {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 #include "fedkern/blas.hpp"
-#include "fedkern/shrinkage_server_views.hpp"
+#include "fedkern/shrinkage/server_views.hpp"
 
 namespace fedkern {
 

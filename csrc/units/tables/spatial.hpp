@@ -1,7 +1,7 @@
 #pragma once
 #include "fedkern/blas.hpp"
 #include "fedkern/rng.hpp"
-#include "fedkern/spatial_views.hpp"
+#include "fedkern/spatial/views.hpp"
 #include "fedkern/tensor.hpp"
 
 namespace fedkern {

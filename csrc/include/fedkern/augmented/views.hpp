@@ -1,0 +1,47 @@
+// What the kernels of the augmented models take: plain aggregates, which cross from one instruction-set level to another.
+#pragma once
+#include "fedkern/mlp/views.hpp"
+#include "fedkern/optim/views.hpp"
+#include "fedkern/rng.hpp"
+
+namespace fedkern {
+
+/// What one client's gradient is made of. vertical.md, section 5.
+struct Augmented {
+    Matrix<const double> H;                           // (n, p), the design: g = H w
+    Vector<const double> g, z, tau, message, own;     // (n,); `own` without data: zeros
+    double rho;
+    bool path; // the path estimator: of -log q with its own parameters frozen; otherwise the entropy in closed form
+};
+
+/// The amortised family's conditional of z given g and `extra` (n, e): a network (1 + e, .., 2).
+struct Amortised {
+    Matrix<const double> extra;
+    Vector<const double> psi;
+    Network net;
+};
+
+/// A client between two messages: the parameters [mu, log sd (p) | mean, log_sd (n)] or [mu, log sd (p) | psi], Adam's state, and the
+/// draw that was made with them.
+template <class T> struct ClientState {
+    Vector<T> parameters;
+    Matrix<T> moments;
+    Vector<T> eps, tau, theta, g, z;
+};
+
+/// The numbers of an iteration; w = theta ~ N(prior_mean, sd prior_sd), and `counter` and `key` name the normals of the next draw.
+struct Iteration {
+    double rho, prior_mean, prior_sd;
+    AdamRule adam;
+    bool path;
+    Counter counter;
+    U64 key;
+};
+
+/// What the amortised family's network sees beside g, now and at the next draw.
+struct IterationInputs {
+    Matrix<const double> extra, next;
+    Network net;
+};
+
+} // namespace fedkern

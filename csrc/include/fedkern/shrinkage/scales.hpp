@@ -1,0 +1,180 @@
+// Scales of the horseshoe, local and global: sparse-models.md, section 2.
+//
+// Counters. A local scale owns an item. exact: one block an attempt, attempt by attempt; its first uniform chooses the part of the
+// mixture and is used again as the proposal's own, the second accepts. expanded: one block, the exponential of nu and then that of
+// lambda^2. A global scale of several clients: three blocks an attempt, 0 and 1 of the gamma variate and 2 of the acceptance;
+// expanded: block 2 of attempt 0 is that of xi. A global scale of one client is drawn as a local one.
+#pragma once
+#include "fedkern/rng.hpp"
+#include "views.hpp"
+
+namespace fedkern {
+inline namespace FEDKERN_ISA {
+
+inline constexpr double least_variance = 1e-60, most_variance = 1e60, least_rate = 1e-290;
+inline constexpr U32 global_scale_blocks = 3;
+
+/// lambda^2 or tau^2 within [1e-60, 1e60]; NaN stays.
+FEDKERN_INLINE double clipped(double variance) {
+    const double low = variance < least_variance ? least_variance : variance;
+    return low > most_variance ? most_variance : low;
+}
+
+/// One attempt at zeta = 1/lambda^2 of density ~ exp(-m zeta) / (1 + zeta). -1 is a rejection; NaN where m is.
+///
+/// m >= 1: zeta = Exp(1)/m, taken with 1/(1 + zeta). m < 1: u = log(1 + zeta) has density ~ exp(-m e^u); with u0 = -log m, u is
+/// uniform on (0, u0) with probability u0 / (u0 + 1/e) and taken with exp(-m e^u), otherwise u0 + Exp(1), taken with
+/// exp(-m e^u + 1 + (u - u0)). r is uniform on (0, 1 + e u0): below 1 it is the uniform of the exponential, above it e u + 1.
+FEDKERN_INLINE double half_cauchy_proposal(double m, Pair<U64> bits) {
+    constexpr double e = 0x1.5bf0a8b145769p+1;
+    const double rate = m < least_rate ? least_rate : m;
+    const double u0 = -log_uniform(rate < 1 ? rate : 1), r = uniform(bits.first) * (1 + e * u0), v = uniform(bits.second);
+    const double exponential = -log_uniform(r < 1 ? r : 1);
+    const double u = r < 1 ? u0 + exponential : (r - 1) * (1 / e);
+    const double shallow = math::expm1(u), steep = exponential / rate, zeta = rate < 1 ? shallow : steep;
+    const double log_ratio = exponential - rate * (1 + zeta) + (r < 1 ? 1 : 0);
+    const double excess = rate < 1 ? log_uniform(v) - log_ratio : v * (1 + zeta) - 1; // no branch: a loop becomes vector instructions
+    return excess >= 0 ? -1 : zeta;
+}
+
+/// lambda^2 by parameter expansion, m = d^2 / (2 tau^2): nu ~ IG(1, 1/s^2 + 1/lambda^2), lambda^2 ~ IG(1, 1/nu + m).
+FEDKERN_INLINE double expanded_variance(double m, double lambda_sq, double scale, Pair<U64> bits) {
+    const auto [first, second] = exponential_pair(bits);
+    return (first / (1 / (scale * scale) + 1 / lambda_sq) + m) / second;
+}
+
+/// tau^2 given m = (1/2) sum_k d_k^2 / lambda_k^2 of `clients` clients, not clipped; `tau_sq`, the last value, counts only where
+/// the prior is expanded. Exact: z = 1/tau^2 has density ~ z^((M-1)/2) exp(-m z) / (1 + z), here for s = 1.
+FEDKERN_INLINE double global_variance(double m, double clients, double tau_sq, const HalfCauchy& prior, Counter counter, U64 key) {
+    const double s2 = prior.scale * prior.scale;
+    const auto block = [&](U32 draw) {
+        counter.draw = draw;
+        return philox_bits(counter, key);
+    };
+    if (!(m >= 0)) return math::not_a_number<double>();
+    if (prior.expanded) {
+        const double xi_inverse = exponential_pair(block(2)).first / (1 / s2 + 1 / tau_sq);
+        const double shape = (clients + 1) / 2;
+        for (U32 attempt = 0;; ++attempt) {
+            const double g = gamma_proposal(shape, block(attempt * global_scale_blocks), block(attempt * global_scale_blocks + 1));
+            if (g >= 0) return (xi_inverse + m) / g;
+        }
+    }
+    const double scaled = m / s2, rate = scaled < least_rate ? least_rate : scaled;
+    if (clients == 1)
+        for (U32 attempt = 0;; ++attempt) {
+            const double zeta = half_cauchy_proposal(rate, block(attempt));
+            if (zeta >= 0) return s2 / zeta;
+        }
+    const bool steep = rate >= (clients - 1) / 2;
+    const double shape = steep ? (clients + 1) / 2 : (clients - 1) / 2;
+    for (U32 attempt = 0;; ++attempt) {
+        const U32 first = attempt * global_scale_blocks;
+        const auto block1 = block(first + 1);
+        const double g = gamma_proposal(shape, block(first), block1);
+        if (g < 0) continue;
+        const double z = g * gamma_boost(shape, block1) / rate;
+        if (uniform(block(first + 2).first) * (1 + z) < (steep ? 1 : z)) return s2 / z;
+    }
+}
+
+#ifndef __CUDACC__ // what follows is loops for a CPU
+
+/// The blocks (draw, client, step of `at`) of eight items at a time, as many as fill [0, size).
+FEDKERN_INLINE void blocks_of(const U64* item, Index size, Counter at, U64 key, U64* first, U64* second) {
+    for (Index i = 0; i < size; i += 8) {
+        Octet a = *reinterpret_cast<const Octet*>(item + i), b = Octet{} + U64(at.draw);
+        Octet c = Octet{} + U64(at.client), d = Octet{} + U64(at.step);
+        philox_rounds(a, b, c, d, key);
+        *reinterpret_cast<Octet*>(first + i) = (a & 0xffffffff) | b << 32;
+        *reinterpret_cast<Octet*>(second + i) = (c & 0xffffffff) | d << 32;
+    }
+}
+
+/// Draws lambda_sq[i] given m[i] = d_i^2 / (2 tau_i^2), item first.item + i. Returns how many were clipped; NaN where m is NaN.
+inline Index draw_local_variances(Index n, const double* m, double* lambda_sq, const HalfCauchy& prior, Counter first, U64 key) {
+    constexpr Index chunk = 64;
+    const double s2 = prior.scale * prior.scale, per_s2 = 1 / s2;
+    Index outside = 0;
+    for (Index begin = 0; begin < n; begin += chunk) {
+        alignas(64) U64 item[chunk], low[chunk], high[chunk];
+        alignas(64) double rate[chunk], value[chunk], again[chunk];
+        const Index size = std::min(chunk, n - begin), padded = (size + 7) / 8 * 8;
+        Counter at = {0, 0, first.client, first.step};
+        for (Index i = 0; i < padded; ++i) item[i] = first.item + U32(begin + i);
+        for (Index i = 0; i < size; ++i) rate[i] = m[begin + i], value[i] = lambda_sq[begin + i];
+        for (Index i = size; i < padded; ++i) rate[i] = value[i] = 1;
+        blocks_of(item, padded, at, key, low, high);
+        if (prior.expanded)
+            for (Index i = 0; i < padded; ++i) value[i] = expanded_variance(rate[i], value[i], prior.scale, {low[i], high[i]});
+        else
+            for (Index i = 0; i < padded; ++i) value[i] = s2 / half_cauchy_proposal(rate[i] * per_s2, {low[i], high[i]});
+
+        // Those that were rejected, together, until all have a value.
+        Index pending[chunk], left = 0;
+        for (Index i = 0; i < size; ++i) pending[left] = i, left += value[i] < 0;
+        while (left > 0) {
+            ++at.draw;
+            alignas(64) double rates[chunk];
+            const Index some = (left + 7) / 8 * 8;
+            for (Index k = 0; k < some; ++k) {
+                const Index i = pending[std::min(k, left - 1)];
+                item[k] = first.item + U32(begin + i), rates[k] = rate[i];
+            }
+            blocks_of(item, some, at, key, low, high);
+            for (Index k = 0; k < some; ++k) again[k] = s2 / half_cauchy_proposal(rates[k] * per_s2, {low[k], high[k]});
+            Index still = 0;
+            for (Index k = 0; k < left; ++k) {
+                const Index i = pending[k];
+                value[i] = again[k], pending[still] = i, still += again[k] < 0;
+            }
+            left = still;
+        }
+        for (Index i = 0; i < size; ++i) {
+            const double kept = clipped(value[i]);
+            outside += (kept < value[i]) | (kept > value[i]);
+            lambda_sq[begin + i] = kept;
+        }
+    }
+    return outside;
+}
+
+/// Draws tau_sq[i] given m[i] = (1/2) sum_k d_ki^2 / lambda_ki^2, item first.item + i: `global_variance`, the first attempts of 64
+/// together. Returns how many were clipped.
+inline Index draw_global_variances(Index n, const double* m, double clients, double* tau_sq, const HalfCauchy& prior, Counter first,
+                                   U64 key) {
+    constexpr Index chunk = 64;
+    const bool together = !prior.expanded && clients > 1;
+    const double s2 = prior.scale * prior.scale;
+    Index outside = 0;
+    for (Index begin = 0; begin < n; begin += chunk) {
+        alignas(64) U64 item[chunk], low[global_scale_blocks][chunk], high[global_scale_blocks][chunk];
+        double value[chunk];
+        const Index size = std::min(chunk, n - begin);
+        for (Index i = 0; i < chunk; ++i) item[i] = first.item + U32(begin + i), value[i] = -1;
+        if (together) {
+            for (U32 b = 0; b < global_scale_blocks; ++b)
+                blocks_of(item, (size + 7) / 8 * 8, {0, b, first.client, first.step}, key, low[b], high[b]);
+            for (Index i = 0; i < size; ++i) {
+                const double scaled = m[begin + i] / s2, rate = scaled < least_rate ? least_rate : scaled;
+                const bool steep = rate >= (clients - 1) / 2;
+                const double shape = steep ? (clients + 1) / 2 : (clients - 1) / 2;
+                const double g = gamma_proposal(shape, {low[0][i], high[0][i]}, {low[1][i], high[1][i]});
+                const double z = g * gamma_boost(shape, {low[1][i], high[1][i]}) / rate;
+                value[i] = (g >= 0) & (uniform(low[2][i]) * (1 + z) < (steep ? 1 : z)) ? s2 / z : -1;
+            }
+        }
+        for (Index i = 0; i < size; ++i) {
+            double drawn = value[i];
+            if (!(drawn >= 0)) drawn = global_variance(m[begin + i], clients, tau_sq[begin + i], prior, plus(first, begin + i), key);
+            tau_sq[begin + i] = clipped(drawn);
+            outside += (tau_sq[begin + i] < drawn) | (tau_sq[begin + i] > drawn);
+        }
+    }
+    return outside;
+}
+
+#endif
+
+} // namespace FEDKERN_ISA
+} // namespace fedkern

@@ -1,0 +1,79 @@
+// Sparse Cholesky factors of autoregressive precisions, eight phi in the lanes of a vector (sigma.md, section 3).
+#pragma once
+#include "car.hpp"
+
+namespace fedkern {
+inline namespace FEDKERN_ISA {
+
+/// The factors of eight phi, columns from the left (George and Liu, 1981), L in `values` (entries). `failed` (lanes): the first area
+/// whose pivot is not greater than zero, or -1.
+inline void car_factor_lanes(const AreaGraph& g, const FactorPattern& f, const Index* place, const Lanes& phi, bool leroux, Lanes* values,
+                             Index* failed) {
+    const Index n = g.n;
+    const Scratch<double> space(n * draw_lanes);
+    const Scratch<Index> at(n), following(n), first(n); // columns whose next row is j, as a list for each j
+    auto* work = reinterpret_cast<Lanes*>(&space[0]);
+    for (Index j = 0; j < n; ++j) work[j] = Lanes{}, first[j] = -1, at[j] = f.indptr[j];
+    std::fill(failed, failed + draw_lanes, Index{-1});
+    const auto wait = [&](Index k) {
+        if (at[k] == f.indptr[k + 1]) return;
+        const Index row = f.indices[at[k]];
+        following[k] = first[row], first[row] = k;
+    };
+    for (Index j = 0; j < n; ++j) {
+        const Index area = f.order[j], begin = f.indptr[j], end = f.indptr[j + 1];
+        const double d = own_weight(g, area);
+        work[j] = leroux ? (1 - phi) + phi * d : Lanes{} + d;
+        for (Index k = g.indptr[area]; k < g.indptr[area + 1]; ++k)
+            if (place[g.indices[k]] > j) work[place[g.indices[k]]] = -phi;
+        for (Index k = first[j], next; k >= 0; k = next) {
+            next = following[k];
+            const Lanes scale = values[at[k]];
+            for (Index a = at[k]; a < f.indptr[k + 1]; ++a) work[f.indices[a]] -= values[a] * scale;
+            ++at[k];
+            wait(k);
+        }
+        Lanes root;
+        for (Index lane = 0; lane < draw_lanes; ++lane) {
+            if (!(work[j][lane] > 0) && failed[lane] < 0) failed[lane] = area;
+            root[lane] = math::sqrt(work[j][lane]);
+        }
+        const Lanes inverse = 1 / root;
+        values[begin] = root;
+        work[j] = Lanes{};
+        for (Index a = begin + 1; a < end; ++a) values[a] = work[f.indices[a]] * inverse, work[f.indices[a]] = Lanes{};
+        ++at[j];
+        wait(j);
+    }
+}
+
+/// The factors of all phi; -1, or entry * n + area of the first that fails.
+inline Index car_factor(Vector<const double> phi, const AreaGraph& g, const FactorPattern& f, CarForm form, Matrix<double> values,
+                        Vector<double> logdet, int n_threads) {
+    const Index m = phi.size, n = g.n, entries = values.cols, groups = (m + draw_lanes - 1) / draw_lanes;
+    const Scratch<Index> place(n), failed(groups * draw_lanes);
+    for (Index j = 0; j < n; ++j) place[f.order[j]] = j;
+    for_blocks(groups, block_count(groups, 1), worthwhile(n_threads, 100.0 * double(m) * double(entries)), [&](Index, Index from, Index to) {
+        const Scratch<double> space(entries * draw_lanes);
+        auto* L = reinterpret_cast<Lanes*>(&space[0]);
+        for (Index group = from; group < to; ++group) {
+            const Index first = group * draw_lanes, rows = std::min(draw_lanes, m - first);
+            Lanes at;
+            for (Index lane = 0; lane < draw_lanes; ++lane) at[lane] = phi[first + std::min(lane, rows - 1)];
+            car_factor_lanes(g, f, place, at, form == CarForm::leroux, L, &failed[first]);
+            for (Index lane = 0; lane < rows; ++lane) {
+                const auto row = values.row(first + lane);
+                for (Index k = 0; k < entries; ++k) row[k] = L[k][lane];
+                double total = 0;
+                for (Index j = 0; j < n; ++j) total += math::log(L[f.indptr[j]][lane]);
+                logdet[first + lane] = 2 * total;
+            }
+        }
+    });
+    for (Index t = 0; t < m; ++t)
+        if (failed[t] >= 0) return t * n + failed[t];
+    return -1;
+}
+
+} // namespace FEDKERN_ISA
+} // namespace fedkern
