@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(abspath $(VENV))/bin
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def')
 
-.PHONY: demo test lint nightly references clean
+.PHONY: demo test lint nightly docs references clean
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
@@ -21,6 +21,11 @@ test: lint
 
 nightly: lint
 	cd tests && $(BIN)/python -P -m pytest -q -m 'nightly or not nightly'
+
+# The documents, as pages in build/docs. A warning is an error; the build and the pages need no network.
+docs: $(VENV)/docs
+	$(BIN)/sphinx-build -W --keep-going -n -q -b html -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tests/references needs this.
 references: $(VENV)/test
@@ -44,6 +49,12 @@ $(VENV)/demo: $(SOURCES) | $(VENV)/bin/python
 $(VENV)/test: $(SOURCES) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[test]'
 	@touch $@ $(VENV)/demo
+
+# Made anew when what the pages need changes, not with the code: pages are written from files alone.
+$(VENV)/docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $@.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $@.txt
+	@touch $@
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedkern needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
