@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from xml.etree import ElementTree
 
 from docutils import nodes
 from latex2mathml.converter import convert
@@ -14,19 +15,26 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 log = logging.getLogger(__name__)
+# Environments that the converter does not know, and those that mean the same to a reader.
+SAME = {"{aligned}": "{split}", "{gathered}": "{split}", "{align}": "{align*}"}
 
 
 def formula(node: nodes.Element, display: str) -> str:
     """MathML of a formula; the warning names it."""
     text = node.astext()
+    source = text
+    for name, other in SAME.items():
+        source = source.replace(name, other)
     try:
-        found = convert(text, display=display)
-    except Exception as fault:  # the converter has many of its own
+        found = str(convert(source, display=display))
+        words = [word.strip() for word in ElementTree.fromstring(found).itertext()]
+    except Exception as fault:  # the converter has many of its own, and ParseError says that it let something through
         log.warning("no formula: %s (%s: %s)", text, type(fault).__name__, fault, location=node)
         return ""
-    for unknown in re.findall(r">\s*(\\[A-Za-z]+)", found):
-        log.warning("%s is not known in the formula %s", unknown, text, location=node)
-    return str(found)
+    for word in words:
+        if re.fullmatch(r"\\[A-Za-z]+", word):
+            log.warning("%s is not known in the formula %s", word, text, location=node)
+    return found
 
 
 def inline(writer: Any, node: nodes.Element) -> None:
