@@ -22,9 +22,11 @@ nitpicky = True
 html_theme = "pydata_sphinx_theme"
 html_title = f"fedkern {release}"
 html_static_path = ["_static"]
-html_css_files = ["formulas.css"]
+html_css_files = ["pages.css"]
+html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_show_sourcelink = False
+html_sidebars = {"start/index": []}  # the only page of its folder
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
