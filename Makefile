@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VENV)/seconds
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def')
 
-.PHONY: demo test lint nightly golden references clean
+.PHONY: demo test lint nightly golden docs references clean
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
@@ -34,6 +34,11 @@ nightly: lint
 BASE ?= HEAD
 golden: $(VENV)/test
 	$(BIN)/python tests/golden/compare.py $(BASE)
+
+# The documents, as pages in build/docs. A warning is an error; the build and the pages need no network.
+docs: $(VENV)/docs
+	$(BIN)/sphinx-build -W --keep-going -n -q -b html -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tests/references needs this.
 references: $(VENV)/test
@@ -67,6 +72,12 @@ $(VENV)/test: $(SOURCES) | $(VENV)/bin/python
 	$(install)
 	@rm -f $(VENV)/seconds
 	@touch $@ $(VENV)/demo
+
+# Made anew when what the pages need changes, not with the code: pages are written from files alone.
+$(VENV)/docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $@.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $@.txt
+	@touch $@
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedkern needs Python 3.11 or newer: make PYTHON=python3.11 ...")'

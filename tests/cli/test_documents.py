@@ -1,4 +1,4 @@
-"""What is written for people is true: the README's jobs, code and commands, and the reference of the job file."""
+"""What is written for people is true: jobs, code and commands of the README and of docs/, and the reference of the job file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from fedkern.cli.config import Config, load, parse
 from fedkern.cli.reference import text
 from fedkern.cli.sigma import prior_config, prior_reference
 from fedkern.cli.sigma.prior_config import PriorConfig
+from fedkern.privacy.policy import read_policies
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
+TEXTS = {"README.md": (ROOT / "README.md").read_text(encoding="utf-8"), **DOCUMENTS}
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def with_blocks(language: str) -> list[str]:
+    return [name for name, text in TEXTS.items() if blocks(language, text)]
 
 
 def test_the_reference_is_what_the_program_says() -> None:
@@ -44,16 +50,19 @@ def test_the_reference_names_every_section(method: str, without: set[str]) -> No
     assert tomllib.loads(text(method)).keys() == sections
 
 
-def test_the_jobs_of_the_readme_are_valid() -> None:
-    jobs = blocks("toml")
-    assert jobs
-    for job in jobs:
-        tables = tomllib.loads(job)
-        if "job" not in tables:
+@pytest.mark.parametrize("name", with_blocks("toml"))
+def test_the_jobs_of_the_documents_are_valid(name: str, tmp_path: Path) -> None:
+    """Jobs, prior files and policies: a block of TOML is a whole file."""
+    for block in blocks("toml", TEXTS[name]):
+        tables = tomllib.loads(block)
+        if "job" in tables:
+            config = parse(tables)
+            assert config.privacy is not None or config.job.method != "pvi"
+        elif "prior" in tables:
             assert prior_config.parse(tables).prior.kind == "car"
-            continue
-        config = parse(tables)
-        assert config.privacy is not None or config.job.method != "pvi"
+        else:
+            (tmp_path / "policy.toml").write_text(block, encoding="utf-8")
+            assert read_policies(tmp_path / "policy.toml").policies
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "mpi").glob("*.toml")), ids=lambda path: path.name)
@@ -63,21 +72,68 @@ def test_the_example_jobs_are_valid(path: Path) -> None:
         assert config.privacy is not None or config.job.method != "pvi"
 
 
-def test_the_code_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", with_blocks("python"))
+def test_the_code_of_the_documents_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
-    code = blocks("python")
-    assert len(code) >= 2
-    for block in code:
-        exec(compile(block, "README.md", "exec"), names)
-    assert names["grad_mu"].shape == (5,)
-    assert names["draws"]["posterior"]["theta"].shape[:2] == (4, 1000)
+    for block in blocks("python", TEXTS[name]):
+        exec(compile(block, name, "exec"), names)
+    if "draws" in names:
+        assert names["draws"]["posterior"]["theta"].shape[:2] == (4, 1000)
+    if "grad_mu" in names:
+        assert names["grad_mu"].shape == (5,)
 
 
-def test_the_readme_has_every_command_and_exit_code() -> None:
+def test_the_documents_have_every_command_and_exit_code() -> None:
+    words = " ".join(" ".join(TEXTS.values()).replace("|", " ").split())
     commands = next(action.choices for action in parser()._actions if action.dest == "command")
     assert commands is not None
     for command in commands:
-        assert f"fedkern {command}" in README, command
-    for code, words in re.findall(r"(\d) ([a-z][^;(]*)", EXIT_CODES.replace("\n", " ")):
-        assert f"{code} {words.strip().split(',')[0].split(' with')[0]}" in " ".join(README.split()), words
+        assert f"fedkern {command}" in words, command
+    codes = re.findall(r"(\d) ([a-z][^;(]*)", EXIT_CODES.replace("\n", " "))
+    assert len(codes) == 6
+    for code, meaning in codes:
+        assert f"{code} {meaning.strip().split(',')[0].split(' with')[0]}" in words, meaning
+
+
+METHODS = [path.stem for path in sorted((ROOT / "docs" / "methods").glob("*.md")) if path.stem != "index"]
+CODE = [
+    path
+    for folder in ("fedkern", "csrc", "tests", "benchmarks")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in (".py", ".pyi", ".hpp", ".cpp", ".def")
+]
+FORMER = {"pvi": "dp-pvi", "sparse": "sparse-models"}  # what comments call the pages
+
+
+def sections(method: str) -> list[str]:
+    """Numbers of a page's headings, as "4" and "4.2", in their order."""
+    text = DOCUMENTS[f"docs/methods/{method}.md"]
+    return re.findall(r"^#{2,4} (\d+(?:\.\d+)*) ", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_sections_are_numbered_without_a_gap(method: str) -> None:
+    whole = [int(number) for number in dict.fromkeys(one.split(".")[0] for one in sections(method))]
+    assert whole == list(range(1, len(whole) + 1))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_section_that_code_names_is_there(method: str) -> None:
+    number = r"\d+(?:\.\d+)*"
+    reference = re.compile(
+        rf"\b(?:{method}|{FORMER.get(method, method)})\.md, sections? ({number}(?:(?:, | and |, and | to ){number})*)"
+    )
+    there, named = set(sections(method)), set()
+    for path in CODE:
+        text = re.sub(r"\s*\n\s*(?:#|///?)?\s*", " ", path.read_text(encoding="utf-8"))
+        named |= {one for some in reference.findall(text) for one in re.findall(number, some)}
+    assert len(named) > 5
+    assert named <= there, sorted(named - there)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_pages_speak_of_what_there_is(name: str) -> None:
+    """Plans, numbers that no script prints, and how the texts came about have no place in them."""
+    out_of_place = r"prototype|acceptance|\[run\]|\bissues?\b|\bsessions?\b|\bTODO\b|shared/"
+    assert not re.findall(out_of_place, DOCUMENTS[name], flags=re.IGNORECASE)
