@@ -309,9 +309,10 @@ def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, 
     eps = rng.normal(s.draws * d, key=rng.key(s.seed, "draws"), client=state.index, step=state.step).reshape(s.draws, d)
     G, g, bound = np.empty(xi.shape), np.zeros(family.n_parameters), 0.0
     for i in range(s.draws):
-        value, G[i], flat = family.gradient(
-            state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path, bound=s.bound
-        )
+        with np.errstate(all="ignore"):  # what leaves the finite numbers is found below
+            value, G[i], flat = family.gradient(
+                state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path, bound=s.bound
+            )
         g += flat
         bound += value / s.draws
     for what, array in (("G", G), ("q(u)", g)):
