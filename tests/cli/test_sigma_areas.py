@@ -126,7 +126,6 @@ def test_over_mpi_it_is_the_same(tmp_path: Path) -> None:
     assert launcher_removed(ended.err) == "fedkern: column 'cases': no client has a response; there is nothing to learn from\n"
 
 
-
 @pytest.mark.parametrize("p", [0, 2])
 def test_without_rows_q_of_theta_is_the_prior(p: int) -> None:
     """The step of a client without responses is that of the family of its u_L alone, bit by bit."""
