@@ -53,7 +53,7 @@ def too_large(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Which finite numbers cannot be squared and summed."""
     if values.dtype.itemsize < 8:  # no number of these types is so large
         return np.zeros(values.shape, dtype=bool)
-    return np.isfinite(values) & (np.abs(values) > MOST)
+    return np.asarray(np.isfinite(values) & (np.abs(values) > MOST), np.bool_)
 
 
 def plain(value: Any) -> str:

@@ -417,6 +417,40 @@ def test_extreme_numbers(place: Any, method: str, family: str) -> None:
     assert not found, "\n".join(found)
 
 
+# What else a job file may ask that cannot be computed; the words are in the one line.
+BEYOND: dict[str, dict[str, str]] = {
+    "pvi": {
+        "model.scale=1e300": r"model\.scale = 1e\+300: wanted a number of at most 1e\+50",
+        "algorithm.learning_rate=1e300": r"learning_rate = 1e\+300: wanted a number of at most 1e\+50",
+    },
+    "sigma": {
+        "model.scale=1e300": "model.scale = .*unknown",
+        "model.spatial_scale=1e100": "model.spatial_scale = .*unknown",
+        "model.coefficient_sd=1e300": "coefficient_sd = .*: wanted a number of at most",
+        "model.coefficient_sd=1e-300": "left the finite numbers",
+        "algorithm.start_sd=1e10": "client 'east': round 0: the gradient of G is not finite",
+        "algorithm.learning_rate=1e10": "server: round 1: draws of xi left the finite numbers",
+    },
+    "vertical": {"model.rho=1e300": r"model\.rho", "model.rho=1e-300": r"model\.rho = 1e-300: wanted above"},
+}
+
+
+@pytest.mark.parametrize("method", BEYOND)
+def test_settings_beyond_all_bounds(place: Any, method: str) -> None:
+    at, found = place(method), []
+    for text, words in BEYOND[method].items():
+        at.fresh()
+        found += judged(text, clear(at.run("job.toml", "--set", text), words))
+    assert not found, "\n".join(found)
+
+
+def test_an_optimiser_that_runs_away_names_its_client(place: Any) -> None:
+    at = place("pvi")
+    at.fresh()
+    ended = at.run("job.toml", "--set", "algorithm.learning_rate=1e30", "--set", "algorithm.optimiser=adam")
+    assert clear(ended, r"^fedkern: client 'a': SiteDelta\.dh has a number of size") is None
+
+
 def test_counts_of_a_billion_have_the_right_posterior(place: Any) -> None:
     """Against Newton's method on the pooled rows."""
     at = place("pvi")
