@@ -96,4 +96,7 @@ class BudgetSpent(FedkernError):
 
 
 class NumericalError(FedkernError):
-    """A computation left the finite numbers; the text names client, step and row or coordinate."""
+    """A computation left the finite numbers, for what the job or its data ask of it; the text names client, step and row or
+    coordinate."""
+
+    exit_code = 2

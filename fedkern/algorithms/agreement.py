@@ -82,12 +82,13 @@ class Summary:
 
 @dataclass(frozen=True)
 class Client:
-    """A client's side. After `Agreed`, `encoding` is the answer and the rows are let go."""
+    """A client's side. After `Agreed`, `encoding` is the answer and the rows are let go. `name` is for the texts of errors."""
 
     spec: Spec
     summary: Summary
     encoding: Encoding | None = None
     pieces: tuple[bytes, ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,8 @@ def _finite(state: Client, sums: NDArray[np.float64]) -> list[float]:
     for j in np.flatnonzero(~np.isfinite(sums)):
         name = [name for name, kind in zip(names, state.summary.kinds) if kind == "numeric"][j]
         what = "its values are too large to be summed; give them in another unit"
-        raise OwnFault(f"{_told(name, names, state.spec)}: {what}", f"column {name!r}: {what}")
+        who = f"client {state.name!r}: " if state.name else ""
+        raise OwnFault(f"{who}{_told(name, names, state.spec)}: {what}", f"{who}column {name!r}: {what}")
     values: list[float] = sums.tolist()
     return values
 

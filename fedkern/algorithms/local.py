@@ -77,7 +77,11 @@ def optimise(
     steps, first_step : how many, and this client's own count of steps before
     """
     if local.settings.optimiser == "exact":
-        return exact(local.rows, local.settings, q, cavity, local.n_threads), None
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return exact(local.rows, local.settings, q, cavity, local.n_threads), None
+        except (np.linalg.LinAlgError, ValueError):  # ValueError is also what linear algebra says of numbers that are not finite
+            raise NumericalError(f"the exact local optimum cannot be computed: {EXTREME}") from None
     return (_diagonal_steps if q.diagonal else _full_steps)(local, q, cavity, state, steps, first_step)
 
 
@@ -111,9 +115,7 @@ def _diagonal_steps(
         np.maximum(omega, -OMEGA_BOUND, out=omega)
         np.minimum(omega, OMEGA_BOUND, out=omega)
     if not np.isfinite(lam).all():
-        raise NumericalError(
-            f"client {local.index}: local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping"
-        )
+        raise NumericalError(f"local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
     P = np.exp(-2 * omega)
     return Gaussian(P * mu, P), state
 
@@ -281,14 +283,15 @@ def _full_steps(
         L = np.zeros((d, d))
         L[rows_, columns] = lower
     if not (np.isfinite(mu).all() and np.isfinite(L).all()):
-        raise NumericalError(
-            f"client {local.index}: local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping"
-        )
+        raise NumericalError(f"local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
     P = cho_solve((L, True), np.eye(d))
     return Gaussian(P @ mu, P), state
 
 
 # The exact optimum --------------------
+
+NEAR = 1e-4  # posterior sds, and relative precision: an optimum that is not reached to this is none
+EXTREME = "responses, columns (are they standardised?), weights or model.prior_precision are extreme; correct them"
 
 
 def exact(
@@ -329,14 +332,16 @@ def exact(
             new_value, r, k = _expectations(rows, s, new_mu, new_P, n_threads)
             new_F = new_value - _cross(new_mu, new_P, cavity)
             # Near the optimum the values of F differ by rounding alone: there the full step is taken.
-            if new_F >= F - 1e-9 * (1 + abs(F)) or fraction < 1e-6:
+            if new_F >= F - 1e-9 * (1 + abs(F)) or fraction * max(decrement, 1) < 1e-6:
                 break
             fraction /= 2
         mu, P, F = new_mu, new_P, new_F
         if decrement < tolerance and away < tolerance:
             break
     if not (np.isfinite(mu).all() and np.isfinite(P).all()):
-        raise NumericalError("the exact local optimiser left the finite numbers: are the columns standardised?")
+        raise NumericalError(f"the exact local optimiser left the finite numbers: {EXTREME}")
+    if decrement > NEAR or away > NEAR:
+        raise NumericalError(f"the exact local optimiser has not converged in {max_iterations} steps: {EXTREME}")
     return Gaussian(P * mu if P.ndim == 1 else P @ mu, P)
 
 

@@ -23,6 +23,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import NumericalError
 from ..kernels import rng
 from ..models.expfam import Gaussian, floored, keeps_proper, pack, packed_size, unpack
 from . import local, shards
@@ -406,7 +407,10 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         Pc, floors = floored(unpack(event.P - state.site_P, d), CAVITY_FLOOR * state.prior_P)
         kept = state.optimiser if s.optimiser_state == "keep" else None
         cavity = Gaussian(event.h - state.site_h, Pc)
-        new, optimiser = (local.attempt if s.by_client else local.optimise)(state.local, q, cavity, kept, steps, state.step)
+        try:
+            new, optimiser = (local.attempt if s.by_client else local.optimise)(state.local, q, cavity, kept, steps, state.step)
+        except NumericalError as error:
+            raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
         dh, dP = damped(q, new, s.damping, s.damping_form)
         floors, failed = state.floors + floors, state.failed + (new is q)
         state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)

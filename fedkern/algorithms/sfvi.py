@@ -163,7 +163,10 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
     if state.settings.local_steps:
         question = Start(state.round, state.parameters)
     else:
-        question = Global(state.round, np.array([state.block.sample(state.parameters, e) for e in _normals(state)]))
+        xi = np.array([state.block.sample(state.parameters, e) for e in _normals(state)])
+        if not np.isfinite(xi).all():
+            raise NumericalError(f"server: round {state.round}: draws of xi left the finite numbers: lower learning_rate")
+        question = Global(state.round, xi)
     return evolve(state, waiting=frozenset(everyone), answers={}), [(k, question) for k in everyone]
 
 
@@ -182,7 +185,8 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     state = evolve(state, answers={**state.answers, sender: event}, waiting=state.waiting - {sender})
     if state.waiting:
         return state, []
-    return _ask(_averaged(state) if state.settings.local_steps else _step(state))
+    with np.errstate(all="ignore"):  # what leaves the finite numbers is found in both
+        return _ask(_averaged(state) if state.settings.local_steps else _step(state))
 
 
 def _step(state: Server) -> Server:
@@ -309,9 +313,10 @@ def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, 
     eps = rng.normal(s.draws * d, key=rng.key(s.seed, "draws"), client=state.index, step=state.step).reshape(s.draws, d)
     G, g, bound = np.empty(xi.shape), np.zeros(family.n_parameters), 0.0
     for i in range(s.draws):
-        value, G[i], flat = family.gradient(
-            state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path, bound=s.bound
-        )
+        with np.errstate(all="ignore"):  # what leaves the finite numbers is found below
+            value, G[i], flat = family.gradient(
+                state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path, bound=s.bound
+            )
         g += flat
         bound += value / s.draws
     for what, array in (("G", G), ("q(u)", g)):

@@ -81,7 +81,8 @@ class NestedFamily:
     @cached_property
     def _X(self) -> Matrix:
         """(areas with rows, p) means of their covariates."""
-        return np.array([self._mean_by_area(column) for column in self.site.rows.X.T]).reshape(-1, self.n_observed).T
+        X = self.site.rows.X
+        return np.array([self._mean_by_area(column) for column in X.T]).reshape(X.shape[1], self.n_observed).T
 
     @cached_property
     def _offset(self) -> Vector:

@@ -121,7 +121,8 @@ def _agreed(place: Place, found: Parties, tables: Mapping[int, Any], hooks: RunH
     clients = {}
     for k, table in tables.items():
         with owned(k):
-            clients[k] = agreement.Client(found.spec, describe(table, found.spec, found.names[k]))
+            name = found.names[k]
+            clients[k] = agreement.Client(found.spec, describe(table, found.spec, name), name=name)
     start = agreement.start(found.spec, found.names) if place.is_server else None
     server, clients = hooks.run(place, agreement.PROTOCOL, start, clients, Codec(agreement.DIMS, found.n_clients))
     encoding = (server if server is not None else next(iter(clients.values()))).encoding

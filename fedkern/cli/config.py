@@ -119,6 +119,9 @@ class SigmaDataSection(Section):
     clients: Annotated[list[str], BeforeValidator(_paths)] = key([], help="csv, parquet or npz files; wildcards allowed")
     names: list[str] = key([], help="of the clients as the prior has them, in the order of the files; default: the files' stems")
     area: str | None = key(None, help="the column with the name of the area")
+    rows_per_area: Literal["one", "any"] = key(
+        "one", help="area: one row each, whose response may be empty; any: several, each an observation of its own, or none"
+    )
     location: Annotated[list[str], BeforeValidator(_paths)] = key([], help="instead: coordinates; a row goes to its grid point")
     response: str = key(help="the column to be explained; rows where it is empty are predicted")
     interpolation: Literal["nearest", "linear"] = key("nearest", help="location: the nearest grid point, or linear between two")
@@ -135,7 +138,7 @@ class ModelSection(Section):
     kind: Literal["glm"] = key("glm", help="generalised linear model")
     family: Literal["bernoulli", "poisson", "gaussian"] = key("bernoulli", help="of the response, with its canonical link")
     covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
-    prior_precision: Positive = key(1.0, help="of every coefficient")
+    prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")
     scale: Positive = key(1.0, help="standard deviation of a gaussian response")
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")

@@ -8,6 +8,7 @@ file.
 from __future__ import annotations
 
 import json
+import re
 import time
 import traceback
 from collections.abc import Mapping
@@ -106,7 +107,15 @@ class Keeper(Hooks):
                     self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
         if resume is not None:
             place.signals.hold()
-        return place.run(protocol, start, clients, codec, self)
+        try:
+            return place.run(protocol, start, clients, codec, self)
+        except RemoteFault as fault:  # machines know clients by their numbers
+            fault.args = (re.sub(r"\bclient (\d+)(?=:)", self._named, str(fault), count=1),)
+            raise
+
+    def _named(self, found: re.Match[str]) -> str:
+        number = int(found[1])
+        return self.who(number) if number < len(self.wire.clients) else found[0]
 
     def budget(self, party: int) -> Mark:
         """Of the party's account, where it has one."""

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LARGEST = 1e50  # of a scale, a rate or a precision: beyond, products of them are no numbers
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
 

@@ -119,6 +119,8 @@ class ClientFile:
         places = d if self.locations is None else len(self.locations)
         if places != d or len(self.areas) not in (0, d) or (self.locations is None and not self.areas):
             raise ValueError(f"client {self.name}: wanted names or locations of {d} areas")
+        if len(set(self.areas)) < len(self.areas):
+            raise ValueError(f"client {self.name}: wanted different names of areas")
         strange = set(self.parts) - set(SHARED) - set(OWN)
         if strange or any(part.ndim != 1 or not np.isfinite(part).all() for part in self.parts.values()):
             raise ValueError(f"client {self.name}: parts {', '.join(self.parts)}; wanted finite vectors of known parts")

@@ -14,6 +14,10 @@ from .plain_text import canonical
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only
 
+MOST = 1e150  # of a number's size: beyond, squares and their sums are no numbers
+TOO_LARGE = "correct the cell, or give the column in another unit: its size must be at most 1e150, so that it can be squared"
+MOST_COUNTED = 2.0**53  # of a count: beyond, not every whole number has a float of its own
+
 
 @dataclass(frozen=True)
 class Text:
@@ -43,6 +47,13 @@ def number(cell: str) -> float:
         return math.nan if "_" in cell else float(cell)
     except ValueError:
         return math.nan
+
+
+def too_large(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which finite numbers cannot be squared and summed."""
+    if values.dtype.itemsize < 8:  # no number of these types is so large
+        return np.zeros(values.shape, dtype=bool)
+    return np.asarray(np.isfinite(values) & (np.abs(values) > MOST), np.bool_)
 
 
 def plain(value: Any) -> str:

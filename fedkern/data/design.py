@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..algorithms.agreement import Summary
 from ..errors import JobError, OwnFault
 from ..models.encoding import Column, Encoding, Spec
-from .cells import MISSING, Text, number, plain
+from .cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, number, plain, too_large
 from .faults import HINT, Fault, Faults, Marks, told, who
 from .header import check_header
 from .table import Table
@@ -274,13 +274,15 @@ def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
     matrix = table.matrix
     assert matrix is not None
     for begin in range(0, len(matrix), block):
-        part = np.isfinite(matrix[begin : begin + block])
-        if part.all():
-            continue
-        for j, name in enumerate(table.matrix_names):
-            bad = np.zeros(len(matrix), dtype=bool)
-            bad[begin : begin + block] = ~part[:, j]
-            marks.mark(bad, name, "is not finite", "correct or remove the row")
+        part = np.asarray(matrix[begin : begin + block])
+        for found, reason, remedy in (
+            (~np.isfinite(part), "is not finite", "correct or remove the row"),
+            (too_large(part), "is too large", TOO_LARGE),
+        ):
+            for j in np.flatnonzero(found.any(axis=0)):
+                bad = np.zeros(len(matrix), dtype=bool)
+                bad[begin : begin + block] = found[:, j]
+                marks.mark(bad, table.matrix_names[j], reason, remedy)
 
 
 def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
@@ -299,6 +301,7 @@ def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> ND
     elif missing:
         empty = np.isnan(values)
     marks.mark(~np.isfinite(values) & ~empty, name, "is not finite", "correct or remove the row")
+    marks.mark(too_large(values), name, "is too large", TOO_LARGE)
     return values
 
 
@@ -332,8 +335,10 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
     elif encoding.family == "poisson":
         counts = (y >= 0) & (y == np.floor(y)) & np.isfinite(y)
         marks.mark(~counts, name, "is not a count (0, 1, 2, ...)", "correct the cell, or choose another [model] family")
+        marks.mark(y > MOST_COUNTED, name, "is too large for a count", "correct the cell: beyond 2^53 whole numbers have gaps")
     else:
         marks.mark(~np.isfinite(y), name, "is not a finite number", "correct or remove the row")
+        marks.mark(too_large(y), name, "is too large", TOO_LARGE)
     return y
 
 

@@ -74,7 +74,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"algorithm.client_weights.clinic-a": 0}, "algorithm.client_weights.clinic-a = 0: wanted a number greater than 0"),
     (OPEN, {"algorithm.damping": 1.1}, "algorithm.damping = 1.1: wanted a number of at most 1"),
     (OPEN, {"model.intercept": "yes"}, 'model.intercept = "yes": wanted true or false'),
-    (OPEN, {"model.prior_precision": 0}, "model.prior_precision = 0: wanted a number greater than 0 (of every coefficient)"),
+    (OPEN, {"model.prior_precision": 0}, "model.prior_precision = 0: wanted a number of at least 1e-10 (1 / sd^2 of its prior)"),
     (OPEN, {"data.names": "clinic"}, 'data.names = "clinic": wanted a list in [ ]'),
     (
         PRIVATE,

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import input_cases as cases
+import numpy as np
 import pytest
-from command import Ended
+from command import Ended, mpirun
+from mpirun import launcher_removed
 from pydantic import BaseModel
 
 from fedkern.cli.__main__ import main
@@ -318,7 +320,7 @@ JOBS: dict[str, tuple[bytes, str]] = {
     "a method that is a list": (b'[job]\nmethod = ["pvi"]\n', "job.method"),
     "a method that is a number": (b"[job]\nmethod = 1\n", "job.method = 1"),
     "a method in capitals": (b'[job]\nmethod = "PVI"\n', "job.method"),
-    "an unknown method": (b'[job]\nmethod = "sparze"\n', "did you mean \"sparse\""),
+    "an unknown method": (b'[job]\nmethod = "sparze"\n', 'did you mean "sparse"'),
     "NUL in a path": (b'[data]\nclients = ["a\\u0000.csv"]\nresponse = "y"\n', "data|is no path|printed"),
     "no clients": (b'[data]\nclients = []\nresponse = "y"\n', "data.clients"),
     "a client twice": (b'[data]\nclients = ["a.csv", "a.csv"]\nresponse = "y"\n', "would both be client 'a'|different"),
@@ -373,6 +375,125 @@ def test_a_job_file_that_is_written_otherwise_is_the_same(place: Any) -> None:
         path.write_bytes(change(path.read_text("utf-8")).encode())
         assert (at.run().code, digest()) == (0, want)
         COUNT["cases"] += 1
+
+
+def finite(ended: Ended) -> str | None:
+    """What is wrong with an end that had to be a result: nothing on stderr, and finite numbers in the summary."""
+    if (ended.code, ended.err) != (0, ""):
+        return f"{ended.code} {ended.err[-600:]}"
+    found = json.loads(Path("out/summary.json").read_text("utf-8"))["parameters"]
+    bad = [name for name, one in found.items() if not all(isinstance(one[key], float) for key in ("mean", "sd"))]
+    return f"no finite numbers: {bad}" if bad else None
+
+
+FAMILIES = [(method, family) for method, families in cases.KINDS_OF_RESPONSE.items() for family in families]
+PUSHED = {("pvi", "poisson"), ("private", "gaussian"), ("sparse", "gaussian"), ("vertical", "gaussian"), ("sigma", "poisson")}
+
+
+@pytest.mark.parametrize(
+    ("method", "family"),
+    [(pair if pair in PUSHED else pytest.param(*pair, marks=pytest.mark.nightly)) for pair in FAMILIES],
+)
+def test_extreme_numbers(place: Any, method: str, family: str) -> None:
+    """In an open job one line that names the client, or a result; in a private one the row is no error."""
+    at, found = place(method), []
+    for name, extreme in (cases.EXTREMES | (cases.PRECISIONS if method in ("pvi", "private") else {})).items():
+        if "count" in name and family != "poisson":
+            continue
+        folder = at.fresh()
+        cases.with_family(folder, method, family)
+        if extreme.key:
+            first, ended = "job.toml", at.run("job.toml", "--set", f"{extreme.key}={extreme.value}")
+        else:
+            first = cases.plant(folder, method, extreme)
+            ended = at.run()
+        words = extreme.words or ""
+        harmless = method == "private" and not extreme.key
+        if harmless or not words or (words.startswith("?") and ended.code == 0):
+            found += judged(name, finite(ended))
+        else:
+            at_fault = first if words == cases.LARGE else ""
+            found += judged(name, clear(ended, words.lstrip("?")) or (None if at_fault in ended.err else ended.err))
+    assert not found, "\n".join(found)
+
+
+# What else a job file may ask that cannot be computed; the words are in the one line.
+BEYOND: dict[str, dict[str, str]] = {
+    "pvi": {
+        "model.scale=1e300": r"model\.scale = 1e\+300: wanted a number of at most 1e\+50",
+        "algorithm.learning_rate=1e300": r"learning_rate = 1e\+300: wanted a number of at most 1e\+50",
+    },
+    "sigma": {
+        "model.scale=1e300": "model.scale = .*unknown",
+        "model.spatial_scale=1e100": "model.spatial_scale = .*unknown",
+        "model.coefficient_sd=1e300": "coefficient_sd = .*: wanted a number of at most",
+        "model.coefficient_sd=1e-300": "left the finite numbers",
+        "algorithm.start_sd=1e10": "client 'east': round 0: the gradient of G is not finite",
+        "algorithm.learning_rate=1e10": "server: round 1: draws of xi left the finite numbers",
+    },
+    "vertical": {"model.rho=1e300": r"model\.rho", "model.rho=1e-300": r"model\.rho = 1e-300: wanted above"},
+}
+
+
+@pytest.mark.parametrize("method", BEYOND)
+def test_settings_beyond_all_bounds(place: Any, method: str) -> None:
+    at, found = place(method), []
+    for text, words in BEYOND[method].items():
+        at.fresh()
+        found += judged(text, clear(at.run("job.toml", "--set", text), words))
+    assert not found, "\n".join(found)
+
+
+def test_an_optimiser_that_runs_away_names_its_client(place: Any) -> None:
+    at = place("pvi")
+    at.fresh()
+    ended = at.run("job.toml", "--set", "algorithm.learning_rate=1e30", "--set", "algorithm.optimiser=adam")
+    assert clear(ended, r"^fedkern: client 'a': SiteDelta\.dh has a number of size") is None
+
+
+def test_counts_of_a_billion_have_the_right_posterior(place: Any) -> None:
+    """Against Newton's method on the pooled rows."""
+    at = place("pvi")
+    folder = at.fresh()
+    cases.with_family(folder, "pvi", "poisson")
+    cases.plant(folder, "pvi", cases.EXTREMES["counts of 1e9"])
+    shutil.copy(folder / "rows" / "a.csv", folder / "rows" / "b.csv")
+    text = Path("job.toml").read_text("utf-8").replace('"y"\n', '"y"\nignore = ["job"]\n')
+    Path("job.toml").write_text(text.replace("rounds = 1", "rounds = 20"), "utf-8")
+    assert at.run().code == 0
+    found = json.loads(Path("out/summary.json").read_text("utf-8"))["parameters"]
+    assert found["intercept"]["mean"] == pytest.approx(np.log(1e9), abs=1e-4)
+    assert found["theta[size]"]["mean"] == pytest.approx(0.0, abs=1e-4)
+    assert found["intercept_std"]["sd"] == pytest.approx((48 * 1e9) ** -0.5, rel=1e-3)
+
+
+MPI = [("pvi", "poisson", "a count of 1e15"), ("sparse", "gaussian", "a response of 1e300")]
+MPI += [
+    ("vertical", "gaussian", "a response of 1e300"),
+    ("sigma", "poisson", "a cell of 1e300"),
+    ("pvi", "gaussian", "a cell of 1e300"),
+]
+MPI += [("private", "gaussian", "a response of 1e300"), ("pvi", "poisson", "counts of 1e9")]
+
+
+@pytest.mark.parametrize(
+    ("method", "family", "name"), [MPI[0], MPI[1], *(pytest.param(*one, marks=pytest.mark.nightly) for one in MPI[2:])]
+)
+def test_extreme_numbers_end_alike_over_mpi(place: Any, method: str, family: str, name: str) -> None:
+    at = place(method)
+    folder = at.fresh()
+    cases.with_family(folder, method, family)
+    first = cases.plant(folder, method, cases.EXTREMES[name])
+    here = at.run()
+    clients = 3 if method == "sigma" else 2
+    there = mpirun(clients + 1, "run", "job.toml", "--quiet", "--out", "mpi")
+    assert there.code == here.code
+    if here.code == 0:
+        assert json.loads(Path("mpi/summary.json").read_text("utf-8"))["digest"] == digest()
+    else:
+        said = launcher_removed(there.err)
+        assert clear(Ended(there.code, "", said), first) is None
+        assert said.removeprefix("fedkern: ").partition(": ")[2].endswith(here.err.removeprefix("fedkern: ")) or here.err == said
 
 
 SETS: dict[str, str] = {

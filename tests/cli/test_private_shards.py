@@ -93,7 +93,7 @@ def test_negative_control_an_optimiser_whose_failure_shows(
         monkeypatch.setattr(module, "attempt", local.optimise)
     path = federation(tmp_path / "with", "gaussian", algorithm + "\noptimiser = 'exact'", privacy, (ROWS["gaussian"],))
     with np.errstate(all="ignore"):
-        assert fedkern("run", path, "--out", "out").code == 1
+        assert fedkern("run", path, "--out", "out").code == 2
 
 
 # --- how far neighbours move the sum

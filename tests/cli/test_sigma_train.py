@@ -157,7 +157,7 @@ def test_a_training_that_diverges_says_where_and_keeps_a_checkpoint(fedkern, pri
     more = ["network.start=random", "training.warmup=0.0", "training.learning_rate=1e38", "training.decay=0.0"]
     with np.errstate(all="ignore"):
         done = fedkern("sigma", "train", prior, "--out", tmp_path / "out", *options(*more))
-    assert done.code == 1
+    assert done.code == 2
     assert "iteration 2 has an objective or a gradient that is not finite" in done.err
     assert [path.name for path in (tmp_path / "out" / "training" / "checkpoint").iterdir()] == ["sigma-000001.ckpt"]
     calm = [*more[:2], "training.learning_rate=0.001"]

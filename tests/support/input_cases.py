@@ -219,6 +219,78 @@ ROWS: dict[str, Bytes] = {
 }
 
 
+@dataclass(frozen=True)
+class Extreme:
+    """Enormous or tiny values in a federation of one method and family.
+
+    `column`: whose cells get the value, in the first row or in all of them; or `key`: the one of the job file. `words` are in
+    the one line that must come; None: the right answer, whatever it is, with finite numbers and nothing on stderr.
+    """
+
+    value: str
+    column: str = ""
+    key: str = ""
+    whole: bool = False
+    words: str | None = None
+
+
+LARGE = "is too large"
+EXTREMES: dict[str, Extreme] = {
+    "a count of 1e9": Extreme("1000000000", "y"),
+    "counts of 1e9": Extreme("1000000000", "y", whole=True),
+    "a count of 1e15": Extreme("1000000000000000", "y", words="?client 'a'|client 'server'"),
+    "a response of 1e300": Extreme("1e300", "y", words=LARGE),
+    "responses of 1e300": Extreme("1e300", "y", whole=True, words=LARGE),
+    "a response of 1.7e308": Extreme("1.7e308", "y", words=LARGE),
+    "a cell of 1e300": Extreme("1e300", "x", words=LARGE),
+    "a cell of -1e300": Extreme("-1e300", "x", words=LARGE),
+    "cells of 1e300": Extreme("1e300", "x", whole=True, words=LARGE),
+    "a cell of 1e100": Extreme("1e100", "x"),
+    "a cell of 1e-300": Extreme("1e-300", "x"),
+}
+PRECISIONS = {
+    name: Extreme(name, key="model.prior_precision", words=r"model\.prior_precision = .*: wanted a number of at")
+    for name in ("1e-300", "5e-324", "1e-30", "1e300")
+} | {name: Extreme(name, key="model.prior_precision", words="?client 'a'") for name in ("1e-10", "1e10")}
+KINDS_OF_RESPONSE = {
+    "pvi": ("poisson", "gaussian"),
+    "private": ("poisson", "gaussian"),
+    "sparse": ("gaussian",),
+    "vertical": ("poisson", "gaussian"),
+    "sigma": ("poisson", "gaussian"),
+}
+
+
+def with_family(folder: Path, method: str, family: str) -> None:
+    """Another response for a federation of `METHODS`."""
+    path, random = folder / "job.toml", np.random.default_rng(3)
+    text = path.read_text("utf-8")
+    if method == "sigma":
+        text = text.replace('exposure = "expected"', 'ignore = ["expected"]') if family == "gaussian" else text
+        text = text.replace('prior = "prior"', f'prior = "prior"\nfamily = "{family}"')
+    elif method != "sparse":
+        text = f'{text}[model]\nfamily = "{family}"\n'
+    path.write_text(text, "utf-8")
+    for name in {"sigma": (), "vertical": ("server",)}.get(method, ("a", "b")):
+        file = folder / "rows" / f"{name}.csv"
+        head, *rows = file.read_text("utf-8").strip().split("\n")
+        y = random.poisson(3.0, len(rows)) if family == "poisson" else random.normal(size=len(rows)).round(3)
+        file.write_text("\n".join([head, *(f"{row.rpartition(',')[0]},{v}" for row, v in zip(rows, y))]) + "\n", "utf-8")
+
+
+def plant(folder: Path, method: str, extreme: Extreme) -> str:
+    """Puts the value into the first client's file (the server's, if it holds the response); the name of who has it."""
+    first = "east" if method == "sigma" else "server" if method == "vertical" and extreme.column == "y" else "a"
+    path = folder / "rows" / f"{first}.csv"
+    rows = [line.split(",") for line in path.read_text("utf-8").strip().split("\n")]
+    wanted = {"x": "poverty" if method == "sigma" else "size", "y": "cases" if method == "sigma" else "y"}[extreme.column]
+    at = rows[0].index(wanted)
+    for row in rows[1:] if extreme.whole else rows[1:2]:
+        row[at] = extreme.value
+    path.write_text("\n".join(map(",".join, rows)) + "\n", "utf-8")
+    return first
+
+
 def npz(**arrays: Any) -> bytes:
     out = io.BytesIO()
     np.savez(out, **arrays)

@@ -73,10 +73,13 @@ def perform(
 
 
 def check_headers(config: SigmaConfig, names: tuple[str, ...], tables: Mapping[int, Table]) -> None:
-    """Whether every client's file has the columns that the job names: before the names of others leave it."""
+    """Whether every client's file has the columns that the job names, and rows: before the names of others leave it."""
     for k, table in tables.items():
         with owned(k):
-            needed(config, table.names, who(names[k], table.source))
+            begin = who(names[k], table.source)
+            needed(config, table.names, begin)
+            if not table.n_rows:
+                raise JobError(f"{begin}: no rows; give it those of what is to be predicted, with an empty response")
 
 
 def agreed(
@@ -99,7 +102,8 @@ def agreed(
             what = f"{', '.join(unknown[:6])} on one side only" if unknown else "the same clients in another order"
             raise JobError(
                 f"{path}: this prior was trained for {len(server_file.clients)} clients, the job has {len(names)} ({what}); name "
-                "the files as the prior's clients, or give data.names; a client without rows needs a file with its header"
+                "the files as the prior's clients, or give data.names; a client without data needs a file with its areas, and "
+                "empty responses"
             )
         start = prior_agreement.start(names, server_file.common.id, server_file.digests)
     if hooks is not None:

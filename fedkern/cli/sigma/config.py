@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ..section import CommonOutputSection, Count, Finite, Positive, Section, key
+from ..section import LARGEST, CommonOutputSection, Count, Finite, Positive, Section, key
 
 
 def _known(value: Any) -> Any:
-    if value == "unknown" or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")):
+    if value == "unknown" or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LARGEST):
         return value
     raise PydanticCustomError("known", 'a number > 0, or "unknown"')
 

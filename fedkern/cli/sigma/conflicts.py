@@ -30,6 +30,8 @@ def _data(config: SigmaConfig) -> Iterator[str]:
         yield 'job.rounds = "budget" does not exist with method = "sigma"; give a number'
     if (data.area is None) == (not data.location):
         yield "data: wanted either area (the column with the area's name) or location (columns of coordinates); give one"
+    if data.location and data.rows_per_area != "one":
+        yield f'data.rows_per_area = "{data.rows_per_area}": only areas are counted, locations may have any rows; remove it'
     if data.exposure is not None and model.family != "poisson":
         yield f'data.exposure: only family = "poisson" has one, not "{model.family}"; remove it'
     if (data.trials is not None) != (model.family == "binomial"):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.artifact import ClientFile
-from ...data.cells import MISSING, Text
+from ...data.cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, too_large
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, encode
 from ...data.faults import HINT, LISTED
@@ -108,6 +108,8 @@ def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile
         _refuse(table, ~(trials >= 0) | (trials != np.floor(trials)), data.trials, who, "must be a whole number of at least 0")
         _refuse(table, seen & (y > trials), data.response, who, f"is more than {data.trials}, the number of trials")
     area = _areas(table, config, file, who)
+    if data.area is not None and data.rows_per_area == "one":
+        _refuse_counts(table, data.area, area, file, who)
     X = np.ascontiguousarray(design.X[:, 1:])
     at = np.flatnonzero(seen)
     observed = Rows(y[at], area[at], X[at], offset[at], None if trials is None else trials[at])
@@ -117,6 +119,11 @@ def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile
         notes.append("no row has a response: this client adds nothing, and all its areas are predicted")
     if empty := file.d - len(np.unique(area[at])):
         notes.append(f"{empty} of {file.d} areas have no response: they are predicted")
+    counts = np.bincount(area, minlength=file.d)
+    if data.area is not None and (absent := int((counts == 0).sum())):
+        notes.append(f"{absent} of {file.d} areas stand in no row: they are predicted at the covariates' means")
+    if data.area is not None and (several := int((counts > 1).sum())):
+        notes.append(f"{several} of {file.d} areas stand in several rows, each an observation of its own")
     if family in ("poisson", "binomial") and len(at) and not y[at].any():
         notes.append("every count is 0")
     with np.errstate(over="ignore"):
@@ -142,6 +149,8 @@ def _response(table: Table, config: SigmaConfig, who: str) -> tuple[Array, NDArr
         _refuse(table, seen & (y != 0) & (y != 1), name, who, "is not 0 or 1; name the label that counts as 1 in data.positive")
     if family in ("poisson", "binomial"):
         _refuse(table, seen & ((y < 0) | (y != np.floor(y))), name, who, "is no count (0, 1, 2, ...)")
+        _refuse(table, seen & (y > MOST_COUNTED), name, who, "is too large for a count: beyond 2^53 whole numbers have gaps")
+    _refuse(table, too_large(y), name, who, f"is too large; {TOO_LARGE}")
     return np.where(seen, y, 0.0), seen
 
 
@@ -149,6 +158,7 @@ def _numbers(table: Table, name: str, who: str) -> Array:
     column = table.columns[name]
     values = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
     _refuse(table, ~np.isfinite(values), name, who, "is no finite number; correct or remove the row")
+    _refuse(table, too_large(values), name, who, f"is too large; {TOO_LARGE}")
     return values
 
 
@@ -187,6 +197,27 @@ def _areas(table: Table, config: SigmaConfig, file: ClientFile, who: str) -> Ind
     far = np.asarray((off > 0.5 * steps * (1 + 1e-9)).any(axis=1))
     _refuse(table, far, data.location[0], who, "is farther than half a step from every grid point of this client in the prior")
     return found
+
+
+def _refuse_counts(table: Table, name: str, area: Index, file: ClientFile, who: str) -> None:
+    """Whether every area has its one row: a line that was copied twice would count twice, and one that was lost be predicted."""
+    counts = np.bincount(area, minlength=file.d)
+    several, absent = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
+    found, own = [], []
+    if len(several):
+        found.append(f"{len(several)} of its {file.d} areas in the prior stand in several rows")
+        places = [f"{file.areas[i]!r} ({', '.join(table.place(int(k)) for k in np.flatnonzero(area == i))})" for i in several]
+        own.append(f"in several rows: {', '.join(places[:LISTED])}")
+    if len(absent):
+        found.append(f"{len(absent)} of its {file.d} areas in the prior stand in none")
+        own.append(f"in none: {', '.join(repr(file.areas[i]) for i in absent[:LISTED])}")
+    if found:
+        remedy = (
+            "give each one row, with an empty response where it is to be predicted; or set "
+            'data.rows_per_area = "any" if rows are observations of their own (years, groups)'
+        )
+        text = f"{who}: column {name!r}: {' and '.join(found)}; {remedy}"
+        raise OwnFault(f"{text}; {HINT}", "\n  ".join([text, *own]))
 
 
 def _step(values: Array) -> float:

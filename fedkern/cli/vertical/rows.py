@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms import alignment
-from ...data.cells import MISSING, Text
+from ...data.cells import MISSING, Text, too_large
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
 from ...data.faults import HINT, told, who
@@ -271,9 +271,11 @@ def _only(table: Table, names: tuple[str, ...]) -> Table:
 def _offset(table: Table, name: str) -> Array:
     column = table.columns[name]
     values = column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
-    bad = np.flatnonzero(~np.isfinite(values))
+    finite = np.isfinite(values)
+    bad = np.flatnonzero(~finite | too_large(values))
     if len(bad):
-        where, what = table.place(int(bad[0])), f"column {name!r}: is not a finite number; correct the cell"
+        reason = "is too large" if finite[bad].all() else "is not a finite number"
+        where, what = table.place(int(bad[0])), f"column {name!r}: {reason}; correct the cell"
         raise OwnFault(f"data.server, {what} in {len(bad)} rows", f"data.server, {table.source}, {where}, {what}")
     return values
 
