@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedkern.algorithms.local import Local, optimise
-from fedkern.algorithms.settings import Settings
+from fedkern.algorithms.pvi.local import Local, optimise
+from fedkern.algorithms.pvi.settings import Settings
 from fedkern.kernels import glm, rng
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkern.algorithms.messages import Message, Protocol
+from fedkern.algorithms.core.messages import Message, Protocol
 from fedkern.transports.codec import HEADER, Codec
 from fedkern.transports.launch import launch
 

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from fedkern.algorithms import vertical_private
-from fedkern.cli import terms
-from fedkern.cli.config import Config, parse
+from fedkern.algorithms.split import private as vertical_private
+from fedkern.jobs.load import Config, parse
+from fedkern.methods.pvi import budget as terms
 from fedkern.privacy.accountant import GRID, Mechanism, Parts, epsilon
 from fedkern.privacy.certificate import of_group
 

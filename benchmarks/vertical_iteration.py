@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fedkern.algorithms import vertical
-from fedkern.algorithms.messages import evolve
-from fedkern.cli.files import RunFolder
-from fedkern.cli.keeping import Keeper
+from fedkern.algorithms.core.messages import evolve
+from fedkern.algorithms.split import machine as vertical
+from fedkern.jobs.files import RunFolder
+from fedkern.jobs.keeping import Keeper
 from fedkern.kernels import rng
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.vertical import Auxiliary, Linear, Shared, Site
+from fedkern.models.split.site import Auxiliary, Linear, Shared, Site
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess
 

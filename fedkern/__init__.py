@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import kernels as kernels
-    from .cli.job import run as run
+    from .api import run as run
     from .results.result import Result as Result
 
 __version__ = "0.1.0"
 __all__ = ["Result", "get_include", "kernels", "run"]
 
 # Loaded when first asked for: a client rank that only needs kernels must not pay for configuration or plots.
-_LAZY = {"run": "fedkern.cli.job", "Result": "fedkern.results.result"}
+_LAZY = {"run": "fedkern.api", "Result": "fedkern.results.result"}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedkern.algorithms import gibbs
-from fedkern.algorithms.gibbs_settings import Layout, Settings
-from fedkern.algorithms.gibbs_sites import Factor, Regression
+from fedkern.algorithms.gibbs import machine as gibbs
+from fedkern.algorithms.gibbs.settings import Layout, Settings
+from fedkern.algorithms.gibbs.sites import Factor, Regression
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from .. import __version__
 from ..errors import FedkernError, JobError, plainly
+from ..jobs import limits as machine
 from ..printing import printable, several
 from ..transports.signals import Signals
-from . import machine
 
 EXIT_CODES = """exit codes: 0 finished; 1 internal error; 2 bad job or data; 3 stopped by a signal or a lost peer, with a
 checkpoint (--resume goes on); 4 finished without some lost clients; 5 a privacy budget ended the job before min_updates"""
@@ -130,13 +130,13 @@ def _failed(error: BaseException) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from . import job
+    from .. import api as job
 
     return job.command(options)
 
 
 def _check(options: argparse.Namespace) -> int:
-    from . import check
+    from ..jobs import check
 
     return check.command(options)
 
@@ -150,8 +150,8 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from ..data import synthetic
-    from .files import writing
+    from ..data.simulate import federations as synthetic
+    from ..jobs.files import writing
 
     settings = synthetic.Settings(options.clients, options.rows, options.columns, options.seed)
     with machine.refusals(options.out), writing(Path(options.out)):
@@ -164,7 +164,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _sigma_train(options: argparse.Namespace) -> int:
-    from .sigma import train
+    from ..methods.sigma.prior import train
 
     with plainly():
         return train.command(options)
@@ -178,7 +178,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from . import reproduce
+    from .. import reproduce
 
     if options.name is None:
         for name, what in reproduce.NAMES.items():

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import JobError
-from ..results.report import Run, page
-from .files import write_atomically
+from ..jobs.files import write_atomically
+from ..methods.pvi.report import Run, page
 
 NAMED = 3  # lines of a log that can't be read and are named
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..methods.sigma import show as sigma
+from ..methods.sparse import show as sparse
+from ..methods.vertical import show as vertical
 from ..privacy.certificate import text
-from ..results.posterior import comparable
+from ..results.gaussian import comparable
 from ..results.result import Result
-from .sigma import show as sigma
-from .sparse import show as sparse
-from .vertical import show as vertical
 
 SHOWN = 12  # coefficients; all of them are in summary.json
 WHY = {

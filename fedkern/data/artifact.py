@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..kernels.mlp import Architecture
-from ..models.condition import Condition, Hyperprior
+from ..models.spatial.condition import Condition, Hyperprior
 
 Array = NDArray[np.float64]
 Made = TypeVar("Made", "ClientFile", "ServerFile")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq, qr
 
-from ..algorithms.column_notes import Degenerate
+from ..algorithms.exchanges.column_notes import Degenerate
 from ..models.encoding import Column, Encoding
 
 __all__ = ["Degenerate", "degenerate"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.agreement import Summary
+from ..algorithms.exchanges.columns import Summary
 from ..errors import JobError, OwnFault
 from ..models.encoding import Column, Encoding, Spec
 from .cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, number, plain, too_large

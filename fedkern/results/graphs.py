@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .gaussian import comparable
 from .plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, caption, tidy
-from .posterior import comparable
 from .selection import Edge
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from .. import __version__
 from ..errors import JobError
 from .draws import Draws
-from .posterior import PLAIN, Posterior
+from .gaussian import PLAIN, Posterior
 from .samples import Samples
 from .streamed import Streamed
 

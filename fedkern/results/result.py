@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .draws import Draws
-from .posterior import Posterior
+from .gaussian import Posterior
 from .samples import Samples
 from .streamed import Streamed
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .draws import Draws
+from .gaussian import Posterior
 from .plain import plain
-from .posterior import Posterior
 from .samples import Samples
 from .streamed import Streamed
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core import wire
-from ..algorithms.messages import KINDS, Message, RemoteFault, Saved, schema
+from ..algorithms.core.messages import KINDS, Message, RemoteFault, Saved, schema
 
 HEADER = struct.Struct("<4sHHIIQQ")  # magic, version, kind, client, flags, bytes that follow, checksum
 MAGIC, VERSION, LAST = b"fedk", 1, 1  # LAST: the client has nothing more to say to the question it was asked

@@ -14,7 +14,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..algorithms.messages import (
+from ..algorithms.core.messages import (
     SERVER,
     Charge,
     Charged,

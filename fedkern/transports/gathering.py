@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from ..algorithms.messages import Effect, Message, Protocol, RemoteFault
+from ..algorithms.core.messages import Effect, Message, Protocol, RemoteFault
 from ..errors import FedkernError
 from . import tags
 from .codec import Codec, Frame, pack, unpack

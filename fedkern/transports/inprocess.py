@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..algorithms.messages import Protocol
+from ..algorithms.core.messages import Protocol
 from .codec import Codec, Frame
 from .driver import ClientSide, Hooks, Offers, ServerSide, Signals
 

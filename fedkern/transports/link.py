@@ -12,7 +12,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from ..algorithms.messages import RemoteFault
+from ..algorithms.core.messages import RemoteFault
 from . import tags
 from .codec import Frame
 from .patience import Bell, Patience

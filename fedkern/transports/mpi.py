@@ -17,7 +17,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from ..algorithms.messages import Protocol, RemoteFault
+from ..algorithms.core.messages import Protocol, RemoteFault
 from ..errors import JobError, LostPeer
 from . import tags
 from .codec import Codec, Frame

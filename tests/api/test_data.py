@@ -12,14 +12,14 @@ PUBLIC = {
     "fedkern.data.table": ["Table", "Text", "load", "header", "find"],
     "fedkern.data.design": ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode"],
     "fedkern.data.split": ["train_test", "imbalanced", "equal", "folds", "by_column", "dirichlet"],
-    "fedkern.data.builtin": ["Federation", "load"],
-    "fedkern.data.adult": ["Rows", "columns", "read"],
-    "fedkern.data.breast_cancer": ["columns", "positive", "table"],
-    "fedkern.data.heart_disease": ["read"],
-    "fedkern.data.rppa": ["read"],
-    "fedkern.data.sachs": ["adjacency", "read"],
-    "fedkern.data.published": ["cells_of", "folder_of", "joined", "numbers", "text_of"],
-    "fedkern.data.synthetic": [
+    "fedkern.data.sets.builtin": ["Federation", "load"],
+    "fedkern.data.sets.adult": ["Rows", "columns", "read"],
+    "fedkern.data.sets.breast_cancer": ["columns", "positive", "table"],
+    "fedkern.data.sets.heart_disease": ["read"],
+    "fedkern.data.sets.rppa": ["read"],
+    "fedkern.data.sets.sachs": ["adjacency", "read"],
+    "fedkern.data.sets.published": ["cells_of", "folder_of", "joined", "numbers", "text_of"],
+    "fedkern.data.simulate.federations": [
         "Settings",
         "Simulated",
         "simulate",
@@ -32,10 +32,10 @@ PUBLIC = {
         "vertical",
     ],
     "fedkern.data.columns": ["Columns", "write"],
-    "fedkern.data.county_homicide": ["read"],
-    "fedkern.data.heart_failure": ["Patients", "read"],
-    "fedkern.data.vertical": ["areas", "logistic"],
-    "fedkern.algorithms.agreement": ["PROTOCOL", "AskSchema", "SchemaReply", "Agreed", "Client", "Server", "Summary", "start"],
+    "fedkern.data.sets.county_homicide": ["read"],
+    "fedkern.data.sets.heart_failure": ["Patients", "read"],
+    "fedkern.data.simulate.vertical": ["areas", "logistic"],
+    "fedkern.algorithms.exchanges.columns": ["PROTOCOL", "AskSchema", "SchemaReply", "Agreed", "Client", "Server", "Summary", "start"],
 }
 
 
@@ -51,7 +51,7 @@ def test_names_exist_and_are_documented(module):
 
 def test_optional_and_slow_packages_wait_until_they_are_needed():
     slow = ["pyarrow", "sklearn", "pandas", "pydantic", "scipy.stats", "scipy.special", "numba"]
-    modules = ", ".join(name for name in PUBLIC if name not in ("fedkern.data.synthetic", "fedkern.data.vertical"))
+    modules = ", ".join(name for name in PUBLIC if name not in ("fedkern.data.simulate.federations", "fedkern.data.simulate.vertical"))
     code = f"import sys, {modules}; print([name for name in {slow} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "[]"

@@ -15,16 +15,17 @@ import numpy as np
 import pytest
 from command import StopsAt
 
-from fedkern.algorithms import client_level, pvi
-from fedkern.algorithms.messages import KINDS, Released
-from fedkern.cli import assembly
-from fedkern.cli.assembly import Output, perform
-from fedkern.cli.config import parse
-from fedkern.cli.hooks import RunHooks
-from fedkern.cli.releases import Releases
+from fedkern.algorithms.core.messages import KINDS, Released
+from fedkern.algorithms.pvi import client_level
+from fedkern.algorithms.pvi import machine as pvi
 from fedkern.cli.report import write
 from fedkern.cli.show import lines
 from fedkern.errors import JobError, LostPeer
+from fedkern.jobs import engine as assembly
+from fedkern.jobs.engine import Output, perform
+from fedkern.jobs.hooks import RunHooks
+from fedkern.jobs.load import parse
+from fedkern.jobs.releases import Releases
 from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import HEADER, Codec, Frame
 from fedkern.transports.driver import ServerSide
@@ -155,7 +156,7 @@ def test_planted_faults_are_seen(
     data: dict[str, Any], tmp_path: Path, wire: list[Any], drawn: list[Any], monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """The coins in a count, in what is sent, and in a line of metrics.jsonl."""
-    from fedkern.cli.watch import Watch
+    from fedkern.methods.pvi.watch import Watch
 
     real = client_level.PROTOCOL.server_receive
 
@@ -193,7 +194,7 @@ def test_a_public_cap_on_updates_is_a_number_of_rounds(fedkern: Any, data: dict[
 
 @pytest.mark.parametrize("schedule", ["sequential", "random", "asynchronous", "synchronous"])
 def test_check_plans_the_rounds_that_run_and_says_what_they_cost(data: dict[str, Any], tmp_path: Path, schedule: str) -> None:
-    from fedkern.cli.check import checked
+    from fedkern.jobs.check import checked
 
     tables = job(data, algorithm={"schedule": schedule})
     said = "\n".join(checked(InProcess(), parse(tables), tmp_path) or [])

@@ -12,13 +12,13 @@ import sigma_artifacts as artifacts
 from command import mpirun, python
 
 import fedkern
-from fedkern.algorithms import column_notes
-from fedkern.algorithms.column_notes import Degenerate
-from fedkern.algorithms.messages import ClientLost, RemoteFault
-from fedkern.cli.assembly import Output, perform
-from fedkern.cli.check import checked
-from fedkern.cli.config import load
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.exchanges import column_notes
+from fedkern.algorithms.exchanges.column_notes import Degenerate
 from fedkern.errors import LostPeer, OwnFault
+from fedkern.jobs.check import checked
+from fedkern.jobs.engine import Output, perform
+from fedkern.jobs.load import load
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess, run
 

@@ -12,10 +12,10 @@ import pytest
 from command import OPEN, PRIVATE
 
 import fedkern as package
-from fedkern.cli import job as job_module
+from fedkern import api as job_module
 from fedkern.cli.__main__ import parser
-from fedkern.cli.files import Lines
 from fedkern.errors import BudgetSpent, JobError
+from fedkern.jobs.files import Lines
 from fedkern.kernels import list as kernels
 
 KEYS = {

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fedkern.cli import config
-from fedkern.cli.config import Config, load, parse
 from fedkern.errors import JobError
+from fedkern.jobs import load as config
+from fedkern.jobs.load import Config, load, parse
 
 OPEN: dict[str, Any] = {"data": {"clients": ["clients/*.csv"], "response": "income"}}
 PRIVATE: dict[str, Any] = OPEN | {

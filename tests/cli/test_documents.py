@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from fedkern.cli.__main__ import EXIT_CODES, parser
-from fedkern.cli.config import Config, load, parse
-from fedkern.cli.reference import text
-from fedkern.cli.sigma import prior_config, prior_reference
-from fedkern.cli.sigma.prior_config import PriorConfig
+from fedkern.jobs.load import Config, load, parse
+from fedkern.jobs.reference import text
+from fedkern.methods.sigma.prior import keys as prior_config
+from fedkern.methods.sigma.prior import reference as prior_reference
+from fedkern.methods.sigma.prior.keys import PriorConfig
 from fedkern.privacy.policy import read_policies
 
 ROOT = Path(__file__).parents[2]
@@ -30,14 +31,14 @@ def with_blocks(language: str) -> list[str]:
 
 
 def test_the_reference_is_what_the_program_says() -> None:
-    """Written by `python -m fedkern.cli.reference > mpi/reference.toml`, and with a method for mpi/reference-METHOD.toml."""
+    """Written by `python -m fedkern.jobs.reference > mpi/reference.toml`, and with a method for mpi/reference-METHOD.toml."""
     assert (ROOT / "mpi" / "reference.toml").read_text(encoding="utf-8") == text()
     for method in ("sparse", "vertical", "sigma"):
         assert (ROOT / "mpi" / f"reference-{method}.toml").read_text(encoding="utf-8") == text(method)
 
 
 def test_the_reference_of_prior_files_is_what_the_program_says() -> None:
-    """Written by `python -m fedkern.cli.sigma.prior_reference > mpi/reference-prior.toml`."""
+    """Written by `python -m fedkern.methods.sigma.prior.reference > mpi/reference-prior.toml`."""
     written = (ROOT / "mpi" / "reference-prior.toml").read_text(encoding="utf-8")
     assert written == prior_reference.text()
     assert tomllib.loads(written).keys() == PriorConfig.model_fields.keys()

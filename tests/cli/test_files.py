@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import toy
 
-from fedkern.algorithms.messages import SERVER, Charged
-from fedkern.cli import files
-from fedkern.cli.files import Lines, RunFolder, write_atomically
-from fedkern.cli.keeping import Keeper
-from fedkern.cli.outbox import Outbox
+from fedkern.algorithms.core.messages import SERVER, Charged
 from fedkern.errors import JobError, LostPeer
+from fedkern.jobs import files
+from fedkern.jobs.files import Lines, RunFolder, write_atomically
+from fedkern.jobs.keeping import Keeper
+from fedkern.jobs.outbox import Outbox
 from fedkern.results.digest import digest
 from fedkern.transports.inprocess import InProcess
 

@@ -23,8 +23,8 @@ from mpirun import launcher_removed
 from pydantic import BaseModel
 
 from fedkern.cli.__main__ import main
-from fedkern.cli.config import KINDS
-from fedkern.cli.sigma.prior_config import PriorConfig
+from fedkern.jobs.load import KINDS
+from fedkern.methods.sigma.prior.keys import PriorConfig
 
 COUNT = {"cases": 0, "wrong": 0}
 

@@ -20,9 +20,9 @@ from command import mpirun
 from interrupted import job, run
 
 import fedkern
-from fedkern.cli import locks
-from fedkern.cli.sigma import train
 from fedkern.errors import JobError, OwnFault
+from fedkern.jobs import locks
+from fedkern.methods.sigma.prior import train
 
 LONG = ("--set", "job.rounds=10000000", "--set", "algorithm.checkpoint_every=0.2")
 
@@ -129,8 +129,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_two_trainings_of_a_prior(tmp_path: Path) -> None:
-    from fedkern.cli.sigma.prior_config import load
-    from fedkern.data.synthetic import Settings, simulate
+    from fedkern.data.simulate.federations import Settings, simulate
+    from fedkern.methods.sigma.prior.keys import load
 
     simulate("sigma", tmp_path, Settings(2, 20, 2, 1))
     config, folder = load(tmp_path / "prior.toml", ["training.steps=10"])

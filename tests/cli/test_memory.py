@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.cli import memory
-from fedkern.cli.check import checked
-from fedkern.cli.config import load
+from fedkern.jobs import memory
+from fedkern.jobs.check import checked
+from fedkern.jobs.load import load
 from fedkern.transports.inprocess import InProcess
 
 CLIENTS = 2

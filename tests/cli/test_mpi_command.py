@@ -12,8 +12,8 @@ import pytest
 from command import OPEN, PRIVATE, mpirun
 
 import fedkern
-from fedkern.cli.assembly import Output, perform
-from fedkern.cli.config import load
+from fedkern.jobs.engine import Output, perform
+from fedkern.jobs.load import load
 from fedkern.transports.inprocess import InProcess
 
 SYNCHRONOUS = OPEN.replace("clients = 3", "clients = 10") + '[algorithm]\nschedule = "synchronous"\n'

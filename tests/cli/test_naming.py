@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedkern.cli.naming import faults
+from fedkern.jobs.naming import faults
 
 BAD = {
     "../b": "it is a path",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.algorithms import local, shards
+from fedkern.algorithms.pvi import local, shards
 from fedkern.privacy.accountant import GRID_BITS, Mechanism
 from fedkern.privacy.noise import SecureSource
 

@@ -13,10 +13,10 @@ import sigma_artifacts as artifacts
 import sigma_exact as exact
 
 import fedkern
-from fedkern.algorithms.sfvi_family import Settings as Variational
-from fedkern.cli.reproduce.sigma import fit
-from fedkern.data.synthetic import Settings, simulate
+from fedkern.algorithms.sfvi.families import Settings as Variational
+from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.kernels import rng
+from fedkern.reproduce.sigma import fit
 
 FEW = Settings(clients=2, rows=40, columns=2, seed=2)
 

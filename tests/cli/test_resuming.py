@@ -22,15 +22,15 @@ from command import Ended, mpirun
 from interrupted import KINDS, Crash, job, run
 
 import fedkern
-from fedkern.algorithms import certificates
-from fedkern.cli import identity, ledger, stamp
-from fedkern.cli.config import load
-from fedkern.cli.files import RunFolder
-from fedkern.cli.hooks import RunHooks
-from fedkern.cli.identity import Identity
-from fedkern.cli.secret import fingerprint, secret
+from fedkern.algorithms.exchanges import certificates
 from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer
+from fedkern.jobs import identity, ledger, stamp
+from fedkern.jobs.files import RunFolder
+from fedkern.jobs.hooks import RunHooks
+from fedkern.jobs.identity import Identity
+from fedkern.jobs.load import load
+from fedkern.jobs.secret import fingerprint, secret
 from fedkern.privacy.chain import Mark
 
 

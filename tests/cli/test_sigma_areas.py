@@ -15,12 +15,12 @@ from command import mpirun
 from mpirun import launcher_removed
 
 import fedkern
-from fedkern.algorithms.sfvi_family import Family
-from fedkern.algorithms.sigma_family import NestedFamily
+from fedkern.algorithms.sfvi.families import Family
+from fedkern.algorithms.sfvi.nested import NestedFamily
 from fedkern.cli.__main__ import main
 from fedkern.data.artifact import read_client
 from fedkern.errors import JobError, OwnFault
-from fedkern.models.sigma import Rows, Site
+from fedkern.models.spatial.site import Rows, Site
 from fedkern.models.variational import Block
 
 FAMILIES = {

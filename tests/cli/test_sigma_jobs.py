@@ -16,16 +16,16 @@ from command import StopsAt, mpirun, python
 from wires import checked_and_run
 
 import fedkern
-from fedkern.algorithms import sfvi
-from fedkern.cli.assembly import Output, perform
-from fedkern.cli.check import checked
-from fedkern.cli.config import load, parse
-from fedkern.cli.sigma.model import decoder_of
-from fedkern.cli.sigma.points import extended
+from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.data.artifact import read_client
 from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
-from fedkern.models.condition import Condition
+from fedkern.jobs.check import checked
+from fedkern.jobs.engine import Output, perform
+from fedkern.jobs.load import load, parse
+from fedkern.methods.sigma.model import decoder_of
+from fedkern.methods.sigma.points import extended
+from fedkern.models.spatial.condition import Condition
 from fedkern.transports.inprocess import InProcess
 
 BASE: dict[str, Any] = {
@@ -260,7 +260,7 @@ def test_a_value_outside_the_training_range_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_posterior_at_the_end_of_the_range_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkern.cli.sigma.publish.END", 0.9)
+    monkeypatch.setattr("fedkern.methods.sigma.publish.END", 0.9)
     result = fedkern.run(job(tmp_path))
     assert any("lies at 0.99, the end of the range" in note for note in result.summary["notes"])
 

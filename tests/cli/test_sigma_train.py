@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.cli.sigma import prior_config, train
-from fedkern.cli.sigma.prior_config import parse
 from fedkern.data.artifact import read_client, read_server
-from fedkern.data.synthetic import Settings, simulate
+from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
-from fedkern.models.sigma_decoder import Decoder
+from fedkern.methods.sigma.prior import keys as prior_config
+from fedkern.methods.sigma.prior import train
+from fedkern.methods.sigma.prior.keys import parse
+from fedkern.models.spatial.decoder import Decoder
 
 SMALL = ["network.global_latents=3", "network.local_latents=2", "training.steps=400", "training.batch=8", "training.table=8"]
 SMALL += ["training.draws=50", "training.threads=1", "auxiliary.draws=300", "fit.draws=200"]

@@ -12,10 +12,10 @@ from command import mpirun, python
 from wires import checked_and_run
 
 import fedkern
-from fedkern.cli.assembly import Output, perform
-from fedkern.cli.config import load, parse
-from fedkern.data.synthetic import Settings, simulate
+from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError, LostPeer, OwnFault
+from fedkern.jobs.engine import Output, perform
+from fedkern.jobs.load import load, parse
 from fedkern.transports.driver import Signals
 from fedkern.transports.inprocess import InProcess
 

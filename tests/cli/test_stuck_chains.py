@@ -13,9 +13,9 @@ import pytest
 
 import fedkern
 from fedkern.cli import show
-from fedkern.cli.config import parse
 from fedkern.cli.report import write as report
-from fedkern.cli.sparse import publish
+from fedkern.jobs.load import parse
+from fedkern.methods.sparse import publish
 from fedkern.results import chains
 from fedkern.results.result import Result
 from fedkern.results.selection import edge_names

@@ -17,14 +17,14 @@ from command import StopsAt, mpirun, python
 from wires import checked_and_run
 
 import fedkern
-from fedkern.algorithms import vertical
+from fedkern.algorithms.split import machine as vertical
 from fedkern.cli.__main__ import main
-from fedkern.cli.assembly import Output, perform
-from fedkern.cli.config import load, parse
-from fedkern.data import heart_failure
-from fedkern.data.synthetic import Settings, simulate
+from fedkern.data.sets import heart_failure
+from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
-from fedkern.models.vertical import Auxiliary, Linear, Site
+from fedkern.jobs.engine import Output, perform
+from fedkern.jobs.load import load, parse
+from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.transports.inprocess import InProcess
 
 FAST = {"rounds": 60}

@@ -18,9 +18,9 @@ from command import mpirun
 from published import needs
 from wires import checked_and_run, compare, ledgers, listed
 
-from fedkern.cli.check import checked
-from fedkern.cli.config import load
-from fedkern.data.synthetic import Settings, simulate
+from fedkern.data.simulate.federations import Settings, simulate
+from fedkern.jobs.check import checked
+from fedkern.jobs.load import load
 from fedkern.transports.inprocess import InProcess
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,9 @@ import gzip
 import numpy as np
 import pytest
 
-from fedkern.data import adult, builtin, split
+from fedkern.data import split
 from fedkern.data.design import Spec, describe, encode
+from fedkern.data.sets import adult, builtin
 from fedkern.errors import JobError
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from fedkern.data.artifact import ClientFile, Common, read_client, read_server, safe_names, write
 from fedkern.errors import JobError
-from fedkern.models.condition import Condition, Hyperprior
-from fedkern.models.sigma import Auxiliary
+from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.site import Auxiliary
 
 CONDITION = Condition("phi", 0.0, 0.99, hyperprior=Hyperprior("logit-normal", 0.0, 2.0))
 COMMON = Common("ab" * 32, "car", CONDITION, "printed", 2, 3, 3, 4, 1, 0.1)

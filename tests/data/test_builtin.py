@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from fedkern.data import breast_cancer, builtin
 from fedkern.data.design import Spec, encode
+from fedkern.data.sets import breast_cancer, builtin
 from fedkern.errors import JobError
 
 

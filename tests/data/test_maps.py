@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from published import ROOT, needs
 
-from fedkern.data import au_sa2, county_homicide
+from fedkern.data.sets import au_sa2, county_homicide
 from fedkern.errors import JobError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkern.data import builtin, heart_disease, published, rppa, sachs
+from fedkern.data.sets import builtin, heart_disease, published, rppa, sachs
 from fedkern.errors import JobError
 
 FILES = {

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fedkern.cli.job import run
-from fedkern.data import graph, synthetic, table
+from fedkern.api import run
+from fedkern.data import graph, table
 from fedkern.data.design import Spec, encode
-from fedkern.data.synthetic import Settings, simulate
+from fedkern.data.simulate import federations as synthetic
+from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
 from fedkern.models.encoding import Column
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkern.data import county_homicide, heart_failure, split, table, vertical
+from fedkern.data import split, table
+from fedkern.data.sets import county_homicide, heart_failure
+from fedkern.data.simulate import vertical
 from fedkern.errors import JobError
 
 FILES = {"heart": "heart-failure-prediction/heart.csv", "county": "us-county-homicide/counties.csv.gz"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.algorithms import optim as algorithms
+from fedkern.algorithms.core import optim as algorithms
 from fedkern.kernels import optim
 from fedkern.kernels._registry import KERNELS
 

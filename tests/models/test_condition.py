@@ -8,7 +8,7 @@ from differences import four_point
 from scipy import stats
 from scipy.integrate import quad
 
-from fedkern.models.condition import Condition, Hyperprior
+from fedkern.models.spatial.condition import Condition, Hyperprior
 
 CAR = Condition("phi", 0.0, 0.99, "identity", Hyperprior("logit-normal", 0.0, 2.0))
 GP = Condition("lengthscale", 0.2, 1.0, "log-unit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.models.vertical import Auxiliary, Network, Site
+from fedkern.models.split.site import Auxiliary, Network, Site
 
 RANDOM = np.random.default_rng(5)
 X = RANDOM.standard_normal((11, 3))

@@ -9,10 +9,10 @@ from differences import four_point
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
-from fedkern.algorithms.sfvi_family import Family
-from fedkern.algorithms.sigma_family import NestedFamily
-from fedkern.models.condition import Condition
-from fedkern.models.sigma import Layout, SigmaPrior
+from fedkern.algorithms.sfvi.families import Family
+from fedkern.algorithms.sfvi.nested import NestedFamily
+from fedkern.models.spatial.condition import Condition
+from fedkern.models.spatial.site import Layout, SigmaPrior
 from fedkern.models.variational import Block
 
 SITES = [

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import gamma, kv
 
 from fedkern.data.graph import from_pairs, grid
-from fedkern.models.condition import Condition, Hyperprior
-from fedkern.models.sigma_prior import AreaPrior, GpPrior, stratified
+from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.prior import AreaPrior, GpPrior, stratified
 
 PHI = Condition("phi", 0.0, 0.99, "unit", Hyperprior("logit-normal"))
 NONE = Condition("none", 0.0, 0.0)

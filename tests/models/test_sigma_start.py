@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedkern.kernels import mlp
-from fedkern.models.condition import Condition
-from fedkern.models.sigma_start import best_factors, condition_nodes, multiplicative_start
+from fedkern.models.spatial.condition import Condition
+from fedkern.models.spatial.start import best_factors, condition_nodes, multiplicative_start
 
 X = np.linspace(0, 1, 100)
 GROUPS, GAMMA = (34, 33, 33), 0.5
@@ -92,7 +92,7 @@ def test_factors_can_not_be_bettered() -> None:
 def test_large_covariances_take_few_eigenvectors(monkeypatch) -> None:
     S = covariance(0.4) + 0.1 * np.eye(100)
     dense = best_factors(S, GROUPS, 4, (2, 1, 2), 0.2)
-    monkeypatch.setattr("fedkern.models.sigma_start.DENSE", 10)
+    monkeypatch.setattr("fedkern.models.spatial.start.DENSE", 10)
     assert np.allclose(best_factors(S, GROUPS, 4, (2, 1, 2), 0.2).covariance(), dense.covariance(), atol=1e-6)
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedkern.algorithms import scaling
-from fedkern.algorithms.messages import RemoteFault
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.exchanges import scales as scaling
 from fedkern.errors import JobError
 from fedkern.models.encoding import Column, Encoding
 from fedkern.models.sparse import Coefficients, Spline, edges, graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.algorithms.optim import adam
+from fedkern.algorithms.core.optim import adam
 from fedkern.models.variational import Block
 
 SEED = np.random.default_rng(5)

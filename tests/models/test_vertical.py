@@ -11,9 +11,9 @@ import vertical_cases as cases
 import vertical_jax as pooled
 from vertical_cases import AUXILIARIES, KINDS, LIKELIHOODS, PREDICTORS, federated
 
-from fedkern.models import vertical
+from fedkern.models.split import site as vertical
+from fedkern.models.split.site import Likelihood
 from fedkern.models.variational import Block
-from fedkern.models.vertical import Likelihood
 
 CLOSE = 1e-12
 ALL = list(itertools.product(KINDS, AUXILIARIES, (False, True), PREDICTORS, LIKELIHOODS))

@@ -16,9 +16,9 @@ from scipy import stats
 from sources import Silent
 
 import fedkern
-from fedkern.algorithms.local import Local, gradient_of
-from fedkern.algorithms.pvi import SiteDelta
-from fedkern.algorithms.settings import Settings
+from fedkern.algorithms.pvi.local import Local, gradient_of
+from fedkern.algorithms.pvi.machine import SiteDelta
+from fedkern.algorithms.pvi.settings import Settings
 from fedkern.kernels import glm
 from fedkern.models.glm import Rows
 from fedkern.privacy.accountant import Mechanism

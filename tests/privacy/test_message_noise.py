@@ -10,14 +10,16 @@ import pytest
 from client_rounds import Rounds
 from scipy import stats
 
-from fedkern.algorithms import global_vi, pvi, vertical_private
-from fedkern.algorithms.local import Local
-from fedkern.algorithms.messages import Charged
-from fedkern.algorithms.settings import Settings
-from fedkern.algorithms.vertical_messages import Begin, Residual
-from fedkern.algorithms.vertical_messages import Settings as VerticalSettings
+from fedkern.algorithms.core.messages import Charged
+from fedkern.algorithms.pvi import global_vi
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.local import Local
+from fedkern.algorithms.pvi.settings import Settings
+from fedkern.algorithms.split import private as vertical_private
+from fedkern.algorithms.split.messages import Begin, Residual
+from fedkern.algorithms.split.messages import Settings as VerticalSettings
 from fedkern.models.glm import Rows, prior
-from fedkern.models.vertical import Auxiliary, Linear, Site
+from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import SecureSource
 

@@ -12,8 +12,8 @@ import pytest
 from sources import Silent
 
 import fedkern
-from fedkern.algorithms.global_vi import Gradient
-from fedkern.cli import model
+from fedkern.algorithms.pvi.global_vi import Gradient
+from fedkern.methods.pvi import model
 from fedkern.transports.driver import ServerSide
 
 CLIP = 1.0
@@ -97,7 +97,7 @@ def test_where_a_line_stands_does_not_matter(sent):
 
 def test_negative_control_columns_standardised_by_the_rows(sent, monkeypatch):
     """A mean over rows moves every row's gradient."""
-    from fedkern.cli import assembly
+    from fedkern.jobs import engine as assembly
 
     real = assembly._rows
 

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.algorithms import client_level, pvi
-from fedkern.algorithms import local as local_steps
-from fedkern.algorithms.local import Local, gradient_of
-from fedkern.algorithms.messages import Charge, Charged
-from fedkern.algorithms.settings import SHARDED, Settings
+from fedkern.algorithms.core.messages import Charge, Charged
+from fedkern.algorithms.pvi import client_level
+from fedkern.algorithms.pvi import local as local_steps
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.local import Local, gradient_of
+from fedkern.algorithms.pvi.settings import SHARDED, Settings
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy import noise

@@ -22,10 +22,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.algorithms import client_level, local, pvi, vertical_private
-from fedkern.algorithms.messages import Charge, Charged
-from fedkern.cli import assembly
-from fedkern.cli.outbox import Outbox
+from fedkern.algorithms.core.messages import Charge, Charged
+from fedkern.algorithms.pvi import client_level, local
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.split import private as vertical_private
+from fedkern.jobs import engine as assembly
+from fedkern.jobs.outbox import Outbox
 from fedkern.privacy import accountant, budget, noise
 from fedkern.privacy.accountant import GRID, Mechanism
 from fedkern.privacy.budget import Decision, Holder

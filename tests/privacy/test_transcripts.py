@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 from sources import Scripted, Silent
 
-from fedkern.algorithms import global_vi, pvi
-from fedkern.algorithms.local import Local
-from fedkern.algorithms.messages import Charged, ChargeFailed
-from fedkern.algorithms.settings import SHARDED, Settings
-from fedkern.cli import model
-from fedkern.cli.assembly import Output, perform
-from fedkern.cli.config import load
-from fedkern.cli.hooks import RunHooks
+from fedkern.algorithms.core.messages import Charged, ChargeFailed
+from fedkern.algorithms.pvi import global_vi
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.local import Local
+from fedkern.algorithms.pvi.settings import SHARDED, Settings
+from fedkern.jobs.engine import Output, perform
+from fedkern.jobs.hooks import RunHooks
+from fedkern.jobs.load import load
+from fedkern.methods.pvi import model
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import Codec, pack

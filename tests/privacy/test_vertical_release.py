@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.algorithms import vertical, vertical_private
-from fedkern.algorithms.messages import Charge, Charged, ChargeFailed, RemoteFault
-from fedkern.algorithms.pvi import Refused
-from fedkern.algorithms.vertical_messages import Begin, PredictorSum, Residual, Settings, ZShare
-from fedkern.algorithms.vertical_private import Release, client, client_receive, mechanism
+from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, RemoteFault
+from fedkern.algorithms.pvi.machine import Refused
+from fedkern.algorithms.split import machine as vertical
+from fedkern.algorithms.split import private as vertical_private
+from fedkern.algorithms.split.messages import Begin, PredictorSum, Residual, Settings, ZShare
+from fedkern.algorithms.split.private import Release, client, client_receive, mechanism
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.vertical import Auxiliary, Linear, Multilevel, Network, Shared, Site
+from fedkern.models.split.site import Auxiliary, Linear, Multilevel, Network, Shared, Site
 from fedkern.privacy import accountant
 from fedkern.privacy.accountant import GRID, Mechanism
 from fedkern.privacy.binding import Account

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from federations import deal, make_rows, play, settings
 
-from fedkern.algorithms import client_level, pvi
-from fedkern.algorithms.local import Local
-from fedkern.algorithms.messages import ClientLost, Message, RemoteFault
+from fedkern.algorithms.core.messages import ClientLost, Message, RemoteFault
+from fedkern.algorithms.pvi import client_level
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.local import Local
 from fedkern.kernels import rng
 from fedkern.models.glm import prior
 from fedkern.privacy.accountant import Mechanism

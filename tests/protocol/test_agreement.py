@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkern.algorithms import agreement, pieces
-from fedkern.algorithms.agreement import PROTOCOL, AskSchema, Client, SchemaReply, Summary, start
-from fedkern.algorithms.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core import pieces
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.exchanges import columns as agreement
+from fedkern.algorithms.exchanges.columns import PROTOCOL, AskSchema, Client, SchemaReply, Summary, start
 from fedkern.errors import JobError, LostPeer, OwnFault
 from fedkern.models.encoding import Column, Encoding, Spec
 from fedkern.transports import inprocess

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedkern.algorithms import alignment as a
-from fedkern.algorithms.messages import RemoteFault
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.exchanges import rows as a
 
 IDS = ("p1", "p2", "p3")
 GOOD: dict[str, Any] = {"alone": "", "without": "", "holder": None, "new": []}

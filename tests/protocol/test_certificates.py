@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedkern.algorithms import certificates as c
-from fedkern.algorithms.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.exchanges import certificates as c
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.certificate import certificate
 

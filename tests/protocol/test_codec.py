@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import fedkern
 from fedkern._core import wire
-from fedkern.algorithms.messages import Message, RemoteFault
+from fedkern.algorithms.core.messages import Message, RemoteFault
 from fedkern.transports.codec import HEADER, LAST, Codec, is_last, pack, unpack
 from fedkern.transports.driver import Received
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkern.algorithms import gibbs, gibbs_pooled
-from fedkern.algorithms.gibbs_settings import Layout, Prior, Settings
-from fedkern.algorithms.gibbs_sites import Factor, MarkovRandomField, Regression, StructuralEquations
-from fedkern.algorithms.messages import ClientLost, RemoteFault, schema
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
+from fedkern.algorithms.gibbs import machine as gibbs
+from fedkern.algorithms.gibbs import pooled as gibbs_pooled
+from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.sites import Factor, MarkovRandomField, Regression, StructuralEquations
 from fedkern.errors import LostPeer
 from fedkern.models.sparse import graph
 from fedkern.transports.codec import Codec, pack, unpack

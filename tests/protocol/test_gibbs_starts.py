@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedkern.algorithms.gibbs_settings import Layout, Settings
-from fedkern.algorithms.gibbs_sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, StructuralEquations
+from fedkern.algorithms.gibbs.settings import Layout, Settings
+from fedkern.algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, StructuralEquations
 from fedkern.models.sparse import graph
 
 P, N = 4, 40

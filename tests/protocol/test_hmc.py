@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from federations import play
 
-from fedkern.algorithms import hmc
-from fedkern.algorithms.hmc_moves import ACCEPT, JITTER, LOST, SHRINK, Settings, Step, Walk
-from fedkern.algorithms.messages import SERVER, ClientLost, RemoteFault, schema
+from fedkern.algorithms.core.messages import SERVER, ClientLost, RemoteFault, schema
+from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.hmc.moves import ACCEPT, JITTER, LOST, SHRINK, Settings, Step, Walk
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.hierarchical import MixedModel
 from fedkern.transports import inprocess

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from fedkern.algorithms import level
-from fedkern.algorithms.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.exchanges import level
 from fedkern.errors import JobError, LostPeer
-from fedkern.models.sigma import Rows
-from fedkern.models.units import Units
+from fedkern.models.spatial.site import Rows
+from fedkern.models.spatial.units import Units
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run
 

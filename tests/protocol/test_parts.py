@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkern.algorithms.averaging import KEPT, Trajectory
-from fedkern.algorithms.optim import adagrad, adam, sgd
-from fedkern.algorithms.shards import clipped, partition
+from fedkern.algorithms.core.averaging import KEPT, Trajectory
+from fedkern.algorithms.core.optim import adagrad, adam, sgd
+from fedkern.algorithms.pvi.shards import clipped, partition
 from fedkern.privacy.accountant import Mechanism
 
 MECHANISM = Mechanism(sampling="shards", clip=2.0, dimension=4, noise_multiplier=1.0)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from federations import deal, make_rows, play, settings
 
-from fedkern.algorithms import client_level, global_vi, pvi, shards
-from fedkern.algorithms.local import Local
-from fedkern.algorithms.messages import SERVER, Charge, Charged, ChargeFailed, Released
+from fedkern.algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Released
+from fedkern.algorithms.pvi import client_level, global_vi, shards
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.local import Local
 from fedkern.kernels import glm, privacy, rng
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import Rows, prior
@@ -217,7 +218,7 @@ def test_negative_control_a_weight_by_row_count_moves_more_than_one_shard():
             kept = members if n_rows == 60 else members[members != 7]
             part = rows.take(kept)
             weighted = replace(part, weights=np.full(len(part), n_rows / max(len(kept), 1)))
-            from fedkern.algorithms.local import exact
+            from fedkern.algorithms.pvi.local import exact
 
             changed.append(exact(weighted, s, prior(D), prior(D)).h)
         moved += bool(np.abs(changed[0] - changed[1]).max() > 1e-9)

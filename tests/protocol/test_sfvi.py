@@ -10,9 +10,9 @@ from differences import four_point
 from federations import play
 from scipy import stats
 
-from fedkern.algorithms import sfvi
-from fedkern.algorithms.messages import ClientLost, RemoteFault, schema
-from fedkern.algorithms.sfvi_family import Settings, barycentre
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
+from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.algorithms.sfvi.families import Settings, barycentre
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.hierarchical import MixedModel
 from fedkern.models.variational import Block

@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkern.algorithms import sigma_fit, sigma_training
-from fedkern.algorithms.sigma_fit import Federation
-from fedkern.algorithms.sigma_training import Diverged, Settings, State, start, train
+from fedkern.algorithms.training import fit as sigma_fit
+from fedkern.algorithms.training import training as sigma_training
+from fedkern.algorithms.training.fit import Federation
+from fedkern.algorithms.training.training import Diverged, Settings, State, start, train
 from fedkern.data.graph import grid
 from fedkern.kernels import mlp
-from fedkern.models.condition import Condition, Hyperprior
-from fedkern.models.sigma_prior import AreaPrior, GpPrior
+from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.prior import AreaPrior, GpPrior
 
 GRAPH = grid(4, 3)
 CAR = AreaPrior(GRAPH.indptr, GRAPH.indices, Condition("phi", 0.0, 0.95, "unit", Hyperprior("logit-normal")))

@@ -8,11 +8,11 @@ import soul_runs
 from federations import play
 from soul_runs import FORMS
 
-from fedkern.algorithms import soul
-from fedkern.algorithms.messages import ClientLost, RemoteFault, schema
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
+from fedkern.algorithms.soul import machine as soul
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.predictors import Linear, Multilevel, Network
+from fedkern.models.split.predictors import Linear, Multilevel, Network
 from fedkern.transports import inprocess
 from fedkern.transports.codec import HEADER, Codec
 

@@ -11,13 +11,14 @@ import pytest
 import vertical_cases as cases
 from federations import play
 
-from fedkern.algorithms import vertical, vertical_client
-from fedkern.algorithms.messages import SERVER, ClientLost, RemoteFault, schema
-from fedkern.algorithms.optim import OPTIMISERS
-from fedkern.algorithms.vertical import Settings
+from fedkern.algorithms.core.messages import SERVER, ClientLost, RemoteFault, schema
+from fedkern.algorithms.core.optim import OPTIMISERS
+from fedkern.algorithms.split import client as vertical_client
+from fedkern.algorithms.split import machine as vertical
+from fedkern.algorithms.split.machine import Settings
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.kernels import rng
-from fedkern.models.vertical import Auxiliary, Likelihood, Linear, Shared, Site
+from fedkern.models.split.site import Auxiliary, Likelihood, Linear, Shared, Site
 from fedkern.transports.codec import HEADER, Codec, pack, unpack
 from fedkern.transports.driver import Received
 from fedkern.transports.inprocess import run as in_process

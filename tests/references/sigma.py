@@ -3,7 +3,7 @@
 An independent program (NumPyro): the one-dimensional Gaussian process of sigma.md, section 8, with an unknown error standard
 deviation, and homicides in US counties with a proper CAR prior (the folder FEDKERN_DATA). The process by its Cholesky factor at
 each lengthscale, and once more with theta integrated out; the counties by the sparse precision with the log-determinant from the
-eigenvalues. What is stored are summaries; a part of it goes into fedkern.cli.reproduce.
+eigenvalues. What is stored are summaries; a part of it goes into fedkern.reproduce.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 
-import fedkern.cli.reproduce
-from fedkern.data import county_homicide, sigma_examples
+import fedkern.reproduce
+from fedkern.data.sets import county_homicide
+from fedkern.data.simulate import sigma as sigma_examples
 
 CHAINS, HIGHEST = 2, 0.99
-PACKED = Path(fedkern.cli.reproduce.__file__).with_name("sigma_nuts.json")
+PACKED = Path(fedkern.reproduce.__file__).with_name("sigma_nuts.json")
 
 
 def ran(model, *, draws, seed, target=0.9, depth=10, **data):

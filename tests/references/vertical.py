@@ -1,5 +1,5 @@
 """Long NUTS runs of the vertical models: `make references` writes vertical.json beside this file, and a small part of it into
-fedkern.cli.reproduce.
+fedkern.reproduce.
 
 An independent program (NumPyro) for the simulated data of vertical.md, section 9: the true logistic model, the augmented-variable
 (AV) and power-likelihood (PL) models with rho = 0.5, 1, 2 for 2 and 10 clients, the true Poisson multilevel model, and that of
@@ -26,13 +26,14 @@ import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 from scipy.stats import gaussian_kde
 
-import fedkern.cli.reproduce
-from fedkern.data import county_homicide, vertical
+import fedkern.reproduce
+from fedkern.data.sets import county_homicide
+from fedkern.data.simulate import vertical
 from fedkern.kernels import rng
 
 RHOS, CLIENTS, CHAINS = (0.5, 1.0, 2.0), (2, 10), 4
 LEVELS = np.array([0.005, 0.025, *np.arange(0.05, 0.96, 0.05).round(2), 0.975, 0.995])
-PACKED = Path(fedkern.cli.reproduce.__file__).with_name("vertical_nuts.json")
+PACKED = Path(fedkern.reproduce.__file__).with_name("vertical_nuts.json")
 DRAWN = 3  # the coefficient whose density is drawn
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedkern.cli.reproduce import dp_pvi_adult as reproduction
-from fedkern.cli.reproduce.dp_pvi_adult import CAPS, METHODS, SPLITS, Cell, Outcome, cells, experiment, run_cell
+from fedkern.reproduce import dp_pvi_adult as reproduction
+from fedkern.reproduce.dp_pvi_adult import CAPS, METHODS, SPLITS, Cell, Outcome, cells, experiment, run_cell
 
 needs_adult = pytest.mark.skipif("FEDKERN_DATA" not in os.environ, reason="set FEDKERN_DATA to the folder that holds uci-adult")
 

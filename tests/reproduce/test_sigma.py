@@ -11,13 +11,13 @@ import pytest
 from published import needs
 from scipy import stats
 
-from fedkern.algorithms.sfvi_family import Settings as Variational
-from fedkern.algorithms.sigma_fit import compare
-from fedkern.cli.reproduce import sigma, sigma_car, sigma_gp, sigma_homicide
-from fedkern.cli.reproduce.vertical import stored
-from fedkern.data import sigma_examples
+from fedkern.algorithms.sfvi.families import Settings as Variational
+from fedkern.algorithms.training.fit import compare
+from fedkern.data.simulate import sigma as sigma_examples
 from fedkern.errors import JobError
-from fedkern.models.car import exact_process
+from fedkern.models.spatial.car import exact_process
+from fedkern.reproduce import sigma, sigma_car, sigma_gp, sigma_homicide
+from fedkern.reproduce.vertical import stored
 
 STORED = json.loads((Path(__file__).parents[1] / "references" / "sigma.json").read_text())
 SHORT = Variational(rounds=1500, learning_rate=0.02, seed=1)

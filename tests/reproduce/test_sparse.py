@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.cli import reproduce
-from fedkern.cli.reproduce import printed, sparse, sparse_sem, sparse_simulation
-from fedkern.cli.reproduce.sparse_simulation import Design, Outcome, Setting
-from fedkern.data import sachs, table
+from fedkern import reproduce
+from fedkern.data import table
+from fedkern.data.sets import sachs
 from fedkern.errors import JobError
+from fedkern.reproduce import printed, sparse, sparse_sem, sparse_simulation
+from fedkern.reproduce.sparse_simulation import Design, Outcome, Setting
 
 SUMMARY: dict[str, Any] = {"sampler": {"chains": 2, "kept": 5, "rhat": 1.01, "ess": 50.0, "slowest": "eta"}}
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.algorithms.vertical import Settings
-from fedkern.cli.reproduce import vertical, vertical_heart, vertical_logistic, vertical_poisson
-from fedkern.cli.reproduce.vertical_heart import FOLDS, MODELS, Cell, Found
+from fedkern.algorithms.split.machine import Settings
 from fedkern.data.columns import Columns
 from fedkern.errors import JobError
-from fedkern.models.vertical import Auxiliary, Likelihood, Network, Shared, Site
+from fedkern.models.split.site import Auxiliary, Likelihood, Network, Shared, Site
+from fedkern.reproduce import vertical, vertical_heart, vertical_logistic, vertical_poisson
+from fedkern.reproduce.vertical_heart import FOLDS, MODELS, Cell, Found
 
 STORED = json.loads((Path(__file__).parents[1] / "references" / "vertical.json").read_text())
 heart = pytest.mark.skipif(

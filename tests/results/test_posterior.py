@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import norm
 
 from fedkern.models.expfam import Gaussian
+from fedkern.results.gaussian import Posterior, comparable
 from fedkern.results.inference_data import inference_data, write
-from fedkern.results.posterior import Posterior, comparable
 
 NAMES = ("intercept", "age", "sex=f")
 AFFINE = np.array([[1.0, -2.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 1.0]])  # age = 2 x standardised + 4

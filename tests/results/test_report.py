@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fedkern.methods.pvi.report import HONEST, Run, page
 from fedkern.results import plots
-from fedkern.results.report import HONEST, Run, page
 from fedkern.results.summary import Wire
 
 CLIENTS = ("clinic-a", "<b>clinic</b>")

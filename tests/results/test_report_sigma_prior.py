@@ -8,15 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkern.algorithms import sigma_fit, sigma_training
-from fedkern.algorithms.sigma_fit import Federation
-from fedkern.cli.sigma import fit as measured
-from fedkern.cli.sigma.prior_config import parse
+from fedkern.algorithms.training import fit as sigma_fit
+from fedkern.algorithms.training import training as sigma_training
+from fedkern.algorithms.training.fit import Federation
 from fedkern.data.graph import grid
 from fedkern.kernels.mlp import Architecture
-from fedkern.models.condition import Condition, Hyperprior
-from fedkern.models.sigma_prior import AreaPrior, GpPrior
-from fedkern.results.report_sigma_prior import Fit, page
+from fedkern.methods.sigma import fit as measured
+from fedkern.methods.sigma.prior.keys import parse
+from fedkern.methods.sigma.prior.report import Fit, page
+from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.prior import AreaPrior, GpPrior
 
 NAMES = ("<b>north</b>", "south")
 MAP = {"areas": "a.csv", "area": "a", "client": "c", "adjacency": "e.csv"}

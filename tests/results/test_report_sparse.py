@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkern.methods.pvi.report import Run, page
 from fedkern.results import selection
 from fedkern.results.plain import plain
-from fedkern.results.report import Run, page
 from fedkern.results.samples import Samples
 
 NODES = ("Raf", "<b>Mek</b>", "Erk")

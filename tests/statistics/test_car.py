@@ -5,13 +5,14 @@ import hierarchical as h
 import numpy as np
 import pytest
 
-from fedkern.algorithms import hmc, sfvi
-from fedkern.algorithms.sfvi_family import Settings as Variational
+from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.algorithms.sfvi.families import Settings as Variational
 from fedkern.data.graph import grid
-from fedkern.models.car import Areas, CarModel, exact_areas
-from fedkern.models.condition import Condition, Hyperprior
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.sigma import Layout, Rows, SigmaPrior
+from fedkern.models.spatial.car import Areas, CarModel, exact_areas
+from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 
 PHI, SD = Condition("phi", 0.0, 0.95, hyperprior=Hyperprior("logit-normal")), 0.4
 LAYOUT = Layout(True, 0, intercept=False, scaled=False)

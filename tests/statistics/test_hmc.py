@@ -10,9 +10,9 @@ import hierarchical as h
 import numpy as np
 import pytest
 
-from fedkern.algorithms import hmc
-from fedkern.algorithms.hmc_moves import Settings, Walk
-from fedkern.algorithms.messages import SERVER
+from fedkern.algorithms.core.messages import SERVER
+from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.hmc.moves import Settings, Walk
 
 # (leapfrog, step, rounds for each data set)
 SCHEDULES = [(3, 0.2, 1), (1, 0.25, 2)]

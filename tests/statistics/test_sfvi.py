@@ -9,8 +9,8 @@ import hierarchical as h
 import numpy as np
 import pytest
 
-from fedkern.algorithms import sfvi
-from fedkern.algorithms.sfvi_family import Settings
+from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.algorithms.sfvi.families import Settings
 from fedkern.models.hierarchical import MixedModel, MixedPrior
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.variational import Block

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkern.algorithms import sigma_fit, sigma_training
-from fedkern.algorithms.sigma_fit import Federation
-from fedkern.cli.sigma import train
-from fedkern.cli.sigma.prior_config import parse
-from fedkern.cli.sigma.source import read
+from fedkern.algorithms.training import fit as sigma_fit
+from fedkern.algorithms.training import training as sigma_training
+from fedkern.algorithms.training.fit import Federation
+from fedkern.methods.sigma.prior import train
+from fedkern.methods.sigma.prior.keys import parse
+from fedkern.methods.sigma.prior.source import read
 
 PHI = (0.2, 0.5, 0.8)
 PAPER = {"prior": {"kind": "gp", "preset": "paper"}, "training": {"draws": "none"}}

@@ -10,12 +10,13 @@ import sigma_exact as exact
 from scipy import stats
 from scipy.special import expit
 
-from fedkern.algorithms import hmc, sfvi
-from fedkern.algorithms.sfvi_family import Family
-from fedkern.algorithms.sfvi_family import Settings as Variational
-from fedkern.algorithms.sigma_family import NestedFamily
-from fedkern.models.condition import Hyperprior
-from fedkern.models.sigma import SigmaPrior
+from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.algorithms.sfvi.families import Family
+from fedkern.algorithms.sfvi.families import Settings as Variational
+from fedkern.algorithms.sfvi.nested import NestedFamily
+from fedkern.models.spatial.condition import Hyperprior
+from fedkern.models.spatial.site import SigmaPrior
 from fedkern.models.variational import Block
 
 FAST = Variational(rounds=2500, learning_rate=0.03)

@@ -8,9 +8,9 @@ import soul_runs
 import vertical_oracle as oracle
 from scipy import optimize
 
-from fedkern.algorithms import soul
+from fedkern.algorithms.soul import machine as soul
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.predictors import Linear
+from fedkern.models.split.predictors import Linear
 
 KIND = {"augmented": "av", "power": "pl"}
 

@@ -10,9 +10,9 @@ import pytest
 from geweke import BOUND, joint_test, worst
 from sparse_protocol import Federated
 
-from fedkern.algorithms import gibbs
-from fedkern.algorithms.gibbs_settings import Layout, Prior, Settings
-from fedkern.algorithms.gibbs_sites import Factor, Regression
+from fedkern.algorithms.gibbs import machine as gibbs
+from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.sites import Factor, Regression
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run
 

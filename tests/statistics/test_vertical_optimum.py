@@ -14,8 +14,8 @@ import vertical_expected as expected
 import vertical_runs as runs
 from vertical_oracle import Model, logistic_log_normaliser
 
-from fedkern.algorithms import vertical
-from fedkern.models.vertical import Likelihood
+from fedkern.algorithms.split import machine as vertical
+from fedkern.models.split.site import Likelihood
 
 KINDS = ("av", "pl")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkern.algorithms import client_level
-from fedkern.algorithms.pvi import QUpdate, SiteDelta
-from fedkern.algorithms.settings import Settings
+from fedkern.algorithms.pvi import client_level
+from fedkern.algorithms.pvi.machine import QUpdate, SiteDelta
+from fedkern.algorithms.pvi.settings import Settings
 from fedkern.models.glm import prior
 from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import Codec

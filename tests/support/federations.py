@@ -6,10 +6,10 @@ from collections import deque
 
 import numpy as np
 
-from fedkern.algorithms import pvi
-from fedkern.algorithms.local import Local
-from fedkern.algorithms.messages import SERVER, Charge, Charged, Release, Released
-from fedkern.algorithms.settings import Settings
+from fedkern.algorithms.core.messages import SERVER, Charge, Charged, Release, Released
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.local import Local
+from fedkern.algorithms.pvi.settings import Settings
 from fedkern.models.glm import Rows, prior
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from federations import play
 from scipy import stats
 
-from fedkern.algorithms import hmc
-from fedkern.algorithms.hmc_moves import Settings
-from fedkern.algorithms.messages import SERVER
+from fedkern.algorithms.core.messages import SERVER
+from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.hmc.moves import Settings
 
 SHORT = Settings(draws=5, warmup=40, chains=2, leapfrog=3)
 

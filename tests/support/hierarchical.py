@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from federations import play
 
-from fedkern.algorithms import sfvi
+from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.models.hierarchical import MixedModel, MixedPrior
 from fedkern.models.likelihood import Likelihood
 

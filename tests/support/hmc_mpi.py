@@ -11,7 +11,7 @@ import hamiltonian as ham
 import hierarchical as h
 import numpy as np
 
-from fedkern.algorithms import hmc
+from fedkern.algorithms.hmc import machine as hmc
 from fedkern.transports.codec import Codec
 from fedkern.transports.launch import launch
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import sigma_artifacts as artifacts
 
-from fedkern.cli import keeping
 from fedkern.cli.__main__ import main
-from fedkern.cli.assembly import Output, perform
-from fedkern.cli.config import load
-from fedkern.data.synthetic import Settings, simulate
+from fedkern.data.simulate.federations import Settings, simulate
+from fedkern.jobs import keeping
+from fedkern.jobs.engine import Output, perform
+from fedkern.jobs.load import load
 from fedkern.transports.driver import Kept, Received
 from fedkern.transports.inprocess import InProcess
 

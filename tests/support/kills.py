@@ -236,7 +236,7 @@ METHODS = (*WRITTEN, *SIMULATED)
 
 def make_job(method, folder):
     """The job file of a method, with all that it needs; it takes some seconds under MPI, and keeps a checkpoint every 0.2 s."""
-    from fedkern.data import synthetic
+    from fedkern.data.simulate import federations as synthetic
 
     path = folder / "job.toml"
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 import toy
 
-from fedkern.algorithms.messages import SERVER, ClientLost
-from fedkern.cli.files import RunFolder
-from fedkern.cli.keeping import Keeper
+from fedkern.algorithms.core.messages import SERVER, ClientLost
 from fedkern.errors import JobError, LostPeer
+from fedkern.jobs.files import RunFolder
+from fedkern.jobs.keeping import Keeper
 from fedkern.results.digest import digest
 from fedkern.transports import tags
 from fedkern.transports.driver import Timeouts

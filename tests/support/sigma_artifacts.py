@@ -4,7 +4,7 @@ import numpy as np
 import sigma_cases as cases
 
 from fedkern.data import artifact
-from fedkern.models.condition import Condition, Hyperprior
+from fedkern.models.spatial.condition import Condition, Hyperprior
 
 NAMES = ("east", "north", "west")
 SIZES = (5, 7, 4)

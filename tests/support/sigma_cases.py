@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fedkern.models.condition import Condition, Hyperprior
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.sigma import Auxiliary, Layout, Rows, Site
-from fedkern.models.sigma_decoder import Decoder
+from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.decoder import Decoder
+from fedkern.models.spatial.site import Auxiliary, Layout, Rows, Site
 
 P_G, P_L, D = 3, 2, 7
 HIDDEN, LOCAL, WIDTH, RANK = 6, 5, 4, 3

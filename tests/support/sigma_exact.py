@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import sigma_cases as cases
 
-from fedkern.models.condition import Condition, Hyperprior
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.sigma import Auxiliary, Layout, Rows, SigmaPrior, Site
-from fedkern.models.sigma_decoder import Decoder
+from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.decoder import Decoder
+from fedkern.models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
 
 FREE = Condition("phi", cases.LO, cases.HI, "unit", Hyperprior("logit-normal", 0.0, 2.0))
 FIXED = replace(FREE, fixed=0.6)

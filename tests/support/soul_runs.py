@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from federations import play
 
-from fedkern.algorithms import soul
+from fedkern.algorithms.soul import machine as soul
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.predictors import Linear
+from fedkern.models.split.predictors import Linear
 
 FORMS = (("augmented", "server"), ("augmented", "shared"), ("power", "shared"))
 NAMES = ("a", "b", "c")

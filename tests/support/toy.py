@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkern.algorithms.messages import Charge, Charged, ChargeFailed, ClientLost, Message, Protocol, RemoteFault
+from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, Message, Protocol, RemoteFault
 from fedkern.transports.codec import Codec
 
 Vector = Annotated[NDArray[np.float64], "d"]

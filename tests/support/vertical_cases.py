@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fedkern.models.vertical import Auxiliary, Likelihood, Linear, Multilevel, Network, Shared, Site
+from fedkern.models.split.site import Auxiliary, Likelihood, Linear, Multilevel, Network, Shared, Site
 
 N, RHO = 24, 0.6
 KINDS = ("av", "pl")

@@ -10,7 +10,7 @@ from hashlib import blake2b
 import numpy as np
 import vertical_cases as cases
 
-from fedkern.algorithms import vertical
+from fedkern.algorithms.split import machine as vertical
 from fedkern.transports.codec import Codec
 from fedkern.transports.launch import launch
 

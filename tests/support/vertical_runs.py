@@ -6,8 +6,8 @@ import numpy as np
 from vertical_cases import Case
 from vertical_oracle import Model
 
-from fedkern.algorithms import vertical
-from fedkern.models.vertical import Auxiliary, Likelihood, Linear, Shared, Site
+from fedkern.algorithms.split import machine as vertical
+from fedkern.models.split.site import Auxiliary, Likelihood, Linear, Shared, Site
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run as in_process
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedkern.algorithms.messages import KINDS
-from fedkern.cli.assembly import Output, perform
-from fedkern.cli.check import checked
-from fedkern.cli.config import AnyConfig, load
+from fedkern.algorithms.core.messages import KINDS
+from fedkern.jobs.check import checked
+from fedkern.jobs.engine import Output, perform
+from fedkern.jobs.load import AnyConfig, load
 from fedkern.results.result import Result
 from fedkern.transports.codec import HEADER, Frame
 from fedkern.transports.driver import ServerSide

@@ -11,8 +11,8 @@ import toy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkern.algorithms import messages
-from fedkern.algorithms.messages import SERVER, Charge, Charged, ChargeFailed, ClientLost, RemoteFault
+from fedkern.algorithms.core import messages
+from fedkern.algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, ClientLost, RemoteFault
 from fedkern.errors import BudgetSpent, FedkernError, JobError, LostPeer
 from fedkern.results.digest import digest
 from fedkern.transports import inprocess

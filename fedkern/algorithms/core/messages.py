@@ -1,0 +1,147 @@
+"""Messages are frozen dataclasses whose annotations are their schema.
+
+A field is an int, a float, a float64 array (`Annotated[NDArray[np.float64], "d"]` has shape (d,), where the job says what d
+is), or bytes (`Annotated[bytes, "schema"]` has at most as many as the job says "schema" is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LostPeer
+
+SERVER = 2**32 - 1
+KINDS: dict[int, type[Message]] = {}
+
+Saved = dict[str, NDArray[np.float64] | int | float | bytes]
+
+
+@dataclass(frozen=True)
+class Message:
+    """Base of all messages. `kind` is a number that never changes its meaning."""
+
+    kind: ClassVar[int]
+
+    def __init_subclass__(cls, *, kind: int) -> None:
+        if kind in KINDS:
+            raise TypeError(f"message kind {kind} is taken by {KINDS[kind].__name__}")
+        cls.kind, KINDS[kind] = kind, cls
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: `type` int, float, bytes or np.ndarray; `shape` the symbols of an array, or the one that bounds bytes."""
+
+    type: type
+    shape: tuple[str, ...] = ()
+
+
+def schema(kind: type[Message]) -> dict[str, Field]:
+    """What each field of a message kind must be."""
+    hints = get_type_hints(kind, include_extras=True)
+    out = {}
+    for field in fields(kind):
+        hint = hints[field.name]
+        if hasattr(hint, "__metadata__"):
+            out[field.name] = Field(bytes if hint.__origin__ is bytes else np.ndarray, tuple(hint.__metadata__[0].split()))
+        else:
+            out[field.name] = Field(hint)
+    return out
+
+
+@dataclass(frozen=True)
+class ClientLost:
+    """Not a message: what a driver tells the server when a client has died or missed its deadline."""
+
+    client: int
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Not a message: what a machine asks of its own driver before it reads rows. The holder's budget answers."""
+
+    steps: int
+    round: int
+
+
+@dataclass(frozen=True)
+class Charged:
+    """The charge is on disk: the steps may be run."""
+
+    steps: int
+
+
+@dataclass(frozen=True)
+class ChargeFailed:
+    """The charge would exceed the budget (in steps of this job): no row may be read."""
+
+    steps: int
+    spent: int
+    allowed: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """Not a message: what the server's machine asks of its own driver before anything of a round's noisy sum leaves. The sum must
+    be on disk, so that it is never drawn again.
+    """
+
+    round: int
+    content: Saved
+
+
+@dataclass(frozen=True)
+class Released:
+    """The noisy sum of a round that may leave: the one of `Release`, or an earlier one that a crash interrupted."""
+
+    round: int
+    content: Mapping[str, Any]
+
+
+Effect = Message | Charge
+ServerEffects = list[tuple[int, Effect | Release]]  # (client, message), or (SERVER, charge or release)
+ClientEffects = list[Effect]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """All that a transport knows of an algorithm: which messages travel which way, its transitions, how its states are kept.
+
+    `save` and `load` serve server and client states alike; rows are never saved.
+    """
+
+    name: str
+    to_client: tuple[type[Message], ...]
+    to_server: tuple[type[Message], ...]
+    server_receive: Callable[[Any, int, Any], tuple[Any, ServerEffects]]
+    client_receive: Callable[[Any, Any], tuple[Any, ClientEffects]]
+    finished: Callable[[Any], bool]
+    save: Callable[[Any], Saved]
+    load: Callable[[Any, Mapping[str, Any]], Any]
+
+
+def lost(name: str, round: int, why: str = "the model needs all its clients") -> LostPeer:
+    """What to say of a client that is gone."""
+    return LostPeer(
+        f"client {name!r} is gone in round {round}, and {why}; --resume goes on from the last checkpoint when it is back"
+    )
+
+
+State = TypeVar("State")
+
+
+def evolve(state: State, **changes: Any) -> State:
+    """`dataclasses.replace` without running `__init__`: several times as fast, for states that change with every message."""
+    new: State = object.__new__(type(state))
+    new.__dict__.update(state.__dict__)
+    new.__dict__.update(changes)
+    return new
+
+
+class RemoteFault(Exception):
+    """A peer sent what it should not have sent. (What the caller did wrong is a ValueError.)"""

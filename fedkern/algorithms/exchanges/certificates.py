@@ -1,0 +1,100 @@
+"""After the last round: every client tells what it has spent in this job. All numbers are functions of public ones.
+
+The server could count too, but only the client's own budget knows what it charged: a crash may have cost a charge, an update may
+have been shortened. What the holder has spent in other jobs stays at home.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from ...privacy.certificate_fields import problem
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+
+BYTES = 4096
+DIMS = {"certificate": BYTES}
+
+
+@dataclass(frozen=True)
+class AskCertificate(Message, kind=4):
+    """Server to client: what have you spent?"""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Certificate(Message, kind=5):
+    """Client to server: JSON with the fields of `privacy.certificate_fields`, every one of its type and in its range."""
+
+    round: int
+    text: Annotated[bytes, "certificate"]
+
+
+@dataclass(frozen=True)
+class Server:
+    """Certificates that have come, and clients that will send none."""
+
+    n_clients: int
+    replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    lost: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Client:
+    """`certificate` is complete before the question comes."""
+
+    certificate: Mapping[str, Any]
+
+
+def start(n_clients: int) -> tuple[Server, ServerEffects]:
+    """Asks everybody."""
+    return Server(n_clients), [(k, AskCertificate(0)) for k in range(n_clients)]
+
+
+def server_receive(state: Server, sender: int, event: Certificate | ClientLost) -> tuple[Server, ServerEffects]:
+    """One certificate, or the loss of a client.
+
+    Raises
+    ------
+    RemoteFault
+        The text is no JSON, lacks a field or has one too many, a value cannot be, or it has come before.
+    """
+    if isinstance(event, ClientLost):
+        return replace(state, lost=state.lost | {event.client}), []
+    if sender in state.replies:
+        raise RemoteFault(f"client {sender}: Certificate came twice")
+    try:
+        content = json.loads(event.text)
+    except (ValueError, RecursionError):
+        raise RemoteFault(f"client {sender}: Certificate.text is not JSON") from None
+    if wrong := problem(content):
+        raise RemoteFault(f"client {sender}: Certificate{wrong}")
+    return replace(state, replies={**state.replies, sender: content}), []
+
+
+def client_receive(state: Client, event: AskCertificate) -> tuple[Client, ClientEffects]:
+    """Answers."""
+    plain = {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in state.certificate.items()}
+    return state, [Certificate(event.round, json.dumps(plain, allow_nan=False).encode())]
+
+
+def finished(state: Server) -> bool:
+    """Whether everybody who still lives has answered."""
+    return len(state.replies.keys() | state.lost) == state.n_clients
+
+
+def save(state: Server | Client) -> Saved:
+    """Nothing: after a crash the questions are asked again."""
+    return {}
+
+
+def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
+    """`fresh`."""
+    return fresh
+
+
+PROTOCOL = Protocol("certificates", (AskCertificate,), (Certificate,), server_receive, client_receive, finished, save, load)

@@ -1,0 +1,178 @@
+"""In a job that is not private: which columns can nothing be learnt from? Each client names those of its own rows.
+
+A column may have one value; it may follow from others, so that their separate effects are the prior's; or its values may differ
+in their last digits only (10^15 and some noise). A client tells the names of such columns, and no cell; the server says of which
+it is true at every client. One client alone may well have one value of a column: that is no fault, unless the column is the
+client's own (of vertically split data).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from ...errors import LostPeer
+from ..core import pieces
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+
+DIMS = {"schema": pieces.PIECE}
+
+
+@dataclass(frozen=True)
+class AskNotes(Message, kind=143):
+    """Server to client."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class ColumnNotes(Message, kind=144):
+    """Client to server: names of columns."""
+
+    round: int
+    part: int
+    parts: int
+    text: Annotated[bytes, "schema"]
+
+
+@dataclass(frozen=True)
+class Degenerate:
+    """What one party's rows say of its columns.
+
+    Attributes
+    ----------
+    constant : columns with one value
+    coarse : columns whose values are large and differ in their last digits only
+    collinear : column -> others that it follows from
+    judged : whether there were rows enough to say what is constant, and what is collinear
+    """
+
+    constant: tuple[str, ...] = ()
+    coarse: tuple[str, ...] = ()
+    collinear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    judged: tuple[bool, bool] = (True, True)
+
+    def lines(self) -> list[str]:
+        """For the client's own eyes."""
+        found = [f"column {name!r} has one value here: this client tells nothing of its effect" for name in self.constant]
+        found += [f"column {name!r} {_FOLLOWS.format(_named(others))}" for name, others in self.collinear.items()]
+        return [*found, *(f"column {name!r} {_COARSE}" for name in self.coarse)]
+
+
+_FOLLOWS = "follows from {}: their separate effects are the prior's; put one of them into data.ignore"
+_SAME = "unless they have different ones its effect is the prior's; put it into data.ignore"
+_COARSE = "has values that differ in their last digits only, and most of them are lost: subtract a constant from it in the file"
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:6])) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def split_notes(clients: tuple[str, ...], told: Sequence[Degenerate]) -> list[str]:
+    """Where each client has columns of its own."""
+    found = []
+    for client, one in zip(clients, told):
+        texts = [(name, "has one value: its effect is the prior's; put it into data.ignore") for name in one.constant]
+        texts += [(name, _FOLLOWS.format(_named(others))) for name, others in one.collinear.items()]
+        texts += [(name, _COARSE) for name in one.coarse]
+        found += [f"client {client!r}: column {name!r} {text}" for name, text in texts]
+    return found
+
+
+def notes(clients: tuple[str, ...], told: Sequence[Degenerate]) -> list[str]:
+    """What all clients' columns have in common."""
+    found = []
+    for what, judged in (("constant", 0), ("collinear", 1)):
+        able = [one for one in told if one.judged[judged]]
+        for name in getattr(able[0], what) if able else ():
+            if not all(name in getattr(one, what) for one in able):
+                continue
+            if what == "constant":
+                text = "has one value at every client: " + _SAME
+            else:
+                text = "at every client " + _FOLLOWS.format(_named(able[0].collinear[name]))
+            found.append(f"column {name!r} {text}")
+    for name in dict.fromkeys(name for one in told for name in one.coarse):
+        where = [client for client, one in zip(clients, told) if name in one.coarse]
+        found.append(f"column {name!r} {_COARSE} (at {'every client' if len(where) == len(clients) else _named(where)})")
+    return found
+
+
+@dataclass(frozen=True)
+class Client:
+    """What a client has found."""
+
+    found: Degenerate
+
+
+@dataclass(frozen=True)
+class Server:
+    """`told[k]` is what client k has found, `pieces[k]` what there is of an unfinished answer; `split`: whether each client has
+    columns of its own."""
+
+    clients: tuple[str, ...]
+    split: bool = False
+    told: Mapping[int, Degenerate] = field(default_factory=dict)
+    pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        """Once all have answered."""
+        return (split_notes if self.split else notes)(self.clients, [self.told[k] for k in sorted(self.told)])
+
+
+def start(clients: tuple[str, ...], split: bool = False) -> tuple[Server, ServerEffects]:
+    """The first state and the questions."""
+    return Server(clients, split), [(k, AskNotes(0)) for k in range(len(clients))]
+
+
+def finished(state: Server) -> bool:
+    return len(state.told) == len(state.clients)
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """Its answer."""
+    if not isinstance(event, AskNotes):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    one = state.found
+    content = {
+        "constant": list(one.constant), "coarse": list(one.coarse), "judged": [int(flag) for flag in one.judged],
+        "collinear": {name: list(others) for name, others in one.collinear.items()},
+    }  # fmt: skip
+    return state, [ColumnNotes(0, *piece) for piece in pieces.cut(content)]
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One client's answer, or a piece of it."""
+    if isinstance(event, ClientLost):
+        raise LostPeer(f"client {state.clients[event.client]!r} is gone before the first round; start again when it is back")
+    if not isinstance(event, ColumnNotes) or sender in state.told:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    who = f"client {sender}: ColumnNotes"
+    have, content = pieces.add(who, state.pieces.get(sender, ()), event)
+    if content is None:
+        return replace(state, pieces={**state.pieces, sender: have}), []
+    return replace(state, told={**state.told, sender: _checked(who, content)}), []
+
+
+def _checked(who: str, content: dict[str, Any]) -> Degenerate:
+    pieces.fields(who, content, {"constant", "coarse", "collinear", "judged"})
+    constant, coarse = (tuple(pieces.texts(who, name, content[name])) for name in ("constant", "coarse"))
+    collinear, judged = content["collinear"], content["judged"]
+    if not isinstance(collinear, dict) or judged not in ([0, 0], [0, 1], [1, 0], [1, 1]):
+        raise RemoteFault(f"{who}: collinear must have lists by column, and judged two flags")
+    others = {name: tuple(pieces.texts(who, f"collinear of {name}", names)) for name, names in collinear.items()}
+    return Degenerate(constant, coarse, others, (bool(judged[0]), bool(judged[1])))
+
+
+def save(state: Server | Client) -> Saved:
+    """Nothing needs to be kept: the question is asked again."""
+    return {}
+
+
+def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+    return state
+
+
+PROTOCOL = Protocol("columns", (AskNotes,), (ColumnNotes,), server_receive, client_receive, finished, save, load)

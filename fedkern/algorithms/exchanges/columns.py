@@ -1,0 +1,464 @@
+"""Before the first round: all clients and the server agree on the columns and on what becomes of them.
+
+What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always in its ledger:
+
+* names and kinds of its columns, in order; in a private job nothing else (kinds are then the job file's, not found in the rows);
+* in a job that is not private, once all have the same columns: the levels of its categorical columns and the labels of its
+  response, where the job file does not declare them;
+* with standardise = "exchange" (never in a private job): its number of rows and the sum of each numeric column; then, when the
+  server has told the pooled means, the sums of the deviations from them and of their squares. Two legs, because
+  sum(x^2) - n mean^2 loses all digits where the mean is large against the spread; the deviations' own sums also correct the
+  rounding of the first ones' means.
+
+A file that has not the columns of the others has told nothing of its rows when that is found.
+
+The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
+takes what is agreed only if its own job file and its own columns can lead to it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import JobError, LostPeer, OwnFault
+from ...models.encoding import Column, Encoding, Spec
+from ..core import pieces
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from . import lacking
+
+DIMS = {"schema": pieces.PIECE}
+
+COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
+
+
+@dataclass(frozen=True)
+class AskSchema(Message, kind=1):
+    """Server to client. Leg 0: what are your columns? Leg 1: what do your rows say of them? Leg 2: `text` holds the pooled means,
+    what are your deviations?"""
+
+    round: int
+    part: int
+    parts: int
+    text: Annotated[bytes, "schema"]
+
+
+@dataclass(frozen=True)
+class SchemaReply(Message, kind=2):
+    """Client to server."""
+
+    round: int
+    part: int
+    parts: int
+    text: Annotated[bytes, "schema"]
+
+
+@dataclass(frozen=True)
+class Agreed(Message, kind=3):
+    """Server to client: the encoding."""
+
+    round: int
+    part: int
+    parts: int
+    text: Annotated[bytes, "schema"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, which no message can carry."""
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    numeric: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's side. After `Agreed`, `encoding` is the answer and the rows are let go. `name` is for the texts of errors."""
+
+    spec: Spec
+    summary: Summary
+    encoding: Encoding | None = None
+    pieces: tuple[bytes, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server's side: `replies[k]` is client k's answer of this leg, `pieces[k]` what there is of an unfinished one."""
+
+    spec: Spec
+    clients: tuple[str, ...]
+    leg: int = COLUMNS
+    replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    labels: tuple[str, ...] = ()
+    rows: int = 0
+    means: tuple[float, ...] = ()
+    encoding: Encoding | None = None
+
+
+def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
+    """The server's first state, and its questions. `clients`: their names, in order."""
+    return _to_all(Server(spec, clients), AskSchema, COLUMNS, {})
+
+
+def _to_all(state: Server, kind: type[AskSchema | Agreed], leg: int, content: Mapping[str, Any]) -> tuple[Server, ServerEffects]:
+    cut = pieces.cut(content)
+    return state, [(k, kind(leg, *piece)) for k in range(len(state.clients)) for piece in cut]
+
+
+def server_receive(state: Server, sender: int, event: SchemaReply | ClientLost) -> tuple[Server, ServerEffects]:
+    """One answer. When the last one of a leg is here, the next question, or the agreed encoding.
+
+    Raises
+    ------
+    JobError
+        The clients' columns, kinds or labels do not fit together, or something needed is not public.
+    LostPeer
+        A client was lost: there is nothing yet that could go on without it.
+    RemoteFault
+        A malformed answer, or one that nobody asked for.
+    """
+    if isinstance(event, ClientLost):
+        raise LostPeer("the columns are not agreed yet; see why it ended, and start the job again")
+    if event.round != state.leg or sender in state.replies:
+        raise RemoteFault(f"client {sender}: SchemaReply.round is {event.round}, expected one answer of leg {state.leg}")
+    who = f"client {sender}: SchemaReply"
+    have, content = pieces.add(who, state.pieces.get(sender, ()), event)
+    if content is None:
+        return replace(state, pieces={**state.pieces, sender: have}), []
+    rest = {k: texts for k, texts in state.pieces.items() if k != sender}
+    state = replace(state, replies={**state.replies, sender: _checked(who, content, state)}, pieces=rest)
+    if len(state.replies) < len(state.clients):
+        return state, []
+    if state.leg == COLUMNS:
+        return _columns_known(state)
+    return _rows_known(state) if state.leg == ROWS else _agree(state, _deviations_known(state))
+
+
+def client_receive(state: Client, event: AskSchema | Agreed) -> tuple[Client, ClientEffects]:
+    """Answers a question about columns, or keeps what was agreed.
+
+    Raises
+    ------
+    RemoteFault
+        A malformed question; or an encoding that cannot come from this client's job file and columns.
+    """
+    if state.encoding is not None:
+        raise RemoteFault(f"server: {type(event).__name__} came after the columns were agreed")
+    have, content = pieces.add(f"server: {type(event).__name__}", state.pieces, event)
+    state = replace(state, pieces=have)
+    if content is None:
+        return state, []
+    if isinstance(event, Agreed):
+        try:
+            encoding = Encoding.from_dict(content)
+        except ValueError as fault:
+            raise RemoteFault(f"server: Agreed.text: {fault}") from fault
+        _compare(state.spec, state.summary, encoding)
+        return replace(state, encoding=encoding, summary=replace(state.summary, numeric=None)), []
+    summary = state.summary
+    wanted = _wanted(state.spec, summary.names, summary.kinds)
+    if event.round == COLUMNS:
+        answer: dict[str, Any] = {"names": list(summary.names), "kinds": list(summary.kinds)}
+    elif event.round == ROWS and wanted:
+        answer = _description(state, wanted)
+    elif event.round == DEVIATIONS and "sums" in wanted:
+        answer = _deviations(state, content)
+    else:
+        raise RemoteFault(f"server: AskSchema.round is {event.round}, of which this client's job file says nothing")
+    return state, [SchemaReply(event.round, *piece) for piece in pieces.cut(answer)]
+
+
+def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
+    """Whether this job file, with these columns, can lead to that encoding. What the client's own file holds is not said."""
+
+    def same(what: str, came: Any, wanted: Any) -> None:
+        if came != wanted:
+            raise RemoteFault(f"server: Agreed.{what} is {came!r}, this client's job file says {wanted!r}")
+
+    for name in ("response", "family", "positive", "offset", "weight", "row_id", "intercept"):
+        same(name, getattr(agreed, name), getattr(spec, name))
+    own = list(zip(summary.names, summary.kinds))
+    lacks = spec.missing and lacking.agrees(summary.names, summary.kinds, agreed)
+    if [(c.name, c.kind) for c in agreed.columns] != own and not lacks:
+        raise RemoteFault("server: Agreed.columns are not the covariates of this client, in its order and of its kinds")
+    for j, column in enumerate(agreed.columns):
+        known = spec.columns.get(column.name, Column(column.name, column.kind))
+        if column.levels is not None:
+            _compare_texts(f"columns[{j}].levels", column.levels, known.levels, summary.levels.get(column.name, ()), spec.private)
+        elif spec.standardise == "none":
+            same(f"columns[{j}]", column.constants, (0.0, 1.0))
+        elif known.center is not None:
+            same(f"columns[{j}]", column.constants, known.constants)
+        elif spec.standardise == "public":
+            raise RemoteFault(f"server: Agreed.columns[{j}] has constants, of which this client's job file knows nothing")
+    labels = spec.declared_labels
+    if labels is not None or spec.private or spec.positive is None:
+        same("labels", agreed.labels, labels or ())
+    elif agreed.labels or spec.positive in summary.labels:
+        _compare_texts("labels", agreed.labels, None, summary.labels)
+
+
+def _compare_texts(
+    what: str, came: tuple[str, ...], declared: tuple[str, ...] | None, own: tuple[str, ...], private: bool = False
+) -> None:
+    """Declared levels as they are; those that were found must hold this client's own."""
+    good = came == declared if declared is not None else list(came) == sorted(set(came)) and set(own) <= set(came)
+    if not good or (private and declared is None):
+        raise RemoteFault(f"server: Agreed.{what} are not those of this client's job file, or lack some of its own")
+
+
+def _wanted(spec: Spec, names: Sequence[str], kinds: Sequence[str]) -> set[str]:
+    """What clients must tell of their rows: nothing where the job file says all."""
+    if spec.private:
+        return set()
+    wanted = {"levels"} if any(_open_levels(spec, name, kind) for name, kind in zip(names, kinds)) else set()
+    if spec.positive is not None and spec.declared_labels is None:
+        wanted.add("labels")
+    if spec.standardise == "exchange" and any(k == "numeric" and not spec.complete(name) for name, k in zip(names, kinds)):
+        wanted |= {"rows", "sums"}
+    return wanted
+
+
+def _open_levels(spec: Spec, name: str, kind: str) -> bool:
+    """Whether a column's levels are those that clients find."""
+    return kind == "categorical" and not spec.complete(name)
+
+
+def _description(state: Client, wanted: set[str]) -> dict[str, Any]:
+    """Leg 1 of a client."""
+    spec, summary = state.spec, state.summary
+    out: dict[str, Any] = {}
+    if "levels" in wanted:
+        open_ones = [name for name, kind in zip(summary.names, summary.kinds) if _open_levels(spec, name, kind)]
+        out["levels"] = {name: list(summary.levels.get(name, ())) for name in open_ones}
+    if "labels" in wanted:
+        out["labels"] = list(summary.labels)
+    if "sums" in wanted:
+        if summary.numeric is None:
+            raise ValueError("agreement: a client that exchanges statistics needs its numeric columns")
+        sums, _ = _moments(summary, np.zeros(summary.numeric.shape[1]))
+        out |= {"rows": len(summary.numeric), "sums": _finite(state, sums)}
+    return out
+
+
+def _deviations(state: Client, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Leg 2 of a client."""
+    summary = state.summary
+    means = pieces.floats("server: AskSchema", "means", content.get("means"), summary.kinds.count("numeric"))
+    sums, squares = _moments(summary, np.array(means))
+    return {"sums": _finite(state, sums), "squares": _finite(state, squares)}
+
+
+def _moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sums of x - center and of their squares, (p,) each, in one pass by blocks of rows."""
+    x = summary.numeric
+    if x is None:
+        raise ValueError("agreement: a client that exchanges statistics needs its numeric columns")
+    sums, squares = np.zeros_like(center), np.zeros_like(center)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for begin in range(0, len(x), block):
+            part = x[begin : begin + block] - center
+            sums += part.sum(axis=0)
+            squares += np.einsum("ij,ij->j", part, part)
+    return sums, squares
+
+
+def _finite(state: Client, sums: NDArray[np.float64]) -> list[float]:
+    names = state.summary.names
+    for j in np.flatnonzero(~np.isfinite(sums)):
+        name = [name for name, kind in zip(names, state.summary.kinds) if kind == "numeric"][j]
+        what = "its values are too large to be summed; give them in another unit"
+        who = f"client {state.name!r}: " if state.name else ""
+        raise OwnFault(f"{who}{_told(name, names, state.spec)}: {what}", f"{who}column {name!r}: {what}")
+    values: list[float] = sums.tolist()
+    return values
+
+
+def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
+    """All have told their columns: compares them, and asks for what only rows can say."""
+    if state.spec.missing:
+        state = replace(state, replies=lacking.joined(state.replies))
+    _check_columns(state)
+    names, kinds = state.replies[0]["names"], state.replies[0]["kinds"]
+    state = replace(state, columns=tuple(Column(name, kind) for name, kind in zip(names, kinds)), replies={})
+    if not _wanted(state.spec, names, kinds):
+        return _agree(state, tuple(_joined(state, column, []) for column in state.columns))
+    return _to_all(replace(state, leg=ROWS), AskSchema, ROWS, {})
+
+
+def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
+    """Joins levels and labels, and asks for deviations if constants are to be exchanged."""
+    replies = [state.replies[k] for k in range(len(state.clients))]
+    columns = tuple(_joined(state, column, replies) for column in state.columns)
+    state = replace(state, columns=columns, labels=_labels(state, replies))
+    if not any(column.center is None for column in columns if column.kind == "numeric"):
+        return _agree(state, columns)
+    rows = sum(reply["rows"] for reply in replies)
+    means = tuple(math.fsum(sums) / rows for sums in zip(*(reply["sums"] for reply in replies)))
+    state = replace(state, leg=DEVIATIONS, rows=rows, means=means, replies={})
+    return _to_all(state, AskSchema, DEVIATIONS, {"means": means})
+
+
+def _told(name: str, names: Sequence[str], spec: Spec) -> str:
+    """A covariate as every party may read it: by its name if the job file has it, else by its place."""
+    return f"column {name!r}" if name in spec.known else f"covariate no. {list(names).index(name) + 1}"
+
+
+def _check_columns(state: Server) -> None:
+    """All clients must have the columns that most of them have."""
+    shapes = [(tuple(state.replies[k]["names"]), tuple(state.replies[k]["kinds"])) for k in range(len(state.clients))]
+    counts = Counter(shapes)
+    names, kinds = max(counts, key=lambda shape: (counts[shape], -shapes.index(shape)))
+    example = state.clients[shapes.index((names, kinds))]
+    for client, (others, other_kinds) in zip(state.clients, shapes):
+        for name in names:
+            if name not in others:
+                what = f"{_told(name, names, state.spec)} of client {example!r} is missing"
+                raise JobError(f"client {client!r}: {what}; add it, or ignore it in [data]")
+        for name in others:
+            if name not in names:
+                what = f"{_told(name, others, state.spec)} is not at client {example!r}"
+                raise JobError(f"client {client!r}: {what}; remove it, or ignore it in [data]")
+        if others != names:
+            at = next(j for j, pair in enumerate(zip(others, names)) if pair[0] != pair[1])
+            raise JobError(
+                f"client {client!r}: columns in another order than at client {example!r}, from covariate no. {at + 1} on; write "
+                "both files in one order"
+            )
+        for name, kind, wanted in zip(others, other_kinds, kinds):
+            if kind != wanted:
+                raise JobError(
+                    f"client {client!r}: {_told(name, names, state.spec)} is {kind}, at client {example!r} it is {wanted}; "
+                    f'correct the cells, or say which: kind = "{wanted}" in [data.columns.NAME]'
+                )
+
+
+def _joined(state: Server, column: Column, replies: list[Mapping[str, Any]]) -> Column:
+    """A column with all that is known of it but exchanged constants."""
+    spec, name, declared = state.spec, column.name, state.spec.columns.get(column.name, Column(column.name))
+    if column.kind == "categorical":
+        if declared.levels is not None:
+            return declared
+        if spec.private:
+            raise JobError(spec.undeclared)
+        return Column(name, "categorical", tuple(sorted(set().union(*(reply["levels"].get(name, ()) for reply in replies)))))
+    if spec.standardise == "none":
+        return Column(name, "numeric", None, 0.0, 1.0)
+    if spec.standardise == "public" and declared.center is None:  # a client has seen to it before
+        raise JobError(
+            'a covariate has no constants: standardise = "public" needs center and scale (or lower and upper) of each in '
+            '[data.columns.NAME], levels = [...] if it is categorical, or set [data] standardise = "none"'
+        )
+    return Column(name, "numeric", None, declared.center, declared.scale)
+
+
+def _labels(state: Server, replies: list[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The two labels of a response with a positive one."""
+    spec = state.spec
+    if spec.positive is None or spec.declared_labels is not None:
+        return ()
+    counts = Counter(label for reply in replies for label in reply["labels"])
+    if len(counts) > 2 or (len(counts) == 2 and spec.positive not in counts):
+        rarest = min(counts.keys() - {spec.positive}, key=lambda label: (counts[label], label))
+        client = next(name for name, reply in zip(state.clients, replies) if rarest in reply["labels"])
+        raise JobError(
+            f"client {client!r}: {spec.response!r} has another label than {len(counts) - 1} at all clients, and positive = "
+            f"{spec.positive!r}; a response has two labels, one of them positive: correct the cells, or [data] positive"
+        )
+    return tuple(sorted(counts)) if spec.positive in counts else ()
+
+
+def _deviations_known(state: Server) -> tuple[Column, ...]:
+    """The standardising constants: mean and standard deviation (divisor n) of all rows together; 1 for a constant column."""
+    replies = [state.replies[k] for k in range(len(state.clients))]
+    constants: list[tuple[float, float]] = []
+    for mean, sums, squares in zip(state.means, zip(*(r["sums"] for r in replies)), zip(*(r["squares"] for r in replies))):
+        shift = math.fsum(sums) / state.rows
+        variance = max(math.fsum(squares) / state.rows - shift * shift, 0.0)
+        tiny = (1e-14 * abs(mean)) ** 2  # what rounding leaves of a constant column
+        constants.append((mean + shift, math.sqrt(variance) if variance > tiny else 1.0))
+    rest = iter(constants)
+    return tuple(_with(column, *next(rest)) if column.kind == "numeric" else column for column in state.columns)
+
+
+def _with(column: Column, center: float, scale: float) -> Column:
+    """Constants of the job file win over exchanged ones."""
+    return column if column.center is not None else replace(column, center=center, scale=scale)
+
+
+def _agree(state: Server, columns: tuple[Column, ...]) -> tuple[Server, ServerEffects]:
+    encoding = state.spec.encoding(columns)
+    if state.labels:
+        encoding = replace(encoding, labels=state.labels)
+    state = replace(state, leg=DONE, columns=columns, replies={}, encoding=encoding)
+    return _to_all(state, Agreed, DONE, encoding.to_dict())
+
+
+def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]:
+    """A client's answer, every field as it must be."""
+    if state.leg == DEVIATIONS:
+        pieces.fields(who, content, {"sums", "squares"})
+        out = {name: pieces.floats(who, name, content[name], len(state.means)) for name in ("sums", "squares")}
+        if min(out["squares"], default=0.0) < 0:
+            raise RemoteFault(f"{who}: squares must be >= 0")
+        return out
+    if state.leg == COLUMNS:
+        pieces.fields(who, content, {"names", "kinds"})
+        names, kinds = pieces.texts(who, "names", content["names"]), content["kinds"]
+        if not isinstance(kinds, list) or len(kinds) != len(names) or not all(k in ("numeric", "categorical") for k in kinds):
+            raise RemoteFault(f"{who}: kinds must be numeric or categorical, one for each name")
+        return content
+    known = {column.name: column.kind for column in state.columns}
+    pieces.fields(who, content, _wanted(state.spec, tuple(known), tuple(known.values())))
+    if "levels" in content:
+        levels, open_ones = content["levels"], {name for name, kind in known.items() if _open_levels(state.spec, name, kind)}
+        if not isinstance(levels, dict) or levels.keys() != open_ones:
+            raise RemoteFault(f"{who}: levels must be those of the categorical columns")
+        for name, values in levels.items():
+            pieces.texts(who, f"levels of {name}", values)
+    if "labels" in content:
+        pieces.texts(who, "labels", content["labels"])
+    if "sums" in content:
+        pieces.count(who, "rows", content["rows"])
+        pieces.floats(who, "sums", content["sums"], list(known.values()).count("numeric"))
+    return content
+
+
+def finished(state: Server) -> bool:
+    """Whether the encoding is agreed."""
+    return state.encoding is not None
+
+
+def save(state: Server | Client) -> Saved:
+    """A state at a moment when no question is open; rows and half-collected answers are not in it."""
+    kept: dict[str, Any] = {"encoding": None if state.encoding is None else state.encoding.to_dict()}
+    if isinstance(state, Server):
+        columns = [asdict(column) for column in state.columns]
+        kept |= {"leg": state.leg, "columns": columns, "labels": state.labels, "rows": state.rows, "means": state.means}
+    return {"agreement": json.dumps(kept, sort_keys=True).encode()}
+
+
+def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
+    """`fresh` (a first state) with what was saved."""
+    kept = json.loads(saved["agreement"])
+    kept["encoding"] = None if kept["encoding"] is None else Encoding.from_dict(kept["encoding"])
+    if isinstance(fresh, Server):
+        columns = (Column(**{**c, "levels": None if c["levels"] is None else tuple(c["levels"])}) for c in kept["columns"])
+        kept |= {"columns": tuple(columns), "labels": tuple(kept["labels"]), "means": tuple(kept["means"])}
+    return replace(fresh, **kept)
+
+
+PROTOCOL = Protocol("agreement", (AskSchema, Agreed), (SchemaReply,), server_receive, client_receive, finished, save, load)

@@ -1,0 +1,79 @@
+"""Each client's least-squares estimates and standard errors, for a meta-analysis beside the hierarchical model; if a job asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LostPeer
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+
+Columns = Annotated[NDArray[np.float64], "w"]
+
+
+@dataclass(frozen=True)
+class AskFit(Message, kind=45):
+    """Server to client."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class SiteFit(Message, kind=46):
+    """Client to server: slopes and standard errors on the data's scale; an error of 0 says that there is no estimate."""
+
+    round: int
+    estimate: Columns
+    error: Columns
+
+
+@dataclass(frozen=True)
+class Client:
+    """NaN where there is no estimate."""
+
+    estimate: NDArray[np.float64]
+    error: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Server:
+    n_clients: int
+    replies: Mapping[int, SiteFit] = field(default_factory=dict)
+
+
+def start(n_clients: int) -> tuple[Server, ServerEffects]:
+    """Asks everybody."""
+    return Server(n_clients), [(k, AskFit(0)) for k in range(n_clients)]
+
+
+def finished(state: Server) -> bool:
+    return len(state.replies) == state.n_clients
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    there = np.isfinite(state.estimate) & np.isfinite(state.error)
+    return state, [SiteFit(0, np.where(there, state.estimate, 0.0), np.where(there, state.error, 0.0))]
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    if isinstance(event, ClientLost):
+        raise LostPeer("its own fit had not come; --resume goes on from the last checkpoint")
+    if sender in state.replies or event.error.min(initial=0) < 0:
+        raise RemoteFault(f"client {sender}: SiteFit comes twice, or has an error below 0")
+    return replace(state, replies={**state.replies, sender: event}), []
+
+
+def save(state: Any) -> Saved:
+    """It is over in one question."""
+    return {}
+
+
+def load(state: Any, saved: Mapping[str, Any]) -> Any:
+    return state
+
+
+PROTOCOL = Protocol("site-fits", (AskFit,), (SiteFit,), server_receive, client_receive, finished, save, load)

@@ -1,0 +1,186 @@
+"""Before a spatial job: what are the units of the response? Two sums of each client; then all know the level and the scale.
+
+| leg | a client sends | all get |
+|---|---|---|
+| level | two sums of its responses and offsets (`models.units.sums`) | level; of a Gaussian response the next question |
+| spread (Gaussian) | sum and sum of squares about the pooled mean | level and scale |
+
+What comes is added in client order. With this the result does not depend on the unit of exposures, or of a Gaussian response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import JobError, LostPeer
+from ...models.spatial.site import Rows
+from ...models.spatial.units import Units, pooled_level, spread, sums
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+
+DIMS: dict[str, int] = {}
+LEVEL, SPREAD = 0, 1  # the legs
+MOST = 1e150  # of a Gaussian response, which will be squared
+
+
+@dataclass(frozen=True)
+class AskLevel(Message, kind=140):
+    """Server to client. Leg 0: what are your two sums? Leg 1: what are they about the pooled mean?"""
+
+    round: int
+    centre: float
+
+
+@dataclass(frozen=True)
+class LevelSums(Message, kind=141):
+    """Client to server: two numbers, whatever the number of rows."""
+
+    round: int
+    first: float
+    second: float
+
+
+@dataclass(frozen=True)
+class Level(Message, kind=142):
+    """Server to client: eta = level + scale eta_model."""
+
+    round: int
+    level: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all parties know of the response.
+
+    Attributes
+    ----------
+    family : of the response
+    response : its column, for the texts of errors
+    intercept : whether the model has one; without, the level is 0, and the scale is about 0
+    sd : the error standard deviation of a Gaussian response where the job gives it
+    """
+
+    family: str
+    response: str = "y"
+    intercept: bool = True
+    sd: float | None = None
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's responses; after the last leg `units`."""
+
+    name: str
+    settings: Settings
+    rows: Rows = field(repr=False)
+    units: Units | None = None
+
+
+@dataclass(frozen=True)
+class Server:
+    """`told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it."""
+
+    settings: Settings
+    clients: tuple[str, ...]
+    leg: int = LEVEL
+    told: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    centre: float = 0.0
+    rows: float = 0.0
+    units: Units | None = None
+
+    @property
+    def round(self) -> int:
+        return self.leg
+
+
+def start(settings: Settings, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
+    """The first state, and the first questions."""
+    return Server(settings, clients), [(k, AskLevel(LEVEL, 0.0)) for k in range(len(clients))]
+
+
+def finished(state: Server) -> bool:
+    return state.units is not None
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """Two sums; JobError where they are too large to be numbers."""
+    if isinstance(event, Level):
+        return replace(state, units=Units(event.level, event.scale)), []
+    if not isinstance(event, AskLevel):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    told = sums(state.settings.family, state.rows, event.centre if event.round == SPREAD else None)
+    most = MOST if state.settings.family == "gaussian" else np.inf
+    if not np.isfinite(told).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
+        raise JobError(
+            f"client {state.name!r}: column {state.settings.response!r}: responses, exposures or offsets are too large to be "
+            "summed; correct them, or give them in another unit"
+        )
+    return state, [LevelSums(event.round, *told)]
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One client's sums; with the last the level, or the next leg.
+
+    Raises
+    ------
+    JobError
+        No client has a response, or a Gaussian one has no spread to learn its scale from.
+    """
+    if isinstance(event, ClientLost):
+        raise LostPeer(f"client {state.clients[event.client]!r} is gone before the first round; start again when it is back")
+    if not isinstance(event, LevelSums) or event.round != state.leg or sender in state.told:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    if (state.settings.family != "gaussian" and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
+        raise RemoteFault(f"client {sender}: LevelSums of {event.first:g} and {event.second:g} cannot be")
+    state = replace(state, told={**state.told, sender: (event.first, event.second)})
+    if len(state.told) < len(state.clients):
+        return state, []
+    told, s = [state.told[k] for k in range(len(state.clients))], state.settings
+    state = replace(state, told={})
+    if state.leg == SPREAD:
+        return _known(state, _gaussian(s, told, state.centre, state.rows))
+    with np.errstate(over="ignore"):
+        level = pooled_level(s.family, told)
+    if level is None:
+        raise JobError(f"column {s.response!r}: no client has a response; there is nothing to learn from")
+    if not np.isfinite(level):
+        raise JobError(f"column {s.response!r}: the clients' responses are too large to be summed; give them in another unit")
+    if s.family != "gaussian":
+        return _known(state, Units(level if s.intercept else 0.0, pooled=level))
+    state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in told))
+    return state, [(k, AskLevel(SPREAD, level)) for k in range(len(state.clients))]
+
+
+def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:
+    message = Level(state.leg, units.level, units.scale)
+    return replace(state, units=units), [(k, message) for k in range(len(state.clients))]
+
+
+def _gaussian(s: Settings, told: list[tuple[float, float]], centre: float, n: float) -> Units:
+    """Without an intercept the model is about 0, and so is the scale."""
+    mean, sd = spread(told, centre, n)
+    scale = sd if s.intercept else float(np.hypot(mean, sd))
+    if not np.isfinite(scale):
+        raise JobError(f"column {s.response!r}: the clients' responses are too large to be squared; give them in another unit")
+    if not sd and s.sd is None:
+        raise JobError(
+            f"column {s.response!r}: all clients' responses have one value, or differ by less than their digits hold (mean "
+            f"{mean:.6g}): nothing says how large the error is; correct them, subtract a constant, or give model.scale"
+        )
+    return Units(mean if s.intercept else 0.0, scale or s.sd or 1.0, mean)
+
+
+def save(state: Server | Client) -> Saved:
+    """Nothing needs to be kept: the questions are asked again."""
+    return {}
+
+
+def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+    return state
+
+
+PROTOCOL = Protocol("level", (AskLevel, Level), (LevelSums,), server_receive, client_receive, finished, save, load)

@@ -1,0 +1,117 @@
+"""After training: each client's part of the linear predictor at new rows, as mean and variance under its own posterior.
+
+The parts are independent under the fitted posterior, so their means and variances add. If the job asks what becomes of rows that
+lack a party, clients also send E z_j of the training rows, from which the server keeps a mean (J,) and a covariance (J, J).
+Source: vertical.md, section 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LostPeer
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+
+Vector = NDArray[np.float64]
+Tested = Annotated[NDArray[np.float64], "t"]
+Trained = Annotated[NDArray[np.float64], "n"]
+
+
+@dataclass(frozen=True)
+class AskPrediction(Message, kind=59):
+    """Server to client."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Prediction(Message, kind=63):
+    """Client to server: mean and variance of g_j at the new rows."""
+
+    round: int
+    mean: Tested
+    variance: Tested
+
+
+@dataclass(frozen=True)
+class MeanZ(Message, kind=64):
+    """Client to server, if the job asks for predictions without a party: E z_j of the training rows."""
+
+    round: int
+    z: Trained
+
+
+@dataclass(frozen=True)
+class Client:
+    """What a client has made ready; `z` is None where the job does not ask for it."""
+
+    mean: Vector
+    variance: Vector
+    z: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Server:
+    n_clients: int
+    with_z: bool = False
+    replies: Mapping[int, Prediction] = field(default_factory=dict)
+    z: Mapping[int, Vector] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> Vector:
+        """(J, t) means of the clients' parts."""
+        return np.stack([self.replies[k].mean for k in range(self.n_clients)])
+
+    @property
+    def variance(self) -> Vector:
+        """(J, t) variances."""
+        return np.stack([self.replies[k].variance for k in range(self.n_clients)])
+
+    def moments(self) -> tuple[Vector, Vector]:
+        """(J,) mean and (J, J) covariance of E z_j over the training rows."""
+        z = np.stack([self.z[k] for k in range(self.n_clients)])
+        return z.mean(axis=1), np.cov(z, bias=True).reshape(self.n_clients, self.n_clients)
+
+
+def start(n_clients: int, with_z: bool) -> tuple[Server, ServerEffects]:
+    """Asks everybody."""
+    return Server(n_clients, with_z), [(k, AskPrediction(0)) for k in range(n_clients)]
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    told: ClientEffects = [] if state.z is None else [MeanZ(0, state.z)]
+    return state, [*told, Prediction(0, state.mean, state.variance)]
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    if isinstance(event, ClientLost):
+        raise LostPeer("its predictions had not come; --resume goes on from the last checkpoint")
+    if isinstance(event, MeanZ) and state.with_z and sender not in state.z:
+        return replace(state, z={**state.z, sender: event.z.copy()}), []
+    if not isinstance(event, Prediction) or sender in state.replies or event.variance.min(initial=0) < 0:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} comes twice, or has a variance below 0")
+    return replace(state, replies={**state.replies, sender: event}), []
+
+
+def finished(state: Server) -> bool:
+    return len(state.replies) == state.n_clients and (not state.with_z or len(state.z) == state.n_clients)
+
+
+def save(state: Any) -> Saved:
+    """It is over in one question."""
+    return {}
+
+
+def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
+    return fresh
+
+
+def protocol(with_z: bool) -> Protocol:
+    """With only the messages that the job can send."""
+    up: tuple[type[Message], ...] = (Prediction, MeanZ) if with_z else (Prediction,)
+    return Protocol("prediction", (AskPrediction,), up, server_receive, client_receive, finished, save, load)

@@ -1,0 +1,104 @@
+"""Before a job with a trained prior: has each client the file that belongs to the server's? Only digests travel.
+
+The server says which artifact it has, and the digest of the client's file in it; a client whose own file is another one ends the
+job, and names it. Source: sigma.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from ...errors import JobError, LostPeer
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+
+DIMS = {"digest": 64}
+
+
+@dataclass(frozen=True)
+class Expected(Message, kind=96):
+    """Server to client: the artifact, and the digest of this client's file."""
+
+    artifact: Annotated[bytes, "digest"]
+    digest: Annotated[bytes, "digest"]
+
+
+@dataclass(frozen=True)
+class Holds(Message, kind=97):
+    """Client to server: it has that file."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's side: the artifact and the digest of its own file, and where that file is."""
+
+    name: str
+    artifact: str
+    digest: str
+    source: str
+    agreed: bool = False
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server's side: the artifact, and client -> digest."""
+
+    names: tuple[str, ...]
+    artifact: str
+    digests: tuple[str, ...]
+    waiting: frozenset[int] = frozenset()
+
+    @property
+    def round(self) -> int:
+        return 0
+
+
+def start(names: tuple[str, ...], artifact: str, digests: tuple[str, ...]) -> tuple[Server, ServerEffects]:
+    """The server's first state and its questions."""
+    state = Server(names, artifact, digests, frozenset(range(len(names))))
+    return state, [(k, Expected(artifact.encode(), digest.encode())) for k, digest in enumerate(digests)]
+
+
+def finished(state: Server) -> bool:
+    return not state.waiting
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One client has its file."""
+    if isinstance(event, ClientLost):
+        name = state.names[event.client]
+        raise LostPeer(f"client {name!r} is gone before the first round; start the job again when it is back")
+    if not isinstance(event, Holds) or sender not in state.waiting:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    return evolve(state, waiting=state.waiting - {sender}), []
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """Compares; JobError names the file."""
+    if not isinstance(event, Expected):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    artifact, digest = event.artifact.decode("ascii", "replace"), event.digest.decode("ascii", "replace")
+    if (artifact, digest) != (state.artifact, state.digest):
+        what = f"of prior {state.artifact[:12]}, the server has {artifact[:12]}"
+        if artifact == state.artifact:
+            what = f"with digest {state.digest[:12]}, the server expects {digest[:12]}"
+        raise JobError(
+            f"client {state.name!r}: {state.source} is a file {what}; copy this client's file from the folder in which the "
+            "server's was trained"
+        )
+    return evolve(state, agreed=True), [Holds(0)]
+
+
+def save(state: Server | Client) -> Saved:
+    """Nothing needs to be kept: the question is asked again."""
+    return {}
+
+
+def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+    return state
+
+
+PROTOCOL = Protocol("prior", (Expected,), (Holds,), server_receive, client_receive, finished, save, load)

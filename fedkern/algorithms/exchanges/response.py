@@ -1,0 +1,77 @@
+"""The server has no file with the response: one client that holds it tells it, once. `fedkern check` says so beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LostPeer
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+
+
+@dataclass(frozen=True)
+class AskResponse(Message, kind=57):
+    """Server to the client that holds the response."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Response(Message, kind=58):
+    """Client to server: y of all rows (PL: of the rows that are kept for testing)."""
+
+    round: int
+    y: Annotated[NDArray[np.float64], "n"]
+
+
+@dataclass(frozen=True)
+class Client:
+    """`y` is None at clients that are not asked."""
+
+    name: str
+    y: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class Server:
+    holder: int
+    y: NDArray[np.float64] | None = None
+
+
+def start(holder: int) -> tuple[Server, ServerEffects]:
+    """Asks the holder."""
+    return Server(holder), [(holder, AskResponse(0))]
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    if state.y is None:
+        raise RemoteFault(f"server: AskResponse came to client {state.name!r}, which has no response to tell")
+    return state, [Response(0, state.y)]
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    if isinstance(event, ClientLost):
+        raise LostPeer("the server does not have the response yet; start the job again")
+    if sender != state.holder or state.y is not None:
+        raise RemoteFault(f"client {sender}: Response was not expected")
+    return replace(state, y=event.y.copy()), []
+
+
+def finished(state: Server) -> bool:
+    return state.y is not None
+
+
+def save(state: Any) -> Saved:
+    """It is over in one question."""
+    return {}
+
+
+def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
+    return fresh
+
+
+PROTOCOL = Protocol("response", (AskResponse,), (Response,), server_receive, client_receive, finished, save, load)

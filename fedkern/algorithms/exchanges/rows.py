@@ -1,0 +1,273 @@
+"""Before a vertical job: do all parties have the same rows? Each tells digests of its row ids; the order of rows is then agreed.
+
+A digest is BLAKE2b-128 of the id's text under a key from the job's seed: it keeps ids out of casual sight, not from somebody who
+can guess them and knows the job file. All parties must have the same set of ids; each puts its rows in the order of the digests,
+so files may be in any order. When they differ, every client is told which of its OWN digests others lack, and names these ids.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import JobError, LostPeer, OwnFault
+from ..core import pieces
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+
+DIMS = {"schema": pieces.PIECE}
+WIDTH = 32  # hexadecimal digits of a digest
+SHOWN = 5  # parties in an error
+LISTED = 1000  # ids that their own party is told
+
+
+@dataclass(frozen=True)
+class AskIds(Message, kind=60):
+    """Server to client."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Ids(Message, kind=61):
+    """Client to server: digests of its row ids, sorted; whether it has the response; where all use it, one digest of it."""
+
+    round: int
+    part: int
+    parts: int
+    text: Annotated[bytes, "schema"]
+
+
+@dataclass(frozen=True)
+class Aligned(Message, kind=62):
+    """Server to client: the rows agree, and which of them have no response; or which of this client's digests others lack."""
+
+    round: int
+    part: int
+    parts: int
+    text: Annotated[bytes, "schema"]
+
+
+def digests(ids: Sequence[str], seed: int) -> list[str]:
+    """The digest of each id."""
+    key = seed.to_bytes(8, "little")
+    return [blake2b(text.encode("utf-8", "replace"), digest_size=WIDTH // 2, key=key).hexdigest() for text in ids]
+
+
+def labels_of(y: NDArray[np.float64], seed: int) -> str:
+    """A digest of the response, in the agreed order of rows."""
+    return blake2b(y.astype("<f8").tobytes(), digest_size=WIDTH // 2, key=seed.to_bytes(8, "little")).hexdigest()
+
+
+def order(
+    ids: Sequence[str], seed: int, who: str, places: Sequence[str], where: str = "", *, counted: bool = True
+) -> NDArray[np.int64]:
+    """The agreed order of a party's rows; `where`: how a text for the party itself begins; `counted`: whether others may read how
+    many rows are at fault.
+
+    Raises
+    ------
+    OwnFault
+        An id stands in two rows, or is empty; the party itself is told which.
+    """
+    seen: dict[str, int] = {}
+    alone, twice = [], []
+    for row, text in enumerate(ids):
+        if not text:
+            alone.append(f"{places[row]}: the row has no id")
+        elif text in seen:
+            twice.append(f"id {text!r} stands in {places[seen[text]]} and in {places[row]}")
+        else:
+            seen[text] = row
+    for found, what, remedy in (
+        (alone, "rows without an id", "every row needs one, the same at all parties"),
+        (twice, "ids that stand in two rows", "an id names one row: remove one of them"),
+    ):
+        if found:
+            own = "\n  ".join(found[:LISTED])
+            raise OwnFault(f"{who}: {f'{len(found)} ' if counted else ''}{what}; {remedy}", f"{where or who}, {own}\n{remedy}")
+    found = digests(ids, seed)
+    return np.array(sorted(range(len(found)), key=found.__getitem__), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's side: `ids` in the order of their digests; `response`: whether it has that column; `labels`: a digest of the
+    response, where all clients use it; `counted`: whether others may read how many of its rows they lack."""
+
+    name: str
+    ids: tuple[str, ...]
+    seed: int
+    response: bool = False
+    labels: str = ""
+    counted: bool = True
+    pieces: tuple[bytes, ...] = ()
+    aligned: bool = False
+    holder: int | None = None  # the client that tells the server the response, if one has to
+    new: tuple[int, ...] = ()  # rows whose response is not known: they are predicted
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server's side. `own`: the ids of its own file in the agreed order, or None where it has no file; `new`: rows of it
+    whose response is empty."""
+
+    names: tuple[str, ...]
+    seed: int
+    own: tuple[str, ...] | None = None
+    new: tuple[int, ...] = ()
+    labels: str = ""
+    counted: bool = True
+    replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    told: bool = False
+    n_rows: int = 0
+
+    @property
+    def holders(self) -> list[int]:
+        """Clients that have the response."""
+        return [k for k in sorted(self.replies) if self.replies[k]["response"]]
+
+
+def start(
+    names: tuple[str, ...],
+    seed: int,
+    own: tuple[str, ...] | None,
+    new: tuple[int, ...] = (),
+    labels: str = "",
+    *,
+    counted: bool = True,
+) -> tuple[Server, ServerEffects]:
+    """Asks everybody."""
+    return Server(names, seed, own, new, labels, counted), [(k, AskIds(0)) for k in range(len(names))]
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """Tells the digests; then takes note, or refuses with the names of its own rows."""
+    if isinstance(event, AskIds):
+        content = {"ids": "".join(digests(state.ids, state.seed)), "response": state.response, "labels": state.labels}
+        return state, [Ids(0, *piece) for piece in pieces.cut(content)]
+    have, answer = pieces.add("server: Aligned", state.pieces, event)
+    if answer is None:
+        return replace(state, pieces=have), []
+    _checked(state, answer)
+    if answer["alone"]:
+        alone = set(_split(answer["alone"]))
+        mine = [text for text, digest in zip(state.ids, digests(state.ids, state.seed)) if digest in alone]
+        raise _alone(f"client {state.name!r}", mine, len(state.ids), answer["without"], state.counted)
+    return replace(state, pieces=(), aligned=True, holder=answer["holder"], new=tuple(answer["new"])), []
+
+
+def _checked(state: Client, answer: Mapping[str, Any]) -> None:
+    """Whether the server's answer can be: fields, types, ranges, and digests that this client has."""
+    pieces.fields("server: Aligned", answer, {"alone", "without", "holder", "new"})
+    alone, without, holder, new = (answer[name] for name in ("alone", "without", "holder", "new"))
+    own = set(digests(state.ids, state.seed))
+    if not isinstance(alone, str) or len(alone) % WIDTH or not set(_split(alone)) <= own:
+        raise RemoteFault("server: Aligned.alone must be digests of this client's own rows")
+    if not isinstance(without, str):
+        raise RemoteFault("server: Aligned.without must be a text")
+    if holder is not None and (not isinstance(holder, int) or isinstance(holder, bool) or holder < 0):
+        raise RemoteFault("server: Aligned.holder must be the number of a client, or nothing")
+    numbers = isinstance(new, list) and all(isinstance(row, int) and not isinstance(row, bool) for row in new)
+    if not numbers or not all(a < b for a, b in itertools.pairwise([-1, *new, len(state.ids)])):
+        raise RemoteFault("server: Aligned.new must be numbers of rows, each once and in order")
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One client's digests; when all are here, what each must know.
+
+    Raises
+    ------
+    LostPeer
+        A client was lost.
+    RemoteFault
+        A malformed or repeated answer.
+    """
+    if isinstance(event, ClientLost):
+        raise LostPeer("the rows are not aligned yet; see why it ended, and start the job again")
+    if sender in state.replies or state.told:
+        raise RemoteFault(f"client {sender}: Ids came twice")
+    have, content = pieces.add(f"client {sender}: Ids", state.pieces.get(sender, ()), event)
+    if content is None:
+        return replace(state, pieces={**state.pieces, sender: have}), []
+    pieces.fields(f"client {sender}: Ids", content, {"ids", "response", "labels"})
+    texts = isinstance(content["ids"], str) and isinstance(content["labels"], str)
+    if not texts or not isinstance(content["response"], bool) or len(content["ids"]) % WIDTH:
+        raise RemoteFault(f"client {sender}: Ids must be digests and a truth value")
+    state = replace(state, replies={**state.replies, sender: {**content, "ids": _split(content["ids"])}})
+    if len(state.replies) < len(state.names):
+        return state, []
+    return _compared(state)
+
+
+def _compared(state: Server) -> tuple[Server, ServerEffects]:
+    """Whether all have the same rows, and what is told to those that have others."""
+    sets = {name: frozenset(state.replies[k]["ids"]) for k, name in enumerate(state.names)}
+    if state.own is not None:
+        sets["the server"] = frozenset(digests(state.own, state.seed))
+    common = frozenset.intersection(*sets.values())
+    holder = state.holders[0] if state.holders else None
+    effects: ServerEffects = []
+    for k, name in enumerate(state.names):
+        alone = sorted(sets[name] - common)
+        without = [repr(other) if other != "the server" else other for other in sets if sets[name] - sets[other]]
+        content = {"alone": "".join(alone), "without": _some(without), "holder": holder, "new": list(state.new)}
+        effects += [(k, Aligned(0, *piece)) for piece in pieces.cut(content)]
+    if state.own is not None and sets["the server"] - common:
+        found = dict(zip(digests(state.own, state.seed), state.own))
+        mine = [found[digest] for digest in sorted(sets["the server"] - common)]
+        without = [repr(other) for other in sets if sets["the server"] - sets[other]]
+        raise _alone("the server's file", mine, len(state.own), _some(without), state.counted)
+    if not any(sets[name] - common for name in state.names):
+        _same_response(state)
+    return replace(state, told=True, n_rows=len(common)), effects
+
+
+def _same_response(state: Server) -> None:
+    """Where several parties use the response, they must have the same."""
+    found = {"the server": state.labels} | {repr(name): state.replies[k]["labels"] for k, name in enumerate(state.names)}
+    told = {who: labels for who, labels in found.items() if labels}
+    first = next(iter(told), "")
+    for who, labels in told.items():
+        if labels != told[first]:
+            raise JobError(f"the response at {first} and at {who} is not the same, row for row; correct one of the files")
+
+
+def _alone(who: str, mine: Sequence[str], n_rows: int, without: str, counted: bool = True) -> OwnFault:
+    """Rows of one party that others lack: how many, and to the party itself which."""
+    remedy = "all parties of a vertical job need the same rows: remove these, or add them there"
+    what = f"{len(mine)} of its {n_rows} rows are" if counted else "some of its rows are"
+    ids = ", ".join(map(repr, mine[:LISTED]))
+    return OwnFault(f"{who}: {what} not at {without}; {remedy}", f"{who}: {what} not at {without}: ids {ids}; {remedy}")
+
+
+def _split(text: str) -> list[str]:
+    return [text[at : at + WIDTH] for at in range(0, len(text), WIDTH)]
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:SHOWN]) + (f", ... ({len(texts)} in all)" if len(texts) > SHOWN else "")
+
+
+def finished(state: Server) -> bool:
+    """Whether everybody has been told."""
+    return state.told
+
+
+def save(state: Any) -> Saved:
+    """Nothing: it is over in two questions."""
+    return {}
+
+
+def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
+    """`fresh`."""
+    return fresh
+
+
+PROTOCOL = Protocol("alignment", (AskIds, Aligned), (Ids,), server_receive, client_receive, finished, save, load)

@@ -1,0 +1,231 @@
+"""One scale for all clients without a row leaving; what imputation and splines need. Source: sparse-models.md, sections 5, 7, 11.
+
+| leg | a client sends | all get |
+|---|---|---|
+| moments | degrees of freedom and centred sum of squares of each column; no means | scales |
+| second moments (if values are missing, or for splines) | centred cross-products, and their rows | their pooled ratio, Psi |
+
+What comes is added in client order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import JobError, LostPeer
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+
+Array = NDArray[np.float64]
+Columns = Annotated[NDArray[np.float64], "w"]
+Square = Annotated[NDArray[np.float64], "w w"]
+
+SMALLEST_EIGENVALUE = 1e-6  # of Psi, over its mean eigenvalue
+
+
+@dataclass(frozen=True)
+class AskMoments(Message, kind=40):
+    """Server to client: what are your columns' moments?"""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class ColumnMoments(Message, kind=41):
+    """Client to server: values less one, and the sum of squares about the client's own mean, of each column."""
+
+    round: int
+    degrees: Columns
+    squares: Columns
+
+
+@dataclass(frozen=True)
+class Scaling(Message, kind=42):
+    """Server to client: what each column is divided by. `more`: whether second moments are wanted too."""
+
+    round: int
+    more: int
+    scales: Columns
+
+
+@dataclass(frozen=True)
+class SecondMoments(Message, kind=43):
+    """Client to server: cross-products of its centred and scaled columns, and the rows less one that have both."""
+
+    round: int
+    products: Square
+    degrees: Square
+
+
+@dataclass(frozen=True)
+class Psi(Message, kind=44):
+    """Server to client: pooled second moments within sites."""
+
+    round: int
+    psi: Square
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's columns (n, w), NaN where a value is missing; `second`: whether its job file wants the second leg. `scales` and
+    `psi` after the last leg."""
+
+    values: Array = field(repr=False)
+    second: bool = False
+    scales: Array | None = None
+    psi: Array | None = None
+
+
+@dataclass(frozen=True)
+class Server:
+    """`names` of the columns, as all parties may read them; `second`: whether there is a second leg."""
+
+    names: tuple[str, ...]
+    clients: tuple[str, ...]
+    second: bool
+    scales: Array | None = None
+    psi: Array | None = None
+    replies: Mapping[int, ColumnMoments | SecondMoments] = field(default_factory=dict)
+
+
+def start(names: tuple[str, ...], clients: tuple[str, ...], second: bool) -> tuple[Server, ServerEffects]:
+    """The first state, and the first questions."""
+    return Server(names, clients, second), [(k, AskMoments(0)) for k in range(len(clients))]
+
+
+def finished(state: Server) -> bool:
+    return state.scales is not None and (not state.second or state.psi is not None)
+
+
+def centred(values: Array) -> Array:
+    """Columns about their own means; NaN stays."""
+    with np.errstate(invalid="ignore"):
+        there = ~np.isnan(values)
+        count = np.maximum(there.sum(axis=0), 1)
+        mean = np.where(there, values, 0.0).sum(axis=0) / count
+        return np.asarray(values - mean)
+
+
+def column_moments(values: Array) -> tuple[Array, Array]:
+    """Values less one and centred sums of squares (w,); exactly 0 where a column is constant."""
+    about = centred(values)
+    there = ~np.isnan(values)
+    degrees = np.maximum(there.sum(axis=0) - 1.0, 0.0)
+    squares = np.where(there, about, 0.0) ** 2
+    total: Array = squares.sum(axis=0)
+    largest = np.where(there, np.abs(values), 0.0).max(axis=0, initial=0.0)
+    total[total <= (1e-14 * largest) ** 2 * there.sum(axis=0)] = 0.0  # what rounding leaves of a constant column
+    return degrees, total
+
+
+def second_moments(values: Array) -> tuple[Array, Array]:
+    """Cross-products over the rows that have both values, each about its own mean, and those rows less one (w, w)."""
+    about = centred(values)
+    there = (~np.isnan(values)).astype(np.float64)
+    filled = np.where(np.isnan(about), 0.0, about)
+    return filled.T @ filled, np.maximum(there.T @ there - 1.0, 0.0)
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """Moments, then second moments if this client's own job file says that they are needed.
+
+    Raises
+    ------
+    RemoteFault
+        The server asks for more than the job file says, or tells scales or a Psi that cannot be.
+    """
+    if isinstance(event, AskMoments) and state.scales is None:
+        return state, [ColumnMoments(0, *column_moments(state.values))]
+    if isinstance(event, Scaling) and state.scales is None:
+        if bool(event.more) != state.second:
+            wanted = f"this client's job file {'needs' if state.second else 'has no use for'} second moments"
+            raise RemoteFault(f"server: Scaling.more is {event.more}, and {wanted}")
+        if not event.scales.min(initial=np.inf) > 0:
+            raise RemoteFault("server: Scaling.scales must be above 0")
+        state = replace(state, scales=event.scales.copy())
+        return state, [SecondMoments(1, *second_moments(state.values / event.scales))] if state.second else []
+    if isinstance(event, Psi) and state.second and state.scales is not None and state.psi is None:
+        if not (np.allclose(event.psi, event.psi.T, rtol=1e-9, atol=0) and np.diag(event.psi).min(initial=np.inf) > 0):
+            raise RemoteFault("server: Psi.psi must be symmetric with a diagonal above 0")
+        return replace(state, psi=event.psi.copy()), []
+    raise RemoteFault(f"server: {type(event).__name__} was not expected")
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One client's moments; with the last, the scales, or Psi.
+
+    Raises
+    ------
+    JobError
+        A column that is constant at all clients; two columns that no client has together; a singular Psi.
+    """
+    if isinstance(event, ClientLost):
+        raise LostPeer("the columns' scales are not agreed yet; see why it ended, and start the job again")
+    wanted = ColumnMoments if state.scales is None else SecondMoments
+    if type(event) is not wanted or sender in state.replies:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    if min(event.degrees.min(initial=0), np.diag(np.atleast_2d(getattr(event, "products", np.zeros((1, 1))))).min()) < 0:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} has a negative count or sum of squares")
+    state = replace(state, replies={**state.replies, sender: event})
+    if len(state.replies) < len(state.clients):
+        return state, []
+    replies: list[Any] = [state.replies[k] for k in range(len(state.clients))]
+    everyone, state = range(len(state.clients)), replace(state, replies={})
+    if state.scales is None:
+        scales = pooled_scales(state.names, replies)
+        return replace(state, scales=scales), [(k, Scaling(0, int(state.second), scales)) for k in everyone]
+    psi = pooled_psi(state.names, replies)
+    return replace(state, psi=psi), [(k, Psi(1, psi)) for k in everyone]
+
+
+def pooled_scales(names: tuple[str, ...], replies: list[ColumnMoments]) -> Array:
+    """(w,) standard deviations within sites."""
+    squares = np.sum([r.squares for r in replies], axis=0)
+    degrees = np.sum([r.degrees for r in replies], axis=0)
+    for name, square in zip(names, squares):
+        if not square > 0:
+            raise JobError(f"{name} is constant at every client: nothing can be learnt from it; put it into data.ignore")
+    return np.asarray(np.sqrt(squares / degrees))
+
+
+def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
+    """(w, w) second moments within sites, from the rows that have both columns."""
+    products = np.sum([r.products for r in replies], axis=0)
+    degrees = np.sum([r.degrees for r in replies], axis=0)
+    for i, j in zip(*np.nonzero(~(degrees > 0))):
+        raise JobError(
+            f"{names[i]} and {names[j]} were never measured together at any client, so that one cannot be imputed "
+            "from the other; put one of them into data.ignore"
+        )
+    psi = np.asarray(products / degrees)
+    values, vectors = np.linalg.eigh(psi)
+    if values[0] < SMALLEST_EIGENVALUE * np.trace(psi) / len(psi):
+        involved = [names[j] for j in np.argsort(-np.abs(vectors[:, 0])) if abs(vectors[j, 0]) > 0.3]
+        raise JobError(
+            f"the pooled second moments of {', '.join(involved)} are singular (one follows from the others, or too "
+            "few rows have them together); put one of them into data.ignore"
+        )
+    return psi
+
+
+def save(state: Server | Client) -> Saved:
+    """Scales and Psi; the values are read again."""
+    return {name: value for name in ("scales", "psi") if (value := getattr(state, name)) is not None}
+
+
+def load(state: Any, saved: Mapping[str, Any]) -> Any:
+    return replace(state, **saved)
+
+
+PROTOCOL = Protocol(
+    "scaling", (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), server_receive, client_receive, finished, save, load
+)
+
+
+def protocol(*, second: bool) -> Protocol:
+    """The protocol with only the messages that a job can send."""
+    return PROTOCOL if second else replace(PROTOCOL, to_client=(AskMoments, Scaling), to_server=(ColumnMoments,))

@@ -1,0 +1,125 @@
+"""The same sampler at the server alone, where a job lets every client's sufficient statistics leave (`statistics = "pooled"`).
+
+One message from each client, and no other: the triangular factor of its centred [X y]. Every draw has the random numbers that it
+would have had at its client, so the result is that of the federated run, bit for bit. Source: sparse-models.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LostPeer
+from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from . import machine as gibbs
+from .settings import Settings
+from .sites import Factor, MarkovRandomField, Regression
+
+SITES: dict[str, Callable[..., Regression | MarkovRandomField]] = {"regression": Regression, "mrf": MarkovRandomField}
+
+
+@dataclass(frozen=True)
+class AskStatistics(Message, kind=35):
+    """Server to client: send them."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Statistics(Message, kind=36):
+    """Client to server: R and q (with zeros below its rows), rss, its number of rows, its degrees of freedom."""
+
+    round: int
+    R: Annotated[NDArray[np.float64], "p p"]
+    q: Annotated[NDArray[np.float64], "p"]
+    rss: float
+    rows: int
+    n: float
+
+
+@dataclass(frozen=True)
+class Server:
+    """Waits for all statistics; then `sampled` is the last state of the sampler's server."""
+
+    settings: Settings
+    kind: str
+    n_clients: int
+    judge: gibbs.Judge | None = None
+    trace: Any = None
+    without: frozenset[int] = frozenset()
+    received: Mapping[int, Statistics] = field(default_factory=dict)
+    sampled: gibbs.Server | None = None
+    round: int = 0
+    stop: str | None = None
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's factor; it takes no further part."""
+
+    factor: Factor
+    rows: int
+
+
+def start(server: Server) -> tuple[Server, ServerEffects]:
+    """The first questions."""
+    return server, [(k, AskStatistics(0)) for k in range(server.n_clients)]
+
+
+def finished(state: Server) -> bool:
+    return state.sampled is not None
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    R, q = state.factor.padded()
+    return state, [Statistics(0, R, q, state.factor.rss, state.rows, state.factor.n)]
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One client's statistics; with the last, the whole sampler."""
+    if isinstance(event, ClientLost):
+        raise LostPeer("its statistics had not come; start the job again")
+    if sender in state.received or event.rows < 1 or not event.rss >= 0:
+        raise RemoteFault(f"client {sender}: Statistics come twice, or of no rows, or with rss = {event.rss:g} below 0")
+    state = replace(state, received={**state.received, sender: event})
+    if len(state.received) < state.n_clients:
+        return state, []
+    sampled = sample(state)
+    return replace(state, sampled=sampled, round=sampled.round, stop=sampled.stop), []
+
+
+def _site(state: Server, told: Statistics) -> Regression | MarkovRandomField:
+    r = min(told.rows, len(told.q))
+    R = np.array(told.R[:r])
+    return SITES[state.kind](Factor(R, np.array(told.q[:r]), told.rss, told.n, R.T @ R), n_threads=state.settings.n_threads)
+
+
+def sample(state: Server) -> gibbs.Server:
+    """Server and clients in one place, without a wire between them."""
+    settings = state.settings
+    clients = {k: gibbs.client(str(k), k, settings, _site(state, told)) for k, told in sorted(state.received.items())}
+    server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
+    while effects:
+        asked, effects = effects, []
+        for k, question in asked:
+            clients[k], answers = gibbs.client_receive(clients[k], question)
+            for answer in answers:
+                server, more = gibbs.server_receive(server, k, answer)
+                effects += more
+    return server
+
+
+def save(state: Server | Client) -> Saved:
+    """Nothing lasts from before the statistics are sent."""
+    return {}
+
+
+def load(state: Any, saved: Mapping[str, Any]) -> Any:
+    return state
+
+
+PROTOCOL = Protocol("gibbs-pooled", (AskStatistics,), (Statistics,), server_receive, client_receive, finished, save, load)

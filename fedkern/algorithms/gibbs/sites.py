@@ -1,0 +1,258 @@
+"""What a client's rows become for the sampler, and its local sweeps. Rows stay in these objects; no message can carry them.
+
+A site's state is a dictionary of arrays with the chain first: `deviation` and `lambda_sq` (c, g, p), and what it never sends
+(`sigma_sq`, `alpha`, `b`, ...). Source: sparse-models.md, sections 2, 3, 7-9, 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import sem, shrinkage
+from .settings import Settings
+
+Array = NDArray[np.float64]
+State = dict[str, Any]
+
+
+class Site(Protocol):
+    """A client's model of its own rows."""
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Names of what the client keeps draws of, and never sends."""
+
+    def start(self, settings: Settings) -> State:
+        """The first state; chains start from different places."""
+
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+        """`local_sweeps` sweeps given theta and tau^2 (c, g, p); `counter`: client, step, chain, seed."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The triangular factor of centred [X y], once per data set: R'R = X'X, q = Q'y, rss = |y|^2 - |q|^2.
+
+    `n` counts the degrees of freedom of the error variance: rows less one where an intercept was integrated out.
+    """
+
+    R: Array
+    q: Array
+    rss: float
+    n: float
+    gram: Array = field(repr=False)
+
+    @classmethod
+    def of(cls, X: Array, y: Array | None = None, *, intercept: bool = True) -> Factor:
+        """From rows; centred at their own means where there is an intercept. Without y: of X alone."""
+        Z = X if y is None else np.column_stack([X, y])
+        if intercept:
+            Z = Z - Z.mean(axis=0)
+        R = np.asarray(np.linalg.qr(Z, mode="r"), dtype=np.float64)
+        p, n = X.shape[1], len(X) - int(intercept)
+        r = min(len(X), p)
+        left = np.array(R[:r, :p])
+        q = np.array(R[:r, p]) if y is not None else np.zeros(r)
+        rss = float(np.sum(R[r:, p] ** 2)) if y is not None else 0.0
+        return cls(left, q, rss, float(n), left.T @ left)
+
+    def padded(self) -> tuple[Array, Array]:
+        """R (p, p) and q (p,), with zeros below the rows that there are: what travels with statistics = "pooled"."""
+        r, p = self.R.shape
+        R, q = np.zeros((p, p)), np.zeros(p)
+        R[:r], q[:r] = self.R, self.q
+        return R, q
+
+
+def _ridge(gram: Array, xty: Array) -> Array:
+    """Coefficients under a prior of unit scale and unit error variance: where chains start."""
+    return np.asarray(np.linalg.solve(gram + np.eye(len(gram)), xty), dtype=np.float64)
+
+
+def _off_zero(start: Array) -> Array:
+    """No deviation of exactly 0: a sweep draws lambda first, which would be as small as it can be, and hardly come back."""
+    return np.where(start == 0.0, 0.01, start)
+
+
+def _apart(start: Array, chains: int) -> Array:
+    """(c, ...) starts: the whole of `start` and a tenth of it in turn, so that R-hat sees whether they come together."""
+    start = _off_zero(start)
+    factors = np.where(np.arange(chains) % 2, 0.1, 1.0)
+    return np.asarray(factors.reshape(-1, *[1] * start.ndim) * start)
+
+
+def _horseshoe(settings: Settings) -> dict[str, Any]:
+    prior = settings.prior
+    return {"scales": settings.scales, "scale_lambda": prior.scale_lambda, "n_sweeps": settings.local_sweeps}
+
+
+def _error(settings: Settings) -> dict[str, Any]:
+    return {"shape": settings.prior.shape_sigma, "rate": settings.prior.rate_sigma}
+
+
+@dataclass(frozen=True)
+class Regression:
+    """y = alpha + X theta_k + e, alpha integrated out (section 7)."""
+
+    factor: Factor
+    n_threads: int = 1
+    own: tuple[str, ...] = ("sigma_sq",)
+
+    def start(self, settings: Settings) -> State:
+        c, f = settings.chains, self.factor
+        d = _apart(_ridge(f.gram, f.R.T @ f.q), c)[:, None, :]
+        return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1))}
+
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+        f = self.factor
+        d, lambda_sq, sigma_sq, events = shrinkage.local_sweeps(
+            f.R, f.q, f.rss, f.n, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
+            state["sigma_sq"][:, 0], gram=f.gram, draw=settings.draw, slab=settings.prior.slab, n_threads=self.n_threads,
+            **_horseshoe(settings), **_error(settings), **counter,
+        )  # fmt: skip
+        return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None], "events": events}
+
+    def move_terms(self, settings: Settings, state: State, theta: Array, tau_sq: Array, block: NDArray[np.int64]) -> Any:
+        """What this client adds to a move's gradient (c, w) and precision (c, w, w) (section 6)."""
+        f = self.factor
+        return shrinkage.move_terms(
+            f.R, f.q, block, theta[:, 0], state["deviation"][:, 0], tau_sq[:, 0], state["sigma_sq"][:, 0],
+            slab=settings.prior.slab,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MarkovRandomField:
+    """p regressions, each column on all others, from one triangular factor of centred Y (section 8)."""
+
+    factor: Factor
+    n_threads: int = 1
+    own: tuple[str, ...] = ("sigma_sq",)
+
+    def start(self, settings: Settings) -> State:
+        g, p = settings.layout.shape
+        precision = np.asarray(np.linalg.inv(self.factor.gram + np.eye(p)), dtype=np.float64)
+        d: Array = -precision / np.diag(precision)[:, None]  # each column's ridge regression on the others
+        d = _apart(d, settings.chains) * ~np.eye(p, dtype=bool)
+        return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((settings.chains, g))}
+
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+        f = self.factor
+        d, lambda_sq, sigma_sq, events = shrinkage.local_sweeps_batched(
+            f.R, f.n, theta, tau_sq, state["deviation"], state["lambda_sq"], state["sigma_sq"],
+            gram=f.gram, draw=settings.draw, slab=settings.prior.slab, n_threads=self.n_threads,
+            **_horseshoe(settings), **_error(settings), **counter,
+        )  # fmt: skip
+        return {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "events": events}
+
+
+@dataclass(frozen=True)
+class StructuralEquations:
+    """y = Theta_k y + e with Laplace errors (section 9). `Y` (p, n): one contiguous row for each centred column."""
+
+    Y: Array
+    update: str = "auto"
+    swap: bool = True
+    stable: bool = False
+    n_threads: int = 1
+    own: tuple[str, ...] = ("b", "loglik")
+
+    def start(self, settings: Settings) -> State:
+        c, p = settings.chains, len(self.Y)
+        gram = self.Y @ self.Y.T
+        precision = np.asarray(np.linalg.inv(gram + np.eye(p)), dtype=np.float64)
+        ridge: Array = -precision / np.diag(precision)[:, None]
+        np.fill_diagonal(ridge, 0.0)
+        if self.stable:
+            ridge *= 0.5 / max(0.5, float(np.abs(ridge).sum(axis=1).max()))
+        d = np.full((c, p, p), 0.1 / p)  # section 10: chains start at (nearly) 0 and at the sites' own regressions in turn
+        d[1::2] = _off_zero(ridge)
+        d *= ~np.eye(p, dtype=bool)
+        shape = (c, 1, p * p)
+        b = np.repeat(np.mean(np.abs(self.Y), axis=1)[None], c, axis=0)
+        return {
+            "deviation": d.reshape(shape), "lambda_sq": np.ones(shape), "b": b, "loglik": np.zeros(c),
+            "log_step": np.zeros((c, p, p)), "temperature": np.ones(c),
+        }  # fmt: skip
+
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+        c, p = len(theta), len(self.Y)
+        adapt = counter["step"] < settings.burn_in * settings.local_sweeps
+        square = (theta, tau_sq, state["deviation"], state["lambda_sq"])
+        at, scale, deviation, local_scale = (a.reshape(c, p, p) for a in square)
+        d, lambda_sq, b, log_step, loglik, events = sem.sweeps(
+            self.Y, at, scale, deviation, local_scale, state["b"], state["log_step"], state["temperature"],
+            update=self.update, swap=self.swap, stable=self.stable, adapt=adapt, n_threads=self.n_threads,
+            **_horseshoe(settings), **_error(settings), **counter,
+        )  # fmt: skip
+        shape = (c, 1, p * p)
+        return state | {
+            "deviation": d.reshape(shape), "lambda_sq": lambda_sq.reshape(shape), "b": b, "log_step": log_step,
+            "loglik": loglik, "events": events,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """P(y = 1) = 1 / (1 + exp(-alpha - x theta_k)), by Polya-Gamma draws (section 11). Rows are touched in every sweep."""
+
+    X: Array
+    y: Array
+    intercept: bool = True
+    n_threads: int = 1
+    own: tuple[str, ...] = ("alpha",)
+
+    def start(self, settings: Settings) -> State:
+        d = _off_zero(np.zeros((settings.chains, 1, self.X.shape[1])))
+        return {"deviation": d, "lambda_sq": np.ones_like(d), "alpha": np.zeros((settings.chains, 1))}
+
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+        d, lambda_sq, alpha, events = shrinkage.logistic_sweeps(
+            self.X, self.y, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0], state["alpha"][:, 0],
+            intercept=self.intercept, slab=settings.prior.slab, n_threads=self.n_threads, **_horseshoe(settings), **counter,
+        )  # fmt: skip
+        return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "alpha": alpha[:, None], "events": events}
+
+
+@dataclass(frozen=True)
+class Imputed:
+    """A regression whose rows lack covariates (NaN in X), filled in from `psi`, the pooled second moments (section 11)."""
+
+    X: Array
+    y: Array
+    psi: Array
+    n_threads: int = 1
+    own: tuple[str, ...] = ("sigma_sq", "alpha")
+
+    @cached_property
+    def _patterns(self) -> shrinkage.Patterns:
+        return shrinkage.missing_patterns(self.X, self.psi)
+
+    def start(self, settings: Settings) -> State:
+        c = settings.chains
+        filled = np.where(np.isnan(self.X), 0.0, self.X)
+        d = _apart(_ridge(filled.T @ filled, filled.T @ self.y), c)[:, None, :]
+        return {
+            "deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1)), "alpha": np.zeros((c, 1)),
+            "completed": np.repeat(filled[None], c, axis=0),
+        }  # fmt: skip
+
+    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+        d, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
+            self.X, self.y, self.psi, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
+            state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"], slab=settings.prior.slab, patterns=self._patterns,
+            n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
+        )  # fmt: skip
+        one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
+        return {name: value[:, None] for name, value in one.items()} | {"completed": completed, "events": events}
+
+
+def moved(state: Mapping[str, Array], change: Array) -> State:
+    """The state with every deviation shifted by old theta - new theta (c, g, p): theta_k stays."""
+    return {**state, "deviation": state["deviation"] + change}

@@ -1,0 +1,89 @@
+"""What the server draws between two rounds: a move, then its sweeps. Source: sparse-models.md, sections 4 and 6.
+
+A function of the last values, of what the clients sent, and of the server's own random streams: whoever holds these makes the
+same draws, so that a job without a server (topology = "allgather") needs no other code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import shrinkage
+from .settings import Settings
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Values:
+    """The global quantities of all chains: theta, tau^2, gamma, eta, P(gamma = 1 | ...) (c, g, p) and rho (c, g)."""
+
+    theta: Array
+    tau_sq: Array
+    gamma: Array
+    eta: Array
+    rho: Array
+    inclusion: Array
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The clients' part of a move, added in client order: gradient (c, w), precision (c, w, w)."""
+
+    gradient: Array
+    precision: Array
+
+
+def first(settings: Settings) -> Values:
+    """Where all chains begin: theta = 0, unit scales, everything included."""
+    shape = (settings.chains, *settings.layout.shape)
+    gamma = np.broadcast_to(np.where(settings.layout.there, 1.0, 0.0), shape).copy()
+    eta = np.full(shape, settings.prior.rate_eta / (settings.prior.shape_eta + 1))
+    rho = np.full(shape[:2], settings.prior.rho_a / (settings.prior.rho_a + settings.prior.rho_b))
+    return Values(np.zeros(shape), np.ones(shape), gamma, eta, rho, gamma)
+
+
+def moved(settings: Settings, values: Values, terms: Terms, round: int, step: int) -> tuple[Values, Array]:
+    """theta and a signed tau from one joint draw; the values after it, and t (c, g, p). Every client then has d = t w."""
+    prior = settings.prior
+    theta, t = shrinkage.move(
+        terms.gradient, terms.precision, settings.coordinates(round), values.theta[:, 0], values.tau_sq[:, 0],
+        values.gamma[:, 0], values.eta[:, 0], seed=settings.seed, step=step, scale_tau=prior.scale_tau, c0=prior.c0,
+        spike_variance=prior.spike_variance, n_threads=settings.n_threads,
+    )  # fmt: skip
+    return replace(values, theta=theta[:, None], tau_sq=(t * t)[:, None]), t[:, None]
+
+
+def _options(settings: Settings, step: int) -> dict[str, Any]:
+    not_the_servers = ("shape_sigma", "rate_sigma", "scale_lambda")
+    own = {name: value for name, value in vars(settings.prior).items() if name not in not_the_servers}
+    how = {"scales": settings.scales, "order": settings.order, "n_threads": settings.n_threads}
+    return {**own, **how, "seed": settings.seed, "step": step}
+
+
+def swept(
+    settings: Settings, values: Values, deviation: Array, lambda_sq: Array, step: int
+) -> tuple[Values, Array, Array, NDArray[np.int64]]:
+    """The server's sweeps from all clients' d and lambda^2 (m, c, g, p); these as they are afterwards, and the events."""
+    theta, tau_sq, gamma, eta, rho, inclusion, deviation, lambda_sq, events = shrinkage.global_sweep(
+        deviation, lambda_sq, settings.layout.indicators, values.theta, values.tau_sq, values.gamma, values.eta, values.rho,
+        n_passes=settings.server_sweeps, scale_lambda=settings.prior.scale_lambda, **_options(settings, step),
+    )  # fmt: skip
+    return Values(theta, tau_sq, gamma, eta, rho, inclusion), deviation, lambda_sq, events
+
+
+def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], step: int) -> tuple[Values, NDArray[np.int64]]:
+    """One sweep from the clients' sums (s, c, g, p), added in client order."""
+    total = np.zeros_like(next(iter(sums.values())))
+    for client in sorted(sums):
+        total += sums[client]
+    *drawn, events = shrinkage.global_sweep_sums(
+        total, len(sums), settings.layout.indicators, values.theta, values.tau_sq, values.gamma, values.eta, values.rho,
+        **_options(settings, step),
+    )  # fmt: skip
+    return Values(*drawn), events

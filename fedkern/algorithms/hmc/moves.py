@@ -1,0 +1,297 @@
+"""Numbers of Hamiltonian Monte Carlo: the schedule of its warm-up, and one party's part of a trajectory, for all chains at once.
+
+A party holds some coordinates q of the state, their gradient, and the standard deviations s by which they are measured: with
+momenta p = v / s of variance 1 / s^2, v ~ N(0, I), a step of the leapfrog is
+
+    v += (h/2) s grad,   q += h s v,   v += (h/2) s grad   (grad anew),
+
+and the kinetic energy v'v / 2. All parties take it together, each with its own coordinates. Sources: sigma.md, section 7; Neal
+(2011); Hoffman and Gelman (2014) for the step; the windows are those of Stan's reference manual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...kernels import rng
+from ...models.hierarchical import LocalModel
+from ..core.messages import SERVER, Saved, evolve
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+STREAM = "momenta"
+ACCEPT, JITTER, START = 1, 2, 3  # draws of the stream beside the momenta, which are draw 0
+LOST = -1e300  # the change of log-density of a trajectory that left the finite numbers; never accepted
+DIVERGENT = -1000.0  # a change below this one is counted as a divergence
+SHRINK, FLOOR = 5.0, 1e-3  # an adapted variance counts as much as its draws, and the floor as five draws
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that every party of a job knows.
+
+    Attributes
+    ----------
+    draws, thin : kept draws of each chain; trajectories from one to the next
+    warmup : trajectories before them, in which step and standard deviations adapt; 0: `step` and ones
+    chains : they run side by side, in the same messages; a chain's numbers do not depend on how many others there are
+    leapfrog : steps of a trajectory, each of them one exchange; 1 is MALA
+    step : h, at the start
+    target : acceptance rate that the step is adapted to; None: 0.8, and 0.57 with one leapfrog step
+    jitter : h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
+    seed : of the keyed random streams
+    """
+
+    draws: int = 1000
+    thin: int = 1
+    warmup: int = 1000
+    chains: int = 4
+    leapfrog: int = 10
+    step: float = 0.1
+    target: float | None = None
+    jitter: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        def refuse(what: str, wanted: str) -> None:
+            raise ValueError(f"hmc: {what} must be {wanted}, got {getattr(self, what)!r}")
+
+        for name, least in (("draws", 1), ("thin", 1), ("warmup", 0), ("chains", 1), ("leapfrog", 1)):
+            if getattr(self, name) < least:
+                refuse(name, f"at least {least}")
+        if not 0 < self.step < np.inf:
+            refuse("step", "positive and finite")
+        if self.target is not None and not 0 < self.target < 1:
+            refuse("target", "in (0, 1)")
+        if not 0 <= self.jitter < 1:
+            refuse("jitter", "in [0, 1)")
+
+    @property
+    def rounds(self) -> int:
+        """Trajectories of each chain."""
+        return self.warmup + self.draws * self.thin
+
+    @property
+    def wanted(self) -> float:
+        """The acceptance rate that the step is adapted to."""
+        return self.target if self.target is not None else 0.57 if self.leapfrog == 1 else 0.8
+
+    def keeps(self, round: int) -> bool:
+        """Whether the state after this trajectory is a draw."""
+        return round >= self.warmup and (round - self.warmup + 1) % self.thin == 0
+
+    def windows(self) -> tuple[int, tuple[int, ...]]:
+        """First trajectory whose draws count for the standard deviations, and those after which they change."""
+        if self.warmup < 20:
+            return self.warmup, ()
+        first, width, last = (75, 25, 50) if self.warmup >= 150 else (0, 0, 0)
+        if not width:
+            first, last = int(0.15 * self.warmup), int(0.1 * self.warmup)
+            return first, (self.warmup - last - 1,)
+        end, at, ends = self.warmup - last, first, []
+        while at < end:
+            at += width if at + 3 * width <= end else end - at  # what is left is no window of its own
+            ends.append(at - 1)
+            width *= 2
+        return first, tuple(ends)
+
+    def sizes(self, n_global: int) -> dict[str, int]:
+        """Lengths of the messages' arrays."""
+        return {"s": self.chains, "xi": n_global}
+
+    def normals(self, party: int, round: int, size: int, draw: int = 0) -> Matrix:
+        """(chains, size) The momenta (before scaling) of a party's coordinates."""
+        out = np.empty((self.chains, size))
+        for chain, row in enumerate(out):
+            rng.normal(size, key=rng.key(self.seed, STREAM, chain), client=party, step=round, draw=draw, out=row)
+        return out
+
+    def uniforms(self, round: int, draw: int) -> Vector:
+        """(chains,) The server's uniform numbers of a trajectory."""
+        keys = (rng.key(self.seed, STREAM, chain) for chain in range(self.chains))
+        return np.array([rng.uniform(1, key=key, client=SERVER, step=round, draw=draw)[0] for key in keys])
+
+    def starts(self, party: int, size: int, mean: Vector | float = 0.0, sd: Vector | float = 1.0) -> Matrix:
+        """(chains, size) Start values scattered about `mean`; `party` is a client's number or SERVER."""
+        return np.asarray(mean + sd * self.normals(party, 0, size, draw=START), np.float64)
+
+
+def evaluate(model: LocalModel, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, Matrix]:
+    """log p(y, u | xi) and its gradients, for each chain; NaN where the model can't compute it.
+
+    A model may have `log_joint_grads`, which does so for all chains in one call.
+    """
+    with np.errstate(all="ignore"):
+        together = getattr(model, "log_joint_grads", None)
+        if together is not None:
+            value, g_xi, g_u = together(xi, u)
+            return np.asarray(value), np.asarray(g_xi), np.asarray(g_u)
+        value, g_xi, g_u = np.full(len(xi), np.nan), np.zeros(xi.shape), np.zeros(u.shape)
+        for c in range(len(xi)):
+            try:
+                value[c], g_xi[c], g_u[c] = model.log_joint_grad(xi[c], u[c])
+            except NumericalError:
+                value[c] = np.nan
+    return value, g_xi, g_u
+
+
+def finite(value: Vector, *gradients: Matrix) -> NDArray[np.bool_]:
+    """(chains,) Whether a chain's numbers are all finite."""
+    good = np.isfinite(value)
+    for gradient in gradients:
+        good &= np.isfinite(gradient).all(axis=1)
+    return np.asarray(good)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One party's coordinates of all chains, d in number.
+
+    Attributes
+    ----------
+    at, value, slope : (c, d), (c,), (c, d) the state, this party's share of the log-density there, its gradient
+    scale : (c, d) s
+    trial, trial_value, trial_slope : the same at the trajectory's present end
+    velocity, start : (c, d), (c,) v, and value - v'v / 2 when the trajectory began
+    lost : (c,) whether the trajectory left the finite numbers
+    mean, square, count : (c, d), (c, d), draws of this window: means, and sums of squares about them
+    """
+
+    at: Matrix
+    value: Vector
+    slope: Matrix
+    scale: Matrix
+    trial: Matrix
+    trial_value: Vector
+    trial_slope: Matrix
+    velocity: Matrix
+    start: Vector
+    lost: NDArray[np.bool_]
+    mean: Matrix
+    square: Matrix
+    count: int = 0
+
+    @classmethod
+    def begin(cls, at: Matrix, value: Vector, slope: Matrix) -> Walk:
+        """At rest, with unit standard deviations."""
+        zeros, none = np.zeros(at.shape), np.zeros(len(at))
+        return cls(at, value, slope, np.ones(at.shape), at, value, slope, zeros, none, np.zeros(len(at), bool), zeros, zeros)
+
+    def launched(self, normals: Matrix, step: Vector) -> Walk:
+        """The first half kick and drift of a new trajectory."""
+        start = self.value - 0.5 * (normals**2).sum(axis=1)
+        velocity = normals + 0.5 * step[:, None] * self.scale * self.slope
+        return evolve(self, start=start, velocity=velocity, trial=self.at, lost=np.zeros(len(step), bool))._drifted(step)
+
+    def _drifted(self, step: Vector) -> Walk:
+        with np.errstate(all="ignore"):
+            trial = self.trial + step[:, None] * self.scale * self.velocity
+        return evolve(self, trial=trial)._guarded(np.asarray(np.isfinite(trial).all(axis=1)))
+
+    def _guarded(self, good: NDArray[np.bool_]) -> Walk:
+        """Chains that left the finite numbers wait at their state for the rejection that is certain."""
+        lost = self.lost | ~good
+        if not lost.any():
+            return self
+        trial, velocity = np.where(lost[:, None], self.at, self.trial), np.where(lost[:, None], 0.0, self.velocity)
+        return evolve(self, lost=lost, trial=trial, velocity=velocity)
+
+    def visited(self, value: Vector, slope: Matrix) -> Walk:
+        """Value and gradient at `trial`."""
+        good = finite(value, slope)
+        slope = np.where(good[:, None], slope, 0.0)
+        return evolve(self, trial_value=value, trial_slope=slope)._guarded(good)
+
+    def moved(self, step: Vector) -> Walk:
+        """A whole kick, and the next drift."""
+        return self._kicked(step)._drifted(step)
+
+    def _kicked(self, step: Vector) -> Walk:
+        with np.errstate(all="ignore"):
+            return evolve(self, velocity=self.velocity + step[:, None] * self.scale * self.trial_slope)
+
+    def landed(self, step: Vector) -> tuple[Walk, Vector]:
+        """The last half kick, and this party's change of (log-density - kinetic energy) over the trajectory."""
+        walk = self._kicked(0.5 * step)
+        with np.errstate(all="ignore"):
+            change = walk.trial_value - 0.5 * (walk.velocity**2).sum(axis=1) - walk.start
+        return walk, np.where(walk.lost | ~np.isfinite(change), LOST, np.maximum(change, LOST))
+
+    def settled(self, accepted: NDArray[np.bool_]) -> Walk:
+        """The state after the decision."""
+        which = accepted[:, None]
+        return evolve(
+            self,
+            at=np.where(which, self.trial, self.at),
+            value=np.where(accepted, self.trial_value, self.value),
+            slope=np.where(which, self.trial_slope, self.slope),
+        )
+
+    def learned(self, settings: Settings, round: int) -> Walk:
+        """What this trajectory of the warm-up adds to the standard deviations: at the end of a window they change."""
+        first, ends = settings.windows()
+        if not ends or not first <= round <= ends[-1]:
+            return self
+        count, off = self.count + 1, self.at - self.mean
+        mean = self.mean + off / count
+        square = self.square + off * (self.at - mean)
+        if round not in ends:
+            return evolve(self, mean=mean, square=square, count=count)
+        variance = (square / max(count - 1, 1) * count + FLOOR * SHRINK) / (count + SHRINK)
+        return evolve(self, scale=np.sqrt(variance), mean=np.zeros_like(mean), square=np.zeros_like(mean), count=0)
+
+    def save(self) -> Saved:
+        """As named arrays."""
+        return {f"walk.{f.name}": getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any]) -> Walk:
+        """Inverse of `save`."""
+        return cls(**{f.name: saved[f"walk.{f.name}"] for f in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Step:
+    """h of each chain, by dual averaging of its logarithm.
+
+    Attributes
+    ----------
+    log_step, log_mean : (c,) in use, and averaged
+    centre, error, count : (c,), (c,) what it is drawn to, mean error of the acceptance rate, updates
+    """
+
+    log_step: Vector
+    log_mean: Vector
+    centre: Vector
+    error: Vector
+    count: int = 0
+
+    @classmethod
+    def at(cls, log_step: Vector) -> Step:
+        """Begins anew from this step."""
+        zeros = np.zeros(len(log_step))
+        return cls(log_step, zeros, log_step + np.log(10.0), zeros)
+
+    def learned(self, rate: Vector, target: float) -> Step:
+        """After a trajectory with this probability of acceptance."""
+        t = self.count + 1
+        error = self.error + (target - rate - self.error) / (t + 10)
+        log_step = self.centre - np.sqrt(t) / 0.05 * error
+        weight = t**-0.75
+        return Step(log_step, weight * log_step + (1 - weight) * self.log_mean, self.centre, error, t)
+
+    def save(self) -> Saved:
+        """As named arrays."""
+        return {f"step.{f.name}": getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any]) -> Step:
+        """Inverse of `save`."""
+        return cls(**{f.name: saved[f"step.{f.name}"] for f in fields(cls)})

@@ -1,0 +1,263 @@
+"""PVI with client-level privacy: neighbours differ by one whole client.
+
+Each round the (trusted) server asks every client, scales their changes to comparable blocks, clips each to a norm of C, flips a
+secret coin for every client, and adds one Gaussian noise to the sum of those that it includes; only the noisy sum reaches q.
+Clients are those of `pvi`.
+
+That the coins are secret is what the amplification by sampling rests on: asking the included alone would publish them. So nothing
+but that sum and the weight of `SiteApplied`, which is between the server and one client, depends on a coin: not which messages
+there are, how many, how long and in which order, and no count. A coin falls when all changes have come, so that none is known
+while a client can still be lost.
+
+Two ways of keeping q = prior x sites although the sum contains noise: `own-sites` (a client adds its own clipped change to its
+site, with weight 0 if it was left out; a noise site, whose value nobody needs, absorbs the rest) and `averaged-sites` (every
+client adds the M-th part of the released sum, a function of that sum and the public M). Source: dp-pvi.md, section 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.expfam import Gaussian, keeps_proper
+from ...privacy.accountant import Mechanism
+from ...privacy.noise import Source
+from ..core.averaging import Trajectory
+from ..core.messages import (
+    SERVER,
+    Charge,
+    Charged,
+    ChargeFailed,
+    ClientLost,
+    Message,
+    Protocol,
+    Release,
+    Released,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+)
+from . import machine as pvi
+from .machine import Precision, QUpdate, Shift, SiteApplied, SiteDelta
+from .settings import Settings
+from .shards import clipped
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SiteShare(Message, kind=14):
+    """Server to every client (averaged-sites): what to add to the site; the M-th part of what q has gained."""
+
+    round: int
+    dh: Shift
+    dP: Precision
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server's state: as `pvi.Server`, but q is kept itself, since no set of sites adds up to it.
+
+    Attributes
+    ----------
+    mechanism, source : sampler of clients, clip and noise
+    updates : (M,) answers of each client, whether or not they entered a sum
+    pending : client -> its change, until all of the round have come
+    charging, releasing : a charge is being made at the server's own budget; a noisy sum is being stored
+    """
+
+    settings: Settings
+    prior: Gaussian
+    q: Gaussian
+    mechanism: Mechanism
+    source: Source
+    updates: NDArray[np.int64]
+    trajectory: Trajectory
+    averaged_sites: bool = False
+    round: int = 0
+    waiting: frozenset[int] = frozenset()
+    pending: Mapping[int, Vector] = field(default_factory=dict)
+    charging: bool = False
+    releasing: bool = False
+    spent: bool = False
+    lost: frozenset[int] = frozenset()
+    halvings: int = 0
+    rejected: int = 0
+
+    @property
+    def n_clients(self) -> int:
+        return len(self.updates)
+
+    @property
+    def refused(self) -> frozenset[int]:
+        """All or none: the budget is the federation's."""
+        return frozenset(range(self.n_clients)) if self.spent else frozenset()
+
+    @property
+    def stop(self) -> str | None:
+        """As `pvi.Server.stop`."""
+        if self.settings.rounds is not None and self.round >= self.settings.rounds:
+            return "rounds"
+        cap = self.settings.updates_per_client  # one update of each client is a round
+        if self.spent or (cap is not None and self.round >= cap):
+            return "budget"
+        return "lost" if len(self.lost) == self.n_clients else None
+
+
+def start(
+    settings: Settings,
+    prior: Gaussian,
+    n_clients: int,
+    mechanism: Mechanism,
+    source: Source,
+    averaged_sites: bool = False,
+) -> tuple[Server, ServerEffects]:
+    """The server's first state, and the charge of its first round."""
+    updates, trajectory = np.zeros(n_clients, np.int64), Trajectory(np.zeros(2 * prior.d))
+    return _charge(Server(settings, prior, prior, mechanism, source, updates, trajectory, averaged_sites))
+
+
+def finished(state: Server) -> bool:
+    return state.stop is not None and not state.waiting and not state.charging and not state.releasing
+
+
+def released(state: Server) -> Gaussian:
+    """The averaged or the last q."""
+    if state.settings.average != "half" or not state.trajectory.count:
+        return state.q
+    point, d = state.trajectory.half_mean(), state.prior.d
+    P = np.exp(-2 * point[d:])
+    return Gaussian(P * point[:d], P)
+
+
+def _charge(state: Server) -> tuple[Server, ServerEffects]:
+    if state.stop:
+        return state, []
+    return replace(state, charging=True), [(SERVER, Charge(1, state.round))]
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """The answer of the server's own budget or disk, a client's change, or its loss."""
+    if sender == SERVER and state.charging and isinstance(event, ChargeFailed):
+        return replace(state, charging=False, spent=True), []
+    if sender == SERVER and state.charging and isinstance(event, Charged):
+        everybody = frozenset(range(state.n_clients)) - state.lost
+        state = replace(state, charging=False, waiting=everybody)
+        return state, [(k, QUpdate(state.round, state.round, state.q.h, state.q.P)) for k in sorted(everybody)]
+    if sender == SERVER and state.releasing and isinstance(event, Released) and event.round == state.round:
+        return _apply(replace(state, releasing=False), event.content)
+    if isinstance(event, ClientLost):
+        was_waiting = event.client in state.waiting
+        state = replace(state, lost=state.lost | {event.client}, waiting=state.waiting - {event.client})
+        return _sum(state) if was_waiting and not state.waiting else (state, [])
+    if not isinstance(event, SiteDelta) or sender not in state.waiting or event.round != state.round:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} is not an answer to round {state.round}")
+    change = np.concatenate([event.dh, event.dP])
+    if not np.isfinite(change).all():
+        raise RemoteFault(f"client {sender}: SiteDelta of round {event.round} is not finite")
+    state = replace(state, pending={**state.pending, sender: change}, waiting=state.waiting - {sender})
+    return (state, []) if state.waiting else _sum(state)
+
+
+def _scale(state: Server) -> Vector:
+    """Makes the two blocks of a change comparable; public."""
+    return np.concatenate([np.sqrt(state.q.P), state.q.P])
+
+
+def _sum(state: Server) -> tuple[Server, ServerEffects]:
+    """Draws coins and noise, and adds the clipped changes of the included. Nothing of it leaves before it is stored, so that the
+    same sum is released after a crash, with the same weights.
+    """
+    scale, M = _scale(state), state.n_clients
+    state.source.rekey()
+    included = np.zeros(M, np.int64)
+    included[state.mechanism.draw(state.source, M, state.round)] = 1
+    total, weights = np.zeros(len(scale), np.int64), np.zeros(M)
+    for k in sorted(state.pending):
+        integer, factor = clipped(state.pending[k] / scale, state.mechanism)  # of all: time shows no coin either
+        total += included[k] * integer
+        weights[k] = included[k] * factor
+    noisy = state.mechanism.release(state.source, total, state.round)
+    return replace(state, releasing=True), [(SERVER, Release(state.round, {"noisy": noisy, "weights": weights}))]
+
+
+def _apply(state: Server, content: Mapping[str, Any]) -> tuple[Server, ServerEffects]:
+    """Moves q by the largest fraction of the noisy sum that keeps it proper."""
+    d, M, weights = state.prior.d, state.n_clients, content["weights"]
+    noisy = content["noisy"] * _scale(state)
+    dh, dP = noisy[:d], noisy[d:]
+    alpha = 1.0
+    while alpha >= pvi.SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):
+        alpha /= 2
+    if alpha < pvi.SMALLEST_ALPHA:
+        alpha = 0.0
+    q = Gaussian(state.q.h + alpha * dh, state.q.P + alpha * dP)
+    effects: ServerEffects = []
+    answered = sorted(state.pending)
+    for k in answered:
+        own = 0.0 if state.averaged_sites else alpha * float(weights[k])
+        effects.append((k, SiteApplied(int(state.updates[k]), own)))
+    if state.averaged_sites:
+        share = SiteShare(state.round, alpha * dh / M, alpha * dP / M)
+        effects += [(k, share) for k in range(M) if k not in state.lost]
+    updates = state.updates.copy()
+    updates[answered] += 1
+    trajectory = state.trajectory.add(np.concatenate([q.mean, -0.5 * np.log(q.P)]))
+    state = replace(state, q=q, pending={}, updates=updates, trajectory=trajectory, round=state.round + 1)
+    state = replace(state, halvings=state.halvings + int(0 < alpha < 1), rejected=state.rejected + int(alpha == 0))
+    state, charge = _charge(state)
+    return state, effects + charge
+
+
+def client_receive(state: pvi.Client, event: Any) -> tuple[pvi.Client, list[Any]]:
+    """`pvi.client_receive`, and the shares of averaged-sites."""
+    if isinstance(event, SiteShare):
+        return replace(state, site_h=state.site_h + event.dh, site_P=state.site_P + event.dP), []
+    return pvi.client_receive(state, event)
+
+
+_COUNTS = ("round", "halvings", "rejected")
+
+
+def save(state: Server | pvi.Client) -> Saved:
+    """As `pvi.save`."""
+    if isinstance(state, pvi.Client):
+        return pvi.save(state)
+    saved: Saved = {name: getattr(state, name) for name in _COUNTS}
+    saved |= {"h": state.q.h, "P": state.q.P, "updates": state.updates.astype(float), "spent": int(state.spent)}
+    saved["flags"] = np.array([[k in s for k in range(state.n_clients)] for s in (state.lost, state.waiting)], float)
+    return saved | state.trajectory.save()
+
+
+def load(state: Server | pvi.Client, saved: Mapping[str, Any]) -> Any:
+    """As `pvi.load`."""
+    if isinstance(state, pvi.Client):
+        return pvi.load(state, saved)
+    lost, waiting = (frozenset(np.flatnonzero(row).tolist()) for row in saved["flags"])
+    return replace(
+        state,
+        **{name: saved[name] for name in _COUNTS},
+        q=Gaussian(saved["h"], saved["P"]),
+        updates=saved["updates"].astype(np.int64),
+        spent=bool(saved["spent"]),
+        lost=lost,
+        trajectory=Trajectory.load(saved),
+        waiting=waiting,
+        pending={},
+        charging=False,
+        releasing=False,
+    )
+
+
+PROTOCOL = Protocol(
+    "pvi-client-level", (QUpdate, SiteApplied, SiteShare), (SiteDelta,), server_receive, client_receive, finished, save, load
+)
+
+
+def protocol(*, averaged_sites: bool) -> Protocol:
+    """The protocol with only the messages that a job can send."""
+    return PROTOCOL if averaged_sites else replace(PROTOCOL, to_client=(QUpdate, SiteApplied))

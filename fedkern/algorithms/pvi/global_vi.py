@@ -1,0 +1,249 @@
+"""Global variational inference with gradients from the clients: the baseline without sites.
+
+Each round the server sends q = N(mu, exp(2 omega)) to every client, adds up their (clipped, noised) likelihood gradients and
+the prior's, and takes one step of its optimiser. Source: dp-pvi.md, section 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...models.expfam import Gaussian
+from ..core.averaging import Trajectory
+from ..core.messages import (
+    Charge,
+    Charged,
+    ChargeFailed,
+    ClientEffects,
+    ClientLost,
+    Message,
+    Protocol,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+)
+from ..core.optim import OPTIMISERS
+from .local import OMEGA_BOUND, Local, gradient_of
+from .machine import Refused
+from .settings import Settings
+
+Vector = NDArray[np.float64]
+Block = Annotated[NDArray[np.float64], "d"]
+
+
+@dataclass(frozen=True)
+class Parameters(Message, kind=20):
+    """Server to client: mean and log standard deviations of q."""
+
+    round: int
+    mu: Block
+    omega: Block
+
+
+@dataclass(frozen=True)
+class Gradient(Message, kind=21):
+    """Client to server: gradient of its expected log-likelihood, clipped and noised if the job is private."""
+
+    round: int
+    mu: Block
+    omega: Block
+
+
+@dataclass(frozen=True)
+class Server:
+    """`lam` is (mu, omega); `gradients` holds what has come of this round. The other fields are those of `pvi.Server`."""
+
+    settings: Settings
+    prior: Gaussian
+    lam: Vector
+    optimiser: Vector
+    trajectory: Trajectory
+    updates: NDArray[np.int64]
+    round: int = 0
+    waiting: frozenset[int] = frozenset()
+    gradients: Mapping[int, Vector] = field(default_factory=dict)
+    refused: frozenset[int] = frozenset()
+    capped: frozenset[int] = frozenset()
+    lost: frozenset[int] = frozenset()
+
+    @property
+    def n_clients(self) -> int:
+        return len(self.updates)
+
+    @property
+    def active(self) -> list[int]:
+        out = self.refused | self.capped | self.lost
+        return [k for k in range(self.n_clients) if k not in out]
+
+    @property
+    def q(self) -> Gaussian:
+        return _gaussian(self.lam)
+
+    @property
+    def stop(self) -> str | None:
+        """As `pvi.Server.stop`; one lost or refusing client ends the job, because q would forget its rows."""
+        if self.settings.rounds is not None and self.round >= self.settings.rounds:
+            return "rounds"
+        if self.refused | self.capped:
+            return "budget"
+        return "lost" if self.lost else None
+
+
+def _gaussian(lam: Vector) -> Gaussian:
+    d = len(lam) // 2
+    P = np.exp(-2 * lam[d:])
+    return Gaussian(P * lam[:d], P)
+
+
+def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, ServerEffects]:
+    """q starts at the prior."""
+    lam = np.concatenate([prior.mean, -0.5 * np.log(prior.P)])
+    optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate)
+    state = Server(settings, prior, lam, optimiser.init(len(lam)), Trajectory(np.zeros(len(lam))), np.zeros(n_clients, np.int64))
+    return _ask(state)
+
+
+def finished(state: Server) -> bool:
+    return state.stop is not None and not state.waiting
+
+
+def released(state: Server) -> Gaussian:
+    """The averaged or the last q."""
+    averaged = state.settings.average == "half" and state.trajectory.count
+    return _gaussian(state.trajectory.half_mean()) if averaged else state.q
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One gradient, a refusal or a loss; the step is taken when all have answered."""
+    if isinstance(event, ClientLost):
+        state = replace(state, lost=state.lost | {event.client}, waiting=state.waiting - {event.client})
+        return state, []
+    if not isinstance(event, Gradient | Refused) or sender not in state.waiting or event.round != state.round:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} is not an answer to round {state.round}")
+    state = replace(state, waiting=state.waiting - {sender})
+    if isinstance(event, Refused):
+        state = replace(state, refused=state.refused | {sender})
+    else:
+        state = replace(state, gradients={**state.gradients, sender: np.concatenate([event.mu, event.omega])})
+    if state.waiting or state.stop:
+        return state, []
+    return _ask(_step(state))
+
+
+def _step(state: Server) -> Server:
+    s, d = state.settings, state.prior.d
+    g = np.zeros(2 * d)
+    for k in sorted(state.gradients):
+        g += state.gradients[k]
+    mu, omega = state.lam[:d], state.lam[d:]
+    g[:d] += state.prior.h - state.prior.P * mu
+    g[d:] += 1 - state.prior.P * np.exp(2 * omega)
+    optimiser, change = OPTIMISERS[s.optimiser](s.learning_rate).update(state.optimiser, g)
+    lam = state.lam + change
+    lam[d:] = np.clip(lam[d:], -OMEGA_BOUND, OMEGA_BOUND)
+    if not np.isfinite(lam).all():
+        raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
+    trajectory = state.trajectory.add(lam) if s.average == "half" else state.trajectory
+    updates = state.updates + 1
+    cap = s.updates_per_client
+    capped = frozenset(range(state.n_clients)) if cap is not None and updates.max() >= cap else state.capped
+    return replace(
+        state,
+        lam=lam,
+        optimiser=optimiser,
+        trajectory=trajectory,
+        updates=updates,
+        round=state.round + 1,
+        gradients={},
+        capped=capped,
+    )
+
+
+def _ask(state: Server) -> tuple[Server, ServerEffects]:
+    if state.stop:
+        return state, []
+    d, everyone = state.prior.d, range(state.n_clients)
+    question = Parameters(state.round, state.lam[:d], state.lam[d:])
+    return replace(state, waiting=frozenset(everyone)), [(k, question) for k in everyone]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client keeps nothing but its count of steps; `asked` is the question whose charge is being made."""
+
+    name: str
+    local: Local
+    step: int = 0
+    asked: Parameters | None = None
+    refused: bool = False
+
+
+def client(name: str, context: Local, prior: Gaussian) -> Client:
+    return Client(name, context)
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """Parameters (and, in a private job, the charge) in; one gradient out."""
+    if isinstance(event, Parameters) and not (state.asked or state.refused):
+        if state.local.mechanism is None:
+            return _gradient(state, event)
+        return replace(state, asked=event), [Charge(1, event.round)]
+    if isinstance(event, Charged) and state.asked:
+        return _gradient(replace(state, asked=None), state.asked)
+    if isinstance(event, ChargeFailed) and state.asked:
+        return replace(state, asked=None, refused=True), [Refused(state.asked.round, event.spent)]
+    raise RemoteFault(f"server: {type(event).__name__} was not expected")
+
+
+def _gradient(state: Client, event: Parameters) -> tuple[Client, ClientEffects]:
+    d = len(event.mu)
+    if state.local.source is not None:
+        state.local.source.rekey()
+    g = gradient_of(state.local, None)(event.mu, event.omega, state.step)
+    return replace(state, step=state.step + 1), [Gradient(event.round, g[:d], g[d:])]
+
+
+def save(state: Server | Client) -> Saved:
+    """The state as named arrays and numbers; rows are never among them."""
+    if isinstance(state, Client):
+        return {"step": state.step, "refused": int(state.refused)}
+    flags = np.array(
+        [[k in s for k in range(state.n_clients)] for s in (state.refused, state.capped, state.lost, state.waiting)], float
+    )
+    saved: Saved = {"round": state.round, "lam": state.lam, "optimiser": state.optimiser}
+    saved |= {"updates": state.updates.astype(float), "out": flags}
+    return saved | state.trajectory.save()
+
+
+def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+    """A fresh state as it was when it was saved."""
+    if isinstance(state, Client):
+        return replace(state, step=saved["step"], refused=bool(saved["refused"]))
+    refused, capped, lost, waiting = (frozenset(np.flatnonzero(row).tolist()) for row in saved["out"])
+    return replace(
+        state,
+        round=saved["round"],
+        lam=saved["lam"],
+        optimiser=saved["optimiser"],
+        updates=saved["updates"].astype(np.int64),
+        refused=refused,
+        capped=capped,
+        lost=lost,
+        trajectory=Trajectory.load(saved),
+        waiting=waiting,
+        gradients={},
+    )
+
+
+PROTOCOL = Protocol("global-vi", (Parameters,), (Gradient, Refused), server_receive, client_receive, finished, save, load)
+
+
+def protocol(*, private: bool) -> Protocol:
+    """As `pvi.protocol`."""
+    return PROTOCOL if private else replace(PROTOCOL, to_server=(Gradient,))

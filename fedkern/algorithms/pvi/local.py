@@ -1,0 +1,382 @@
+"""One client's local optimisation: maximise F_m(q) = sum_i E_q[l_i] - KL(q || cavity) over its own rows.
+
+The only place where rows meet the variational parameters. Coordinates are lambda = (mu, omega), omega = log sigma; under
+privacy only the likelihood part is clipped and noised, and the KL part, a function of released numbers, is added outside.
+Source: dp-pvi.md, sections 2-5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from ...errors import NumericalError
+from ...kernels import glm, rng
+from ...models.expfam import Gaussian
+from ...models.glm import Rows
+from ...privacy.accountant import LEAST_CLIP, Mechanism
+from ...privacy.noise import Source
+from ..core.optim import OPTIMISERS
+from .settings import SHARDED, Settings
+
+Vector = NDArray[np.float64]
+OMEGA_BOUND = 20.0
+LARGEST = 1e100  # of h, P and mean where a failure must not show: products of two, and sums of their squares, are finite
+
+
+@dataclass(frozen=True)
+class Local:
+    """What stays the same over a client's life.
+
+    Attributes
+    ----------
+    rows, settings : the data and the job's numbers
+    index : the client's number, the third word of its random counters
+    mechanism, source : sampler, clip and noise of a private job; None without privacy
+    row_ids : (n,) 64-bit hashes of the rows' ids, for shards
+    n_threads : of the kernels; no result depends on it
+    """
+
+    rows: Rows
+    settings: Settings
+    index: int
+    mechanism: Mechanism | None = None
+    source: Source | None = None
+    row_ids: NDArray[np.uint64] | None = None
+    n_threads: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuses what would read rows without the clip and the noise that are being paid for."""
+        if (self.mechanism is None) != (self.source is None):
+            raise ValueError(f"client {self.index}: a mechanism and a noise source go together; give both, or neither")
+        s = self.settings
+        if self.mechanism is None or s.variant in SHARDED:  # shards clip and noise their answers themselves
+            return
+        if s.optimiser == "exact" or s.estimator not in ("analytic", "weight-mc", "activation-mc") or s.covariance != "diagonal":
+            what = f"optimiser {s.optimiser!r}, estimator {s.estimator!r}, {s.covariance} covariance"
+            raise ValueError(f"client {self.index}: {what}: has no private form; see `fedkern check`")
+        if (clip := self.mechanism.clip) < LEAST_CLIP:
+            raise ValueError(f"client {self.index}: a clip of {clip:g} on rows cannot be kept; at least {LEAST_CLIP:g}")
+
+
+def optimise(
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+) -> tuple[Gaussian, Vector | None]:
+    """The new q of one update, and the optimiser's state.
+
+    Parameters
+    ----------
+    q : where to start
+    cavity : the prior of this client's problem
+    state : the optimiser's, None to begin with a fresh one
+    steps, first_step : how many, and this client's own count of steps before
+    """
+    if local.settings.optimiser == "exact":
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return exact(local.rows, local.settings, q, cavity, local.n_threads), None
+        except (np.linalg.LinAlgError, ValueError):  # ValueError is also what linear algebra says of numbers that are not finite
+            raise NumericalError(f"the exact local optimum cannot be computed: {EXTREME}") from None
+    return (_diagonal_steps if q.diagonal else _full_steps)(local, q, cavity, state, steps, first_step)
+
+
+def attempt(
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+) -> tuple[Gaussian, Vector | None]:
+    """As `optimise`, for rows that are seen without a clip: q itself, and the state as it was, where the optimiser fails or goes
+    beyond all bounds; and no warning. That it does depends on rows, so nobody else may see it.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            new, after = optimise(local, q, cavity, state, steps, first_step)
+            bounded = all(np.abs(numbers).max(initial=0) <= LARGEST for numbers in (new.h, new.P, new.mean))  # NaN is not
+        except (NumericalError, ArithmeticError, ValueError):  # ValueError is also what linear algebra raises
+            return q, state
+    return (new, after) if bounded else (q, state)
+
+
+def _diagonal_steps(
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+) -> tuple[Gaussian, Vector | None]:
+    d = q.d
+    optimiser = OPTIMISERS[local.settings.optimiser](local.settings.learning_rate)
+    state = optimiser.init(2 * d) if state is None else state
+    gradient = gradient_of(local, cavity)
+    lam = np.concatenate([q.mean, -0.5 * np.log(q.P)])
+    mu, omega = lam[:d], lam[d:]
+    for step in range(first_step, first_step + steps):
+        state, change = optimiser.update(state, gradient(mu, omega, step))
+        lam += change
+        np.maximum(omega, -OMEGA_BOUND, out=omega)
+        np.minimum(omega, OMEGA_BOUND, out=omega)
+    if not np.isfinite(lam).all():
+        raise NumericalError(f"local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
+    P = np.exp(-2 * omega)
+    return Gaussian(P * mu, P), state
+
+
+Gradient = Callable[[Vector, Vector, int], Vector]  # (mu, omega, step) -> (2d,)
+
+
+def gradient_of(local: Local, cavity: Gaussian | None) -> Gradient:
+    """Estimates the gradient of F: privately, from a mini-batch, or from all rows. Without a cavity: of sum_i E[l_i] alone."""
+    s, rows = local.settings, local.rows
+    key = rng.key(s.seed, "draws")
+    common = {"family": s.family, "scale": s.scale, "n_threads": local.n_threads}
+    if s.estimator in ("stl", "total"):
+        return _sampled_gradient(local, cavity, key, common)
+    fixed = common | {"estimator": s.estimator, "draws": s.draws, "key": key, "client": local.index}
+    fixed |= {"offset": rows.offset, "weights": rows.weights}
+    likelihood = _open_sums(local, fixed) if local.mechanism is None else _private_sums(local, local.mechanism, fixed)
+    if cavity is None:
+        return likelihood
+    add_kl = _KlGradient(cavity)
+
+    def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
+        g = likelihood(mu, omega, step)
+        add_kl(g, mu, omega)
+        return g
+
+    return gradient
+
+
+def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
+    """Secret batch, clip, exact integer sum, noise: dp-pvi.md, section 4, steps 1 to 5."""
+    rows, source = local.rows, local.source
+    assert source is not None
+    clip, grid, inverse_rate = mechanism.clip, mechanism.grid, mechanism.inverse_rate
+
+    def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
+        batch = mechanism.draw(source, len(rows), step)
+        total, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=clip, rows=batch, grid=grid, step=step, **fixed)
+        g = mechanism.release(source, total, step)
+        g *= inverse_rate
+        return g
+
+    return gradient
+
+
+def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
+    """All rows, or a mini-batch scaled to all rows; neither clip nor noise."""
+    rows, batches = local.rows, _batches(local)
+
+    def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
+        batch, inverse_rate = batches(step)
+        g, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=np.inf, rows=batch, step=step, **fixed)
+        g *= inverse_rate
+        return g
+
+    return gradient
+
+
+class _KlGradient:
+    """Adds the gradient of -KL(q || cavity), (hc - Pc mu, 1 - Pc sigma^2): outside the clip and outside the noise."""
+
+    def __init__(self, cavity: Gaussian) -> None:
+        d = cavity.d
+        self.constant = np.concatenate([cavity.h, np.ones(d)])
+        self.precision = np.concatenate([cavity.P, cavity.P])
+        self.point = np.empty(2 * d)  # (mu, sigma^2)
+        self.mean, self.variance = self.point[:d], self.point[d:]
+
+    def __call__(self, g: Vector, mu: Vector, omega: Vector) -> None:
+        self.mean[:] = mu
+        np.multiply(omega, 2, out=self.variance)
+        np.exp(self.variance, out=self.variance)
+        self.point *= self.precision
+        g += self.constant
+        g -= self.point
+
+
+def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, float]]:
+    """step -> (row indices or None for all, 1 / sampling rate), by Poisson sampling with keyed coins."""
+    rate = local.settings.batch_rate
+    if rate >= 1:
+        return lambda step: (None, 1.0)
+    key = rng.key(local.settings.seed, "batch")
+
+    def batch(step: int) -> tuple[NDArray[np.int64], float]:
+        coins = rng.uniform(len(local.rows), key=key, client=local.index, step=step)
+        return np.flatnonzero(coins < rate).astype(np.int64), 1 / rate
+
+    return batch
+
+
+def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: dict[str, Any]) -> Gradient:
+    """STL and total reparameterised gradients of the whole of F (not under privacy: dp-pvi.md, section 3.4)."""
+    if cavity is None:
+        raise ValueError(
+            f"estimator {local.settings.estimator!r} mixes likelihood and prior; global VI needs 'analytic' or a '-mc' one"
+        )
+    batches, s = _batches(local), local.settings
+
+    def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
+        index, inverse_rate = batches(step)
+        rows = local.rows if index is None else local.rows.take(index)
+        weights = np.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
+        _, g_mu, g_omega = glm.elbo_grad(
+            rows.X,
+            rows.y,
+            mu,
+            omega,
+            key=key,
+            prior_shift=cavity.h,
+            prior_precision=cavity.P,
+            draws=s.draws,
+            estimator=s.estimator,
+            offset=rows.offset,
+            weights=weights,
+            client=local.index,
+            step=step,
+            **common,
+        )
+        return np.concatenate([g_mu, g_omega])
+
+    return gradient
+
+
+def _full_steps(
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+) -> tuple[Gaussian, Vector | None]:
+    """Full covariance: parameters are mu and the Cholesky factor L of the covariance, with the logarithm of its diagonal."""
+    d, s = q.d, local.settings
+    optimiser = OPTIMISERS[s.optimiser](s.learning_rate)
+    rows_, columns = np.tril_indices(d)
+    on_diagonal = rows_ == columns
+    state = optimiser.init(d + len(rows_)) if state is None else state
+    key, batches = rng.key(s.seed, "draws"), _batches(local)
+    mu, L = q.mean, q.scale_tril
+    for step in range(first_step, first_step + steps):
+        index, inverse_rate = batches(step)
+        rows = local.rows if index is None else local.rows.take(index)
+        weights = np.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
+        _, g_mu, g_L = glm.elbo_grad(
+            rows.X,
+            rows.y,
+            mu,
+            L,
+            key=key,
+            family=s.family,
+            scale=s.scale,
+            prior_shift=cavity.h,
+            prior_precision=cavity.P,
+            draws=s.draws,
+            estimator=s.estimator if s.estimator in ("stl", "total") else "analytic",
+            offset=rows.offset,
+            weights=weights,
+            client=local.index,
+            step=step,
+            n_threads=local.n_threads,
+        )
+        g = g_L[rows_, columns]
+        g[on_diagonal] *= np.diag(L)  # to log L_jj
+        state, change = optimiser.update(state, np.concatenate([g_mu, g]))
+        mu = mu + change[:d]
+        lower = L[rows_, columns]
+        lower[on_diagonal] = np.exp(np.clip(np.log(lower[on_diagonal]) + change[d:][on_diagonal], -OMEGA_BOUND, OMEGA_BOUND))
+        lower[~on_diagonal] += change[d:][~on_diagonal]
+        L = np.zeros((d, d))
+        L[rows_, columns] = lower
+    if not (np.isfinite(mu).all() and np.isfinite(L).all()):
+        raise NumericalError(f"local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
+    P = cho_solve((L, True), np.eye(d))
+    return Gaussian(P @ mu, P), state
+
+
+# The exact optimum --------------------
+
+NEAR = 1e-4  # posterior sds, and relative precision: an optimum that is not reached to this is none
+EXTREME = "responses, columns (are they standardised?), weights or model.prior_precision are extreme; correct them"
+
+
+def exact(
+    rows: Rows,
+    s: Settings,
+    q: Gaussian,
+    cavity: Gaussian,
+    n_threads: int = 1,
+    tolerance: float = 1e-12,
+    max_iterations: int = 200,
+) -> Gaussian:
+    """The full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior sds) and as close in precision.
+
+    Newton steps in mu, and for the precision the fixed point P = Pc - sum_i E[l''_i] x_i x_i' (its diagonal under mean-field),
+    relaxed by Aitken's rule: coordinates that separate the classes would otherwise swing between two values for ever. A step that
+    lowers F is halved. F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum.
+    Conjugate: one Cholesky.
+    """
+    mu, P = q.mean, q.P
+    diagonal = cavity.diagonal
+    value, r, k = _expectations(rows, s, mu, P, n_threads)
+    F = value - _cross(mu, P, cavity)
+    relaxation, before = 1.0, None
+    for _ in range(max_iterations):
+        gradient = cavity.h - (cavity.P * mu if diagonal else cavity.P @ mu) + _transposed(rows.X, r)
+        H = _curvature(rows.X, -k) + (np.diag(cavity.P) if diagonal else cavity.P)
+        step = cho_solve(cho_factor(H, lower=True), gradient)
+        gap = np.log(np.diag(H) / P) if diagonal else H - P
+        decrement = np.sqrt(abs(gradient @ step))
+        away = np.abs(gap).max() if diagonal else np.abs(gap).max() / np.abs(P).max()
+        if before is not None:
+            turn = float((gap * before).sum() / (before * before).sum()) if before.any() else 0.0
+            relaxation = float(np.clip(relaxation / (1 - turn), 0.2, 1.0)) if turn < 0.9 else 1.0
+        before, fraction = gap, 1.0
+        while True:
+            new_mu = mu + fraction * step
+            new_P = P * np.exp(fraction * relaxation * gap) if diagonal else P + fraction * relaxation * gap
+            new_value, r, k = _expectations(rows, s, new_mu, new_P, n_threads)
+            new_F = new_value - _cross(new_mu, new_P, cavity)
+            # Near the optimum the values of F differ by rounding alone: there the full step is taken.
+            if new_F >= F - 1e-9 * (1 + abs(F)) or fraction * max(decrement, 1) < 1e-6:
+                break
+            fraction /= 2
+        mu, P, F = new_mu, new_P, new_F
+        if decrement < tolerance and away < tolerance:
+            break
+    if not (np.isfinite(mu).all() and np.isfinite(P).all()):
+        raise NumericalError(f"the exact local optimiser left the finite numbers: {EXTREME}")
+    if decrement > NEAR or away > NEAR:
+        raise NumericalError(f"the exact local optimiser has not converged in {max_iterations} steps: {EXTREME}")
+    return Gaussian(P * mu if P.ndim == 1 else P @ mu, P)
+
+
+CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
+
+
+def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
+    """sum_i E l_i, and E l'_i and E l''_i of every row."""
+    spread = -0.5 * np.log(P) if P.ndim == 1 else np.linalg.cholesky(np.linalg.inv(P))
+    e, r, k = glm.expectations(
+        rows.X, rows.y, mu, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights, n_threads=n_threads
+    )
+    return float(e.sum()), r, k
+
+
+def _cross(mu: Vector, P: Vector, cavity: Gaussian) -> float:
+    """KL(q || cavity) up to a constant; the cavity need only be positive."""
+    if P.ndim == 1:
+        return float((0.5 * cavity.P * (1 / P + mu * mu) - cavity.h * mu + 0.5 * np.log(P)).sum())
+    factor = np.linalg.cholesky(P)
+    trace = float((cho_solve((factor, True), cavity.P)).trace())
+    return 0.5 * trace + 0.5 * float(mu @ cavity.P @ mu) - float(cavity.h @ mu) + float(np.log(np.diag(factor)).sum())
+
+
+def _transposed(X: Vector, r: Vector) -> Vector:
+    total = np.zeros(X.shape[1])
+    for i in range(0, len(X), CHUNK):
+        total += r[i : i + CHUNK] @ np.asarray(X[i : i + CHUNK], np.float64)
+    return total
+
+
+def _curvature(X: Vector, w: Vector) -> Vector:
+    """X' diag(w) X."""
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for i in range(0, len(X), CHUNK):
+        part = np.asarray(X[i : i + CHUNK], np.float64)
+        total += part.T @ (w[i : i + CHUNK, None] * part)
+    return total

@@ -1,0 +1,202 @@
+"""The variational family of an auxiliary model whose theta can't be integrated out: q(u | xi) q(theta | xi, u).
+
+For an area with rows q(theta_i | xi, u) is the posterior of theta_i ~ N(a thetahat_i, v_i) after one Gaussian observation c_i of
+eta_i = f_i(xi) + sigma_theta theta_i with precision w_i, its spread times a free factor,
+
+    N((1 - k_i) a thetahat_i + k_i (c_i - f_i) / sigma_theta, s_i^2),  k_i = sigmoid(log w_i + 2 log sigma_theta + log v_i),
+    s_i = sqrt(v_i (1 - k_i)) exp(delta_i),
+
+f_i the mean over the area's rows of o + b + x' beta. Without rows it is the prior. So it contains the conditional of a Gaussian
+response at every xi: theta gives way when b, beta, phi or sigma_theta moves. With k_i, s_i and k_i c_i constant, as in sigma.md,
+section 6, the posterior of b and sigma_theta would be too narrow; with slope 1 instead of 1 - k_i, that of z_G as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ...models.hierarchical import LocalModel
+from ...models.likelihood import HALF_LOG_TAU
+from ...models.spatial.site import Site
+from .families import Family
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+DELTA = (-8.0, 8.0)  # of the logarithm of the free factor
+
+
+@dataclass(frozen=True)
+class NestedFamily:
+    """q(u | xi) of `outer`, and q(theta | xi, u). Flat parameters: of `outer`, then log w, c and delta of the areas with rows.
+
+    Attributes
+    ----------
+    outer : of u_L
+    site : whose theta is sampled
+    """
+
+    outer: Family
+    site: Site
+
+    def __post_init__(self) -> None:
+        if not self.site.sampled or self.outer.block.size != self.site.decoder.n_local:
+            raise ValueError("sigma: a nested family is for a model that samples theta, beside a family of its u_L")
+
+    @cached_property
+    def n_observed(self) -> int:
+        """Areas with rows."""
+        return len(self.site.observed)
+
+    @property
+    def n_parameters(self) -> int:
+        return self.outer.n_parameters + 3 * self.n_observed
+
+    @property
+    def n_normals(self) -> int:
+        return self.outer.n_normals + self.n_observed
+
+    def initial(self, sd: float) -> Vector:
+        """The parameters where c and s are those of the response alone: by a step of Newton's method from a common mean."""
+        site, rows = self.site, self.site.rows
+        if not len(rows.y):
+            return self.outer.initial(sd)
+        by_area = site.by_area(np.stack([self._information(), self._score()]))[:, site.observed]
+        information = np.maximum(by_area[0], 1e-3)
+        residual = by_area[1] / information
+        eta = self._mean_by_area(self._common()) + np.clip(residual, -3, 3)
+        start = [np.log(information), eta, np.zeros(self.n_observed)]
+        return np.concatenate([self.outer.initial(sd), *start])
+
+    def _mean_by_area(self, values: Vector) -> Vector:
+        """Of the areas with rows, the mean of their rows' values (n,)."""
+        site, at = self.site, self.site.observed
+        return np.asarray(site.by_area(values[np.newaxis])[0, at] / site.counts[at])
+
+    @cached_property
+    def _X(self) -> Matrix:
+        """(areas with rows, p) means of their covariates."""
+        X = self.site.rows.X
+        return np.array([self._mean_by_area(column) for column in X.T]).reshape(X.shape[1], self.n_observed).T
+
+    @cached_property
+    def _offset(self) -> Vector:
+        """Of the areas with rows, the means of their offsets."""
+        return self._mean_by_area(self.site.rows.offset)
+
+    def _pulled(self, xi: Vector, c: Vector) -> Vector:
+        """(c - f(xi)) / sigma_theta: what y says of theta."""
+        layout, f = self.site.layout, self._offset + self._X @ xi[self.site.layout.parts["beta"]]
+        if layout.intercept:
+            f = f + xi[layout.parts["intercept"]]
+        return np.asarray((c - f) / float(layout.scale(xi)))
+
+    def _common(self) -> Vector:
+        """eta if all rows had one level beside their offsets."""
+        rows, like = self.site.rows, self.site.likelihood
+        if like.family == "poisson":
+            level = np.log((rows.y.sum() + 0.5) / (np.exp(rows.offset).sum() + 0.5))
+        elif like.family == "gaussian":
+            level = float((rows.y - rows.offset).mean())
+        else:
+            failures = (1.0 if rows.trials is None else rows.trials) - rows.y
+            level = np.log((rows.y.sum() + 0.5) / (failures @ np.exp(rows.offset) + 0.5))
+        eta: Vector = rows.offset + level
+        return eta
+
+    def _score(self) -> Vector:
+        rows = self.site.rows
+        return self.site.likelihood.slope(rows.y, self._common(), 0.0, rows.trials)
+
+    def _information(self) -> Vector:
+        """(n,) of a row about eta; for counts with the 1/2 that keeps empty areas from having none."""
+        rows, like = self.site.rows, self.site.likelihood
+        if like.family == "poisson":
+            return rows.y + 0.5
+        if like.family == "gaussian":
+            return np.full(len(rows.y), float(like.sd()) ** -2)
+        p = expit(self._common())
+        return np.asarray((1.0 if rows.trials is None else rows.trials) * p * (1 - p))
+
+    def inner(self, parameters: Vector, xi: Vector, v: Vector) -> tuple[Vector, Vector, Vector]:
+        """k, (c - f) / sigma_theta and s of the areas with rows, given their v."""
+        log_w, c, delta = parameters[self.outer.n_parameters :].reshape(3, self.n_observed)
+        shift = log_w + 2 * np.log(float(self.site.layout.scale(xi))) + np.log(v)
+        sd = np.sqrt(v * expit(-shift)) * np.exp(np.clip(delta, *DELTA))
+        return expit(shift), self._pulled(xi, c), sd
+
+    def sample(self, parameters: Vector, xi: Vector, centre: Vector, eps: Vector) -> Vector:
+        """u as the model has it, at a draw of `eps` (n_normals,): u_L, then residuals; 0 in areas without rows."""
+        own, n = parameters[: self.outer.n_parameters], self.outer.n_normals
+        local = self.outer.sample(own, xi, centre, eps[:n])
+        at = self.site.observed
+        s = self.site.spatial(xi[np.newaxis], local[np.newaxis])
+        assert s.v is not None
+        k, pulled, sd = self.inner(parameters, xi, s.v[0, at])
+        residual = np.zeros(self.site.decoder.size)
+        residual[at] = (k * (pulled - s.mean[0, at]) + sd * eps[n:]) / np.sqrt(s.v[0, at])
+        return np.concatenate([local, residual])
+
+    def gradient(
+        self,
+        model: LocalModel,
+        parameters: Vector,
+        xi: Vector,
+        centre: Vector,
+        eps: Vector,
+        *,
+        path: bool = True,
+        bound: bool = True,
+    ) -> tuple[float, Vector, Vector]:
+        """As `Family.gradient`."""
+        site, outer, at = self.site, self.outer, self.site.observed
+        n, d, shift = outer.n_normals, outer.block.size, xi - centre
+        own = outer.given(parameters[: outer.n_parameters], shift)
+        local = outer.block.sample(own, eps[:n])
+        s = site.spatial(xi[np.newaxis], local[np.newaxis])
+        assert s.v is not None
+        mean, v, e, scale = s.mean[0, at], s.v[0, at], eps[n:], float(site.layout.scale(xi))
+        k, pulled, sd = self.inner(parameters, xi, v)
+        theta = s.mean.copy()
+        theta[0, at] = (1 - k) * mean + k * pulled + sd * e
+        values, slope, g_theta, by_sd = site.given_theta(xi[np.newaxis], theta)
+        value, like, r = float(values[0]), g_theta[0, at], theta[0, at] - mean
+        # At fixed e the path of -log q in xi is that of log s: its dependence on the mean cancels that of the draw.
+        slide = (pulled - mean) * k * (1 - k) - 0.5 * k * sd * e  # d theta / d logit k
+        to_k = (like - r / v) * slide - 0.5 * k
+        g_mean, g_v = np.zeros_like(theta), np.zeros_like(theta)
+        g_mean[0, at] = (1 - k) * like + k * r / v
+        g_v[0, at] = (0.5 * r * r / v + 0.5 * (like - r / v) * sd * e + to_k) / v
+        to_xi, to_u = site.pull(s, s.a * g_mean, (g_mean * s.hat.theta).sum(axis=1, keepdims=True), g_v)
+        site.add_rows(to_xi, slope, theta, site.scale(xi[np.newaxis]))
+        if site.layout.dispersed:
+            to_xi[:, -1:] += by_sd
+        h_xi, h_u = to_xi[0], to_u[0] - local
+        back, parts = -k * (like - r / v), site.layout.parts  # what b, beta and log sigma_theta do through c - f and k
+        h_xi[parts["beta"]] += back @ self._X / scale
+        h_xi[parts["intercept"]] += back.sum() / scale
+        h_xi[parts["log_scale"]] += back @ pulled + 2 * to_k.sum()
+        total = like - r / v + (e / sd if path else 0.0)
+        inner = np.concatenate(
+            [total * slide - (0.0 if path else 0.5 * k), total * k / scale, total * sd * e + (0.0 if path else 1.0)]
+        )
+        flat = outer.block.gradient(own, eps[:n], h_u, path=path)
+        if bound:
+            value += float(np.sum(0.5 * (e * e - r * r / v) + np.log(sd) - 0.5 * np.log(v)))
+            value -= 0.5 * float(local @ local) + d * float(HALF_LOG_TAU) + outer.block.log_density(own, eps[:n])
+        else:
+            value = np.nan
+        if not outer.coupled:
+            return value, h_xi, np.concatenate([flat, inner])
+        G = h_xi + outer.coupling(parameters[: outer.n_parameters]).T @ h_u
+        return value, G, np.concatenate([flat, np.outer(flat[:d], shift).ravel(), inner])
+
+    def moved(self, parameters: Vector, change: Vector) -> Vector:
+        """As `Family.moved`."""
+        n = self.outer.n_parameters
+        return np.concatenate([self.outer.moved(parameters[:n], change), parameters[n:]])

@@ -1,0 +1,353 @@
+"""A client of the vertical protocols: joint draws, gradient steps, and its part of the likelihood where the response is shared.
+
+What leaves is z_j and, in PL, rho_j with its sums (and, if the job asks, its terms of the ELBO): never theta, a variational
+parameter, a network's weight or a row. Source: vertical.md, sections 5 to 8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...errors import NumericalError
+from ...kernels import rng
+from ...models.likelihood import Likelihood
+from ...models.split.site import Drawn, Site
+from ..core.averaging import Trajectory
+from ..core.messages import ClientEffects, RemoteFault, Saved, evolve
+from ..core.optim import OPTIMISERS
+from .messages import (
+    Begin,
+    BoundShare,
+    Index,
+    LikelihoodShare,
+    LikelihoodSum,
+    PredictorSum,
+    Residual,
+    Settings,
+    Vector,
+    ZShare,
+    batch_of,
+    of_batch,
+    stacked,
+)
+
+
+@lru_cache(maxsize=8)
+def nothing(n_rows: int) -> Vector:
+    """(N, 0): no inputs."""
+    return np.empty((n_rows, 0))
+
+
+REMEDY = "lower algorithm.learning_rate, raise model.rho, or set algorithm.gradient_clip"
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client.
+
+    Attributes
+    ----------
+    site : what it computes; no message can carry what is in it
+    y, likelihood : (N,) its copy of the response, and what it is a response of; None where only the server has it
+    parameters, optimiser, trajectory : of all its variational parameters, of its networks
+    step : its own count of draws, the last word of its random counters
+    drawn : the joint draws of this round, one for each of S
+    residual : (N,) average of what others' messages said of dL/dz_j: AV r; PL R - rho_j
+    own : PL, between the two exchanges: rho_j of each draw
+    fused : whether an iteration is one compiled call, `_iterated`
+    """
+
+    name: str
+    index: int
+    settings: Settings
+    site: Site
+    y: Vector | None
+    likelihood: Likelihood | None
+    parameters: Vector
+    optimiser: Vector
+    trajectory: Trajectory
+    residual: Vector
+    round: int = 0
+    step: int = 0
+    drawn: tuple[Drawn, ...] = ()
+    own: tuple[Vector, ...] = ()
+    fused: bool = False
+
+    @property
+    def released(self) -> Vector:
+        """The averaged or the last parameters."""
+        averaged = self.settings.average == "half" and self.trajectory.count
+        return self.trajectory.half_mean() if averaged else self.parameters
+
+    @property
+    def extra(self) -> Vector:
+        """(N, e) what an amortised family is told beside g, now."""
+        known = {"response": self.y, "residual": self.residual}
+        if "centre" in self.site.auxiliary.inputs:
+            known["centre"] = self.site.mean_g(self.parameters)
+        if not self.site.auxiliary.inputs:
+            return nothing(self.settings.n_rows)
+        columns = [column for name in self.site.auxiliary.inputs if (column := known[name]) is not None]
+        return columns[0][:, None] if len(columns) == 1 else np.array(columns).reshape(-1, self.settings.n_rows).T
+
+
+def client(
+    name: str,
+    index: int,
+    settings: Settings,
+    site: Site,
+    y: Vector | None = None,
+    likelihood: Likelihood | None = None,
+    sd: float = 0.1,
+) -> Client:
+    """A client before the first round; `y` and `likelihood` where the response is shared, `sd` that of q(theta) at the start.
+
+    Raises
+    ------
+    ValueError
+        The response is needed here and is not here, or rows or numbers do not fit.
+    """
+    shared = settings.model == "power" or settings.response == "shared" or "response" in site.auxiliary.inputs
+    if shared and (y is None or likelihood is None):
+        raise ValueError(f"client {name!r}: the {settings.model} model with response = {settings.response!r} needs y here")
+    if site.predictor.n_rows != settings.n_rows or (y is not None and len(y) != settings.n_rows):
+        raise ValueError(f"client {name!r}: {site.predictor.n_rows} rows, the job has {settings.n_rows}")
+    key = rng.key(settings.seed, "initial")
+    parameters = site.initial(rng.uniform(site.n_uniforms, key=key, client=index), sd)
+    optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
+    trajectory, residual = Trajectory(np.zeros(len(parameters))), np.zeros(settings.n_rows)
+    fused = _fusible(settings, site)
+    return Client(name, index, settings, site, y, likelihood, parameters, optimiser, trajectory, residual, fused=fused)
+
+
+def _fusible(s: Settings, site: Site) -> bool:
+    """Whether a round is one gradient, one step of Adam and one draw."""
+    once = s.draws == 1 and s.local_steps == 1 and s.batch is None
+    altered = s.closed_form or s.gradient_clip is not None or s.private
+    return s.model == "augmented" and s.optimiser == "adam" and once and not altered and site.plain
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """Answers the server: a draw, a part of the likelihood, or after a step the next draw.
+
+    Raises
+    ------
+    NumericalError
+        A gradient is not finite: client, round and part of the parameters are named.
+    RemoteFault
+        An event that this job does not have, or of another round.
+    """
+    s = state.settings
+    if isinstance(event, Begin) and not state.drawn:
+        return _drawn(state)
+    if getattr(event, "round", None) != state.round or not state.drawn or isinstance(event, Begin):
+        raise RemoteFault(
+            f"server: {type(event).__name__} of round {getattr(event, 'round', None)}, expected round {state.round}"
+        )
+    if isinstance(event, PredictorSum):
+        if s.model == "power":
+            return _likelihood(state, event)
+        if s.response == "shared":
+            return _next(state, _slopes(state, event))
+    elif isinstance(event, Residual) and s.response == "server" and s.model != "power":
+        return _next(state, tuple(event.r))
+    elif isinstance(event, LikelihoodSum) and state.own:
+        return _stepped(state, tuple(event.R), state.own)
+    raise RemoteFault(f"server: {type(event).__name__} was not expected of a {s.model} model")
+
+
+def _drawn(state: Client) -> tuple[Client, ClientEffects]:
+    """The joint draws of this round; z leaves."""
+    s, site = state.settings, state.site
+    index = batch_of(s, state.round)
+    d, n = site.predictor.n_theta, s.n_rows if index is None else len(index)
+    extra = state.extra if index is None else state.extra[index]
+    key = rng.key(s.seed, "draws")
+    draws = []
+    for i in range(s.draws):
+        normals = rng.normal(d + n, key=key, client=state.index, step=state.step + i)
+        drawn = site.draw(state.parameters, normals[:d], normals[d:], extra, index)
+        if not math.isfinite(drawn.z @ drawn.z):
+            raise NumericalError(f"client {state.name!r}, round {state.round}: z is not finite; {REMEDY}")
+        draws.append(drawn)
+    return _sent(evolve(state, drawn=tuple(draws), step=state.step + s.draws, own=()))
+
+
+def _sent(state: Client) -> tuple[Client, ClientEffects]:
+    """What leaves after a draw."""
+    out: ClientEffects = [ZShare(state.round, stacked([drawn.z for drawn in state.drawn]))]
+    if state.settings.bound and state.settings.model != "power":
+        out.insert(0, BoundShare(state.round, _bound(state)))
+    return state, out
+
+
+def _bound(state: Client) -> float:
+    s = state.settings
+    return float(np.mean([state.site.bound(state.parameters, drawn, s.factor) for drawn in state.drawn]))
+
+
+def _slopes(state: Client, event: PredictorSum) -> tuple[Vector, ...]:
+    """AV with the response at the clients: r of each draw."""
+    assert state.y is not None  # `client` has seen to it
+    assert state.likelihood is not None
+    likelihood, y = state.likelihood, of_batch(state.y, state.drawn[0].index)
+    scales = event.log_scale if state.settings.dispersed else np.zeros((len(event.b), 1))
+    return tuple(likelihood.slope(y, b + Z, float(w[0])) for Z, b, w in zip(event.Z, event.b, scales))
+
+
+def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffects]:
+    """PL: this client's part of the likelihood's slopes, with g_j in the place of z_j."""
+    assert state.y is not None
+    assert state.likelihood is not None
+    s, likelihood = state.settings, state.likelihood
+    y, share = of_batch(state.y, state.drawn[0].index), 1 / s.n_clients
+    own, scales, values = [], np.zeros((s.draws, int(s.dispersed))), []
+    for i, drawn in enumerate(state.drawn):
+        eta = float(event.b[i]) + drawn.g + (event.Z[i] - drawn.z)
+        w = float(event.log_scale[i, 0]) if s.dispersed else 0.0
+        own.append(share * likelihood.slope(y, eta, w))
+        if s.dispersed:
+            scales[i] = share * likelihood.slope_scale(y, eta, w).sum()
+        if s.bound:
+            values.append(share * float(likelihood.value(y, eta, w).sum()))
+    rho = stacked(own)
+    out: ClientEffects = [LikelihoodShare(state.round, rho, rho.sum(axis=1), scales)]
+    if s.bound:
+        out.insert(0, BoundShare(state.round, s.factor * float(np.mean(values)) + _bound(state)))
+    return evolve(state, own=tuple(own)), out
+
+
+def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
+    """AV: a step, and the next draw if there is one; where a number is not finite, by the way that names what is not."""
+    after = _iterated(state, messages[0]) if state.fused and state.round + 1 < state.settings.rounds else None
+    return _stepped(state, messages, ()) if after is None else _sent(after)
+
+
+def _iterated(state: Client, message: Vector) -> Client | None:
+    """What `_stepped` and `_drawn` do, in one compiled call; None where not all that it gives is finite."""
+    s, site = state.settings, state.site
+    before = evolve(state, residual=_remembered(state, message))
+    key, extra, rate = rng.key(s.seed, "draws"), before.extra, s.rate(state.round)
+    parameters, optimiser, drawn = site.iterated(
+        state.parameters, state.optimiser, state.drawn[0], message, extra, rate, key=key, client=state.index, step=state.step
+    )
+    # The averages of the squared gradients keep what was not finite.
+    if not (math.isfinite(optimiser[1].max()) and math.isfinite(drawn.z @ drawn.z)):
+        return None
+    trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
+    return evolve(
+        before,
+        parameters=parameters,
+        optimiser=optimiser,
+        trajectory=trajectory,
+        round=state.round + 1,
+        step=state.step + 1,
+        drawn=(drawn,),
+    )
+
+
+def _remembered(state: Client, mean: Vector, index: Index | None = None) -> Vector:
+    """The average of the messages, with the mean of this round's, where z's network is told."""
+    s, residual = state.settings, state.residual
+    if "residual" not in state.site.auxiliary.inputs:
+        return residual
+    blended = s.memory * of_batch(residual, index) + (1 - s.memory) * mean
+    return blended if index is None else _replaced(residual, index, blended)
+
+
+def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
+    """A step of the optimiser (K of them), and the next draw unless this was the last round."""
+    s, index = state.settings, state.drawn[0].index
+    parts = tuple(m - o for m, o in zip(messages, own)) if own else messages
+    parameters, optimiser = state.parameters, state.optimiser
+    columns = state.site.columns(index)
+    update = OPTIMISERS[s.optimiser](s.rate(state.round)).update
+    for k in range(s.local_steps):
+        g = _gradient(state, parameters, parts, own, first=k == 0)
+        if columns is None:
+            optimiser, change = update(optimiser, g)
+            parameters = parameters + change
+        else:
+            moved, change = update(optimiser[:, columns], g)
+            optimiser = _replaced(optimiser, (slice(None), columns), moved)
+            parameters = _replaced(parameters, columns, parameters[columns] + change)
+        if s.closed_form:
+            parameters = state.site.closed_form(parameters)
+    residual = _remembered(state, parts[0] if s.draws == 1 else np.mean(parts, axis=0), index)
+    trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
+    round = state.round + 1
+    state = evolve(
+        state, parameters=parameters, optimiser=optimiser, residual=residual, trajectory=trajectory, round=round, own=()
+    )
+    return _drawn(state) if round < s.rounds else (state, [])
+
+
+def _replaced(values: Vector, where: Any, new: Vector) -> Vector:
+    """A copy with some elements replaced."""
+    values = values.copy()
+    values[where] = new
+    return values
+
+
+def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own: tuple[Vector, ...], *, first: bool) -> Vector:
+    """The mean gradient over the draws. After the first local step the messages are those of the separable minorant of the
+    likelihood about the point that was sent (section 8)."""
+    s, site, total = state.settings, state.site, None
+    for i, drawn in enumerate(state.drawn):
+        message = parts[i]
+        if not first:
+            assert s.curvature is not None
+            there = site.draw(parameters, drawn.eps, drawn.tau, drawn.extra, drawn.index)
+            message = message - (s.n_clients + 1) * s.curvature * (there.z - drawn.z)
+            drawn = there
+        g = site.gradient(parameters, drawn, message, own[i] if own else None, s.factor)
+        total = g if total is None else total + g
+    assert total is not None
+    if s.draws > 1:
+        total = total / s.draws
+    if not math.isfinite(total @ total):
+        raise NumericalError(_not_finite(state, total))
+    if s.gradient_clip is not None:
+        norm = float(np.linalg.norm(total))
+        total = total * min(1.0, s.gradient_clip / norm) if norm else total
+    return total
+
+
+def _not_finite(state: Client, g: Vector) -> str:
+    """Which part of the parameters left the finite numbers."""
+    columns = state.site.columns(state.drawn[0].index)
+    bad = ~np.isfinite(g)
+    if not bad.any():  # the sum of their squares is not
+        bad = np.abs(g) == np.abs(g).max()
+    where = np.flatnonzero(bad) if columns is None else columns[bad]
+    parts = list(dict.fromkeys(state.site.place(int(j)) for j in where))
+    named = ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+    return f"client {state.name!r}, round {state.round}: the gradient of {named} is not finite; {REMEDY}"
+
+
+def save(state: Client) -> Saved:
+    """As named arrays and numbers; rows are never among them. Draws are made again from their counters."""
+    saved: Saved = {"round": state.round, "parameters": state.parameters, "optimiser": state.optimiser}
+    saved |= {"step": state.step, "residual": state.residual, "begun": int(bool(state.drawn))}
+    return saved | state.trajectory.save() | ({"own": np.stack(state.own)} if state.own else {})
+
+
+def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+    """A fresh state as it was when it was saved."""
+    begun = bool(saved["begun"]) and saved["round"] < fresh.settings.rounds
+    state = evolve(
+        fresh,
+        round=saved["round"],
+        parameters=saved["parameters"],
+        optimiser=saved["optimiser"],
+        trajectory=Trajectory.load(saved),
+        step=saved["step"] - (fresh.settings.draws if begun else 0),
+        residual=saved["residual"],
+    )
+    return evolve(_drawn(state)[0], own=tuple(saved.get("own", ()))) if begun else state

@@ -1,0 +1,75 @@
+"""Variational inference for vertically split data: one exchange an iteration (AV, split network), or two (PL).
+
+Because the predictor is a sum, nobody ever needs the z_k of somebody else. AV: clients send z_j, the server answers with the
+slopes r_i = l'(y_i, eta_i), and each client takes its own gradient step. PL: the server answers with the sum Z, clients with
+their part rho_j of the likelihood's slopes, the server with the sum R of these. All share one joint draw in an iteration: the
+theta_j, eps_j and tau_j that made z_j also make the gradient.
+
+What leaves a client is z_j and, in PL, rho_j with its sums (and, if the job asks, its terms of the ELBO): never theta, a
+variational parameter, a network's weight or a row. Rows of a mini-batch follow from the public seed and the round, so no index is
+sent. Source: vertical.md, sections 5 to 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.messages import ClientEffects, Message, Protocol, Saved
+from ..pvi.machine import Refused
+from . import client as vertical_client
+from . import private as vertical_private
+from . import server as vertical_server
+from .client import Client, client
+from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, Settings, ZShare, batch_of
+from .private import PrivateClient
+from .server import Server, finished, server_receive, start
+
+__all__ = [
+    "Begin",
+    "BoundShare",
+    "Client",
+    "LikelihoodShare",
+    "LikelihoodSum",
+    "PredictorSum",
+    "Residual",
+    "Server",
+    "Settings",
+    "ZShare",
+    "batch_of",
+    "client",
+    "client_receive",
+    "finished",
+    "protocol",
+    "server_receive",
+    "start",
+]
+
+
+def protocol(settings: Settings) -> Protocol:
+    """The protocol with only the messages that a job of these settings can send."""
+    power, shared = settings.model == "power", settings.response == "shared"
+    down = (Begin, PredictorSum, LikelihoodSum) if power else (Begin, PredictorSum) if shared else (Begin, Residual)
+    up: tuple[type[Message], ...] = (ZShare, LikelihoodShare) if power else (ZShare,)
+    up = (*up, *([BoundShare] if settings.bound else []), *([Refused] if settings.private else []))
+    return Protocol("vertical", down, up, server_receive, client_receive, finished, save, load)
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """See `vertical_client` and `vertical_private`."""
+    machine = vertical_private.client_receive if isinstance(state, PrivateClient) else vertical_client.client_receive
+    return machine(state, event)  # type: ignore[arg-type]
+
+
+def save(state: Server | Client) -> Saved:
+    """The state as named arrays and numbers; rows are never among them."""
+    if isinstance(state, PrivateClient):
+        return vertical_private.save(state)
+    return vertical_client.save(state) if isinstance(state, Client) else vertical_server.save(state)
+
+
+def load(fresh: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+    """A fresh state as it was when it was saved."""
+    if isinstance(fresh, PrivateClient):
+        return vertical_private.load(fresh, saved)
+    return vertical_client.load(fresh, saved) if isinstance(fresh, Client) else vertical_server.load(fresh, saved)

@@ -1,0 +1,236 @@
+"""The server of the vertical protocols: sums, slopes of the likelihood, and q(b, log sigma).
+
+Source: vertical.md, sections 5 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...kernels import rng
+from ...models.split.site import Shared
+from ..core.averaging import Trajectory
+from ..core.messages import SERVER, ClientLost, Message, RemoteFault, Saved, ServerEffects, evolve
+from ..core.optim import OPTIMISERS
+from ..pvi.machine import Refused
+from .messages import (
+    Begin,
+    BoundShare,
+    LikelihoodShare,
+    LikelihoodSum,
+    PredictorSum,
+    Residual,
+    Settings,
+    Vector,
+    ZShare,
+    batch_of,
+    lost,
+    of_batch,
+    stacked,
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server.
+
+    Attributes
+    ----------
+    shared : what it computes of b and log sigma
+    y, offset : (N,) the response (None in PL, if it is not here) and known offsets or None
+    parameters, optimiser, trajectory : of q(b, log sigma)
+    phase : what it waits for: "z", or in PL "likelihood"
+    answers, bounds : what has come of this phase and round
+    Z : (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
+    refused : private clients whose budget is spent
+    bound : of the ELBO at the last round's draws, where clients send their terms; loglik: its likelihood part (AV)
+    """
+
+    settings: Settings
+    shared: Shared
+    y: Vector | None
+    offset: Vector | None
+    names: tuple[str, ...]
+    parameters: Vector
+    optimiser: Vector
+    trajectory: Trajectory
+    round: int = 0
+    phase: str = "z"
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    bounds: Mapping[int, float] = field(default_factory=dict)
+    Z: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    eps: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    values: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    bound: float = np.nan
+    loglik: float = np.nan
+    lost: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
+
+    @property
+    def stop(self) -> str | None:
+        """Why the rounds ended: all are done, or a client's privacy budget is spent."""
+        return "rounds" if self.round >= self.settings.rounds else "budget" if self.refused else None
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """Steps of each client: as many as rounds."""
+        return np.full(self.settings.n_clients, self.round)
+
+    @property
+    def released(self) -> Vector:
+        """The averaged or the last parameters of q(b, log sigma)."""
+        averaged = self.settings.average == "half" and self.trajectory.count
+        return self.trajectory.half_mean() if averaged else self.parameters
+
+
+def start(
+    settings: Settings, shared: Shared, names: tuple[str, ...], y: Vector | None, offset: Vector | None = None, sd: float = 0.1
+) -> tuple[Server, ServerEffects]:
+    """The server's first state, and its first question."""
+    if y is None and settings.model != "power":
+        raise ValueError(f"the server needs y in the {settings.model} model")
+    parameters = shared.block.initial(0.0, sd)
+    optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
+    state = Server(settings, shared, y, offset, names, parameters, optimiser, Trajectory(np.zeros(len(parameters))))
+    return state, [(k, Begin(0)) for k in range(settings.n_clients)]
+
+
+def finished(state: Server) -> bool:
+    """Whether nothing more is asked."""
+    return state.stop is not None
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One answer; when all clients have answered, the next question.
+
+    Raises
+    ------
+    LostPeer
+        A client is gone: without its part there is no predictor.
+    RemoteFault
+        A stale, repeated or unexpected message.
+    """
+    if isinstance(event, ClientLost):
+        raise lost(state.names[event.client], state.round)
+    if getattr(event, "round", None) != state.round:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} of round {event.round}, expected round {state.round}")
+    if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
+        return evolve(state, refused=state.refused | {sender}), []
+    if isinstance(event, BoundShare) and state.settings.bound and sender not in state.bounds:
+        return evolve(state, bounds={**state.bounds, sender: event.value}), []
+    wanted = ZShare if state.phase == "z" else LikelihoodShare
+    if not isinstance(event, wanted) or sender in state.answers:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected in round {state.round}")
+    state = evolve(state, answers={**state.answers, sender: event})
+    if len(state.answers) < state.settings.n_clients:  # for ever, if one of them has refused
+        return state, []
+    return _summed(state) if state.phase == "z" else _combined(state)
+
+
+def _summed(state: Server) -> tuple[Server, ServerEffects]:
+    """All z are here: their sum in client order, a draw of b and log sigma, and the answer."""
+    s, shared = state.settings, state.shared
+    Z = state.answers[0].z.copy()
+    for k in range(1, s.n_clients):
+        Z += state.answers[k].z
+    index = batch_of(s, state.round)
+    if state.offset is not None:
+        Z += of_batch(state.offset, index)
+    d = shared.block.size
+    eps = np.zeros((s.draws, d))
+    if d and s.model != "none":  # the split network has point estimates
+        key = rng.key(s.seed, "draws")
+        eps = rng.normal(s.draws * d, key=key, client=SERVER, step=state.round).reshape(s.draws, d)
+    values = np.array([shared.block.sample(state.parameters, e) for e in eps]).reshape(s.draws, d)
+    state = evolve(state, Z=Z, eps=eps, values=values, answers={})
+    everyone = range(s.n_clients)
+    drawn = [shared.split(v) for v in values]
+    if s.model == "power" or s.response == "shared":
+        gamma = np.array([[w] for _, w in drawn]) if s.dispersed else np.zeros((s.draws, 0))
+        question: Message = PredictorSum(state.round, Z, np.array([b for b, _ in drawn]), gamma)
+        if s.model == "power":
+            return evolve(state, phase="likelihood"), [(k, question) for k in everyone]
+    assert state.y is not None
+    y = of_batch(state.y, index)
+    found = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
+    r = stacked([slope for slope, _ in found])
+    if not np.isfinite(r).all():
+        raise NumericalError(
+            f"server, round {state.round}: a slope of the log-likelihood is not finite; lower algorithm.learning_rate"
+        )
+    if s.response == "server":
+        question = Residual(state.round, r)
+    loglik = np.nan
+    if s.bound:
+        loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(Z, drawn)])) * s.factor
+    state = _moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in found]))
+    return state, [(k, question) for k in everyone]
+
+
+def _combined(state: Server) -> tuple[Server, ServerEffects]:
+    """PL: all parts of the likelihood's slopes are here."""
+    s = state.settings
+    R = state.answers[0].rho.copy()
+    for k in range(1, s.n_clients):
+        R += state.answers[k].rho
+    slopes = sum(state.answers[k].slopes for k in range(s.n_clients))
+    scales = sum(state.answers[k].scales for k in range(s.n_clients))
+    question = LikelihoodSum(state.round, R)
+    state = _moved(state, np.asarray(slopes), np.asarray(scales)[:, 0] if s.dispersed else np.zeros(s.draws))
+    return evolve(state, phase="z", answers={}), [(k, question) for k in range(s.n_clients)]
+
+
+def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
+    """The server's own step on q(b, log sigma); the round is over."""
+    s, shared, f = state.settings, state.shared, state.settings.factor
+    bound = np.nan
+    if s.bound and len(state.bounds) == s.n_clients:
+        own = (
+            0.0
+            if s.model == "none"
+            else float(np.mean([shared.bound(state.parameters, e, v) for e, v in zip(state.eps, state.values)]))
+        )
+        bound = own + sum(state.bounds[k] for k in range(s.n_clients)) + (0.0 if s.model == "power" else state.loglik)
+    parameters, optimiser = state.parameters, state.optimiser
+    if shared.block.size:
+        g = np.zeros(len(parameters))
+        for e, v, slope, scale in zip(state.eps, state.values, slopes, scales):
+            g += shared.gradient(parameters, e, v, f * float(slope), f * float(scale))
+        optimiser, change = OPTIMISERS[s.optimiser](s.rate(state.round)).update(optimiser, g / s.draws)
+        parameters = parameters + change
+        if not np.isfinite(parameters).all():
+            raise NumericalError(
+                f"server, round {state.round}: q(b, log sigma) left the finite numbers; lower algorithm.learning_rate"
+            )
+    trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
+    return evolve(
+        state, parameters=parameters, optimiser=optimiser, trajectory=trajectory, bound=bound, round=state.round + 1, bounds={}
+    )
+
+
+def save(state: Server) -> Saved:
+    """As named arrays and numbers."""
+    saved: Saved = {"round": state.round, "parameters": state.parameters, "optimiser": state.optimiser}
+    saved |= {
+        "refused": np.array(sorted(state.refused), np.int64),
+        "phase": int(state.phase == "likelihood"),
+        "Z": state.Z,
+        "eps": state.eps,
+        "values": state.values,
+    }
+    return saved | state.trajectory.save()
+
+
+def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+    """A fresh state as it was when it was saved."""
+    names = ("round", "parameters", "optimiser", "Z", "eps", "values")
+    phase = "likelihood" if saved["phase"] else "z"
+    refused = frozenset(saved["refused"].tolist())
+    same = {name: saved[name] for name in names}
+    return evolve(fresh, **same, trajectory=Trajectory.load(saved), phase=phase, refused=refused)

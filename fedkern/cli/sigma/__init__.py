@@ -1,1 +1,0 @@
-"""Jobs with a trained prior that factorises over clients (method "sigma"), and the training of that prior."""

@@ -1,1 +1,0 @@
-"""Jobs of method "sparse": sparse regression, Markov random field and cyclic structural equations across sites."""

@@ -1,0 +1,402 @@
+"""Synthetic federations for `fedkern simulate KIND`: one file per client, test rows, the truth, and a job that fits it.
+
+A kind is one function from `Settings` to `Simulated`, listed in `KINDS`. Files depend on the settings alone, and client
+k's rows not on how many clients there are (but for "sigma", whose field is one draw over the map of all clients).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import JobError
+from ...kernels import rng
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`fedkern simulate KIND --clients M --rows N --columns P --seed S`: N rows at each of M clients, P covariates."""
+
+    clients: int = 4
+    rows: int = 200
+    columns: int = 5
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least, value in (("clients", 1, self.clients), ("rows", 1, self.rows), ("columns", 1, self.columns)):
+            if value < least:
+                raise JobError(f"--{name}: needs at least {least}, got {value}")
+        if not 0 <= self.seed < 2**64:
+            raise JobError(f"--seed: needs a number of 64 bits, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A federation in memory. `truth` has the names of `summary.json`; `job` is the text of job.toml.
+
+    `headers`: of each client's file, where they differ; `server`: header and rows of the server's own file; `more`: other files
+    of the folder, name -> text.
+    """
+
+    names: tuple[str, ...]
+    clients: tuple[Array, ...]  # (rows, number of names) each
+    test: Array | None
+    truth: Mapping[str, float]
+    job: str
+    headers: tuple[tuple[str, ...], ...] = ()
+    server: tuple[tuple[str, ...], Array] | None = None
+    more: Mapping[str, str] = field(default_factory=dict)
+
+
+class Draws:
+    """One party's own stream of the job's seed."""
+
+    def __init__(self, seed: int, party: int) -> None:
+        self._key, self._party, self._draw = rng.key(seed, "simulate"), party, -1
+
+    def normal(self, *shape: int) -> Array:
+        """Independent standard normals."""
+        self._draw += 1
+        return rng.normal(math.prod(shape), key=self._key, client=self._party, draw=self._draw).reshape(shape)
+
+    def uniform(self, n: int) -> Array:
+        """Uniform numbers (n,) in (0, 1)."""
+        self._draw += 1
+        return rng.uniform(n, key=self._key, client=self._party, draw=self._draw)
+
+
+def logistic(settings: Settings) -> Simulated:
+    """y = 1 with probability 1 / (1 + exp(-a)), a = intercept + x theta."""
+
+    def respond(a: Array, draws: Draws) -> Array:
+        return (draws.uniform(len(a)) < 1 / (1 + np.exp(-a))).astype(np.float64)
+
+    return _glm(settings, "bernoulli", respond, intercept=-0.5, effect=0.8)
+
+
+def poisson(settings: Settings) -> Simulated:
+    """y a Poisson count with mean exp(a), a = intercept + x theta."""
+
+    def respond(a: Array, draws: Draws) -> Array:
+        return poisson_counts(np.exp(a), draws)
+
+    return _glm(settings, "poisson", respond, intercept=0.7, effect=0.3)
+
+
+def poisson_counts(mean: Array, draws: Draws) -> Array:
+    """Counts (n,) with these means (n,): the smallest ones whose distribution function reaches a uniform number."""
+    from scipy.special import pdtr, pdtrik
+
+    u = draws.uniform(len(mean))
+    y = np.ceil(np.nan_to_num(np.maximum(pdtrik(u, mean), 0.0)))  # nan where u is below the probability of 0
+    return np.asarray(y - ((y > 0) & (pdtr(np.maximum(y - 1, 0), mean) >= u)), dtype=np.float64)
+
+
+def regression(settings: Settings) -> Simulated:
+    """y = a + noise of standard deviation 1, a = intercept + x theta."""
+    return _glm(settings, "gaussian", lambda a, draws: a + draws.normal(len(a)), intercept=1.0, effect=1.0)
+
+
+def sparse(settings: Settings) -> Simulated:
+    """Regression with few effects, the same at all clients but for two at the first: for the sparse model.
+
+    On standardised covariates the effects are 1, -0.7, 0.5, 0.3 and 0; client 1 has 0.5 less of the first, 0.6 more of the last.
+    """
+    p = settings.columns
+    theta = np.concatenate([[1.0, -0.7, 0.5, 0.3], np.zeros(p)])[:p]
+    center, scale = _center(p), _scale(p)
+
+    def own(k: int) -> Array:
+        change = np.zeros(p)
+        change[0], change[-1] = -0.5, 0.6
+        return theta + change * (k == 0 and p > 1)
+
+    def rows_of(k: int) -> Array:
+        draws = Draws(settings.seed, k)
+        x = np.round(center + scale * (draws.normal(settings.rows, p) + 0.3 * draws.normal(p)), 4)
+        y = 1.0 + 0.5 * draws.normal(1) + ((x - center) / scale) @ own(k) + draws.normal(settings.rows)
+        return np.column_stack([x, np.round(y, 4)])
+
+    names = tuple(f"x{j + 1}" for j in range(p))
+    truth = {f"theta[{name}]": float(t) for name, t in zip(names, theta / scale)}
+    if p > 1:
+        first = client_names(settings.clients)[0]
+        truth |= {f"theta[{name}]@{first}": float(t) for name, t in zip(names, own(0) / scale)}
+    clients = tuple(rows_of(k) for k in range(settings.clients))
+    return Simulated((*names, "y"), clients, None, truth, _sparse_job(settings, "regression", 'response = "y"'))
+
+
+def mrf(settings: Settings) -> Simulated:
+    """A Gaussian Markov random field: a ring, partial correlations 0.35 and -0.35 in turn, the same at all clients."""
+    p = _nodes(settings, "mrf")
+    omega = np.eye(p)
+    for j in range(p if p > 2 else 1):
+        h = (j + 1) % p
+        omega[j, h] = omega[h, j] = -0.35 * (-1) ** j
+    upper = np.linalg.cholesky(omega).T  # omega = U'U, and U^-1 z has precision omega
+
+    def rows_of(draws: Draws, n: int) -> Array:
+        return np.asarray(np.linalg.solve(upper, draws.normal(n, p).T).T)
+
+    return _graph(settings, "mrf", rows_of, -omega / np.diag(omega)[:, None])
+
+
+def sem(settings: Settings) -> Simulated:
+    """y = Theta y + e with Laplace errors of scale 1: a chain of effects 0.5 and -0.5 in turn, its first two nodes a cycle."""
+    p = _nodes(settings, "sem")
+    effects = np.zeros((p, p))
+    for j in range(1, p):
+        effects[j, j - 1] = 0.5 * (-1) ** (j + 1)
+    effects[1, 0], effects[0, 1] = 0.6, 0.4
+    solved = np.linalg.inv(np.eye(p) - effects)
+
+    def rows_of(draws: Draws, n: int) -> Array:
+        u = draws.uniform(n * p).reshape(n, p) - 0.5
+        return np.asarray((-np.sign(u) * np.log1p(-2 * np.abs(u))) @ solved.T)
+
+    return _graph(settings, "sem", rows_of, effects)
+
+
+def vertical(settings: Settings) -> Simulated:
+    """Logistic regression whose columns are split: all clients have the same rows, and only the server has y.
+
+    Files share nothing but the column `id`, and each has its own order of rows. Client k has its own columns xk_1 to xk_p. The
+    intercept is that at the covariates' means, since only clients know their scales.
+    """
+    n, p, m = settings.rows, settings.columns, settings.clients
+    shared = Draws(settings.seed, 2**32 - 1)
+    ids = 10_001.0 + np.argsort(shared.uniform(n))
+    center, scale = _center(p), _scale(p)
+    server = Draws(settings.seed, 2**32 - 2)
+    names: list[tuple[str, ...]] = []
+    files: list[Array] = []
+    truth: dict[str, float] = {}
+    a = np.zeros(n)
+    for k in range(m):
+        draws = Draws(settings.seed, k)
+        x = np.round(center + scale * draws.normal(n, p), 4)
+        slopes = 1.5 / math.sqrt(m * p) * draws.normal(p) / scale
+        a += (x - center) @ slopes
+        names.append(("id", *(f"x{k + 1}_{j + 1}" for j in range(p))))
+        truth |= {f"theta[{name}]": float(slope) for name, slope in zip(names[-1][1:], slopes)}
+        files.append(np.column_stack([ids, x])[np.argsort(draws.uniform(n))])
+    y = (server.uniform(n) < 1 / (1 + np.exp(0.5 - a))).astype(np.float64)
+    own = np.column_stack([ids, y])[np.argsort(server.uniform(n))]
+    truth = {"intercept": float(a.mean()) - 0.5} | truth
+    return Simulated(names[0], tuple(files), None, truth, _vertical_job(settings), tuple(names), (("id", "y"), own))
+
+
+def sigma(settings: Settings) -> Simulated:
+    """Counts in the cells of a square map, whose vertical strips are the clients: a CAR field, phi = 0.95, that crosses borders.
+
+    N cells and P covariates at each client; log mean = log expected + b + x beta + sigma_theta theta, where theta ~ N(0, (D -
+    phi W)^-1) is named `field` in the truth.
+    """
+    m, n, p = settings.clients, settings.rows, settings.columns
+    total, height = m * n, max(1, round(math.sqrt(m * n)))
+    if total < 2:
+        raise JobError("simulate sigma: a map needs at least two areas; raise --rows or --clients")
+    number = np.arange(total)
+    row, column = number % height, number // height
+    pairs = [(k, k + 1) for k in range(total - 1) if row[k] < height - 1]
+    pairs += [(k, k + height) for k in range(total - height)]
+    shared = Draws(settings.seed, 2**32 - 1)
+    phi, intercept, scale = 0.95, 0.2, 0.8
+    Q = np.zeros((total, total))
+    for i, k in pairs:
+        Q[i, k] = Q[k, i] = -phi
+    Q[number, number] = -Q.sum(axis=1) / phi
+    theta = np.linalg.solve(np.linalg.cholesky(Q).T, shared.normal(total))
+    beta = 0.3 * shared.normal(p) / math.sqrt(max(p, 1))
+    names = ("area", "expected", *(f"x{j + 1}" for j in range(p)), "cases")
+    files = []
+    for k in range(m):
+        draws, own = Draws(settings.seed, k), slice(k * n, (k + 1) * n)
+        expected = np.round(np.exp(2.0 + 0.8 * draws.normal(n)) + 0.5, 2)
+        x = np.round(draws.normal(n, p), 4)
+        counts = poisson_counts(expected * np.exp(intercept + x @ beta + scale * theta[own]), draws)
+        files.append(np.column_stack([10_001.0 + number[own], expected, x, counts]))
+    truth = {"intercept": intercept, "phi": phi, "sigma_theta": scale}
+    truth |= {f"theta[x{j + 1}]": float(beta[j]) for j in range(p)}
+    truth |= {f"field[{10_001 + k}]": float(theta[k]) for k in range(total)}
+    clients = client_names(m)
+    areas = ["area,client,x,y", *(f"{10_001 + k},{clients[k // n]},{column[k]},{row[k]}" for k in range(total))]
+    edges = ["area,neighbour", *(f"{10_001 + i},{10_001 + k}" for i, k in pairs)]
+    more = {"areas.csv": "\n".join(areas) + "\n", "edges.csv": "\n".join(edges) + "\n", "prior.toml": _prior(settings)}
+    return Simulated(names, tuple(files), None, truth, _sigma_job(settings), more=more)
+
+
+KINDS: dict[str, Callable[[Settings], Simulated]] = {
+    "logistic": logistic,
+    "poisson": poisson,
+    "regression": regression,
+    "sparse": sparse,
+    "mrf": mrf,
+    "sem": sem,
+    "vertical": vertical,
+    "sigma": sigma,
+}
+
+
+def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Path:
+    """Writes `clients/*.csv`, `truth.json`, `job.toml`, and what else the kind has (`test.csv`, `server.csv`; of "sigma" the map
+    and `prior.toml`), into a folder.
+
+    Returns
+    -------
+    the path of job.toml
+
+    Raises
+    ------
+    JobError
+        An unknown kind, or a folder that already holds clients (the job would take them for its own).
+    """
+    if kind not in KINDS:
+        raise JobError(f"simulate {kind}: no such kind; there are {', '.join(KINDS)}")
+    settings, out = settings or Settings(), Path(out)
+    folder = out / "clients"
+    if folder.exists() and any(folder.iterdir()):
+        raise JobError(f"{folder}: already holds files; choose another --out, or remove them")
+    made = KINDS[kind](settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    headers = made.headers or (made.names,) * len(made.clients)
+    for name, header, rows in zip(client_names(settings.clients), headers, made.clients):
+        _write(folder / f"{name}.csv", header, rows)
+    if made.test is not None:
+        _write(out / "test.csv", made.names, made.test)
+    if made.server is not None:
+        _write(out / "server.csv", *made.server)
+    for name, text in made.more.items():
+        (out / name).write_text(text, "utf-8")
+    shown = {"kind": kind, "clients": settings.clients, "rows": settings.rows, "columns": settings.columns, "seed": settings.seed}
+    (out / "truth.json").write_text(json.dumps({"simulated": shown, "parameters": dict(made.truth)}, indent=2) + "\n", "utf-8")
+    (out / "job.toml").write_text(made.job, "utf-8")
+    return out / "job.toml"
+
+
+def client_names(n: int) -> tuple[str, ...]:
+    """client-01, client-02, ...: in the order of their numbers also when sorted as texts."""
+    return tuple(f"client-{k + 1:0{max(2, len(str(n)))}}" for k in range(n))
+
+
+def _glm(
+    settings: Settings, family: str, respond: Callable[[Array, Draws], Array], *, intercept: float, effect: float
+) -> Simulated:
+    """Covariates with different means and spreads, and a little different from client to client, as real ones have."""
+    p = settings.columns
+    shared = Draws(settings.seed, 2**32 - 1)
+    theta = effect * shared.normal(p) / np.sqrt(max(p / 5, 1.0))
+    center, scale = _center(p), _scale(p)
+
+    def rows_of(party: int, n: int) -> Array:
+        draws = Draws(settings.seed, party)
+        x = np.round(center + scale * (draws.normal(n, p) + 0.3 * draws.normal(p)), 4)
+        y = respond(intercept + ((x - center) / scale) @ theta, draws)
+        return np.column_stack([x, np.round(y, 4)])
+
+    names = (*(f"x{j + 1}" for j in range(p)), "y")
+    slopes = theta / scale
+    truth = {"intercept": intercept - float(slopes @ center)} | {f"theta[x{j + 1}]": float(slopes[j]) for j in range(p)}
+    clients = tuple(rows_of(k, settings.rows) for k in range(settings.clients))
+    return Simulated(names, clients, rows_of(2**32 - 2, max(settings.rows, 100)), truth, _job(settings, family))
+
+
+def _center(p: int) -> Array:
+    return np.asarray(np.arange(p) % 7 - 3.0, dtype=np.float64)
+
+
+def _scale(p: int) -> Array:
+    return np.asarray(2.0 ** (np.arange(p) % 4 - 1.0))
+
+
+def _nodes(settings: Settings, kind: str) -> int:
+    if settings.columns < 2:
+        raise JobError(f"simulate {kind}: a graph needs --columns of at least 2, got {settings.columns}")
+    return settings.columns
+
+
+def _graph(settings: Settings, kind: str, rows_of: Callable[[Draws, int], Array], effects: Array) -> Simulated:
+    """Columns with centers and scales of their own; the truth is on the data's scale, off the diagonal."""
+    p = settings.columns
+    center, scale = _center(p), _scale(p)
+    clients = []
+    for k in range(settings.clients):
+        draws = Draws(settings.seed, k)
+        clients.append(np.round(center + scale * (rows_of(draws, settings.rows) + 0.5 * draws.normal(p)), 6))
+    names = tuple(f"x{j + 1}" for j in range(p))
+    own = effects * scale[:, None] / scale
+    truth = {f"theta[{names[j]},{names[h]}]": float(own[j, h]) for j in range(p) for h in range(p) if h != j}
+    return Simulated(names, tuple(clients), None, truth, _sparse_job(settings, kind))
+
+
+def _sparse_job(settings: Settings, kind: str, *data: str) -> str:
+    lines = ["[job]", 'method = "sparse"', f"seed = {settings.seed}", "rounds = 2500", ""]
+    lines += ["[data]", 'clients = ["clients/*.csv"]', *data, "", "[model]", f'kind = "{kind}"', ""]
+    lines += ["[algorithm]", "chains = 4"]
+    return "\n".join(lines) + "\n"
+
+
+def _vertical_job(settings: Settings) -> str:
+    lines = ["[job]", 'method = "vertical"', f"seed = {settings.seed}", "rounds = 5000", ""]
+    lines += [
+        "[data]",
+        'clients = ["clients/*.csv"]',
+        'id = "id"',
+        'response = "y"',
+        'server = "server.csv"',
+        "holdout = 0.2",
+        "",
+    ]
+    lines += ["[model]", 'kind = "linear"', 'augmentation = "augmented"', 'family = "bernoulli"', "rho = 0.5", ""]
+    lines += ["[algorithm]", 'auxiliary = "amortised"']
+    return "\n".join(lines) + "\n"
+
+
+def _prior(settings: Settings) -> str:
+    lines = [
+        "[prior]",
+        'kind = "car"',
+        "phi = [0.0, 0.99]",
+        "",
+        "[data]",
+        'areas = "areas.csv"',
+        'area = "area"',
+        'client = "client"',
+    ]
+    lines += ['x = "x"', 'y = "y"', 'adjacency = "edges.csv"', "", "[training]", f"seed = {settings.seed}"]
+    return "\n".join(lines) + "\n"
+
+
+def _sigma_job(settings: Settings) -> str:
+    lines = ["[job]", 'method = "sigma"', f"seed = {settings.seed}", "rounds = 5000", ""]
+    lines += ["[data]", 'clients = ["clients/*.csv"]', 'area = "area"', 'response = "cases"', 'exposure = "expected"', ""]
+    lines += ["[model]", 'prior = "prior"  # the --out of `fedkern sigma train prior.toml`', 'family = "poisson"']
+    return "\n".join(lines) + "\n"
+
+
+def _job(settings: Settings, family: str) -> str:
+    lines = ["[job]", 'method = "pvi"', f"seed = {settings.seed}", "rounds = 20", ""]
+    lines += ["[data]", 'clients = ["clients/*.csv"]', 'response = "y"', 'standardise = "exchange"', 'test = "test.csv"', ""]
+    lines += ["[model]", f'family = "{family}"', 'covariance = "full"']
+    lines += ["scale = 1.0  # standard deviation of the response's noise"] if family == "gaussian" else []
+    return "\n".join(lines) + "\n"
+
+
+def _write(path: Path, names: tuple[str, ...], rows: Array) -> None:
+    """Values are written so that what is read back is equal."""
+    lines = [",".join(names)]
+    lines += [",".join(_shown(value) for value in row) for row in rows.tolist()]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _shown(value: Any) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)

@@ -1,0 +1,261 @@
+"""The surroundings of a run: what is kept (`Keeper`), and here the data holders' budgets and what the server sees."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Release, Released
+from ..algorithms.exchanges import certificates
+from ..errors import HolderError, JobError
+from ..methods.pvi.budget import Plan
+from ..methods.pvi.watch import MeasuredWatch, Watch
+from ..methods.sparse.watch import SamplerWatch
+from ..privacy.binding import Account, Binding, account, client_home
+from ..privacy.budget import Books, Holder, Total
+from ..privacy.chain import Mark
+from ..transports.codec import Codec
+from . import holders
+from .files import RunFolder, write_atomically, writing
+from .identity import Identity
+from .keeping import Keeper
+from .load import AnyConfig
+from .parties import Parties
+
+if TYPE_CHECKING:
+    from .engine import Place
+    from .parties import Parties
+
+NEW = (
+    "no earlier job has an account of these data; if there were jobs on them, a budget.jsonl is lost or lies where it was not "
+    "looked for (see account.json in its own folder)"
+)
+
+
+class RunHooks(Keeper):
+    """What one place of a run does beside computing; used as a context manager.
+
+    Attributes
+    ----------
+    watch : called at the server with its state after every event, while it is set
+    """
+
+    def __init__(self, config: AnyConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
+        super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
+        self.config, self.names = config, names
+        self.bindings: dict[int, Binding] = {}
+        self.holders: dict[int, Holder] = {}
+        self.alone, self.quiet = True, True  # whether all parties are this process; whether only warnings are said
+        self.watch: Watch | SamplerWatch | MeasuredWatch | None = None
+        self._warnings: dict[int, list[str]] = {}
+        self._elsewhere: TemporaryDirectory[str] | None = None
+        self._identity: Identity | None = None
+
+    def __enter__(self) -> RunHooks:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if isinstance(error, Exception):
+                self.tell(error)
+            self.close()
+        finally:
+            if self._identity is not None:
+                self._identity.close()
+            if self._elsewhere is not None:
+                self._elsewhere.cleanup()
+
+    def begin(self, place: Any, found: Parties, *, resume: bool) -> Parties:
+        """Binds the folders of this place's parties to this run; the parties, whose rows are bound when they are read."""
+        assert self.folder is not None
+        here = [*([SERVER] if place.is_server else []), *place.mine(len(self.names))]
+        self._identity = Identity(self.config, self.folder, here, lambda party: self._account(party).folder)
+        self._identity.begin(place, resume=resume)
+        for party, note in self._identity.notes.items():
+            self.write_own(party, "ledger.json", {"note": note})
+            self.notes.append(note)
+        return self._identity.bound(found)
+
+    def bind(self, party: int, **given: tuple[str, str]) -> None:
+        """What a resumed run must be given again beside rows: `Identity.bind`."""
+        if self._identity is not None:
+            self._identity.bind(party, **given)
+
+    def budget(self, party: int) -> Mark:
+        return self.holders[party].ledger.mark if party in self.holders else Mark()
+
+    def permit(self, place: Place, found: Parties, *, quiet: bool) -> None:
+        """Asks the policies of all who live here whether this job may be, before anything of theirs is read.
+
+        A job that a policy allows without an account (an open one, or one that protects clients) is noted there.
+
+        Raises
+        ------
+        HolderError
+            A policy does not allow the job, or cannot be read, or there has to be one.
+        """
+        self.alone, self.quiet = place.size == 1, quiet
+        for party in [*self.clients, *([SERVER] if place.is_server else [])]:
+            with self._between_holder_and_job(party):
+                binding = self.bindings[party] = holders.permit(self.config, found, party)
+            if self.folder is not None:
+                refused = self.folder.home(party) / "holder.txt"  # of a refusal before
+                with writing(refused):
+                    refused.unlink(missing_ok=True)
+            if party != SERVER:
+                self._warnings[party] = holders.warnings(binding, partial(found.fingerprint, party))
+
+    def note_use(self) -> None:
+        """A line in the account of every client whose policy allows this job without one."""
+        use = holders.use_of(self.config)
+        for party in self.clients:
+            if use != "private" and self.bindings[party].bound:
+                with self._between_holder_and_job(party):
+                    books = Books(self._account(party))
+                    books.note(self._job_name(party), use)
+                self._state(party, books, None, new=False)
+
+    def open_budget(self, party: int, plan: Plan) -> None:
+        """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""
+        assert self.config.privacy is not None
+        with self._between_holder_and_job(party):
+            where = self._account(party)
+            holders.check_mechanism(holders.who(self.names, party), where.policies, plan.mechanism)
+            self.holders[party] = holder = Holder(
+                "the federation" if party == SERVER else self.names[party],
+                where,
+                job=self._job_name(party),
+                mechanism=plan.mechanism,
+                epsilon=plan.epsilon,
+                delta=plan.delta,
+                last_update=self.config.privacy.last_update,
+                marks=() if self._identity is None else self._identity.marks.get(party, ()),
+                paid=0 if self._identity is None else self._identity.paid.get(party, 0),
+            )
+            total = holder.total()
+        if holder.ledger.adopted:
+            told = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
+            self._warnings.setdefault(party, []).append(told)
+        self._state(party, holder.books, total, new=holder.new)
+
+    def allow(self, clients: Iterable[int], plan: Plan) -> None:
+        """Whether the policies of these clients allow the noise of a mechanism that is not theirs, but the server's."""
+        for k in clients:
+            with self._between_holder_and_job(k):
+                holders.check_mechanism(holders.who(self.names, k), self.bindings[k].policies, plan.mechanism)
+
+    def certificate(self, party: int) -> dict[str, Any]:
+        """What a holder has spent in this job."""
+        assert self.config.privacy is not None
+        return self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person)
+
+    def certified(self, place: Any) -> dict[str, Mapping[str, Any]]:
+        """Every client tells what it has spent: client -> certificate; at the server only."""
+        n = len(self.names)
+        mine = place.mine(n)
+        for k in mine:
+            self.write_own(k, "certificate.json", self.certificate(k))
+            self._settle(k)
+            self.forget(k, certificates.PROTOCOL)  # one from before a crash may say less than was spent since
+        clients = {k: certificates.Client(self.certificate(k)) for k in mine}
+        start = certificates.start(n) if place.is_server else None
+        server, _ = self.run(place, certificates.PROTOCOL, start, clients, Codec(certificates.DIMS, n))
+        return {} if server is None else {self.names[k]: server.replies[k] for k in sorted(server.replies)}
+
+    def write_own(self, client: int, name: str, content: Any) -> None:
+        """A file that only the client may see, in its own folder."""
+        if self.folder is not None:
+            self.folder.write_json(name, content, client=client)
+
+    def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
+        if client == SERVER and self._releases and charge.round in self._releases:
+            return Charged(charge.steps)  # paid before a crash; what it paid for is sent again
+        with self._between_holder_and_job(client):
+            answer = self.holders[client].charge(charge)
+        return Charged(answer.granted) if answer.granted else ChargeFailed(charge.steps, answer.spent, answer.allowed)
+
+    def release(self, asked: Release) -> Released:
+        """As in `Keeper`. The charge of a later round says that this one left before: it may only be sent again."""
+        ledger = self.holders[SERVER].ledger
+        if self._releases and asked.round not in self._releases and ledger.rounds.get(self.holders[SERVER].job, -1) > asked.round:
+            raise self._releases.lost(asked.round, "later rounds are charged")
+        return super().release(asked)
+
+    def observe(self, state: Any, event: Any) -> None:
+        if self.watch is not None:
+            self.watch(state)
+
+    def _restart(self, *arguments: Any) -> Any:
+        """As in `Keeper`; what was measured before is not measured again."""
+        start = super()._restart(*arguments)
+        if self.watch is not None:
+            self.watch.round = start[0].round
+        return start
+
+    def _settle(self, client: int) -> None:
+        """The holder learns what all jobs have spent on its data: in its own folder, and at its terminal if a policy binds."""
+        holder = self.holders[client]
+        with self._between_holder_and_job(client):
+            total = holder.total()
+        self._state(client, holder.books, total, new=holder.new, again=True)
+        if holder.policies and not self.quiet:
+            self._say(client, total.text(), "account.json in its own folder says what all jobs have spent on its data")
+
+    def _state(self, party: int, books: Books, total: Total | None, *, new: bool, again: bool = False) -> None:
+        """account.json, and once at the holder's terminal what the holder should look into."""
+        if party == SERVER:
+            return
+        warnings = self._warnings.get(party, [])
+        content = None if total is None else asdict(total)
+        self.write_own(party, "account.json", holders.statement(books, content, new=new, warnings=warnings))
+        if again:
+            return
+        if new and books.account.policies:
+            self._say(party, NEW, NEW)
+        for warning in warnings:
+            self._say(party, warning, "account.json in its own folder has a warning")
+
+    def _say(self, client: int, text: str, told: str) -> None:
+        """To the holder. What several ranks print comes together where the job was started, so there it is `told`."""
+        print(f"fedkern: client {self.names[client]!r}: {text if self.alone else told}", file=sys.stderr, flush=True)
+
+    @contextmanager
+    def _between_holder_and_job(self, party: int) -> Iterator[None]:
+        """What a policy or an account refuses: its details are written where the holder looks, and nowhere else."""
+        path = None if self.folder is None else self.folder.home(party) / "holder.txt"
+        try:
+            yield
+        except JobError as fault:
+            name = holders.who(self.names, party)
+            error = fault if isinstance(fault, HolderError) else holders.unusable(name, fault, None if self.alone else path)
+            if path is not None:
+                write_atomically(path, f"{error}\n{error.detail}\n".encode(errors="replace"), secret=True)
+            raise error from None
+
+    def _account(self, party: int) -> Account:
+        """Where the holder's budget lies: with a policy that binds, else in its own folder where it has one, else in the run's,
+        else nowhere that lasts."""
+        binding, name = self.bindings[party], holders.ACCOUNT if party == SERVER else self.names[party]
+        if (found := account(binding)) is not None:
+            return found
+        if (home := client_home()) is not None:
+            folder = home / name
+        elif self.folder is not None:
+            folder = self.folder.home(party)
+        else:
+            self._elsewhere = self._elsewhere or TemporaryDirectory(prefix="fedkern-")
+            folder = Path(self._elsewhere.name) / name
+        return Account(folder, (*binding.data.names, name)[0])
+
+    def _job_name(self, party: int) -> str:
+        """A name that no other run has, nor another party of this one, and that a resumed run keeps."""
+        run = uuid4().hex if self.folder is None else self.folder.run.hex()
+        return f"{run}-{'server' if party == SERVER else party}"

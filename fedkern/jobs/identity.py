@@ -1,0 +1,270 @@
+"""One run, one job, one set of rows: what binds the folders of a run's parties together, from its first moment to its last.
+
+Every party keeps `job.json` in its own folder, which may be on another disk than the server's: the job as it was begun, the
+clients, the run's id, and keyed digests of what the party was given. `--resume` compares all of it before anything else. The
+server writes its own last: where it is, all others are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from ..algorithms.core.messages import SERVER
+from ..data.table import Table
+from ..errors import JobError
+from ..privacy.chain import Mark
+from ..results.plain import plain
+from . import ledger, outbox
+from .files import RunFolder, write_atomically
+from .load import AnyConfig, Config, SigmaConfig, SparseConfig
+from .locks import Locks
+from .parties import Parties
+from .secret import fingerprint, mark_of, secret
+
+if TYPE_CHECKING:
+    from .engine import Place
+
+RECORD = "job.json"
+ABOUT = ("id", "clients", "party", "ledger")  # of a record's table `run`; the other keys are digests of what the party was given
+MOST_NAMED = 6  # keys that differ, with their values
+
+
+def may_change(config: AnyConfig) -> frozenset[str]:
+    """Keys that a resumed run may have otherwise. `job.rounds` where the number of rounds decides nothing but the end."""
+    free = {"job.deadline", "algorithm.checkpoint_every"}
+    match config:
+        case Config():
+            open_ended = config.privacy is None or not config.privacy.calibrate
+        case SparseConfig():
+            open_ended = True
+        case SigmaConfig():
+            open_ended = config.algorithm.inference in ("hmc", "mala")
+        case _:
+            open_ended = False
+    return frozenset(free | {"job.rounds"} if open_ended else free)
+
+
+def job_bytes(config: AnyConfig, names: Sequence[str]) -> bytes:
+    """What a checkpoint is bound to: the job without what may change, and its clients."""
+    free = may_change(config)
+    kept = {key: value for key, value in flat(plain(config.model_dump())).items() if key not in free}
+    return json.dumps([kept, list(names)], sort_keys=True, allow_nan=False).encode()
+
+
+def flat(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Dotted key -> value. What is None is as good as absent."""
+    out: dict[str, Any] = {}
+    for name, value in tables.items():
+        if isinstance(value, Mapping):
+            out |= flat(value, f"{before}{name}.")
+        elif value is not None:
+            out[before + name] = value
+    return out
+
+
+class Identity:
+    """What this place's parties are bound to.
+
+    Parameters
+    ----------
+    config : of the job
+    folder : of the run; it learns its run's id and the parties' digests
+    parties : that live here
+    home : party -> the folder of its secret
+
+    Attributes
+    ----------
+    marks, paid : party -> of its budget, from all that a resumed run has left; steps that its ledger says were paid for
+    notes : party -> on its ledger, which lost something without anybody's doing
+    """
+
+    def __init__(
+        self, config: AnyConfig, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]
+    ) -> None:
+        self.config, self.folder, self.parties, self.home = config, folder, tuple(parties), home
+        self.marks: dict[int, Collection[Mark]] = {}
+        self.paid: dict[int, int] = {}
+        self.notes: dict[int, str] = {}
+        self._records: dict[int, dict[str, Any]] = {}
+        self._locks = Locks()
+
+    def begin(self, place: Place, *, resume: bool) -> None:
+        """Locks the folders, and binds them to this run; with `resume` only if they are bound to it already.
+
+        Raises
+        ------
+        JobError
+            Another job is running in a folder, has been, or nothing is there to resume; or ranks differ in `resume`.
+        """
+        folder, before = self.folder, dict[int, dict[str, Any]]()
+        own, clients = [p for p in self.parties if p == SERVER], [p for p in self.parties if p != SERVER]
+        if resume and own and not self._path(SERVER).exists():
+            left = f"{RECORD} is missing, and without it there is" if folder.begun(self.parties) else "there is"
+            raise JobError(f"{folder.path}: {left} no run to resume; give the --out of the run, or leave out --resume")
+        before |= self._claimed(own, resume=resume)
+        new = before[SERVER]["run"]["id"] if before else uuid4().hex
+        # The server locks first: of two jobs that start at once one goes on.
+        run = place.settle(b"with" if resume else b"without", lambda told: _settled(told, new)).decode()
+        before |= self._claimed(clients, resume=resume)
+        for party, record in before.items():
+            if record["run"]["id"] != run:
+                raise JobError(f"{self._path(party)}: {self._who(party)} took part in another run of this job than the server")
+        folder.run = bytes.fromhex(run)
+        for party in before:
+            try:
+                self._look_at_what_is_left(party, before[party]["run"])
+            except OSError as error:
+                why = f"cannot be read ({error.strerror}); make it readable, or start anew (--out)"
+                raise JobError(f"{error.filename}: {why}") from None
+        for party in self.parties:
+            began = before[party]["run"] if resume else {"ledger": self._ledger_size(party)}
+            self._records[party] = self._record(party, run, began)
+        for party in clients:
+            self._write(party, sync=False)  # it is when rows are bound
+        place.settle(b"", lambda told: b"")
+        for party in own:
+            self._write(party)
+
+    def _claimed(self, parties: Sequence[int], *, resume: bool) -> dict[int, dict[str, Any]]:
+        """Locks these parties' folders, and finds in them what they were bound to."""
+        for party in parties:
+            if resume and not self._path(party).exists():
+                raise JobError(
+                    f"{self._path(party)} is missing: {self._who(party)} has nothing of this run here; put its folder back, or "
+                    "start anew (--out)"
+                )
+            self._locks.take(self.folder.home(party), self._who(party))
+        self.folder.claim(parties, resume=resume)
+        before = {party: self._before(party) for party in parties} if resume else {}
+        for party, record in before.items():
+            self._compare(party, record)
+        return before
+
+    def bind(self, party: int, **given: tuple[str, str]) -> None:
+        """What the party must be given again at every resume: a digest, and what to say in a JobError if it is another."""
+        bound = self._records[party]["run"]
+        for what, (digest, fault) in given.items():
+            if bound.setdefault(what, digest) != digest:
+                raise JobError(f"{self._who(party)}: {fault}; give it again what the run began with, or start anew (--out)")
+        self._write(party)
+        digests = json.dumps({key: digest for key, digest in bound.items() if key not in ABOUT}, sort_keys=True)
+        self.folder.rows[party] = hashlib.blake2b(digests.encode(), digest_size=32).digest()
+
+    def rows(self, party: int, table: Table) -> Table:
+        """The same table, bound."""
+        key = secret(self.home(party))
+        rows = fingerprint(table, key, self.config.data.ignore)
+        home = "the secret in its home is not the one with which this run began (or FEDKERN_CLIENT_HOME was another)"
+        others = "its rows are not those with which this run began: some were added, removed, changed or put in another order"
+        self.bind(party, secret=(mark_of(key), home), rows=(rows, others))
+        return table
+
+    def bound(self, found: Parties) -> Parties:
+        """The same parties, whose rows are bound as they are read."""
+
+        def server(read: Callable[[], Table | None]) -> Table | None:
+            table = read()
+            return None if table is None else self.rows(SERVER, table)
+
+        return replace(
+            found,
+            rows=lambda k: self.rows(k, found.rows(k)),
+            test=lambda: server(found.test),
+            server=lambda: server(found.server),
+        )
+
+    def close(self) -> None:
+        """Unlocks the folders."""
+        self._locks.release()
+
+    def _who(self, party: int) -> str:
+        return "the server" if party == SERVER else f"client {self.folder.names[party]!r}"
+
+    def _path(self, party: int) -> Path:
+        return self.folder.home(party) / RECORD
+
+    def _record(self, party: int, run: str, before: Mapping[str, Any]) -> dict[str, Any]:
+        about = {"id": run, "clients": list(self.folder.names), "party": None if party == SERVER else self.folder.names[party]}
+        record: dict[str, Any] = plain(self.config.model_dump() | {"run": {**before, **about}})
+        return record
+
+    def _write(self, party: int, *, sync: bool = True) -> None:
+        path = self._path(party)
+        content = json.dumps(self._records[party], indent=1, allow_nan=False).encode() + b"\n"
+        if not path.exists() or path.read_bytes() != content:
+            write_atomically(path, content, secret=party != SERVER, sync=sync)
+
+    def _before(self, party: int) -> dict[str, Any]:
+        """What a party's folder was bound to."""
+        path = self._path(party)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(record, dict):
+                raise ValueError("no table")
+            if "run" not in record:
+                raise JobError(
+                    f"{path} is of an older version of fedkern, which did not say to which run a file belongs: go on with that "
+                    "version, or start anew (--out)"
+                )
+            if len(bytes.fromhex(record["run"]["id"])) != 16:
+                raise ValueError("no id")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise JobError(f"{path} cannot be read ({error}); put it back as the run left it, or start anew (--out)") from None
+        return record
+
+    def _compare(self, party: int, record: Mapping[str, Any]) -> None:
+        path, about, free = self._path(party), record["run"], may_change(self.config)
+        before = flat({key: value for key, value in record.items() if key != "run"})
+        now = flat(plain(self.config.model_dump()))
+        wanted = self._record(party, "", {})["run"]
+        if about.get("party") != wanted["party"]:
+            whose = "the server" if about.get("party") is None else f"client {about['party']!r}"
+            raise JobError(f"{path} is of {whose}, not of {self._who(party)}; put back the folder as the run left it")
+        keys = [key for key in dict.fromkeys([*now, *before]) if before.get(key) != now.get(key) and key not in free]
+        faults = [f"{key} was {_short(before.get(key))} and is now {_short(now.get(key))}" for key in keys[:MOST_NAMED]]
+        faults += [f"also {', '.join(keys[MOST_NAMED:])}"] if len(keys) > MOST_NAMED else []
+        if about.get("clients") != wanted["clients"]:
+            faults.append(f"the clients were {_short(about.get('clients'))} and are now {_short(wanted['clients'])}")
+        if faults:
+            raise JobError(
+                f"{path}: the run in this folder is of another job: {'; '.join(faults)}. Resume it with the job that it began "
+                "with, or start anew (--out)"
+            )
+
+    def _ledger_size(self, party: int) -> int:
+        """In which an earlier start may have left lines."""
+        path = None if party == SERVER else self.folder.ledger(party)
+        return path.stat().st_size if path is not None and path.exists() else 0
+
+    def _look_at_what_is_left(self, party: int, about: Mapping[str, Any]) -> None:
+        """Checkpoints, stored answers and logs of a run that goes on."""
+        folder = self.folder
+        left = [*folder.stamps(party), *outbox.stamps(folder.home(party) / "outbox")]
+        for path, stamp in left:
+            folder.check(path, party, stamp)
+        stamps = list(dict.fromkeys(stamp for _, stamp in left))
+        self.marks[party] = {stamp.budget for stamp in stamps}
+        if party != SERVER:
+            note = ledger.check(folder.ledger(party), stamps)
+            self.notes |= {party: note} if note else {}
+            began = about.get("ledger", 0)
+            self.paid[party] = ledger.charged(folder.ledger(party), began if type(began) is int and began > 0 else 0)
+
+
+def _settled(told: Sequence[bytes], run: str) -> bytes:
+    """Rank 0's answer to all: the run's id. JobError if not all want the same."""
+    for rank, asked in enumerate(told):
+        if asked != told[0]:
+            raise JobError(f"rank {rank} was started {asked.decode()} --resume, rank 0 {told[0].decode()}; start all alike")
+    return run.encode()
+
+
+def _short(value: Any) -> str:
+    text = "absent" if value is None else json.dumps(value)
+    return text if len(text) <= 80 else text[:76] + " ..."

@@ -1,0 +1,321 @@
+"""What a run keeps on disks while it goes: ledgers, metrics, checkpoints; and how an interrupted run goes on.
+
+The server and every client keep their own checkpoints, under one number that the driver hands out when no question is open. A
+run goes on from the newest number of which every party that is still needed can read its own. Number 0 is the start and needs no
+file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
+from ..errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError, OwnFault, outline
+from ..privacy.chain import Mark
+from ..results.summary import Wire
+from ..transports.codec import Codec, Frame, pack, unpack
+from ..transports.driver import Hooks, Offers, restart
+from .files import Lines, RunFolder, spare, write_atomically
+from .ledger import Ledger
+from .outbox import Outbox, pack_frames, unpack_frames
+from .releases import Releases
+from .stamp import Stamp, boot
+
+if TYPE_CHECKING:
+    from ..transports.gathering import Gathering
+    from ..transports.inprocess import InProcess
+    from ..transports.mpi import Ranks
+
+OPEN = (JobError, LostPeer, BudgetSpent, RemoteFault, KeyboardInterrupt)  # faults whose text tells nothing of rows
+
+
+class Keeper(Hooks):
+    """The part of a run's surroundings that writes files. Without a folder it only counts the wire.
+
+    Parameters
+    ----------
+    names
+        Of all clients, by number.
+    folder
+        Where the run's files go.
+    private
+        Answers are stored before they leave, and others learn of a fault only that there was one.
+    every
+        Seconds between checkpoints.
+    """
+
+    def __init__(
+        self, names: tuple[str, ...], folder: RunFolder | None = None, *, private: bool = False, every: float = 60.0
+    ) -> None:
+        self.folder, self.private, self.every = folder, private, every
+        self.wire = Wire(names)
+        self.keeps, self.remembers = folder is not None, folder is not None and private
+        self.notes: list[str] = []  # on checkpoints that could not be read
+        self.protocol = ""
+        self._since = time.monotonic()
+        self._metrics_size = 0  # of a resumed run, at its checkpoint
+        self._logs: dict[Path, Lines] = {}
+        self.clients: tuple[int, ...] = ()  # that live here
+        self.gone: dict[str, str] = {}  # clients that the job goes on without: why
+        self._outboxes: dict[int, Outbox] = {}
+        self._releases: Releases | None = None  # of the server
+        self._lines: dict[tuple[str, type[Message]], str] = {}
+        self._ledgers: dict[int, Ledger] = {}
+        self._boot = boot()
+
+    def run(
+        self,
+        place: InProcess | Ranks | Gathering,
+        protocol: Protocol,
+        start: Any,
+        clients: Mapping[int, Any],
+        codec: Codec,
+        *,
+        resume: bool | None = None,
+    ) -> tuple[Any, dict[int, Any]]:
+        """`place.run` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so).
+
+        `resume` is None where there is nothing to resume, before or after the rounds. Once those have begun signals are held.
+        """
+        self.protocol, self.checkpoint_number, self._since = protocol.name, 0, time.monotonic()
+        clients = dict(clients)
+        self.clients = tuple(clients)
+        if self.folder:
+            if resume:
+                parties = [*clients, *([SERVER] if place.is_server else [])]
+                self.checkpoint_number = number = self._chosen(place, parties)
+                for party in parties:
+                    self.folder.forget_after(party, protocol.name, number)
+                    saved = self._read(party, number)
+                    if saved and party == SERVER:
+                        start = self._restart(protocol, start, saved, codec)
+                    elif saved:
+                        clients[party] = protocol.load(clients[party], unpack(saved["state"]))
+            if self.remembers:
+                for outbox in self._outboxes.values():
+                    outbox.close()
+                self._outboxes.clear()
+                for client in clients:
+                    self._outboxes[client] = self._outbox(client)
+                if place.is_server:
+                    self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
+        if resume is not None:
+            place.signals.hold()
+        try:
+            return place.run(protocol, start, clients, codec, self)
+        except RemoteFault as fault:  # machines know clients by their numbers
+            fault.args = (re.sub(r"\bclient (\d+)(?=:)", self._named, str(fault), count=1),)
+            raise
+
+    def _named(self, found: re.Match[str]) -> str:
+        number = int(found[1])
+        return self.who(number) if number < len(self.wire.clients) else found[0]
+
+    def budget(self, party: int) -> Mark:
+        """Of the party's account, where it has one."""
+        return Mark()
+
+    def stamp(self, party: int, *, sync: bool) -> Stamp:
+        """Of what a party writes now; with `sync` all of its ledger is on the disk then."""
+        assert self.folder
+        stamp = self.folder.stamp(party)._replace(budget=self.budget(party), boot=self._boot)
+        if party == SERVER:
+            return stamp
+        ledger = self._ledger(party)
+        return stamp._replace(ledger=ledger.mark, synced=ledger.synced(surely=sync))
+
+    def forget(self, client: int, protocol: Protocol) -> None:
+        """Answers in this protocol are given anew, and not as they were before a crash."""
+        if self.folder:
+            for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
+                path.unlink()
+
+    def metric(self, record: Mapping[str, Any]) -> None:
+        """A line of metrics.jsonl."""
+        if self.folder:
+            self._log(self.folder.path / "metrics.jsonl", at=self._metrics_size).append(record)
+
+    def close(self) -> None:
+        """Closes all files."""
+        for log in self._logs.values():
+            log.close()
+        for outbox in self._outboxes.values():
+            outbox.close()
+        self._logs.clear()
+        self._ledgers.clear()
+        self._outboxes.clear()
+
+    def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
+        if self.folder:
+            kind = type(message)
+            line = self._lines.get((self.protocol, kind)) or self._line(message)
+            log = self._ledgers.get(client) or self._ledger(client)
+            log.write(line % (getattr(message, "round", -1), n_bytes, charged))
+
+    def _line(self, message: Message) -> str:
+        """A line of the ledger without its numbers: all messages of a kind have the same fields and shapes."""
+        kind = type(message)
+        fields = {name: " ".join(f.shape) or f.type.__name__ for name, f in schema(kind).items()}
+        shapes = {name: value.shape for name, value in vars(message).items() if hasattr(value, "shape")}
+        parts = [json.dumps(part).replace("%", "%%") for part in (self.protocol, kind.__name__, fields, shapes)]
+        round = "%d" if "round" in fields else "null%.0s"
+        line = (
+            f'{{{{"protocol": {{}}, "round": {round}, "kind": {{}}, "fields": {{}}, "shapes": {{}}, "bytes": %d, "charge": %d}}}}'
+        )
+        self._lines[self.protocol, kind] = line = line.format(*parts)
+        return line
+
+    def control(self, rank: int, what: str, n_bytes: int) -> None:
+        if self.folder:
+            log = self._log(self.folder.path / "ledger" / f"rank-{rank}.jsonl")
+            log.append({"protocol": None, "round": None, "kind": what, "fields": {}, "shapes": {}, "bytes": n_bytes, "charge": 0})
+
+    def delivered(self, direction: str, client: int, n_bytes: int) -> None:
+        self.wire.add(direction, client, n_bytes)
+
+    def recall(self, client: int, question: Frame) -> tuple[list[Frame], Saved] | None:
+        return self._outboxes[client].recall(question) if self.remembers else None
+
+    def remember(self, client: int, question: Frame, answers: list[Frame], saved: Saved) -> None:
+        self._outboxes[client].remember(question, answers, saved)
+
+    def release(self, asked: Release) -> Released:
+        return self._releases.settle(asked) if self._releases else super().release(asked)
+
+    def checkpoint_due(self) -> bool:
+        return self.keeps and time.monotonic() - self._since >= self.every
+
+    def keep_client(self, client: int, number: int, saved: Saved) -> None:
+        if self.folder:
+            self.folder.keep(client, self.protocol, number, {"state": pack(saved)}, self.stamp(client, sync=True))
+            if self.remembers:
+                self._outboxes[client].next(number)
+
+    def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, Frame]], lost: frozenset[int]) -> None:
+        if self.folder:
+            metrics = self._logs.get(self.folder.path / "metrics.jsonl")
+            counts = [[*key, count] for key, count in self.wire.counts.items()]
+            about = {"metrics": metrics.size if metrics else self._metrics_size, "wire": counts, "lost": sorted(lost)}
+            about["gone"] = self.gone
+            content = {"state": pack(saved), "frames": pack_frames(f for _, f in frames), "about": json.dumps(about).encode()}
+            self.folder.keep(SERVER, self.protocol, number, content, self.stamp(SERVER, sync=True))
+            if self._releases and isinstance(done := saved.get("round"), int):
+                self._releases.passed(done)
+            self._since = time.monotonic()
+
+    def who(self, client: int) -> str:
+        return f"client {self.wire.clients[client]!r}"
+
+    def lost(self, client: int, why: str) -> None:
+        self.gone[self.wire.clients[client]] = why
+
+    def public(self, error: BaseException) -> str:
+        where = "; fault.txt in its own folder has all of it" if self.tell(error) and not isinstance(error, OwnFault) else ""
+        if not self.private or isinstance(error, OPEN):
+            return super().public(error) + where
+        return f"a fault, which is not described here because it may tell something of the rows{where}"
+
+    def tell(self, error: BaseException) -> bool:
+        """Puts what others may not read of a fault into the folder of the party that it is about; whether it is there."""
+        hidden = NumericalError if self.private else ()
+        foreseen = isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)) and not isinstance(error, hidden)
+        if self.folder is None or (foreseen and not isinstance(error, OwnFault)):
+            return False
+        whole = error.own if isinstance(error, OwnFault) else "".join(traceback.format_exception(error))
+        party: int | None = getattr(error, "party", None)
+        if party is None and len(self.clients) <= 1:
+            party = self.clients[0] if self.clients else SERVER
+        about = {party: whole} if party is not None else dict.fromkeys(self.clients, outline(error))
+        try:
+            for home, text in about.items():
+                content = text.encode("utf-8", "backslashreplace") + b"\n"
+                write_atomically(self.folder.home(home) / "fault.txt", content, secret=True)
+        except JobError:  # a full disk: the fault itself matters more
+            return False
+        if isinstance(error, OwnFault):
+            error.kept = True
+        return True
+
+    def _ledger(self, client: int) -> Ledger:
+        if client not in self._ledgers:
+            assert self.folder
+            path = self.folder.ledger(client)
+            self._logs[path] = self._ledgers[client] = Ledger(path)
+        return self._ledgers[client]
+
+    def _outbox(self, client: int) -> Outbox:
+        assert self.folder
+        folder = self.folder
+        return Outbox(
+            folder.home(client) / "outbox",
+            self.protocol,
+            self.checkpoint_number,
+            lambda: self.stamp(client, sync=False),
+            lambda path, found: folder.check(path, client, found),
+        )
+
+    def _log(self, path: Path, *, at: int | None = None) -> Lines:
+        if path not in self._logs:
+            self._logs[path] = Lines(path)
+            if at is not None:
+                self._logs[path].cut(at)
+        return self._logs[path]
+
+    def _chosen(self, place: Any, parties: list[int]) -> int:
+        """The number from which the run goes on."""
+        assert self.folder
+        offers = {party: self._offered(party) for party in parties}
+        lost = {n: self._lost(n) for n in offers.get(SERVER, [])}
+
+        def rule(everybody: Offers) -> int | None:
+            needed = {n: [p for p in everybody if p not in lost[n]] for n in everybody[SERVER]}
+            return max((n for n, needs in needed.items() if all(n in everybody[p] for p in needs)), default=None)
+
+        number: int | None = place.choose(offers, rule)
+        if number is None:
+            raise JobError(
+                f"{self.folder.path}: the parties have no checkpoint of {self.protocol} in common, so the run can't go on; "
+                "start it anew in another folder (--out)"
+            )
+        return number
+
+    def _offered(self, party: int) -> list[int]:
+        """Numbers of which a party can read its checkpoint."""
+        assert self.folder
+        numbers, readable = self.folder.numbers(party, self.protocol), []
+        for number in numbers:
+            try:
+                self.folder.kept(party, self.protocol, number)
+                readable.append(number)
+            except ValueError as error:
+                self.notes.append(f"{error}; an older checkpoint is used")
+        if max(numbers, default=0) <= spare(party):
+            readable.append(0)
+        if not readable:
+            raise JobError(f"{'; '.join(self.notes)}: none can be read, so the run can't go on; start it anew (--out)")
+        return readable
+
+    def _lost(self, number: int) -> set[int]:
+        saved = self._read(SERVER, number)
+        return set(json.loads(saved["about"])["lost"]) if saved else set()
+
+    def _read(self, party: int, number: int) -> dict[str, Any] | None:
+        """A party's checkpoint; None for the start, and for a client that was lost before."""
+        assert self.folder
+        try:
+            return self.folder.kept(party, self.protocol, number) if number else None
+        except ValueError:
+            return None
+
+    def _restart(self, protocol: Protocol, start: Any, saved: dict[str, Any], codec: Codec) -> Any:
+        about = json.loads(saved["about"])
+        self._metrics_size = about["metrics"]
+        self.wire.counts = {(name, way): count for name, way, count in about["wire"]}
+        self.gone = dict(about["gone"])
+        return restart(protocol, start[0], unpack(saved["state"]), unpack_frames(saved["frames"]), codec)

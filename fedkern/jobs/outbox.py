@@ -1,0 +1,167 @@
+"""What a private client has said since its last checkpoint.
+
+It may not draw noise twice for one release. So each answer is stored, with the client's state after it, before it leaves. After a
+crash the server asks again from its checkpoint on, and gets the stored answers, byte for byte, until they end.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..algorithms.core.messages import Saved
+from ..errors import JobError
+from ..transports.codec import HEADER, Frame, pack, unpack
+from ..transports.driver import Received
+from . import stamp as stamping
+from .files import DIGEST, deleted, spare, sync_folder, write_atomically, writing
+from .stamp import Stamp
+
+RECORD = struct.Struct(f"<Q{DIGEST}s")  # bytes that follow, their digest
+
+
+class Answer(NamedTuple):
+    """What a question got, and the client's state after it."""
+
+    question: bytes  # digest
+    frames: list[Frame]
+    saved: Saved
+
+
+class Outbox:
+    """The answers of one client in one protocol: a file for each checkpoint that it keeps, of what was said after it.
+
+    Every record has the client's `stamp`, and is refused by `check` if that is another. `waiting` are answers from before a crash
+    that the server has not asked for again.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        protocol: str,
+        number: int,
+        stamp: Callable[[], Stamp] = Stamp,
+        check: Callable[[Path, Stamp], None] = lambda path, stamp: None,
+    ) -> None:
+        self.folder, self.protocol, self.number, self.stamp, self.check = folder, protocol, number, stamp, check
+        self.waiting = deque(_answer(body) for n in self._numbers() if n >= number for body in self._bodies(n))
+        self._file = self._begin()
+
+    def recall(self, question: Frame) -> tuple[list[Frame], Saved] | None:
+        """The answer that this question got before the crash. The first question that did not come then ends the past."""
+        if self.waiting and self.waiting[0].question == _digest(question):
+            answer = self.waiting.popleft()
+            return answer.frames, answer.saved
+        self.waiting.clear()
+        return None
+
+    def remember(self, question: Frame, frames: list[Frame], saved: Saved) -> None:
+        """Stores an answer: on the disk when this returns, unless it says nothing."""
+        with writing(self._path(self.number)):
+            record = _record(self.stamp().at(self._path(self.number)), Answer(_digest(question), frames, saved))
+            if os.write(self._file, record) < len(record):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if not os.fstat(self._file).st_nlink:
+                raise deleted(self._path(self.number))
+            if any(HEADER.unpack_from(frame)[2] != Received.kind for frame in frames):
+                os.fsync(self._file)
+
+    def next(self, number: int) -> None:
+        """A checkpoint was written: a new file begins, with what still waits."""
+        before, self.number = self._file, number
+        self._file = self._begin()
+        os.close(before)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _begin(self) -> int:
+        path = self._path(self.number)
+        stamp = self.stamp().at(path) if self.waiting else Stamp()
+        write_atomically(path, b"".join(_record(stamp, answer) for answer in self.waiting), secret=True)
+        for other in self._numbers():
+            if not self.number - spare(0) <= other <= self.number:
+                self._path(other).unlink(missing_ok=True)
+        with writing(path):
+            sync_folder(self.folder)
+            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def _bodies(self, number: int) -> Iterable[bytes]:
+        """The whole records of a file. A crash may have cut the last one: then it had not been sent.
+
+        Raises
+        ------
+        JobError
+            A record is not whole though others follow it, or is another's.
+        """
+        data, at = self._path(number).read_bytes(), 0
+        while at + RECORD.size <= len(data):
+            length, digest = RECORD.unpack_from(data, at)
+            body = data[at + RECORD.size : at + RECORD.size + length]
+            if hashlib.blake2b(body, digest_size=DIGEST).digest() != digest:
+                if at + RECORD.size + length < len(data):
+                    raise JobError(
+                        f"{self._path(number)} was altered, and noise would be drawn again for what has left the client; put it "
+                        "back as the run left it, or start anew (--out)"
+                    )
+                return
+            self.check(self._path(number), Stamp.read(body))
+            yield body[stamping.LENGTH :]
+            at += RECORD.size + length
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob(f"{self.protocol}-*.log"))
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{self.protocol}-{number:06d}.log"
+
+
+def stamps(folder: Path) -> Iterator[tuple[Path, Stamp]]:
+    """Those of all whole records in a client's outbox."""
+    for path in sorted(folder.glob("*.log")):
+        with path.open("rb") as file:
+            at, size = 0, path.stat().st_size
+            while len(head := file.read(RECORD.size + stamping.LENGTH)) == RECORD.size + stamping.LENGTH:
+                at += RECORD.size + RECORD.unpack_from(head)[0]
+                if at > size:
+                    break
+                with suppress(ValueError):
+                    yield path, Stamp.read(head[RECORD.size :])
+                file.seek(at)
+
+
+def pack_frames(frames: Iterable[Frame]) -> bytes:
+    """Frames one after the other; each says its own length."""
+    return b"".join(frames)
+
+
+def unpack_frames(data: bytes) -> list[Frame]:
+    """What `pack_frames` was given."""
+    frames: list[Frame] = []
+    while data:
+        length = HEADER.size + HEADER.unpack_from(data)[5]
+        frames.append(data[:length])
+        data = data[length:]
+    return frames
+
+
+def _digest(question: Frame) -> bytes:
+    return hashlib.blake2b(question, digest_size=DIGEST).digest()
+
+
+def _record(stamp: Stamp, answer: Answer) -> bytes:
+    content = pack({"question": answer.question, "frames": pack_frames(answer.frames), "state": pack(answer.saved)})
+    body = stamp.pack() + content
+    return RECORD.pack(len(body), hashlib.blake2b(body, digest_size=DIGEST).digest()) + body
+
+
+def _answer(body: bytes) -> Answer:
+    content: dict[str, Any] = unpack(body)
+    return Answer(content["question"], unpack_frames(content["frames"]), unpack(content["state"]))

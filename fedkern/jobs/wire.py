@@ -1,0 +1,111 @@
+"""What `fedkern check` says of the wire: every message that a party of the job may send, with its fields, its bytes, and when.
+
+All sizes are functions of the job file and of the columns' names; a test compares them with the ledgers of the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..algorithms.core.messages import Message, schema
+from ..algorithms.exchanges.certificates import Certificate
+from ..algorithms.exchanges.columns import SchemaReply
+from ..algorithms.exchanges.rows import Ids
+from ..algorithms.pvi.machine import Refused
+from ..models.encoding import Spec
+from ..transports import tags
+from ..transports.codec import Codec
+from ..transports.driver import Keep, Kept, Received
+
+Protocols = Sequence[tuple[Any, Mapping[str, int]]]
+
+# Messages that not every run of a job has.
+WHEN: dict[type[Message], str] = {
+    Refused: "if its budget is spent",
+    Keep: "at a checkpoint",
+    Kept: "at a checkpoint",
+}
+ALSO: dict[str, tuple[type[Message], ...]] = {"to_server": (Received, Kept), "to_client": (Keep,)}  # in every protocol
+
+
+def lines(
+    n_clients: int, protocols: Protocols, spec: Spec | None = None, unknown: Sequence[str] = (), *, allgather: bool = False
+) -> Iterator[str]:
+    """Both directions, then what the ranks of an MPI job tell each other.
+
+    Parameters
+    ----------
+    n_clients : of the job
+    protocols : all of them, with the sizes of their messages
+    spec : what the job file says of the columns; None where columns are not agreed on
+    unknown : columns that may turn out to hold texts; here they count as numbers
+    allgather : the last protocol has no server; each client sends to all others, and makes the server's draws itself
+    """
+    told: list[type[Message]] = []
+    for title, way in (("each client may send", "to_server"), ("the server may send", "to_client")):
+        yield f"{title} (and no row)"
+        rows = []
+        for protocol, dims in [*protocols, (None, {})]:
+            kinds = getattr(protocol, way) if protocol is not None else ALSO[way]
+            if allgather and protocol is protocols[-1][0] and way == "to_client":
+                continue
+            codec = Codec(dims, n_clients)
+            rows += [(kind.__name__, _fields(kind, dims), f"{codec.longest((kind,)):,}", WHEN.get(kind, "")) for kind in kinds]
+            told += kinds
+        yield from laid_out(("message", "fields", "bytes", ""), rows)
+    yield "each rank with clients, in an MPI job, besides"
+    yield from laid_out(("message", "what", "bytes", ""), _control(allgather))
+    for kind, text in _texts(spec).items():
+        if kind in told:
+            yield f"{kind.__name__}.text: {text}"
+    if unknown:
+        names = ", ".join(unknown[:6]) + (f" and {len(unknown) - 6} more" if len(unknown) > 6 else "")
+        yield f"sizes are those of numeric columns ({names}); a column of texts counts by its levels"
+
+
+def laid_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table in columns."""
+    rows = [head, *rows]
+    widths = [max(len(row[j]) for row in rows) for j in range(len(head))]
+    for row in rows:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+
+
+def _fields(kind: type[Message], dims: Any) -> str:
+    def one(name: str, shape: tuple[str, ...]) -> str:
+        return f"{name} ({', '.join(str(dims[s]) for s in shape)})" if shape else name
+
+    return ", ".join(one(name, field.shape) for name, field in schema(kind).items())
+
+
+def _control(allgather: bool) -> list[Sequence[str]]:
+    """What stands in the ledger of a rank."""
+    rows = [
+        ("hello", "instruction set, number of cores; digests of host, cores and job", f"{tags.HELLO.size}", ""),
+        ("run", "whether with --resume; the run's id", "its text", "with --out"),
+        ("offers", "numbers of checkpoints", f"{tags.OFFER.size} each", "with --resume"),
+        ("stop", "the signal, the rank", "its text", "at a signal"),
+        ("fault", "exit code, what others may read of it", "its text", "at a fault"),
+    ]
+    if allgather:
+        rows += [
+            ("gather", "", "0", ""),
+            ("gathered", "digest of the sampler's state", "32", ""),
+            ("result", "the sampler's state, with the kept draws", "its draws", "of one rank"),
+        ]
+    return [*rows]
+
+
+def _texts(spec: Spec | None) -> dict[type[Message], str]:
+    """What the texts hold that a client sends."""
+    columns = "names and kinds of the columns"
+    if spec is not None and not spec.private:
+        columns += ", levels of those that hold texts, labels of the response"
+        if spec.standardise == "exchange":
+            columns += "; the number of rows, sums and sums of squares of the numeric columns"
+    return {
+        SchemaReply: columns,
+        Ids: "digests of the row ids; whether it has the response, and a digest of it where all clients use it",
+        Certificate: "what it has spent in this job",
+    }

@@ -1,0 +1,147 @@
+"""From the job file to what the machines need: settings, mechanisms, and what a whole job will spend."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ...algorithms.pvi.settings import Settings
+from ...errors import JobError
+from ...jobs.load import Config
+from ...privacy.accountant import Mechanism, calibrate
+from .conflicts import SHARDED
+
+
+def settings(config: Config, names: tuple[str, ...]) -> Settings:
+    """The numbers that every machine of the job knows; `names` of the clients."""
+    a, model = config.algorithm, config.model
+    weights = tuple(a.client_weights.get(name, 1.0) for name in names) if a.client_weights else ()
+    return Settings(
+        family=model.family,
+        scale=model.scale,
+        covariance=model.covariance,
+        variant=a.variant,
+        schedule=a.schedule,
+        rounds=config.job.rounds if isinstance(config.job.rounds, int) else None,
+        client_weights=weights,
+        local_steps=a.local_steps,
+        optimiser=a.optimiser,
+        learning_rate=a.learning_rate,
+        optimiser_state=a.optimiser_state,
+        estimator=a.estimator,
+        draws=a.draws,
+        batch_rate=a.batch,
+        damping=a.damping_of(len(names)),
+        damping_form=a.damping_form,
+        average=a.average,
+        shards=a.shards or 1,
+        updates_per_client=a.updates_per_client,
+        max_staleness=a.max_staleness,
+        seed=config.job.seed,
+        by_client=config.privacy is not None and config.privacy.unit == "client",
+    )
+
+
+def steps_of_an_update(config: Config) -> int:
+    """What one update is charged, in accounted steps."""
+    assert config.privacy is not None
+    once = config.privacy.unit == "client" or config.algorithm.variant in (*SHARDED, "global-vi")
+    return 1 if once else config.algorithm.local_steps
+
+
+def public_updates(config: Config) -> int | None:
+    """Updates of each client that the job plans, as far as that is public: None if only the budget ends it."""
+    a, rounds = config.algorithm, config.job.rounds
+    planned = [n for n in (rounds, a.updates_per_client) if isinstance(n, int)]
+    in_turn = config.privacy is None or config.privacy.unit == "example"  # whole clients: all are asked in every round
+    if in_turn and a.schedule in ("random", "asynchronous") and a.updates_per_client is None:
+        return None
+    return min(planned, default=None)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one client (or, for unit "client", the server) may spend in a job.
+
+    Attributes
+    ----------
+    mechanism, epsilon, delta : its noise and its cap
+    max_steps : the largest number of accounted steps within the cap
+    update : accounted steps of one update
+    updates : planned, None if only the budget ends the job
+    """
+
+    mechanism: Mechanism
+    epsilon: float
+    delta: float
+    max_steps: int
+    update: int
+    updates: int | None
+
+    @property
+    def steps(self) -> int:
+        """Steps after all rounds, or until the budget is spent."""
+        whole = self.max_steps // self.update * self.update
+        return whole if self.updates is None else min(whole, self.updates * self.update)
+
+    @property
+    def spent(self) -> float:
+        """Epsilon after all rounds (as if the noise were secure)."""
+        return self.mechanism.nominal_epsilon(self.steps, self.delta) if self.steps else 0.0
+
+    def check_size(self, client: str, n_rows: int) -> None:
+        """JobError, before anything is charged, where a number of rows is declared as public and is another; it is not told."""
+        if self.mechanism.dataset_size not in (None, n_rows):
+            raise JobError(
+                f"client {client!r}: privacy.dataset_size = {self.mechanism.dataset_size} is not its number of rows; give the "
+                f'number of each client in [privacy.clients], or take sampling = "poisson", which needs none'
+            )
+
+
+def plan(config: Config, client: str, d: int, n_clients: int) -> Plan:
+    """The plan of one client, for a model of d coefficients.
+
+    Raises
+    ------
+    JobError
+        Terms are missing for this client, or the mechanism cannot be.
+    """
+    privacy = config.privacy
+    assert privacy is not None
+    terms = privacy.of(client)
+    if terms.epsilon is None or terms.delta is None or terms.clip is None:
+        missing = next(name for name in ("epsilon", "delta", "clip") if getattr(terms, name) is None)
+        raise JobError(f"privacy.{missing} is missing for client {client!r}; give it in [privacy] or [privacy.clients.{client}]")
+    by_client = privacy.unit == "client"
+    if by_client and terms.delta >= 1 / n_clients:
+        raise JobError(
+            f'privacy.delta = {terms.delta:g}: with {n_clients} clients and unit = "client" it must be below 1 / {n_clients}'
+        )
+    try:
+        mechanism = Mechanism(
+            sampling=("poisson" if privacy.client_rate < 1 else "full") if by_client else privacy.sampling,
+            clip=terms.clip,
+            dimension=2 * d,
+            noise_multiplier=terms.noise_multiplier,
+            sampling_rate=(privacy.client_rate if privacy.client_rate < 1 else None) if by_client else terms.sampling_rate,
+            batch_size=terms.batch_size,
+            max_batch=terms.max_batch,
+            dataset_size=terms.dataset_size,
+            unit=privacy.unit,
+            accountant=privacy.accountant,
+            secure=privacy.noise_source == "secure",
+        )
+        update, updates = steps_of_an_update(config), public_updates(config)
+        if privacy.calibrate:
+            if updates is None:
+                raise JobError("privacy.calibrate = true needs algorithm.updates_per_client with this schedule")
+            mechanism = replace(mechanism, noise_multiplier=calibrate(mechanism, terms.epsilon, terms.delta, update * updates))
+    except ValueError as error:
+        raise JobError(f"client {client!r}: {error}") from None
+    allowed = mechanism.max_steps(terms.epsilon, terms.delta) if terms.epsilon < math.inf else 2**53
+    if allowed < update:
+        raise JobError(
+            f"client {client!r}: epsilon = {terms.epsilon:g} does not pay for one update of {update} steps; "
+            "raise epsilon or noise_multiplier, or lower sampling_rate or local_steps"
+        )
+    return Plan(mechanism, terms.epsilon, terms.delta, allowed, update, updates)

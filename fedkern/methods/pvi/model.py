@@ -1,0 +1,80 @@
+"""What all parties of a job know once the columns are agreed, and how it becomes machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...algorithms.core.messages import Protocol
+from ...algorithms.pvi import client_level, global_vi
+from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi.local import Local
+from ...algorithms.pvi.settings import Settings
+from ...jobs.load import Config, PrivacySection
+from ...kernels import rng
+from ...models.encoding import Encoding
+from ...models.expfam import Gaussian
+from ...models.glm import prior
+from ...privacy.noise import KeyedSource, SecureSource, Source
+from . import budget as terms
+
+
+@dataclass(frozen=True)
+class Model:
+    """A job with its clients and its columns.
+
+    Attributes
+    ----------
+    config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
+    """
+
+    config: Config
+    names: tuple[str, ...]
+    encoding: Encoding
+
+    @property
+    def prior(self) -> Gaussian:
+        """Of all coefficients, in the form of the posterior."""
+        return prior(self.encoding.size, self.config.model.prior_precision, self.config.model.covariance)
+
+    @property
+    def settings(self) -> Settings:
+        """The numbers that the machines need."""
+        return terms.settings(self.config, self.names)
+
+    @property
+    def privacy(self) -> PrivacySection | None:
+        """The privacy section; None for an open job."""
+        return self.config.privacy
+
+    @property
+    def by_client(self) -> bool:
+        """Whether whole clients are protected, by noise at the server."""
+        return self.privacy is not None and self.privacy.unit == "client"
+
+    @property
+    def algorithm(self) -> Any:
+        """The module of the server's and the clients' machines."""
+        return global_vi if self.config.algorithm.variant == "global-vi" else client_level if self.by_client else pvi
+
+    @property
+    def protocol(self) -> Protocol:
+        """With only the messages that this job can send."""
+        if self.by_client:
+            return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")
+        return self.algorithm.protocol(private=self.privacy is not None)  # type: ignore[no-any-return]
+
+    def client(self, index: int, local: Local) -> Any:
+        """A client's machine, before it has seen anything."""
+        machines = pvi if self.by_client else self.algorithm
+        return machines.client(self.names[index], local, self.prior)
+
+    def plan(self, client: str) -> terms.Plan:
+        """What one client may spend (with unit = "client": the federation, whatever the name)."""
+        return terms.plan(self.config, client, self.encoding.size, len(self.names))
+
+    def source(self, party: int) -> Source:
+        """Where a party's noise and coins come from."""
+        if self.privacy is None or self.privacy.noise_source == "secure":
+            return SecureSource()
+        return KeyedSource(rng.key(self.config.job.seed, "noise"), party)

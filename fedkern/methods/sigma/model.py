@@ -1,0 +1,160 @@
+"""From a job's configuration and a trained prior to the numbers and functions of its parties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ...algorithms.exchanges import level
+from ...algorithms.hmc.moves import Settings as HmcSettings
+from ...algorithms.sfvi.families import LARGEST_FULL, Family, Settings
+from ...algorithms.sfvi.nested import NestedFamily
+from ...data.artifact import ClientFile, Common
+from ...errors import JobError
+from ...jobs.load import SigmaConfig
+from ...models.encoding import Encoding
+from ...models.likelihood import Likelihood
+from ...models.spatial.condition import Condition
+from ...models.spatial.decoder import Decoder
+from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
+from ...models.spatial.units import Units
+from ...models.variational import Block
+
+
+@dataclass(frozen=True)
+class SigmaModel:
+    """A job whose prior and columns are known.
+
+    Attributes
+    ----------
+    names : of the clients
+    encoding : of the covariates, with an intercept first
+    common : what all files of the prior say
+    units : of the response, once the clients have told its level; all else here is on the model's scale
+    """
+
+    config: SigmaConfig
+    names: tuple[str, ...]
+    encoding: Encoding
+    common: Common
+    units: Units = field(default_factory=Units)
+
+    @property
+    def chains(self) -> bool:
+        """Whether the posterior is sampled by Markov chains."""
+        return self.config.algorithm.inference in ("hmc", "mala")
+
+    @cached_property
+    def condition(self) -> Condition:
+        """phi, its range and prior."""
+        value = self.config.model.phi
+        if value is None:
+            return self.common.condition
+        if not self.common.condition.free:
+            raise JobError("model.phi: this prior has no hyperparameter; remove it")
+        try:
+            return replace(self.common.condition, fixed=value)
+        except ValueError as error:
+            raise JobError(f"model.phi: {error}") from None
+
+    @cached_property
+    def likelihood(self) -> Likelihood:
+        """Of the response."""
+        scale = self.config.model.scale
+        return Likelihood(self.config.model.family, None if scale == "unknown" else self.units.known(float(scale)))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What stands in xi."""
+        m = self.config.model
+        known = 1.0 if m.spatial_scale == "unknown" else self.units.known(float(m.spatial_scale))
+        return Layout(
+            self.condition.free,
+            self.common.n_global,
+            mixing=self.common.kind == "bym2",
+            intercept=m.intercept,
+            n_beta=self.encoding.size - 1,
+            scaled=m.spatial_scale == "unknown",
+            dispersed=self.likelihood.dispersed,
+            known_scale=known,
+        )
+
+    @cached_property
+    def prior(self) -> SigmaPrior:
+        """The server's term."""
+        return SigmaPrior(self.layout, self.condition, self.config.model.coefficient_sd)
+
+    @cached_property
+    def sfvi(self) -> Settings:
+        """What all parties have in common where inference is variational."""
+        c, a = self.config, self.config.algorithm
+        assert isinstance(c.job.rounds, int)
+        return Settings(
+            rounds=c.job.rounds,
+            covariance=a.covariance,
+            local_covariance=a.local_covariance,
+            coupled=a.structured,
+            draws=a.gradient_draws,
+            path=a.estimator == "stl",
+            optimiser=a.optimiser,
+            learning_rate=a.learning_rate,
+            decay=a.cool_down,
+            initial_sd=a.start_sd,
+            bound=c.output.bound,
+            local_steps=a.local_steps if a.inference == "sfvi-avg" else 0,
+            seed=c.job.seed,
+        )
+
+    @cached_property
+    def hmc(self) -> HmcSettings:
+        """What all parties have in common where chains are run."""
+        c, a = self.config, self.config.algorithm
+        assert isinstance(c.job.rounds, int)
+        return HmcSettings(
+            draws=(c.job.rounds - a.burn_in) // a.thin,
+            thin=a.thin,
+            warmup=a.burn_in,
+            chains=c.output.chains,
+            leapfrog=1 if a.inference == "mala" else a.leapfrog_steps,
+            step=a.step_size,
+            target=a.target_acceptance,
+            seed=c.job.seed,
+        )
+
+    @property
+    def level(self) -> level.Settings:
+        """What all parties know of the response before they know its units."""
+        c, m = self.config, self.config.model
+        return level.Settings(m.family, c.data.response, m.intercept, None if m.scale == "unknown" else float(m.scale))
+
+    def site(self, file: ClientFile, rows: Rows) -> Site:
+        """What a client computes of its rows, which come in the data's units."""
+        auxiliary = Auxiliary(file.tau2, file.tau_grid) if self.config.model.kind == "auxiliary" else None
+        integrated = auxiliary is not None and self.config.model.family == "gaussian"
+        rows = self.units.rows(rows, self.config.model.family, self.likelihood.scale)
+        try:
+            return Site(decoder_of(file), self.condition, self.layout, self.likelihood, rows, auxiliary, integrated)
+        except ValueError as error:
+            raise JobError(f"client {file.name!r}: {error}") from None
+
+    def family(self, site: Site) -> Family | NestedFamily | None:
+        """q of a client's unknowns; None is the family of the settings."""
+        if not site.sampled:
+            return None
+        s, d = self.sfvi, site.decoder.n_local
+        full = s.local_covariance == "full" or (s.local_covariance == "auto" and d <= LARGEST_FULL)
+        return NestedFamily(Family(Block(d, full), self.layout.size, s.coupled), site)
+
+
+def decoder_of(file: ClientFile) -> Decoder:
+    """The networks of a client's file."""
+    c = file.common
+    try:
+        return Decoder(
+            c.variant, 1, c.n_global, file.n_local, file.parts, file.scale,
+            hidden=c.hidden, local_hidden=c.local_hidden, width=c.width, rank=c.rank,
+        )  # fmt: skip
+    except (ValueError, KeyError) as error:
+        raise JobError(
+            f"client {file.name!r}: its file of the prior does not fit its networks ({error}); copy it again"
+        ) from None

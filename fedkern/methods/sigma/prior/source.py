@@ -1,0 +1,136 @@
+"""From a prior file to the prior itself: the map or the points, and who holds which of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....data.graph import Graph, Map, read_map
+from ....data.points import Points, line, read_points
+from ....data.simulate.federations import client_names
+from ....errors import JobError
+from ....jobs import memory
+from ....kernels.mlp import Architecture
+from ....models.spatial.condition import Condition, Hyperprior
+from ....models.spatial.prior import AreaPrior, GpPrior, Prior
+from .keys import PriorConfig
+
+Array = NDArray[np.float64]
+
+LARGE = 1e9  # bytes that are worth a note
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What is trained on.
+
+    Attributes
+    ----------
+    prior : of all areas or points, each client's together
+    clients : their names
+    sizes : of each client, how many areas or points
+    areas : of each client, their names; empty for points without names
+    locations : of each client, the points of a Gaussian process, or the areas' centres where they are known
+    graph : of a map
+    notes : what a user should know
+    """
+
+    prior: Prior
+    clients: tuple[str, ...]
+    sizes: tuple[int, ...]
+    areas: tuple[tuple[str, ...], ...]
+    locations: tuple[Array, ...] | None = None
+    graph: Graph | None = None
+    notes: tuple[str, ...] = ()
+
+    def architecture(self, config: PriorConfig) -> Architecture:
+        """The networks; a client has no more local latents than areas."""
+        n = config.network
+        local = tuple(min(n.local_latents, d) for d in self.sizes)
+        return Architecture(n.variant, self.sizes, 1, n.global_latents, local, n.hidden, n.local_hidden, n.width, n.rank)
+
+    def sd(self, config: PriorConfig) -> Array:
+        """(n,) what theta is divided by for the networks."""
+        return self.prior.training_sd() if config.network.standardise else np.ones(self.prior.n)
+
+
+def condition(config: PriorConfig) -> Condition:
+    """Of the networks."""
+    h = config.prior.hyperprior
+    name: Any = {"gp": "lengthscale", "bym2": "none"}.get(config.prior.kind, "phi")
+    try:
+        return Condition(name, *config.range, config.network.condition, Hyperprior(h.kind, h.mean, h.variance))
+    except ValueError as error:
+        raise JobError(f"prior: {error}") from None
+
+
+def read(config: PriorConfig, folder: Path) -> Source:
+    """The prior of a prior file, whose paths are relative to `folder`.
+
+    Raises
+    ------
+    JobError
+        A file that cannot be read, a map against the rules, or points that cannot be told apart.
+    """
+    data, kind = config.data, config.prior.kind
+    if kind == "gp":
+        grid = config.prior.grid
+        if grid is not None:
+            points = line(grid.points, grid.lo, grid.hi, grid.cuts, client_names(len(grid.cuts) + 1))
+        else:
+            assert data.areas
+            assert data.client
+            assert data.x
+            columns = [data.x] if data.y is None else [data.x, data.y]
+            points = read_points(folder / data.areas, client=data.client, columns=columns, name=data.area)
+        return _of_points(points, config)
+    assert data.areas
+    assert data.adjacency
+    assert data.area
+    assert data.client
+    made = read_map(
+        folder / data.areas,
+        folder / data.adjacency,
+        area=data.area,
+        client=data.client,
+        x=data.x,
+        y=data.y,
+        islands=data.islands,
+    )
+    return of_map(made, config)
+
+
+def of_map(made: Map, config: PriorConfig) -> Source:
+    """The prior of a map."""
+    graph, form = made.graph, config.prior.kind
+    assert form != "gp"
+    prior = AreaPrior(graph.indptr, graph.indices, condition(config), form)
+    areas = tuple(made.areas_of(j) for j in range(len(made.clients)))
+    centres = None if made.centroids is None else tuple(np.split(made.centroids, np.cumsum(made.sizes)[:-1]))
+    notes = (*made.notes, *prior.warnings())
+    if (taken := memory.eigenvectors(graph.n)) >= LARGE:
+        notes = (*notes, f"the eigenvectors of {graph.n:,} areas take about {memory.size(taken)} of memory")
+        if taken > memory.available():
+            raise JobError(f"data: {notes[-1]}, and this machine has {memory.size(memory.available())}; take a larger one")
+    return Source(prior, made.clients, made.sizes, areas, centres, graph, notes)
+
+
+def _of_points(points: Points, config: PriorConfig) -> Source:
+    try:
+        prior = GpPrior(points.x, condition(config), config.prior.kernel)
+    except ValueError as error:
+        raise JobError(f"data: {error}") from None
+    split = tuple(np.split(points.x, np.cumsum(points.sizes)[:-1]))
+    names = _split(points.names, points.sizes) if points.names else ((),) * len(points.sizes)
+    return Source(prior, points.clients, points.sizes, names, split, notes=prior.warnings())
+
+
+def _split(names: Sequence[str], sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+    ends = np.cumsum([0, *sizes]).tolist()
+    return tuple(tuple(names[a:b]) for a, b in itertools.pairwise(ends))

@@ -1,0 +1,288 @@
+"""`fedkern sigma train PRIOR.toml`: from a prior file to a prior artifact, its fit report and what `--resume` needs."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ....algorithms.core.messages import SERVER
+from ....algorithms.training import training as training
+from ....algorithms.training.fit import Federation, digest_of, match_variances
+from ....cli import info
+from ....data import artifact
+from ....errors import JobError, LostPeer
+from ....jobs.files import RunFolder, write_atomically
+from ....jobs.locks import one_job
+from ....jobs.naming import faults as faults_of_names
+from ....jobs.progress import Progress
+from ....kernels.mlp import Architecture
+from ....kernels.spatial import DrawTable
+from ....models.spatial.prior import AreaPrior, Prior
+from ....models.spatial.start import condition_nodes, multiplicative_start
+from ....printing import printable, several
+from ....results.plain import plain
+from ....transports.driver import Signals
+from .. import fit
+from .keys import PriorConfig, load
+from .report import Fit
+from .source import Source, read
+
+Array = NDArray[np.float64]
+
+KEPT_EVERY = 60.0  # seconds between checkpoints
+LARGE = 200_000  # parameters
+NODES = {"gp": 24, "map": 12}  # values of phi at which an analytic start knows the best factors
+
+
+def command(options: argparse.Namespace) -> int:
+    """Runs `fedkern sigma train` and returns the exit code."""
+    config, folder = load(options.prior, options.sets)
+    out = Path(options.out or Path("runs") / Path(options.prior).stem)
+    report = perform(config, folder, out, resume=options.resume, quiet=options.quiet)
+    if not options.quiet:
+        print(several(fit.text(report)))
+        print(f"{out / 'manifest.json'}\ngive the server {out / 'server.npz'}, and each client its file of {out / 'clients'}")
+    return 0
+
+
+def perform(config: PriorConfig, folder: Path, out: Path, *, resume: bool = False, quiet: bool = True) -> Fit:
+    """Trains a prior and writes its artifact.
+
+    Parameters
+    ----------
+    config : of the prior file, whose paths are relative to `folder`
+    out : the artifact's folder
+    resume : go on from the checkpoint in it
+    quiet : no progress, no notes
+
+    Returns
+    -------
+    how well the networks stand in for the prior
+
+    Raises
+    ------
+    JobError
+        Bad data, a folder that holds another artifact, or a file that cannot be written.
+    LostPeer
+        Stopped by a signal; there is a checkpoint.
+    NumericalError
+        The objective is not finite; the last good parameters are kept.
+    """
+    source = read(config, folder)
+    if wrong := list(faults_of_names(source.clients, "data.client")):
+        raise JobError("; also ".join(wrong))
+    workshop = RunFolder(out / "training", (), job=(config.identity + shape_of(source)).encode())
+    with one_job(workshop.path, "a prior's training"):
+        return _perform(config, source, workshop, out, resume=resume, quiet=quiet)
+
+
+def _perform(config: PriorConfig, source: Source, workshop: RunFolder, out: Path, *, resume: bool, quiet: bool) -> Fit:
+    """As `perform`, when nobody else trains there."""
+    state = _claim(workshop, out, config, resume)
+    for note in () if quiet else source.notes:
+        print(f"fedkern: {printable(note)}", file=sys.stderr)
+    source = replace(source, prior=_with_eigen(source.prior, workshop.path / "eigen.npz"))
+    architecture = source.architecture(config)
+    settings = settings_of(config, architecture)
+    state = start(config, source, architecture, settings) if state is None else state
+    with threadpool_limits(1, user_api="blas"):  # the bits of its products depend on its threads; the kernel's own do not
+        state = _train(architecture, tables(source, config), settings, state, workshop, quiet)
+    federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
+    return finish(config, source, federation, state, out)
+
+
+def settings_of(config: PriorConfig, architecture: Architecture) -> training.Settings:
+    """Of the training loop. Large networks take few steps a call, so that a signal is soon seen."""
+    t, gamma = config.training, config.network.gamma
+    learn = isinstance(gamma, str)
+    return training.Settings(
+        steps=t.steps,
+        batch=t.batch,
+        learning_rate=t.learning_rate,
+        decay=t.decay,
+        warmup=t.warmup,
+        clip=t.clip,
+        gamma=0.5 if isinstance(gamma, str) else float(gamma),
+        learn_gamma=learn,
+        seed=t.seed,
+        precision=t.precision,
+        refresh=t.refresh,
+        chunk=min(100 if architecture.n_parameters < LARGE else 5, max(t.steps // 50, 1)),
+        threads=t.threads or info.cores(),
+    )
+
+
+def start(config: PriorConfig, source: Source, architecture: Architecture, settings: training.Settings) -> training.State:
+    """The state before the first step: random weights, or the best linear factors."""
+    state = training.start(architecture, settings)
+    if config.network.start == "random":
+        return state
+    prior, sd = source.prior, source.sd(config)
+
+    def standardised(phi: float) -> Array:
+        return prior.covariance(phi) / np.outer(sd, sd)
+
+    phi, seen = condition_nodes(prior.condition, NODES["gp" if prior.kind == "gp" else "map"])
+    found = multiplicative_start(architecture, standardised, phi, seen, gamma=settings.gamma, seed=settings.seed)
+    return replace(state, parameters=found.astype(settings.precision))
+
+
+def tables(source: Source, config: PriorConfig) -> Callable[[int], DrawTable]:
+    """Number -> a table of draws as the networks see them: standardised, phi as their condition."""
+    t, sd = config.training, source.sd(config)
+
+    def made(number: int) -> DrawTable:
+        table = source.prior.table(t.table, t.seed + number)
+        if isinstance(t.draws, int):
+            table = training.stored(table, t.draws, t.seed + number)
+        return replace(table, phi=source.prior.condition.network(table.phi), scale=table.scale / sd)
+
+    return made
+
+
+def finish(config: PriorConfig, source: Source, federation: Federation, state: training.State, out: Path) -> Fit:
+    """tau^2, the fit, the artifact's files and the report, from trained networks."""
+    a = config.auxiliary
+    seed = config.training.seed
+    tau = match_variances(source.prior, federation, by=a.by, floor=a.floor, ceiling=a.ceiling, draws=a.draws, seed=seed)
+    report = fit.measure(config, source, federation, tau, state, tables(source, config)(0))
+    architecture = federation.architecture
+    name = digest_of({"parameters": state.parameters, "identity": config.identity, "map": shape_of(source), "steps": state.step})
+    common = artifact.Common(
+        id=name,
+        kind=config.prior.kind,
+        condition=source.prior.condition,
+        variant=config.network.variant,
+        n_global=architecture.n_global,
+        hidden=architecture.hidden,
+        local_hidden=architecture.local_hidden,
+        width=architecture.width,
+        rank=architecture.rank,
+        gamma=state.gamma,
+    )
+    clients = []
+    for j, client in enumerate(source.clients):
+        own = slice(int(federation.ends[j]), int(federation.ends[j + 1]))
+        clients.append(
+            artifact.ClientFile(
+                common=common,
+                name=client,
+                index=j,
+                n_local=architecture.n_local[j],
+                scale=federation.sd[own],
+                parts=federation.parts(j),
+                tau2=tau.tau2[:, own],
+                tau_grid=tau.grid,
+                true_variance=tau.prior[own],
+                areas=source.areas[j],
+                locations=None if source.locations is None else source.locations[j],
+            )
+        )
+    write_atomically(out / "fit.json", json.dumps(plain(report.as_dict()), indent=1, allow_nan=False).encode() + b"\n")
+    write_atomically(out / "prior.json", json.dumps(plain(config.model_dump()), indent=1, allow_nan=False).encode() + b"\n")
+    page = fit.page(report, config)
+    if page is not None:
+        write_atomically(out / "report.html", page.encode())
+    artifact.write(out, common, clients, versions=info.of_a_run(), put=write_atomically)
+    return report
+
+
+def shape_of(source: Source) -> str:
+    """A digest of the map or the points: a checkpoint of others is refused."""
+    parts: dict[str, Any] = {"clients": source.clients, "sizes": source.sizes, "areas": source.areas}
+    if source.graph is not None:
+        parts |= {"indptr": source.graph.indptr, "indices": source.graph.indices}
+    for j, x in enumerate(source.locations or ()):
+        parts[f"x{j}"] = x
+    return digest_of(parts)
+
+
+def _claim(workshop: RunFolder, out: Path, config: PriorConfig, resume: bool) -> training.State | None:
+    """What to go on from; JobError where a folder's content would be overwritten, or there is nothing to resume."""
+    numbers, finished = workshop.numbers(SERVER, "sigma"), (out / "manifest.json").exists()
+    if not resume:
+        if finished or numbers:
+            what = "a finished prior" if finished else "an interrupted training; --resume goes on with it"
+            raise JobError(f"{out}: holds {what}; to start anew choose another --out")
+        return None
+    if not numbers:
+        raise JobError(f"{out}: --resume: no checkpoint of a training is there; run without --resume")
+    for number in reversed(numbers):
+        try:
+            state = training.State.load(workshop.kept(SERVER, "sigma", number), config.training.precision)
+        except ValueError:  # cut short: the one before it is whole
+            continue
+        if state.step >= config.training.steps and finished:
+            raise JobError(f"{out}: this training has finished after {state.step} steps; for more of them raise training.steps")
+        return state
+    raise JobError(f"{workshop.path}: no checkpoint is whole; train anew in another --out")
+
+
+def _with_eigen(prior: Prior, path: Path) -> Prior:
+    """A map's prior with its eigenvectors, from the file of an earlier run or into it."""
+    if not isinstance(prior, AreaPrior):
+        return prior
+    state = blake2b(prior.form.encode(), digest_size=32)
+    for array in (prior.indptr, prior.indices):
+        state.update(array.tobytes())
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            if kept["digest"].tobytes() == state.digest():
+                return prior.with_eigen((kept["values"], kept["vectors"]))
+    except (OSError, ValueError, KeyError, EOFError):
+        pass  # none yet, or one that is not whole: it is made again
+    values, vectors = prior.eigen
+    stream = io.BytesIO()
+    np.savez(stream, digest=np.frombuffer(state.digest(), dtype=np.uint8), values=values, vectors=vectors)
+    write_atomically(path, stream.getvalue())
+    return prior
+
+
+def _train(
+    architecture: Architecture,
+    made: Callable[[int], DrawTable],
+    settings: training.Settings,
+    state: training.State,
+    workshop: RunFolder,
+    quiet: bool,
+) -> training.State:
+    """The loop, with progress, checkpoints and signals."""
+    kept, last = time.monotonic(), state.step
+
+    def keep(at: training.State) -> None:
+        nonlocal kept, last
+        number = max(workshop.numbers(SERVER, "sigma"), default=0) + 1
+        workshop.keep(SERVER, "sigma", number, at.save())
+        kept, last = time.monotonic(), at.step
+
+    with Signals() as signals, Progress(settings.steps, quiet=quiet, unit="step") as progress:
+
+        def report(at: training.State) -> bool:
+            progress.show(at.step, f"ELBO {at.curve[-1, 1]:.4g}")
+            if time.monotonic() - kept > KEPT_EVERY:
+                keep(at)
+            return signals.pending is not None
+
+        try:
+            state = training.train(architecture, made, settings, state=state, report=report)
+        except training.Diverged as error:
+            if error.state is not None:
+                keep(error.state)
+            raise
+    if state.step != last:
+        keep(state)
+    if state.step < settings.steps:
+        raise LostPeer(f"stopped by {signals.pending} after {state.step} of {settings.steps} steps; --resume goes on from there")
+    return state

@@ -1,0 +1,56 @@
+"""What `fedkern check` prints of a job with a trained prior: the model, what is disclosed, and every message of a party."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...algorithms.exchanges import column_notes, level
+from ...algorithms.exchanges import columns as agreement
+from ...algorithms.exchanges import prior as prior_agreement
+from ...algorithms.hmc import machine as hmc
+from ...algorithms.sfvi import machine as sfvi
+from .model import SigmaModel
+
+
+def lines(model: SigmaModel) -> Iterator[str]:
+    """Job, model, inference, and what is disclosed."""
+    c, m, a, common = model.config, model.config.model, model.config.algorithm, model.common
+    yield f"job      sigma, {m.kind} model, rounds = {c.job.rounds}, seed {c.job.seed}"
+    name = common.condition.name
+    about = f"{name} in [{model.condition.lo:g}, {model.condition.hi:g}]" if model.layout.free else "no free hyperparameter"
+    yield f"prior    {common.kind}, {common.variant} networks, {common.n_global} global latents, {about}; id {common.id[:12]}"
+    intercept = "an intercept about the pooled level" if m.intercept else "no intercept"
+    yield f"model    {m.family}, {intercept}, {model.encoding.size - 1} coefficients"
+    if model.chains:
+        s = model.hmc
+        yield f"fit      {a.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
+    else:
+        q = f"{a.covariance} covariance, clients' latents {'given' if a.structured else 'independent of'} the global ones"
+        yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
+    yield f"clients  {len(model.names)}: {', '.join(model.names)}"
+    yield ""
+    yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
+    yield f"disclosure  {disclosure(model)}"
+
+
+def disclosure(model: SigmaModel) -> str:
+    """In words, what the server learns (section 6)."""
+    text = "the server sees two sums of each client's responses and offsets (gaussian: and two of their deviations), once, and "
+    text += "the gradient of each client's log-likelihood in the global unknowns, in every round"
+    if model.chains:
+        text += ", and one change of log-density a trajectory"
+    if model.config.output.bound:
+        text += ", and each client's term of the ELBO"
+    return text + "; responses, areas' effects, rates and local latents have no message"
+
+
+def protocols(model: SigmaModel) -> list[tuple[Any, Mapping[str, int]]]:
+    """All protocols of the job with the sizes of their messages, in order."""
+    fit: tuple[Any, Mapping[str, int]]
+    if model.chains:
+        fit = (hmc.protocol(model.hmc), model.hmc.sizes(model.layout.size))
+    else:
+        fit = (sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size))
+    first = (agreement, prior_agreement, column_notes, level)
+    return [*((one.PROTOCOL, one.DIMS) for one in first), fit]

@@ -1,0 +1,226 @@
+"""What all parties of a sparse job know once the columns are agreed, and how a client's rows become its site."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges.scales import centred
+from ...algorithms.gibbs.settings import Layout, Prior, Settings
+from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
+from ...data.design import Design
+from ...errors import JobError
+from ...jobs.load import SparseConfig
+from ...models import sparse
+from ...models.encoding import Encoding
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SparseModel:
+    """A job with its clients and its columns.
+
+    Attributes
+    ----------
+    config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
+    """
+
+    config: SparseConfig
+    names: tuple[str, ...]
+    encoding: Encoding
+
+    def __post_init__(self) -> None:
+        if self.is_graph:
+            for j, column in enumerate(self.encoding.columns):
+                if column.levels is not None:  # perhaps the header is a row: its names are not said
+                    which = f"column {column.name!r}" if column.name in self.config.data.columns else f"covariate no. {j + 1}"
+                    raise JobError(
+                        f'{which} is categorical: model.kind = "{self.config.model.kind}" needs numbers; put it into data.ignore'
+                    )
+            if len(self.encoding.columns) < 2:
+                raise JobError("a graph needs at least two columns; there is one")
+        elif not self.coefficients.size:
+            raise JobError("no covariate is left beside the response; add columns")
+
+    def told(self, name: str) -> str:
+        """A coefficient as every party may read it: all know the columns' names by now, but levels are cells of rows."""
+        for column in self.encoding.columns:
+            for j, level in enumerate(column.levels or ()):
+                if name == f"{column.name}={level}":
+                    return f"level no. {j + 1} of column {column.name!r}"
+        return f"column {name!r}"
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether every column is explained by the others."""
+        return self.config.model.kind != "regression"
+
+    @cached_property
+    def coefficients(self) -> sparse.Coefficients:
+        """Of a regression."""
+        tables, model = self.config.data.columns, self.config.model
+        return sparse.Coefficients.of(
+            self.encoding,
+            references={name: table.reference for name, table in tables.items() if table.reference is not None},
+            always=model.always,
+            splines=model.splines,
+            scales={name: table.scale for name, table in tables.items() if table.scale is not None},
+        )
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Of a graph."""
+        return tuple(column.name for column in self.encoding.columns) if self.is_graph else ()
+
+    @property
+    def scales_response(self) -> bool:
+        """Whether the response is scaled too."""
+        return not self.is_graph and self.config.model.family == "gaussian"
+
+    @property
+    def scaled(self) -> tuple[str, ...]:
+        """Names of the columns that have a scale: covariates and a Gaussian response, or nodes."""
+        if self.is_graph:
+            return self.nodes
+        response = (str(self.encoding.response),) if self.scales_response else ()
+        return self.coefficients.names + response
+
+    @property
+    def second_moments(self) -> bool:
+        """Whether clients also send these, to impute or for splines."""
+        return self.config.model.missing == "impute" or bool(self.config.model.splines)
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Names of all coefficients, in the order of the kept draws."""
+        return sparse.edges(self.nodes) if self.is_graph else self.coefficients.names
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The numbers that the machines need."""
+        model, a = self.config.model, self.config.algorithm
+        kind = model.kind
+        indicators = sparse.graph(len(self.nodes), one=kind == "sem") if self.is_graph else self.coefficients.indicators
+        prior = Prior(
+            c0=model.c0 or 0.01,
+            spike_variance=(model.negligible / 2) ** 2 if model.negligible else 0.0,
+            eta_form=model.eta,
+            shape_eta=model.a_eta,
+            rate_eta=model.b_eta,
+            rho_a=model.a_rho,
+            rho_b=model.b_rho,
+            shape_sigma=model.a_sigma,
+            rate_sigma=model.b_sigma,
+            scale_lambda=model.s_lambda,
+            scale_tau=model.s_tau,
+            slab=model.slab or math.inf,
+            shared_rho=model.rho == "shared",
+        )
+        assert isinstance(self.config.job.rounds, int)
+        return Settings(
+            layout=Layout(indicators),
+            prior=prior,
+            seed=self.config.job.seed,
+            chains=a.chains,
+            rounds=self.config.job.rounds,
+            burn_in=a.burn_in,
+            thin=a.thin,
+            local_sweeps=a.local_sweeps,
+            server_sweeps=a.server_sweeps,
+            scales=a.scales,
+            draw=a.draw,
+            order=a.sweep,
+            moves=a.moves[0] if a.moves else None,
+            block=a.block,
+            participation=a.participation,
+            aggregate=a.aggregate,
+            share_local=a.share_local,
+            on_loss=a.on_loss,
+            tempering=a.tempering,
+        )
+
+    def values(self, design: Design, client: str) -> Array:
+        """A client's columns as the scaling has them, (n, w): rows without a response are gone.
+
+        Raises
+        ------
+        JobError
+            No row, or a single one beside an intercept.
+        """
+        X = np.asarray(design.X, dtype=np.float64)
+        if self.is_graph:
+            values = X
+        else:
+            there = ~np.isnan(design.y)
+            values = np.column_stack([self.coefficients.columns(X[there]), design.y[there]])
+        least = 2 if self.config.model.intercept else 1
+        if len(values) < least:
+            raise JobError(
+                f"client {client!r}: {len(values)} usable rows, and the model needs at least {least}: "
+                "it would only return the prior; remove the client from data.clients"
+            )
+        return values
+
+    def constants(self, values: Array) -> list[str]:
+        """Notes for the client on columns that are constant, or twice the same, in its own rows."""
+        names, notes = self.scaled, []
+        X = values[:, : len(names)]
+        about = centred(X)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            norm = np.sqrt(np.nansum(about**2, axis=0))
+            constant = ~(norm > 0)
+            notes += [f"{name} is constant here: this client tells nothing of it" for name in np.array(names)[constant]]
+            unit = np.where(np.isnan(about), 0.0, about) / np.where(constant, 1.0, norm)
+        alike = np.abs(unit.T @ unit) > 1 - 1e-12
+        pairs = [(i, j) for i, j in zip(*np.nonzero(np.triu(alike, 1))) if not constant[i] and not constant[j]]
+        return notes + [f"{names[i]} and {names[j]} are the same here up to a factor: their PIPs are shared" for i, j in pairs]
+
+    def known_scales(self) -> Array:
+        """(w,) scales of the job file, or ones."""
+        if self.config.model.scale == "none":
+            return np.ones(len(self.scaled))
+        tables = self.config.data.columns
+        names = self.scaled if self.is_graph else tuple(n.partition("=")[0] for n in self.coefficients.names)
+        known = [tables[name].scale if name in tables else None for name in names]
+        for name, scale in zip(names, known):
+            if scale is None and not (name in tables and tables[name].levels):
+                raise JobError(f'data.columns.{name}.scale is missing: model.scale = "given" needs the scale of every column')
+        response = str(self.encoding.response)
+        own = [tables[response].scale if response in tables else None] if self.scales_response else []
+        return np.array([scale or 1.0 for scale in [*known, *own]])
+
+    def site(self, values: Array, scales: Array, psi: Array | None, n_threads: int) -> Site:
+        """A client's part of the model, from its columns."""
+        model, a = self.config.model, self.config.algorithm
+        if self.is_graph:
+            Y = values / scales
+            if model.kind == "mrf":
+                return MarkovRandomField(Factor.of(Y), n_threads=n_threads)
+            columns = np.ascontiguousarray(centred(Y).T)
+            return StructuralEquations(columns, update=a.update, swap=a.swap, stable=model.stable, n_threads=n_threads)
+        w = self.coefficients.size
+        X, y = values[:, :w], values[:, w]
+        X = (centred(X) if model.intercept else X) / scales[:w]  # far from zero the quotients would lose digits
+        if model.splines and psi is not None:
+            X = self.coefficients.orthogonal(X, psi)
+        if model.family == "bernoulli":
+            return Logistic(X, y, intercept=model.intercept, n_threads=n_threads)
+        y = y / scales[w]
+        if model.missing == "impute" and psi is not None:
+            return Imputed(centred(X), y - y.mean(), psi[:w, :w], n_threads=n_threads)
+        return Regression(Factor.of(X, y, intercept=model.intercept), n_threads=n_threads)
+
+    def factors(self, scales: Array) -> Array:
+        """(P,) from the standardised scale of a coefficient to the data's."""
+        if self.is_graph:
+            ratio = scales[:, None] / scales[None, :]
+            return np.asarray(ratio[~np.eye(len(scales), dtype=bool)])
+        w = self.coefficients.size
+        own = scales[:w].copy()
+        own[["~" in name for name in self.coefficients.names]] = 1.0  # a spline column has no unit
+        return np.asarray((scales[w] if self.scales_response else 1.0) / own)

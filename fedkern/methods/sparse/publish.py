@@ -1,0 +1,253 @@
+"""Everything that the server of a sparse job publishes. Source: sparse-models.md, section 12."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.gibbs import machine as gibbs
+from ...algorithms.gibbs.settings import ALWAYS
+from ...cli import info
+from ...errors import JobError
+from ...jobs.hooks import RunHooks
+from ...results import chains, selection
+from ...results.digest import digest
+from ...results.inference_data import write
+from ...results.result import Result
+from ...results.samples import Samples
+from ...results.streamed import Streamed
+from ...results.summary import Outcome, summary
+from .model import SparseModel
+from .streams import Streams
+
+Array = NDArray[np.float64]
+
+
+def partial(theta: Array, n_nodes: int) -> Array:
+    """(c, p (p - 1) / 2) partial correlations of a round's draws, for the streaming summaries."""
+    found, _ = selection.partial_correlations(selection.matrix(theta, n_nodes))
+    upper: Array = found[..., *np.triu_indices(n_nodes, 1)]
+    return upper
+
+
+def pip(model: SparseModel, server: gibbs.Server) -> Array:
+    """(P,) posterior inclusion probabilities of a run."""
+    return _mean(model, server, "inclusion")
+
+
+def means(model: SparseModel, server: gibbs.Server) -> Array:
+    """(P,) posterior means of theta, standardised."""
+    return _mean(model, server, "theta")
+
+
+def _mean(model: SparseModel, server: gibbs.Server, name: str) -> Array:
+    """Over all chains; not a number where a sem's chains disagree."""
+    trace = server.trace
+    if _groups(model, trace):
+        return np.full(len(model.effects), np.nan)
+    mean: Array = trace.streams[name].mean if isinstance(trace, Streams) else trace[name].mean(axis=(0, 1))
+    return mean
+
+
+def named(names: tuple[str, ...], values: Array) -> dict[str, float]:
+    """Coefficient -> value."""
+    return dict(zip(names, values.tolist()))
+
+
+def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
+    """The kept draws, or their streaming summaries."""
+    settings, config = model.settings, model.config
+    about: dict[str, Any] = {
+        "names": model.effects, "scale": model.factors(scales), "kind": config.model.kind, "nodes": model.nodes,
+        "c0": settings.prior.c0, "negligible": config.model.negligible,
+    }  # fmt: skip
+    trace = server.trace
+    if isinstance(trace, Streams):
+        return Streamed(streams=trace.streams, **about)
+    draws = {name: trace[name] for name in ("theta", "tau_sq", "inclusion", "eta", "rho")}
+    sites: dict[str, Array] = {}
+    if settings.share_local:
+        here = [name for k, name in enumerate(model.names) if k not in server.lost]
+        sites = {name: np.ascontiguousarray(trace["sites"][:, :, i]) for i, name in enumerate(here)}
+    average = trace["average"] if "average" in trace.names() else None
+    return Samples(**draws, average=average, sites=sites, **about)
+
+
+def result(model: SparseModel, server: gibbs.Server, scales: Array, others: Mapping[str, Any], hooks: RunHooks) -> Result:
+    """The whole result of a job.
+
+    Raises
+    ------
+    JobError
+        The run ended before a draw was kept.
+    """
+    config, files = model.config, hooks.folder
+    if not server.trace.count:
+        raise JobError(
+            f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"
+        )
+    found = posterior(model, server, scales)
+    groups = _groups(model, server.trace)
+    notes = [*hooks.notes, *_notes(model, server), *([_disagreement(model, groups)] if groups else []), *_unsettled(others)]
+    if files is not None:
+        try:
+            write(
+                found, files.path / "posterior.nc", seed=config.job.seed, chains=config.algorithm.chains, draws=server.trace.count
+            )
+        except JobError as error:
+            notes.append(f"no posterior.nc: {error}")
+    outcome = Outcome(
+        stop=str(server.stop),
+        rounds=server.round,
+        clients={
+            name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
+            for k, name in enumerate(model.names)
+        },
+        lost=hooks.gone,
+        metrics={},
+        privacy={},
+        wire=hooks.wire.as_dict(),
+        digest=digest(found.arrays),
+        encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
+        versions=info.of_a_run(),
+        notes=notes,
+    )
+    told = _by_mode(model, found, groups) if groups else _selected(model, found)
+    if isinstance(found, Samples) and model.config.model.kind == "sem":
+        modes = selection.modes(found)
+        told["modes"] = [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in modes]
+    more = {"sampler": sampler(model, server, found), **told, **others}
+    content = summary(config.job.method, found, outcome, more)
+    if files is not None:
+        files.write_json("summary.json", content)
+    return Result(
+        content, found, None if files is None else files.path, config.job.seed, config.algorithm.chains, server.trace.count
+    )
+
+
+def sampler(model: SparseModel, server: gibbs.Server, found: Samples | Streamed) -> dict[str, Any]:
+    """How well the chains have mixed, and what was counted on the way."""
+    clipped, fallbacks, data_space = (int(n) for n in server.events)
+    settings = model.settings
+    told = {
+        "kind": model.config.model.kind,
+        "chains": settings.chains // settings.tempering, "kept": server.trace.count, "burn_in": settings.burn_in,
+        "scales_clipped": clipped, "qr_fallbacks": fallbacks, "data_space_draws": data_space,
+    }  # fmt: skip
+    slowest = found.slowest()
+    return told | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})
+
+
+def _selected(model: SparseModel, found: Samples | Streamed) -> dict[str, Any]:
+    """The FDR set and its explanation, deviating clients, and a graph's matrices and modes."""
+    level = model.config.output.fdr
+    pips = found.pip.copy()
+    layout = model.settings.layout
+    pips[layout.indicators[layout.there] == ALWAYS] = np.nan  # always included: no question was asked
+    members = [name for name, member in zip(found.names, selection.fdr_set(pips, level)) if member]
+    large = found.p_large(model.config.output.delta)
+    text = selection.explained(found.names, pips, np.zeros_like(pips) if large is None else large, level)
+    out: dict[str, Any] = {"selection": {"fdr": level, "members": members, "text": text}}
+    if isinstance(found, Samples) and found.sites:
+        out["deviating"] = selection.deviating(found.parameters())
+    if model.is_graph:
+        out["graph"] = _graph(model, found, level)
+    return out
+
+
+def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
+    """Groups of a sem's chains that stay in different modes, judged by the site average where it is known; none if they agree."""
+    if model.config.model.kind != "sem":
+        return []
+    streamed = isinstance(trace, Streams)
+    name = "average" if "average" in (trace.streams if streamed else trace.names()) else "theta"
+    groups = chains.groups(trace.streams[name] if streamed else trace[name])
+    return groups if len(groups) > 1 else []
+
+
+def _by_mode(model: SparseModel, found: Samples | Streamed, groups: list[chains.Group]) -> dict[str, Any]:
+    """Where chains disagree: what a summary has of all chains for each group of them, and no number over all of them."""
+    every, modes = sum(len(group.chains) for group in groups), []
+    for group in groups:
+        part = found.of(group.chains)
+        slowest = part.slowest()
+        mode: dict[str, Any] = {
+            "chains": list(group.chains), "share": len(group.chains) / every, "moved": group.moved,
+            "signs": {found.names[j]: sign for j, sign in group.signs.items()}, "parameters": part.parameters(),
+        }  # fmt: skip
+        mode |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
+        modes.append(mode | _selected(model, part))
+    graph: dict[str, Any] = {"nodes": list(model.nodes)}
+    if isinstance(found, Samples):
+        graph["either"] = selection.either(found).tolist()
+    text = "none over all chains, which disagree: each mode has its own"
+    return {
+        "parameters": chains.blank(found.parameters()), "by_mode": modes, "graph": graph,
+        "selection": {"fdr": model.config.output.fdr, "members": [], "text": text},
+    }  # fmt: skip
+
+
+def _unsettled(others: Mapping[str, Any]) -> list[str]:
+    """Which of the further runs have chains that disagree: their numbers are missing."""
+    found = [f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}" for row in others.get("sensitivity", ()) if _lacks(row["pip"])]
+    found += [f"without {name}" for name, row in others.get("leave_one_out", {}).items() if _lacks(row["pip"])]
+    return [f"the chains of further runs disagree, which have no numbers over all chains: {'; '.join(found)}"] if found else []
+
+
+def _lacks(numbers: Mapping[str, float]) -> bool:
+    return any(map(np.isnan, numbers.values()))
+
+
+def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
+    """That the chains disagree, what was done about it, and what may mend it."""
+    algorithm = model.config.algorithm
+    text = (
+        f"the chains disagree ({chains.counted(groups)}): numbers are given for each mode, since those over all chains would "
+        "depend on how many of them each mode has caught; "
+    )
+    if not model.config.model.stable:
+        return text + (
+            "model.stable = true is the remedy where modes exchange equations: it allows only graphs with spectral radius below "
+            "1, and if no two cycles share a node, one of such modes at most"
+        )
+    others = ["more rounds (job.rounds)", "more chains (algorithm.chains)"]
+    others += ["algorithm.tempering = 4"] if algorithm.tempering == 1 else []
+    others += [] if algorithm.swap else ["algorithm.swap = true"]
+    return text + f"these are modes of stable graphs (model.stable = true), between which may help: {', '.join(others)}"
+
+
+def _graph(model: SparseModel, found: Samples | Streamed, level: float) -> dict[str, Any]:
+    n = len(model.nodes)
+    table = selection.matrix(found.pip, n)
+    rules = {"or": selection.symmetrised(table, "or").tolist(), "and": selection.symmetrised(table, "and").tolist()}
+    edges = [vars(edge) for edge in selection.graph(found, level)]
+    out: dict[str, Any] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
+    if isinstance(found, Samples):
+        out["either"] = selection.either(found).tolist()
+    if model.config.model.kind == "mrf":
+        correlation, clipped = found.partial_correlation()
+        out |= {"partial_correlation": correlation.tolist(), "clipped": clipped}
+    return out
+
+
+def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
+    """What a reader should know of this run."""
+    notes = []
+    clipped, fallbacks, _ = server.events.tolist()
+    if clipped:
+        notes.append(f"{clipped} draws of a scale were clipped to [1e-60, 1e60]")
+    if fallbacks:
+        notes.append(
+            f"{fallbacks} draws needed a QR factorisation, because Cholesky's failed: columns are (nearly) copies of each other"
+        )
+    if server.lost and server.since:
+        lost = ", ".join(model.names[k] for k in sorted(server.lost))
+        notes.append(f"{lost} lost: the result is that of the model without; burn-in began again in round {server.since}")
+    if model.config.model.missing == "impute":
+        notes.append("missing covariates were drawn as Gaussian, 0/1 columns too")
+    if model.config.algorithm.aggregate == "sums":
+        notes.append("the server kept the sums of all sites alone: there is no average over sites")
+    return notes

@@ -1,0 +1,183 @@
+"""The report's sections on a sparse model: effects with their sites, the graph, who deviates, how well the chains have mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...results import chains, graphs
+from ...results.page import escape, figure, number, section, table
+from ...results.plain import real
+from ...results.selection import Edge
+
+MOST = 60  # rows of a table
+MOST_EDGES = 120  # of a drawn graph
+MOST_NUMBERS = 1000  # rows that unfold
+MOST_MODES = 6  # of chains that disagree, with figures
+NUMBERS = {
+    "mean": "mean",
+    "sd": "sd",
+    "q05": "5 %",
+    "q95": "95 %",
+    "pip": "PIP",
+    "p_positive": "P(> 0)",
+    "p_large": "P(large)",
+    "p_deviates": "P(differs)",
+    "rhat": "R-hat",
+    "ess": "ESS",
+}
+
+
+def sections(summary: Mapping[str, Any]) -> list[str]:
+    """Sections of a finished run.
+
+    Parameters
+    ----------
+    summary : summary.json of a job of method "sparse"
+    """
+    if "by_mode" in summary:
+        main = _by_mode(summary["by_mode"], summary["graph"]["nodes"])
+    else:
+        main = _graph(summary) if "graph" in summary else [_effects(summary)]
+    more = [_modes(summary), _deviating(summary), _meta(summary), _sensitivity(summary), _left_out(summary)]
+    return [*main, _mixing(summary), *more]
+
+
+def tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(words, value) of what stands at the top of the page."""
+    s = summary["sampler"]
+    mixed = [("Largest R-hat", f"{real(s['rhat']):.3f}"), ("Smallest ESS", f"{real(s['ess']):,.0f}")] if "rhat" in s else []
+    return [*mixed, ("Chains", str(s["chains"]))]
+
+
+def _effects(summary: Mapping[str, Any]) -> str:
+    parameters = summary["parameters"]
+    text = escape(f"Selection: {summary['selection']['text']}.")
+    return figure("Effects", graphs.effects(parameters), text, _details(parameters))
+
+
+def _details(parameters: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = [[name, *(_cell(v.get(key)) for key in NUMBERS)] for name, v in list(parameters.items())[:MOST_NUMBERS]]
+    return f"<details><summary>All numbers</summary>{table(['name', *NUMBERS.values()], rows)}</details>"
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else number(real(value))
+
+
+def _by_mode(modes: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> list[str]:
+    """Where chains disagree: the modes in which they stay, and each one's graph and numbers."""
+    every = sum(len(mode["chains"]) for mode in modes)
+    differ = list(modes[0]["signs"])[:MOST]
+    rows, parts = [], []
+    for k, mode in enumerate(modes, start=1):
+        share = f"{len(mode['chains'])} of {every} ({real(mode['share']):.2f})"
+        label = "Moved between modes" if mode["moved"] else f"Mode {k}"
+        rows.append([label, share, ", ".join(map(str, mode["chains"])), *(_effect(mode, name) for name in differ)])
+        if k <= MOST_MODES:
+            parts += _graph(mode, f"{label}, {len(mode['chains'])} of {every} chains: ")
+    text = (
+        "<p class=note><b>The chains disagree.</b> They stay in different modes, so there is no mean over all of them: it would "
+        "depend on how many chains each mode has caught. The notes at the end name a remedy.</p>"
+        "<p>Site averages, or global effects where they are not known, with 90 % intervals, standardised, of the coefficients in "
+        "which the modes differ.</p>"
+    )
+    few = f"<p>The first {MOST_MODES} follow; all are in summary.json.</p>" if len(modes) > MOST_MODES else ""
+    heads = ["", "chains", "which", *differ]
+    return [section("Modes that chains stay in", text + table(heads, rows) + few), *parts]
+
+
+def _effect(mode: Mapping[str, Any], name: str) -> str:
+    """The mean of an edge with its interval."""
+    row = chains.effect(mode["parameters"], name)
+    return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
+
+
+def _graph(summary: Mapping[str, Any], title: str = "") -> list[str]:
+    graph = summary["graph"]
+    nodes = graph["nodes"]
+    edges = [Edge(e["to"], e["source"], real(e["mean"]), real(e["pip"])) for e in graph["edges"]]
+    pip = np.array(graph["pip"], dtype=np.float64)
+    few = f" The {MOST_EDGES} surest of {len(edges)} are drawn." if len(edges) > MOST_EDGES else ""
+    level = summary["selection"]["fdr"]
+    text = escape(f"Selection: {summary['selection']['text']}.{few}") + " Blue: positive, orange: negative."
+    rows = [[f"{e.source} → {e.to}", number(e.mean), number(e.pip)] for e in edges[:MOST]]
+    listed = table(["edge", "effect, standardised", "PIP"], rows) if rows else ""
+    network, heat = graphs.network(edges[:MOST_EDGES], nodes), graphs.heat_map(pip, nodes)
+    drawn = figure(f"{title}Graph at a false discovery rate of {level:g}", network, text, listed)
+    more = _details(summary["parameters"]) if summary["parameters"] else ""
+    return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
+
+
+def _mixing(summary: Mapping[str, Any]) -> str:
+    s = summary["sampler"]
+    text = f"{s['chains']} chains, {s['kept']:,} kept draws of each after {s['burn_in']:,} rounds of burn-in. "
+    if "rhat" in s:
+        good = real(s["rhat"]) < 1.01
+        text += f"Largest R-hat {real(s['rhat']):.3f}, smallest effective sample size {real(s['ess']):,.0f} ({s['slowest']}): "
+        text += "the chains agree." if good else "the chains do not agree yet; "
+        if "by_mode" in summary:
+            text += "they are in different modes."
+        elif not good:
+            text += "run more rounds before these numbers are used."
+    else:
+        text += "R-hat and effective sample sizes need ArviZ."
+    counted = {"scales_clipped": "scales clipped", "qr_fallbacks": "Cholesky factors that failed"}
+    counts = [f"{int(s[key]):,} {words}" for key, words in counted.items() if s.get(key)]
+    return section("Convergence", f"<p>{escape(text)}</p>" + (f"<p class=muted>{'; '.join(counts)}.</p>" if counts else ""))
+
+
+def _modes(summary: Mapping[str, Any]) -> str:
+    found = summary.get("modes", [])
+    if len(found) < 2 or "by_mode" in summary:
+        return ""
+    rows = []
+    differ = [name for name in found[0]["signs"] if len({mode["signs"][name] for mode in found}) > 1]
+    for mode in found[:10]:
+        signs = ", ".join(f"{name} {'−0+'[int(mode['signs'][name]) + 1]}" for name in differ)
+        rows.append([f"{real(mode['share']):.2f}", ", ".join(f"{real(x):.2f}" for x in mode["of_chains"]), signs])
+    text = "<p>Draws by the signs of the coefficients in which modes differ: this posterior has more than one.</p>"
+    return section("Modes", text + table(["share", "of each chain", "signs"], rows))
+
+
+def _deviating(summary: Mapping[str, Any]) -> str:
+    rows = []
+    for row in summary.get("deviating", [])[:MOST]:
+        numbers = [number(real(row[key])) for key in ("mean", "q05", "q95", "global")]
+        rows.append([str(row["client"]), str(row["coefficient"]), f"{real(row['p_deviates']):.2f}", *numbers])
+    heads = ["client", "coefficient", "P(differs)", "its own mean", "5 %", "95 %", "global mean"]
+    return section("Clients that differ", table(heads, rows) if rows else "")
+
+
+def _meta(summary: Mapping[str, Any]) -> str:
+    pooled = summary.get("meta", {}).get("pooled", {})
+    keys = ("mean", "se", "q05", "q95", "i_sq")
+    rows = [[name, *(number(real(row[key])) for key in keys), str(row["sites"])] for name, row in pooled.items()]
+    text = "<p>Each client's least squares, combined by DerSimonian and Laird's random effects; on the data's scale.</p>"
+    heads = ["coefficient", "mean", "standard error", "5 %", "95 %", "I²", "clients"]
+    return section("Separate fits", text + table(heads, rows) if rows else "")
+
+
+def _sensitivity(summary: Mapping[str, Any]) -> str:
+    found: Sequence[Mapping[str, Any]] = summary.get("sensitivity", [])
+    if not found:
+        return ""
+    names = list(found[0]["pip"])[:MOST]
+    rows = [[name, *(f"{real(one['pip'][name]):.2f}" for one in found)] for name in names]
+    heads = ["PIP", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in found)]
+    return section("Under other priors", table(heads, rows))
+
+
+def _left_out(summary: Mapping[str, Any]) -> str:
+    found: Mapping[str, Mapping[str, Any]] = summary.get("leave_one_out", {})
+    if not found:
+        return ""
+    names = list(next(iter(found.values()))["pip"])
+    names.sort(key=lambda name: -max(abs(real(one["theta_std"][name])) for one in found.values()))
+    rows = []
+    for name in names[:MOST]:
+        rows.append([name, *(f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f})" for one in found.values())])
+    heads = ["", *(f"without {client}" for client in found)]
+    return section("Without one client", "<p>theta, standardised, and PIP.</p>" + table(heads, rows))

@@ -1,0 +1,63 @@
+"""Streaming summaries in the place of kept draws, where there are too many coefficients (sparse-models.md, section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.core.messages import Saved
+from ...results.streaming import Stream
+
+Array = NDArray[np.float64]
+Derived = Mapping[str, Callable[[Mapping[str, Array]], Any]]
+
+
+class Streams:
+    """Has the methods of `gibbs_trace.Trace` as far as the machines need them; memory does not grow with the rounds.
+
+    Parameters
+    ----------
+    derived : name -> what is computed of a round's draws (c, ...) and summarised beside them
+    thinned : names of which thinned draws are kept
+    unused : names of draws that only `derived` needs
+    """
+
+    def __init__(self, derived: Derived, thinned: tuple[str, ...] = ("theta",), unused: tuple[str, ...] = ()) -> None:
+        self.derived, self.thinned, self.unused = derived, thinned, unused
+        self.count = 0
+        self.streams: dict[str, Stream] = {}
+
+    def add(self, draws: Mapping[str, Array]) -> None:
+        """The draws of one round."""
+        every = {**draws, **{name: compute(draws) for name, compute in self.derived.items()}}
+        for name, value in every.items():
+            if name in self.unused:
+                continue
+            flat = value.reshape(len(value), -1)
+            if name not in self.streams:
+                self.streams[name] = Stream(len(flat), flat.shape[1], keep=name in self.thinned)
+            self.streams[name].add(flat)
+        self.count += 1
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.streams, self.count = {}, 0
+
+    def save(self) -> Saved:
+        """All streams as named arrays and numbers."""
+        saved: Saved = {"trace.count": self.count}
+        for name, stream in self.streams.items():
+            saved |= {f"trace.{name}.{key}": value for key, value in stream.save().items()}
+        return saved
+
+    def load(self, saved: Mapping[str, Any]) -> Streams:
+        """A fresh one with what was saved."""
+        fresh = Streams(self.derived, self.thinned, self.unused)
+        fresh.count = saved["trace.count"]
+        for name in {key.split(".")[1] for key in saved if key.startswith("trace.") and key.count(".") == 2}:
+            part = {key.split(".")[2]: value for key, value in saved.items() if key.startswith(f"trace.{name}.")}
+            fresh.streams[name] = Stream(len(part["centre"]), part["centre"].shape[1], keep=name in self.thinned).load(part)
+        return fresh

@@ -1,0 +1,76 @@
+"""A private vertical job: what each client may spend, its noisy machine, and its certificate.
+
+Why it suffices is in `algorithms.vertical_private`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ...algorithms.split import private as vertical_private
+from ...errors import JobError
+from ...jobs.hooks import RunHooks
+from ...kernels import rng
+from ...models.likelihood import Likelihood
+from ...models.split.site import Site, Vector
+from ...privacy.accountant import calibrate
+from ...privacy.noise import KeyedSource, SecureSource, Source
+from ..pvi.budget import Plan
+from .keys import VerticalPrivacySection
+from .model import VerticalModel
+
+
+def _section(model: VerticalModel) -> VerticalPrivacySection:
+    assert model.config.privacy is not None
+    return model.config.privacy
+
+
+def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
+    """What one client may spend, for its own columns.
+
+    Raises
+    ------
+    JobError
+        The cap does not pay for the rounds of the job, or the mechanism cannot be.
+    """
+    privacy, rounds = _section(model), model.settings.rounds
+    steps = vertical_private.releases(rounds)
+    try:
+        m = vertical_private.mechanism(model.n_rows, n_columns, privacy.noise_multiplier, secure=privacy.noise_source == "secure")
+        m = replace(m, accountant=privacy.accountant)
+        if privacy.calibrate:
+            m = replace(m, noise_multiplier=calibrate(m, privacy.epsilon, privacy.delta, steps))
+    except ValueError as error:
+        raise JobError(f"client {client!r}: {error}") from None
+    allowed = m.max_steps(privacy.epsilon, privacy.delta) if privacy.epsilon < math.inf else 2**53
+    if allowed < 2:
+        raise JobError(
+            f"client {client!r}: epsilon = {privacy.epsilon:g} does not pay for one round of two releases; raise epsilon or "
+            "noise_multiplier"
+        )
+    return Plan(m, privacy.epsilon, privacy.delta, allowed, 2, rounds)
+
+
+def source(model: VerticalModel, client: int) -> Source:
+    """Where a client's noise comes from."""
+    if _section(model).noise_source == "secure":
+        return SecureSource()
+    return KeyedSource(rng.key(model.config.job.seed, "noise"), client)
+
+
+def client(
+    model: VerticalModel,
+    hooks: RunHooks,
+    k: int,
+    site: Site,
+    y: Vector | None,
+    likelihood: Likelihood | None,
+) -> vertical_private.PrivateClient:
+    """A client whose account is open."""
+    privacy, name = _section(model), model.names[k]
+    own = plan(model, name, site.predictor.n_theta)
+    hooks.open_budget(k, own)
+    release = vertical_private.Release(own.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, k))
+    sd = model.config.algorithm.start_sd
+    return vertical_private.client(name, k, model.settings, site, release, y, likelihood, sd)

@@ -1,0 +1,171 @@
+"""From a vertical job's configuration to the numbers and functions of its parties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.soul import machine as soul
+from ...algorithms.split.machine import Settings
+from ...jobs.load import VerticalConfig
+from ...models.likelihood import Likelihood
+from ...models.split.predictors import Linear, Multilevel, Network, Predictor
+from ...models.split.site import Auxiliary, Shared, Site
+from .rows import Columns
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class VerticalModel:
+    """A vertical job whose rows are known.
+
+    Attributes
+    ----------
+    names : of the clients
+    n_rows : N, training rows
+    n_test : rows that are kept for testing
+    """
+
+    config: VerticalConfig
+    names: tuple[str, ...]
+    n_rows: int
+    n_test: int = 0
+
+    @property
+    def power(self) -> bool:
+        """Whether the power likelihood is the model."""
+        return self.config.model.augmentation == "power"
+
+    @property
+    def network(self) -> bool:
+        """Whether it is the plain split network, without auxiliary variables."""
+        return self.config.model.kind == "network"
+
+    @property
+    def shared(self) -> bool:
+        """Whether clients use the response."""
+        return self.config.algorithm.response == "shared"
+
+    @cached_property
+    def likelihood(self) -> Likelihood:
+        """Of the response."""
+        scale = self.config.model.scale
+        return Likelihood(self.config.model.family, float(scale) if scale != "unknown" else None)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What all parties have in common."""
+        c, a = self.config, self.config.algorithm
+        rounds = c.job.rounds
+        assert isinstance(rounds, int)
+        return Settings(
+            seed=c.job.seed,
+            rounds=rounds,
+            n_rows=self.n_rows,
+            n_clients=len(self.names),
+            model="none" if self.network else c.model.augmentation,
+            response=a.response,
+            draws=a.draws,
+            batch=a.batch_size,
+            local_steps=a.local_steps,
+            curvature=self.likelihood.curvature_bound,
+            closed_form=a.theta_update == "closed-form",
+            optimiser=a.optimiser,
+            learning_rate=a.learning_rate,
+            cool_down=a.cool_down,
+            memory=a.memory,
+            average=a.average,
+            bound=c.output.bound,
+            gradient_clip=a.gradient_clip,
+            dispersed=self.likelihood.dispersed,
+            private=c.privacy is not None,
+        )
+
+    @cached_property
+    def soul(self) -> soul.Settings:
+        """What all parties have in common where theta is drawn by Langevin moves."""
+        c, a = self.config, self.config.algorithm
+        rounds = c.job.rounds
+        assert isinstance(rounds, int)
+        return soul.Settings(
+            c.job.seed,
+            rounds,
+            self.n_rows,
+            len(self.names),
+            c.model.rho,
+            model=c.model.augmentation,
+            response=a.response,
+            langevin_steps=a.moves,
+            keep=c.output.draws,
+            dispersed=self.likelihood.dispersed,
+        )
+
+    @cached_property
+    def auxiliary(self) -> Auxiliary:
+        """The family of the auxiliary variables."""
+        m, a = self.config.model, self.config.algorithm
+        inputs: tuple[str, ...] = ()
+        if a.auxiliary == "amortised":
+            told = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
+            inputs = (*(("response",) if self.power else ()), *told[a.inputs])
+        kind = "none" if self.network else a.auxiliary
+        return Auxiliary(kind, m.rho, tuple(a.network), inputs)
+
+    def predictor(self, client: int, columns: Columns, rows: Index) -> Predictor:
+        """A client's part of the linear predictor at some of its rows."""
+        m, X = self.config.model, np.ascontiguousarray(columns.X[rows])
+        if m.kind in ("network", "bayes-network"):
+            return Network(X, tuple(m.hidden), m.features, weight_sd=m.weight_sd)
+        if m.kind == "multilevel":
+            assert columns.group is not None
+            return Multilevel(X, columns.group[rows], len(columns.levels), m.centred)
+        prior = m.priors.get(self.names[client], m.prior)
+        return Linear(X, prior.mean, prior.sd)
+
+    def site(self, client: int, columns: Columns, train: Index) -> Site:
+        """What a client computes."""
+        a = self.config.algorithm
+        predictor = self.predictor(client, columns, train)
+        return Site(predictor, self.auxiliary, a.covariance == "full", a.estimator == "stl")
+
+    @cached_property
+    def server(self) -> Shared:
+        """What the server computes."""
+        c = self.config
+        power_rho = c.model.rho if self.power and self.likelihood.dispersed else None
+        n, J, path = self.n_rows, len(self.names), c.algorithm.estimator == "stl"
+        return Shared(self.likelihood, n, J, c.model.intercept, path=path, power_rho=power_rho)
+
+    def kept(self, y: Array) -> float:
+        """The share of a row's information about the predictor that the auxiliary variables leave (section 11)."""
+        link = self.likelihood.link_variance(y)
+        rho, J = self.config.model.rho, len(self.names)
+        lost = rho**2 * ((J - 1) ** 2 / J if self.power else J)
+        return 1.0 if self.network else link / (link + lost)
+
+    def warnings(self, y: Array) -> list[str]:
+        """What a user of this rho should know (sections 3 and 11)."""
+        m = self.config.model
+        out: list[str] = []
+        if self.network:
+            return out
+        if (share := self.kept(y)) < 0.5:
+            out.append(
+                f"rho = {m.rho:g} keeps {share:.1%} of the information of a row; lower model.rho for a posterior like that of "
+                "the undivided model"
+            )
+        link = float(np.sqrt(self.likelihood.link_variance(y)))
+        if self.config.algorithm.auxiliary == "mean-field" and self.config.algorithm.inference == "sfvi" and m.rho < link / 3:
+            J = len(self.names)
+            exact = link**2 + m.rho**2 * ((J - 1) ** 2 / J if self.power else J)
+            own = 1 / (m.rho**-2 + (1 / (J * link**2) if self.power else 0.0))
+            out.append(
+                f"mean-field auxiliary variables with rho = {m.rho:g}: where rows decide, posterior standard deviations come out "
+                f'at about {np.sqrt(own / exact):.2f} of what they should be; take auxiliary = "amortised", or a larger rho'
+            )
+        return out

@@ -1,0 +1,113 @@
+"""The report's sections on vertically split data: how well rows are predicted, with all parties and without one, and the ELBO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...results.page import figure, number, section, table
+from ...results.plots import BLUE, GRID, MUTED, canvas, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCORES = {
+    "log_likelihood": "log-likelihood",
+    "accuracy": "accuracy",
+    "brier": "Brier score",
+    "calibration_error": "calibration error",
+    "log_likelihood_wrong": "of wrong ones",
+    "rmse": "root mean square error",
+    "coverage_90": "coverage of 90 % intervals",
+}
+FILLED = {"conditional": "given the others", "mean": "its mean"}
+
+
+def sections(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Sections of a finished run.
+
+    Parameters
+    ----------
+    summary : summary.json of a job of method "vertical"
+    lines : of metrics.jsonl
+    """
+    prediction = summary.get("prediction", {})
+    return [_predictions(prediction), _reliability(prediction), _without(prediction), _bound(lines), _parameters(summary)]
+
+
+def tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(words, value) of what stands at the top of the page."""
+    scores = summary.get("metrics", {})
+    shown = [
+        (SCORES[name].capitalize(), number(scores[name])) for name in ("log_likelihood", "accuracy", "rmse") if name in scores
+    ]
+    return [*shown, ("Training rows", number(summary["inference"]["rows"]))]
+
+
+def _rows(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[list[str]]]:
+    keys = [key for key in SCORES if any(key in row for row in scores.values())]
+    rows = [[label, *(number(row[key]) if key in row else "" for key in keys)] for label, row in scores.items()]
+    return ["", *(SCORES[key] for key in keys)], rows
+
+
+def _predictions(prediction: Mapping[str, Any]) -> str:
+    if not prediction:
+        return ""
+    text = (
+        f"<p class=muted>{prediction['rows']} rows were kept for testing. The rule of this run is {prediction['rule']}: "
+        "<i>plug-in</i> takes the predictor's mean, <i>posterior</i> averages over the coefficients' posterior, <i>augmented</i> "
+        "adds the auxiliary variables' variance.</p>"
+    )
+    return section("Predictions", table(*_rows(prediction["rules"])) + text)
+
+
+def _reliability(prediction: Mapping[str, Any]) -> str:
+    bins = prediction.get("reliability", [])
+    text = "Observed frequency against predicted probability, in tenths; areas are numbers of rows. On the line they agree."
+    return figure("Reliability", _diagram(bins), text) if bins else ""
+
+
+def _diagram(bins: Sequence[Mapping[str, float]]) -> Figure:
+    made = canvas(7.2, 3.2)
+    axes = made.subplots()
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--", zorder=1)
+    x, y, n = (([b[key] for b in bins]) for key in ("probability", "frequency", "rows"))
+    axes.plot(x, y, color=BLUE, linewidth=1.2, alpha=0.6, zorder=2)
+    largest = max(n)
+    axes.scatter(x, y, s=[14 + 200 * count / largest for count in n], color=BLUE, edgecolor="white", linewidth=0.8, zorder=3)
+    axes.set(xlim=(-0.04, 1.04), ylim=(-0.06, 1.06), xlabel="predicted probability", ylabel="observed frequency")
+    tidy(axes, "y")
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.yaxis.label.set(color=MUTED, fontsize=8.5)
+    return made
+
+
+def _without(prediction: Mapping[str, Any]) -> str:
+    head: list[str] = []
+    rows: list[list[str]] = []
+    for party, ways in prediction.get("without", {}).items():
+        head, own = _rows({FILLED[way]: scores for way, scores in ways.items()})
+        rows += [[party, *row] for row in own]
+    text = "<p class=muted>What the missing party would add is replaced by its mean, or by what the others' parts make of it.</p>"
+    return section("If a party is missing", table(["missing", "replaced by", *head[1:]], rows) + text) if rows else ""
+
+
+def _bound(lines: Sequence[Mapping[str, Any]]) -> str:
+    points = [(line["round"], line["metrics"]["elbo"]) for line in lines if "elbo" in line.get("metrics", {})]
+    if len(points) < 2:
+        return ""
+    made = canvas(7.2, 2.6)
+    axes = made.subplots()
+    axes.plot(*zip(*points), color=BLUE, linewidth=1.4)
+    low = sorted(value for _, value in points)[len(points) // 20]
+    axes.set_ylim(bottom=low)
+    axes.set_xlabel("rounds")
+    tidy(axes, "y")
+    return figure("ELBO", made, "Means over the rounds between two lines of metrics.jsonl; each round has one noisy value.")
+
+
+def _parameters(summary: Mapping[str, Any]) -> str:
+    rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in summary.get("parameters", {}).items()]
+    rows += [[name, number(value), "", "", ""] for name, value in summary.get("mode", {}).items()]
+    text = "<p class=muted>Each client's coefficients are in its own folder: no message carries them.</p>"
+    return section("At the server", (table(["name", "mean", "sd", "5 %", "95 %"], rows) if rows else "") + text)

@@ -1,0 +1,288 @@
+"""Which rows a vertical job has, in the order that all parties agree on; which of them train; and each party's arrays of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges import rows as alignment
+from ...data.cells import MISSING, Text, too_large
+from ...data.degenerate import Degenerate, degenerate
+from ...data.design import Column, Encoding, Faults, Spec, describe, encode
+from ...data.faults import HINT, told, who
+from ...data.header import unfit
+from ...data.table import Table
+from ...errors import JobError, OwnFault
+from ...jobs.load import VerticalConfig
+from ...kernels import rng
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+TINY = 1e-14
+
+
+def spec_of(config: VerticalConfig, *, response: bool, names: Collection[str] = ()) -> Spec:
+    """What is known of a client's columns; with the response where it is used there. `names`: of the columns that it has."""
+    data = config.data
+    said = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
+    columns = {name: Column.declared(name, given) for name, given in said.items() if given or config.privacy is None}
+    ignore = {*data.ignore, data.group, None if response else data.response} - {None}
+    return Spec(
+        response=data.response if response else None,
+        family=config.model.family,
+        positive=data.positive if response else None,
+        row_id=data.id,
+        ignore=tuple(sorted(str(name) for name in ignore)),
+        intercept=False,
+        standardise="public" if config.data.standardise == "public" else "none",
+        private=config.privacy is not None,
+        columns=columns,
+    )
+
+
+def server_spec(config: VerticalConfig) -> Spec:
+    """The server's own file: id, response and offset; other columns are not read."""
+    data = config.data
+    return Spec(
+        response=data.response,
+        family=config.model.family,
+        positive=data.positive,
+        offset=data.offset,
+        row_id=data.id,
+        intercept=True,
+        standardise="none",
+    )
+
+
+def texts_of(config: VerticalConfig) -> frozenset[str]:
+    """Columns of files that are read as text."""
+    data = config.data
+    texts = {data.id, *([data.group] if data.group else []), *([data.response] if data.positive is not None else [])}
+    return frozenset(texts | {name for name, c in data.columns.items() if c.kind == "categorical" or c.levels is not None})
+
+
+def aligned(table: Table, config: VerticalConfig, who: str) -> tuple[Table, tuple[str, ...]]:
+    """A party's rows in the agreed order, and their ids."""
+    name = config.data.id
+    if name not in table.names:
+        raise _missing(name, "data.id", table, config, who)
+    ids = table.cells(name)
+    places = [table.place(row) for row in range(table.n_rows)]
+    order = alignment.order(ids, config.job.seed, who, places, f"{who}, {table.source}", counted=config.privacy is None)
+    return table.select(order), tuple(ids[row] for row in order)
+
+
+def _missing(name: str, key: str, table: Table, config: VerticalConfig, who: str) -> OwnFault:
+    """A column that the job file names and a file lacks."""
+    what = f"column {name!r} ({key}) is missing"
+    text = f"{what}; the header names {len(table.names)} others; {HINT}"
+    if config.privacy is not None:
+        text = unfit(spec_of(config, response=False))
+    return OwnFault(f"{who}: {text}", f"{who}, {table.source}: {what}; there are {', '.join(table.names)}")
+
+
+def held_out(config: VerticalConfig, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
+    """Rows that train and rows that are kept for testing, the same at every party; `new` rows, without a response, are neither.
+
+    Raises
+    ------
+    JobError
+        Nothing would be left to learn from.
+    """
+    data = config.data
+    shuffled = np.argsort(rng.uniform(n_rows, key=rng.key(data.split_seed, "partition")), kind="stable")
+    known = shuffled[~np.isin(shuffled, np.array(new, np.int64))]
+    if data.folds is not None:
+        if data.folds > len(known):
+            raise JobError(f"data.folds = {data.folds}: there are {len(known)} rows with a response; give fewer folds")
+        test = known[data.fold :: data.folds]
+    else:
+        test = known[: round(data.holdout * len(known))]
+    train = np.setdiff1d(known, test)
+    if not len(train):
+        raise JobError(f"data.holdout = {data.holdout:g} leaves no row of {len(known)} to learn from; lower it")
+    return train, np.sort(test)
+
+
+def needed(config: VerticalConfig, spec: Spec, names: tuple[str, ...], who: str) -> None:
+    """Whether a client's header has a column of its own, and the group.
+
+    Raises
+    ------
+    JobError
+        It has not.
+    """
+    if not spec.covariates(names):
+        remedy = "a client of a vertical job needs a column of its own: add one, or remove the client"
+        told, own = ([name for name in names if name in known] for known in (spec.known, names))
+        raise OwnFault(*(f"{who}: no column is left beside {', '.join(there)}; {remedy}" for there in (told, own)))
+    if config.data.group is not None and config.data.group not in names:
+        raise JobError(f"{who}: column {config.data.group!r} (data.group) is missing; every client needs it")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One client's covariates in the agreed order of rows: encoded by its own constants, which nobody else learns.
+
+    `y` is the response where it is used here. `group`, `levels`: the level of each row, where slopes vary by group.
+    """
+
+    encoding: Encoding
+    X: Array
+    y: Array | None
+    group: Index | None = None
+    levels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    faults: Faults = field(default_factory=Faults)
+    degenerate: Degenerate = field(default_factory=Degenerate)
+
+
+def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, response: bool) -> Columns:
+    """A client's arrays.
+
+    Raises
+    ------
+    JobError
+        No column is left, one is constant in the training rows, or the first bad row.
+    """
+    spec = spec_of(config, response=response, names=table.names)
+    needed(config, spec, table.names, who(client, table.source))
+    private = spec.private
+    found = describe(table, spec if private else replace(spec, standardise="exchange"), client)
+    numeric = iter(range(0 if found.numeric is None else found.numeric.shape[1]))
+    complete = []
+    for name, kind in zip(found.names, found.kinds):
+        declared = spec.columns.get(name, Column(name))
+        if kind == "categorical":
+            levels = declared.levels or tuple(found.levels.get(name, ()))
+            complete.append(Column(name, "categorical", levels))
+            continue
+        values = np.empty(0) if private else np.asarray(found.numeric[train, next(numeric)], np.float64)  # type: ignore[index]
+        complete.append(_standardised(config, declared, values, who(client, table.source), told(name, table.names, spec.known)))
+    encoding = spec.encoding(tuple(complete))
+    design = encode(table, encoding, private=private, client=client)
+    X = np.ascontiguousarray(design.X, np.float64)
+    if not private:
+        _refuse_constants(encoding, X[train], table, spec, client)
+    group, levels = _grouped(table, config)
+    own = degenerate(X[train], encoding)
+    notes = (*(design.notes if response else ()), *own.lines())
+    return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, own)
+
+
+def _refuse_constants(encoding: Encoding, X: Array, table: Table, spec: Spec, client: str) -> None:
+    """A column with one value says what the intercept says. (A level that no training row has is left to the prior.)"""
+    at = 0
+    for column in encoding.columns:
+        width = 1 if column.levels is None else len(column.levels)
+        if len(X) > 1 and (np.ptp(X[:, at]) == 0 if column.levels is None else width == 1):
+            what = f"has one value in all {len(X)} training rows, which the intercept already says; add it to data.ignore"
+            text = f"{who(client, table.source)}: {told(column.name, table.names, spec.known)} {what}"
+            raise OwnFault(text, f"client {client!r}, {table.source}: column {column.name!r} {what}")
+        at += width
+
+
+def _standardised(config: VerticalConfig, declared: Column, values: Array, begin: str, column: str) -> Column:
+    if config.data.standardise == "none":
+        return Column(declared.name, "numeric", None, 0.0, 1.0)
+    if declared.center is not None or config.data.standardise == "public":
+        if declared.center is None:
+            remedy = 'give them in [data.columns.NAME], or take standardise = "own"'
+            raise OwnFault(
+                f"{begin}: {column} has no public center and scale; {remedy}; {HINT}",
+                f"{begin}: column {declared.name!r} has no public center and scale; {remedy}",
+            )
+        return declared
+    center, spread = float(values.mean()), float(values.std())
+    return Column(declared.name, "numeric", None, center, spread if spread > TINY * abs(center) else 1.0)
+
+
+def _grouped(table: Table, config: VerticalConfig) -> tuple[Index | None, tuple[str, ...]]:
+    name = config.data.group
+    if name is None:
+        return None, ()
+    levels, codes = np.unique(np.array(table.cells(name)), return_inverse=True)
+    return codes.astype(np.int64), tuple(str(level) for level in levels)
+
+
+@dataclass(frozen=True)
+class ServerRows:
+    """The server's response and offset, in the agreed order."""
+
+    y: Array
+    offset: Array | None
+
+    def of(self, index: Index) -> tuple[Array, Array | None]:
+        """Response and offset of some rows."""
+        return self.y[index], None if self.offset is None else self.offset[index]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one place: `columns` of its clients, `server` where it lives; which rows train, and which test; `new` ones have
+    no response and are predicted; `ids` of all rows, where the server has a file."""
+
+    columns: Mapping[int, Columns]
+    server: ServerRows | None
+    train: Index
+    test: Index
+    new: Index
+    ids: tuple[str, ...] = ()
+
+    @property
+    def predicted(self) -> Index:
+        """Rows that are predicted: those kept for testing, then new ones."""
+        return np.concatenate([self.test, self.new])
+
+
+def unknown(table: Table, config: VerticalConfig) -> tuple[int, ...]:
+    """Rows of the server's file whose response is empty: they are predicted."""
+    if config.data.response not in table.names:
+        return ()
+    return tuple(i for i, cell in enumerate(table.cells(config.data.response)) if cell.strip().lower() in MISSING)
+
+
+def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
+    """From the server's own file."""
+    data = config.data
+    kept = tuple(name for name in (data.id, data.response, data.offset) if name is not None)
+    missing = [name for name in kept if name not in table.names]
+    if missing:
+        raise _missing(missing[0], "data.server", table, config, "the server's file")
+    narrow = _only(table, kept)
+    known = np.setdiff1d(np.arange(table.n_rows), np.array(unknown(table, config), np.int64))
+    if not len(known):
+        raise JobError("data.server: no row has a response; there is nothing to learn from")
+    encoding = server_spec(config).encoding(())
+    design = encode(narrow if len(known) == table.n_rows else narrow.select(known), encoding, client="")
+    y = np.full(table.n_rows, np.nan)
+    y[known] = design.y
+    return ServerRows(y, None if data.offset is None else _offset(narrow, data.offset))
+
+
+def _only(table: Table, names: tuple[str, ...]) -> Table:
+    """Some of the columns."""
+    return replace(table, names=names, columns={name: table.columns[name] for name in names}, matrix=None, matrix_names=())
+
+
+def _offset(table: Table, name: str) -> Array:
+    column = table.columns[name]
+    values = column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
+    finite = np.isfinite(values)
+    bad = np.flatnonzero(~finite | too_large(values))
+    if len(bad):
+        reason = "is too large" if finite[bad].all() else "is not a finite number"
+        where, what = table.place(int(bad[0])), f"column {name!r}: {reason}; correct the cell"
+        raise OwnFault(f"data.server, {what} in {len(bad)} rows", f"data.server, {table.source}, {where}, {what}")
+    return values
+
+
+def response_of(table: Table, config: VerticalConfig, client: str) -> Array:
+    """The response of a client that tells it to the server."""
+    data = config.data
+    narrow = _only(table, (data.id, data.response))
+    spec = replace(server_spec(config), offset=None)
+    return encode(narrow, spec.encoding(()), client=client).y

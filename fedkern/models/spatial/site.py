@@ -1,0 +1,376 @@
+"""Models with a trained prior that factorises over clients: the global unknowns xi, the server's prior, one client's rows.
+
+    phi ~ p(phi),  z_G ~ N(0, I),  thetahat_j = the client's decoder of (phi, z_G, u_j),  u_j ~ N(0, I)
+    deterministic:  theta_i = thetahat_i                  auxiliary:  theta_i ~ N(a thetahat_i, v_i)
+    y ~ p(y | eta),  eta = o + b + x' beta + sigma_theta theta_i,  i the area (or grid point) of the row
+
+a = 1 and v_i = tau_i^2, variances that make theta's prior as wide as the true one. With mixing (BYM2) thetahat is the spatial
+part of variance 1, a = sqrt(rho) and v_i = 1 - rho + rho tau_i^2. All of it is on the model's scale; `models.units` leads to the
+data's. Source: sigma.md, sections 4 to 6 and 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ..likelihood import HALF_LOG_TAU, Likelihood, half_normal
+from .condition import Condition
+from .decoder import Decoder, Hat
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+COEFFICIENT_SD = 5.0  # of b and beta
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where what stands in xi: (x_phi, z_G, logit rho, b, beta, log sigma_theta, log sigma), those that a model has.
+
+    Attributes
+    ----------
+    free : whether there is a phi
+    n_global : length of z_G
+    mixing : BYM2: whether rho is unknown
+    intercept : whether there is a b
+    n_beta : covariates
+    scaled : whether sigma_theta is unknown
+    dispersed : whether the error standard deviation of a Gaussian response is unknown
+    known_scale : sigma_theta where it is known
+    """
+
+    free: bool
+    n_global: int
+    mixing: bool = False
+    intercept: bool = True
+    n_beta: int = 0
+    scaled: bool = True
+    dispersed: bool = False
+    known_scale: float = 1.0
+
+    @cached_property
+    def parts(self) -> dict[str, slice]:
+        """Name -> place; empty where the model has no such unknown."""
+        lengths = {
+            "phi": int(self.free),
+            "z": self.n_global,
+            "rho": int(self.mixing),
+            "intercept": int(self.intercept),
+            "beta": self.n_beta,
+            "log_scale": int(self.scaled),
+            "log_sd": int(self.dispersed),
+        }
+        found, at = {}, 0
+        for name, length in lengths.items():
+            found[name] = slice(at, at + length)
+            at += length
+        return found
+
+    @property
+    def size(self) -> int:
+        """P, the length of xi."""
+        return int(self.parts["log_sd"].stop)
+
+    def scale(self, xi: Vector) -> Vector:
+        """sigma_theta of xi (.., P): (..,)."""
+        at = self.parts["log_scale"].start
+        return np.exp(xi[..., at]) if self.scaled else np.full(xi.shape[:-1], self.known_scale)
+
+
+@dataclass(frozen=True)
+class SigmaPrior:
+    """The server's term: log p(xi), every Jacobian once.
+
+    x_phi by the condition's prior; z_G ~ N(0, I); rho ~ U(0, 1) by its logit; b, beta ~ N(0, coefficient_sd^2); sigma_theta and
+    sigma ~ HalfNormal(1) by their logarithms.
+    """
+
+    layout: Layout
+    condition: Condition
+    coefficient_sd: float = COEFFICIENT_SD
+
+    def __post_init__(self) -> None:
+        if self.layout.free != self.condition.free:
+            raise ValueError(f"prior of xi: the condition is {self.condition.name!r}, and the layout says otherwise")
+
+    @property
+    def size(self) -> int:
+        return self.layout.size
+
+    def log_prior_grad(self, xi: Vector) -> tuple[float, Vector]:
+        parts, gradient, value = self.layout.parts, np.empty(self.size), 0.0
+        if self.layout.free:
+            value, gradient[0] = self.condition.log_prior_grad(float(xi[0]))
+        for name, sd in (("z", 1.0), ("intercept", self.coefficient_sd), ("beta", self.coefficient_sd)):
+            r = xi[parts[name]] / sd
+            value -= 0.5 * float(r @ r) + len(r) * float(np.log(sd) + HALF_LOG_TAU)
+            gradient[parts[name]] = -r / sd
+        for k in range(parts["rho"].start, parts["rho"].stop):
+            value -= float(np.logaddexp(0.0, xi[k]) + np.logaddexp(0.0, -xi[k]))
+            gradient[k] = 1 - 2 * expit(xi[k])
+        for k in range(parts["log_scale"].start, parts["log_sd"].stop):
+            share, gradient[k] = half_normal(float(xi[k]))
+            value += share
+        return value, gradient
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A client's rows.
+
+    Attributes
+    ----------
+    y : (n,) responses
+    area : (n,) which of the decoder's coordinates
+    X : (n, p) covariates
+    offset : (n,) known part of eta
+    trials : (n,) of a binomial response, or None
+    """
+
+    y: Vector
+    area: Index
+    X: Matrix
+    offset: Vector
+    trials: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """tau^2 (G, d) at the values grid (G,) of phi, between which it is linear; G = 1: the same for all phi. Variances."""
+
+    tau2: Matrix
+    grid: Vector = field(default_factory=lambda: np.zeros(1))
+
+    def at(self, phi: Vector) -> tuple[Matrix, Matrix]:
+        """(m, d) tau^2 at phi (m,), and its derivative in phi."""
+        if len(self.grid) == 1:
+            shape = (len(phi), self.tau2.shape[1])
+            return np.broadcast_to(self.tau2, shape), np.zeros(shape)
+        k = np.clip(np.searchsorted(self.grid, phi) - 1, 0, len(self.grid) - 2)
+        slope = (self.tau2[k + 1] - self.tau2[k]) / (self.grid[k + 1] - self.grid[k])[:, np.newaxis]
+        inside = (self.grid[0] <= phi) & (phi <= self.grid[-1])
+        shift = np.clip(phi, self.grid[0], self.grid[-1]) - self.grid[k]
+        return self.tau2[k] + shift[:, np.newaxis] * slope, slope * inside[:, np.newaxis]
+
+
+@dataclass(frozen=True)
+class Spatial:
+    """theta's conditional moments at m values of (xi, u), and what derivatives need: theta ~ N(a hat, v).
+
+    Attributes
+    ----------
+    hat : of the decoder
+    a, v : (m, 1) factors and (m, d) variances; v is None for the deterministic model
+    da, by_phi, by_rho : derivatives of a in logit rho (m, 1), and of v in phi and in logit rho (m, d)
+    dphi, dt : (m,) derivatives of phi and of the networks' condition in x
+    """
+
+    hat: Hat
+    a: Matrix
+    v: Matrix | None
+    da: Matrix
+    by_phi: Matrix | None
+    by_rho: Matrix | None
+    dphi: Vector
+    dt: Vector
+
+    @property
+    def mean(self) -> Matrix:
+        """(m, d) E[theta | xi, u]."""
+        return self.a * self.hat.theta
+
+
+@dataclass(frozen=True)
+class Site:
+    """One client's term of the log joint density (`models.hierarchical.LocalModel`).
+
+    u is u_L (p_L,), and, where theta is not integrated out of the auxiliary model, the standardised residuals (d,) behind it:
+    theta = a thetahat + sqrt(v) e. A Gaussian response lets theta be integrated out, exactly. Everything is computed for m
+    values of (xi, u) at once: xi is (m, P) and u (m, size), except in `log_joint_grad`.
+
+    Attributes
+    ----------
+    decoder, condition, layout, likelihood, rows
+    auxiliary : None is the deterministic model
+    integrated : whether theta is integrated out; only of a Gaussian response
+    """
+
+    decoder: Decoder
+    condition: Condition
+    layout: Layout
+    likelihood: Likelihood
+    rows: Rows
+    auxiliary: Auxiliary | None = None
+    integrated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.integrated and (self.auxiliary is None or self.likelihood.family != "gaussian"):
+            raise ValueError("sigma: theta can be integrated out of an auxiliary model with a Gaussian response, and of no other")
+        if self.layout.mixing and self.auxiliary is None:
+            raise ValueError("sigma: BYM2 mixes in unstructured variation: it needs the auxiliary model")
+
+    @property
+    def n_global(self) -> int:
+        return self.layout.size
+
+    @property
+    def size(self) -> int:
+        return self.decoder.n_local + (self.decoder.size if self.sampled else 0)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether theta's residuals are unknowns of the client."""
+        return self.auxiliary is not None and not self.integrated
+
+    @cached_property
+    def observed(self) -> Index:
+        """Areas with rows."""
+        return np.unique(self.rows.area)
+
+    @cached_property
+    def counts(self) -> Vector:
+        """(d,) rows of each area."""
+        return np.bincount(self.rows.area, minlength=self.decoder.size).astype(float)
+
+    # ---- Between xi and the areas.
+
+    def spatial(self, xi: Matrix, u: Matrix) -> Spatial:
+        """theta's conditional moments at xi (m, P) and u_L (m, p_L)."""
+        parts, m = self.layout.parts, len(xi)
+        phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(m))
+        dt = self.condition.slope(phi) * dphi
+        hat = self.decoder.hat(xi[:, parts["z"]], u, self.condition.network(phi)[:, np.newaxis])
+        a, da = np.ones((m, 1)), np.zeros((m, 1))
+        if self.auxiliary is None:
+            return Spatial(hat, a, None, da, None, None, dphi, dt)
+        tau2, by_phi = self.auxiliary.at(phi)
+        if not self.layout.mixing:
+            return Spatial(hat, a, tau2, da, by_phi, None, dphi, dt)
+        rho = expit(xi[:, parts["rho"]])
+        change = rho * (1 - rho)
+        a = np.sqrt(rho)
+        return Spatial(hat, a, 1 - rho + rho * tau2, 0.5 * change / a, rho * by_phi, change * (tau2 - 1), dphi, dt)
+
+    def fixed(self, xi: Matrix) -> Matrix:
+        """(m, n) offset + b + x' beta."""
+        rows, parts = self.rows, self.layout.parts
+        eta: Matrix = rows.offset + xi[:, parts["beta"]] @ rows.X.T
+        return eta + xi[:, parts["intercept"]] if self.layout.intercept else eta
+
+    def scale(self, xi: Matrix) -> Matrix:
+        """(m, 1) sigma_theta."""
+        return self.layout.scale(xi)[:, np.newaxis]
+
+    def log_sd(self, xi: Matrix) -> Matrix:
+        """(m, 1) log sigma; 0 where it is known."""
+        return xi[:, -1:] if self.layout.dispersed else np.zeros((len(xi), 1))
+
+    def pull(self, s: Spatial, g_hat: Matrix, g_a: Matrix, g_v: Matrix | None) -> tuple[Matrix, Matrix]:
+        """Gradients in xi (m, P) and u_L from those in thetahat (m, d), a (m, 1) and v (m, d)."""
+        parts, g_xi = self.layout.parts, np.zeros((len(g_hat), self.n_global))
+        to_z, to_u, to_t = self.decoder.pull(s.hat, g_hat)
+        g_xi[:, parts["z"]] = to_z
+        if self.layout.free:
+            g_xi[:, 0] = to_t[:, 0] * s.dt
+            if g_v is not None and s.by_phi is not None:
+                g_xi[:, 0] += (s.by_phi * g_v).sum(axis=1) * s.dphi
+        if g_v is not None and s.by_rho is not None:
+            g_xi[:, parts["rho"]] = (s.by_rho * g_v).sum(axis=1, keepdims=True) + g_a * s.da
+        return g_xi, to_u
+
+    def add_rows(self, g_xi: Matrix, slope: Matrix, theta: Matrix, scale: Matrix) -> None:
+        """Adds the gradients of b, beta and log sigma_theta from derivatives in eta (m, n)."""
+        parts, rows = self.layout.parts, self.rows
+        g_xi[:, parts["beta"]] += slope @ rows.X
+        if self.layout.intercept:
+            g_xi[:, parts["intercept"]] += slope.sum(axis=1, keepdims=True)
+        if self.layout.scaled:
+            g_xi[:, parts["log_scale"]] += scale * (slope * theta[:, rows.area]).sum(axis=1, keepdims=True)
+
+    def by_area(self, values: Matrix) -> Matrix:
+        """(m, d) sums of the rows' values (m, n)."""
+        d = self.decoder.size
+        return np.array([np.bincount(self.rows.area, weights=row, minlength=d) for row in values], float).reshape(-1, d)
+
+    def given_theta(self, xi: Matrix, theta: Matrix) -> tuple[Vector, Matrix, Matrix, Matrix]:
+        """log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
+        scale, log_sd = self.scale(xi), self.log_sd(xi)
+        eta = self.fixed(xi) + scale * theta[:, self.rows.area]
+        like, y, trials = self.likelihood, self.rows.y, self.rows.trials
+        slope = like.slope(y, eta, log_sd, trials)
+        by_sd = like.slope_scale(y, eta, log_sd).sum(axis=1, keepdims=True) if self.layout.dispersed else np.zeros((len(xi), 1))
+        return like.value(y, eta, log_sd, trials).sum(axis=1), slope, scale * self.by_area(slope), by_sd
+
+    # ---- The density.
+
+    def log_joint_grad(self, xi: Vector, u: Vector) -> tuple[float, Vector, Vector]:
+        """log p(y, u | xi), and its gradients in xi (P,) and in u (size,)."""
+        value, g_xi, g_u = self.log_joint_grads(xi[np.newaxis], u[np.newaxis])
+        return float(value[0]), g_xi[0], g_u[0]
+
+    def log_joint_grads(self, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """The same (m,), (m, P), (m, size) at m places."""
+        local = u[:, : self.decoder.n_local]
+        s = self.spatial(xi, local)
+        normal = 0.5 * (u * u).sum(axis=1) + u.shape[1] * HALF_LOG_TAU
+        if self.integrated:
+            value, g_xi, g_local = self._integrated(xi, s)
+            return value - normal, g_xi, g_local - u
+        theta, e = s.mean, u[:, self.decoder.n_local :]
+        if self.sampled:
+            assert s.v is not None
+            sd = np.sqrt(s.v)
+            theta = theta + sd * e
+        value, slope, g_theta, by_sd = self.given_theta(xi, theta)
+        g_v = 0.5 * g_theta * e / sd if self.sampled else None
+        g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), g_v)
+        self.add_rows(g_xi, slope, theta, self.scale(xi))
+        if self.layout.dispersed:
+            g_xi[:, -1:] += by_sd
+        g_u = np.concatenate([g_local, sd * g_theta], axis=1) if self.sampled else g_local
+        return value - normal, g_xi, g_u - u
+
+    def _integrated(self, xi: Matrix, s: Spatial) -> tuple[Vector, Matrix, Matrix]:
+        """log p(y | thetahat, xi) of a Gaussian response. The rows of one area share its theta: their covariance is
+        noise^2 I + V 11', V = sigma_theta^2 v."""
+        assert s.v is not None
+        scale, noise = self.scale(xi), self.likelihood.sd(self.log_sd(xi)) ** 2
+        theta, V = s.mean, scale**2 * s.v
+        r = self.rows.y - self.fixed(xi) - scale * theta[:, self.rows.area]
+        n, S, Q = self.counts, self.by_area(r), self.by_area(r * r)
+        D = noise + n * V
+        seen = n > 0
+        value = 2 * HALF_LOG_TAU * n + np.where(seen, (n - 1) * np.log(noise) + np.log(D), 0.0) + Q / noise
+        value = -0.5 * (value - V * S**2 / (noise * D)).sum(axis=1)
+        slope = r / noise - (V * S / (noise * D))[:, self.rows.area]
+        g_V = 0.5 * ((S / D) ** 2 - n / D)
+        g_theta = scale * self.by_area(slope)
+        g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), scale**2 * g_V)
+        self.add_rows(g_xi, slope, theta, scale)
+        if self.layout.scaled:
+            g_xi[:, self.layout.parts["log_scale"]] += 2 * (V * g_V).sum(axis=1, keepdims=True)
+        if self.layout.dispersed:
+            by_noise = np.where(seen, -(n - 1) / noise - 1 / D, 0.0) + Q / noise**2 - S**2 * V * (noise + D) / (noise * D) ** 2
+            g_xi[:, -1:] += noise * by_noise.sum(axis=1, keepdims=True)
+        return value, g_xi, g_local
+
+    # ---- theta after the fit.
+
+    def theta_given(self, xi: Matrix, u: Matrix, normals: Matrix) -> Matrix:
+        """Draws of theta (m, d) given xi and u; `normals` (m, d) where theta was integrated out."""
+        s = self.spatial(xi, u[:, : self.decoder.n_local])
+        if s.v is None:
+            return s.mean
+        if self.sampled:
+            return s.mean + np.sqrt(s.v) * u[:, self.decoder.n_local :]
+        scale, noise = self.scale(xi), self.likelihood.sd(self.log_sd(xi)) ** 2
+        S = self.by_area(self.rows.y - self.fixed(xi) - scale * s.mean[:, self.rows.area])
+        D = noise + self.counts * scale**2 * s.v
+        theta: Matrix = s.mean + s.v * scale * S / D + np.sqrt(s.v * noise / D) * normals
+        return theta

@@ -1,0 +1,118 @@
+"""The units of a response: where the linear predictor of a spatial model has its zero, and how long one of its units is.
+
+Priors and starts are numbers of order one; data come as millimetres of mercury, or as deaths and person-years. So a model is
+fitted on a scale of its own, and what is read is on the data's:
+
+    eta = level + scale eta_model
+
+level is the pooled level of the responses on the link scale, scale the standard deviation of a Gaussian response (1 for all
+others, whose link has no unit). On the model's scale intercept and coefficients are N(0, sd^2), sigma_theta and sigma are
+HalfNormal(1): on the data's the intercept is N(level, (scale sd)^2), and so on. Exposures or units of measurement then move level
+and scale, and nothing else: what is left of their rounding is rounded away, so that a fit has the same bits in every unit (a
+Markov chain would multiply a difference in the last digit until its path is another one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .site import Rows
+
+Array = NDArray[np.float64]
+
+HALF = 0.5  # of a response, where there is none of its kind at all
+TINY = 1e-14  # of a mean: a standard deviation that rounding leaves of a constant response
+FINE = -20  # responses are rounded to 2^FINE standard deviations (of their error, where the job gives it)
+FINER = -30  # offsets are rounded to 2^FINER, and known scales to so much of themselves
+
+
+@dataclass(frozen=True)
+class Units:
+    """eta = level + scale eta_model. `pooled`: the pooled level, which a model without an intercept has no place for."""
+
+    level: float = 0.0
+    scale: float = 1.0
+    pooled: float = 0.0
+
+    def rows(self, rows: Rows, family: str, sd: float | None = None) -> Rows:
+        """A client's rows on the model's scale: the level goes into the offset; a Gaussian response is standardised.
+
+        `sd` : the error standard deviation, on the model's scale, where it is known
+        """
+        if family != "gaussian":
+            return replace(rows, offset=_rounded(rows.offset + self.level, FINER))
+        y = (rows.y - rows.offset - self.level) / self.scale
+        return replace(rows, y=_rounded(y, FINE + min(0, _power(sd or 1.0))), offset=np.zeros_like(rows.offset))
+
+    def known(self, value: float) -> float:
+        """A known standard deviation of the data's scale, on the model's."""
+        value /= self.scale
+        return float(_rounded(np.array(value), FINER + _power(value)))
+
+    def natural(self, eta: Array) -> Array:
+        """Linear predictors, without offsets, on the data's scale."""
+        return np.asarray(self.level + self.scale * eta)
+
+
+def _power(value: float) -> int:
+    """The power of two below a positive number."""
+    return int(np.frexp(value)[1]) - 1
+
+
+def _rounded(values: Array, power: int) -> Array:
+    """To multiples of 2^power."""
+    return np.asarray(np.ldexp(np.rint(np.ldexp(values, -power)), power))
+
+
+def sums(family: str, rows: Rows, centre: float | None = None) -> tuple[float, float]:
+    """The two numbers of a client's responses from which all parties know the level.
+
+    ========== ===================== ===========================
+    family     first                 second
+    ========== ===================== ===========================
+    poisson    sum y                 sum e^offset
+    binomial   sum y                 sum (trials - y) e^offset
+    gaussian   number of responses   sum (y - offset)
+    ========== ===================== ===========================
+
+    Of a Gaussian response, when its `centre` is known, sum and sum of squares of y - offset - centre: from the squares
+    themselves a large mean would take all digits.
+    """
+    y, offset = rows.y, rows.offset
+    with np.errstate(over="ignore", invalid="ignore"):
+        if family == "poisson":
+            return float(y.sum()), float(np.exp(offset).sum())
+        if family == "gaussian":
+            about = y - offset - (centre or 0.0)
+            return (float(len(y)), float(about.sum())) if centre is None else (float(about.sum()), float((about**2).sum()))
+        failures = (1.0 if rows.trials is None else rows.trials) - y
+        return float(y.sum()), float((failures * np.exp(offset))[failures > 0].sum())
+
+
+def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | None:
+    """The level of all clients' responses, from `sums`; None where there is no response.
+
+    log(sum y / sum e^offset) of counts. Of successes log(sum y / sum (trials - y) e^offset), which is the logit where there are
+    no offsets, and consistent where there are: E y = e^(level + offset) E (trials - y). The mean of a Gaussian response.
+    """
+    first, second = (float(np.sum(column)) for column in np.transpose(told))
+    if family == "gaussian":
+        return second / first if first else None
+    if not second and (family == "poisson" or not first):
+        return None
+    if family == "poisson":
+        return float(np.log(first or HALF) - np.log(second))
+    more = HALF * (not first or not second)
+    return float(np.log(first + more) - np.log(second + more))
+
+
+def spread(told: Sequence[tuple[float, float]], centre: float, n: float) -> tuple[float, float]:
+    """Mean and standard deviation of a Gaussian response, from the sums about `centre`; 0 where it is constant."""
+    first, second = (float(np.sum(column)) for column in np.transpose(told))
+    shift = first / n
+    mean, variance = centre + shift, max(second / n - shift * shift, 0.0)
+    return mean, float(np.sqrt(variance)) if variance > (TINY * mean) ** 2 else 0.0

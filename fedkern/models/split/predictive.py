@@ -1,0 +1,110 @@
+"""Predictions from a linear predictor that is Gaussian under the posterior, and how good they are.
+
+Rules: "plug-in" (the inverse link at the predictor's mean), "posterior" (averaged over the posterior of coefficients; no rho),
+"augmented" (with N(0, J rho^2) added to the predictor). Averages are 20-point Gauss-Hermite sums.
+Source: vertical.md, section 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from ..likelihood import Likelihood
+
+Vector = NDArray[np.float64]
+RULES = ("posterior", "plug-in", "augmented")
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+BINS = 10
+
+
+def predicted(likelihood: Likelihood, mean: Vector, variance: Vector) -> Vector:
+    """E[y] of each row, its predictor being N(mean, variance)."""
+    eta = mean[:, None] + np.sqrt(variance)[:, None] * NODES
+    return np.asarray(likelihood.mean(eta) @ WEIGHTS)
+
+
+def log_density(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, log_scale: float = 0.0) -> Vector:
+    """log E[p(y | eta)] of each row."""
+    eta = mean[:, None] + np.sqrt(variance)[:, None] * NODES
+    values = likelihood.value(np.broadcast_to(y[:, None], eta.shape), eta, log_scale)
+    return np.asarray(logsumexp(values, axis=1, b=WEIGHTS))
+
+
+def spread(rule: str, variance: Vector, n_clients: int, rho: float) -> Vector:
+    """The predictor's variance under a rule, given that of the posterior."""
+    if rule == "plug-in":
+        return np.zeros_like(variance)
+    return variance + (n_clients * rho**2 if rule == "augmented" else 0.0)
+
+
+def scores(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, log_scale: float = 0.0) -> dict[str, float]:
+    """How well rows are predicted.
+
+    Returns
+    -------
+    log_likelihood, the mean log predictive density; bernoulli: accuracy at 1/2, brier, log_likelihood_wrong (over wrong
+    predictions; absent where there is none), calibration_error (mean |frequency - probability| over ten bins, weighted by rows);
+    otherwise rmse of the predictive mean, and coverage_90 of the central 90 % interval (gaussian)
+    """
+    p = predicted(likelihood, mean, variance)
+    density = log_density(likelihood, y, mean, variance, log_scale)
+    out = {"log_likelihood": float(density.mean())}
+    if likelihood.family != "bernoulli":
+        out["rmse"] = float(np.sqrt(((y - p) ** 2).mean()))
+        if likelihood.family == "gaussian":
+            sd = np.sqrt(variance + likelihood.link_variance(y, log_scale))
+            out["coverage_90"] = float((np.abs(y - p) < 1.6448536269514722 * sd).mean())
+        return out
+    right = (p > 0.5) == (y > 0.5)
+    out |= {"accuracy": float(right.mean()), "brier": float(((p - y) ** 2).mean()), "calibration_error": _calibration(p, y)}
+    return out | ({} if right.all() else {"log_likelihood_wrong": float(density[~right].mean())})
+
+
+def _calibration(p: Vector, y: Vector) -> float:
+    bins = np.minimum((p * BINS).astype(int), BINS - 1)
+    sums = np.bincount(bins, weights=p - y, minlength=BINS)
+    return float(np.abs(sums).sum() / len(p))
+
+
+def reliability(p: Vector, y: Vector) -> list[dict[str, float]]:
+    """The bins of a reliability diagram: rows, mean probability, observed frequency."""
+    bins = np.minimum((p * BINS).astype(int), BINS - 1)
+    rows = []
+    for b in np.unique(bins):
+        here = bins == b
+        rows.append({"rows": int(here.sum()), "probability": float(p[here].mean()), "frequency": float(y[here].mean())})
+    return rows
+
+
+def without(
+    party: int, mean: Vector, variance: Vector, moments: tuple[Vector, Vector], rho: float
+) -> Mapping[str, tuple[Vector, Vector]]:
+    """Mean and variance of sum_j g_j at rows that lack a party.
+
+    Parameters
+    ----------
+    party : the one that is missing
+    mean, variance : (J, t) of the clients' parts; those of `party` are not read
+    moments : (J,) mean and (J, J) covariance of E z over the training rows
+    rho : added, squared, to the variance of what is filled in
+
+    Returns
+    -------
+    "conditional": z of the party from its Gaussian conditional given the others; "mean": from its mean alone
+    """
+    centre, covariance = moments
+    here = np.array([k for k in range(len(mean)) if k != party], dtype=int)
+    own, given = covariance[party, party], covariance[party, here]
+    slope = np.linalg.lstsq(covariance[np.ix_(here, here)], given, rcond=None)[0]
+    total, spread_of_others = mean[here].sum(axis=0), variance[here].sum(axis=0)
+    filled = centre[party] + slope @ (mean[here] - centre[here, None])
+    left = max(float(own - slope @ given), 0.0)
+    return {
+        "conditional": (total + filled, spread_of_others + (left + rho**2)),
+        "mean": (total + centre[party], spread_of_others),
+    }

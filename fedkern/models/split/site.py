@@ -1,0 +1,397 @@
+"""Regression models whose covariates are split over clients: what one client computes, and what the server computes.
+
+z_j = g_j + N(0, sd rho) are auxiliary copies of the clients' parts g_j of the linear predictor. With them
+
+* AV: log p(y, z, theta) = sum_i l(y_i, b + o_i + sum_j z_ij) + sum_j [log N(z_j; g_j, sd rho) + log p(theta_j)] + log p(b, gamma)
+* PL: (1/J) sum_j sum_i l(y_i, b + o_i + g_ij + sum_(k != j) z_ik) in the place of the first term.
+
+A client's parameters are ONE flat vector; everything here is a pure function of it, of normal numbers and of a message. The same
+draw of theta and z must be used for what is sent and for the gradient. rho, and every `sd`, is a standard deviation.
+Source: vertical.md, sections 2, 4, 5 and 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from ...kernels import augmented, mlp
+from ..likelihood import HALF_LOG_TAU, Likelihood, half_normal
+from ..variational import Block
+from .predictors import Linear, Multilevel, Network, Predictor, start
+
+__all__ = ["Auxiliary", "Drawn", "Likelihood", "Linear", "Multilevel", "Network", "Predictor", "Shared", "Site", "start"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """The variational family of z_j.
+
+    Attributes
+    ----------
+    kind : "mean-field", "amortised" (a network gives mean and sd of z_ij from g_ij), or "none": z_j = g_j and a point estimate of
+        theta_j, the plain split network
+    rho : standard deviation of z_ij about g_ij
+    hidden : sizes of the network's hidden layers, tanh
+    inputs : what the network is told beside g_ij: "response" y_i, "residual" the average of the messages that have come, "centre"
+        g_ij at the mean of theta_j (the best conditional mean of z moves less than g does within q(theta), and with it between
+        rows: one function of g alone cannot do both)
+    """
+
+    kind: str
+    rho: float = 1.0
+    hidden: tuple[int, ...] = (16, 16)
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the network."""
+        return (1 + len(self.inputs), *self.hidden, 2)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One joint draw of a client: what is sent (z) and what its gradient needs. `index`: the rows of a batch, None for all."""
+
+    eps: Vector
+    tau: Vector
+    theta: Vector
+    w: Vector
+    H: Matrix
+    g: Vector
+    z: Vector
+    extra: Matrix
+    index: Index | None = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """What one client computes.
+
+    Attributes
+    ----------
+    predictor : g_j as a function of theta_j (and of a network's weights phi_j)
+    auxiliary : the family of z_j
+    full : whether q(theta_j) has a full covariance
+    path : sticking-the-landing gradients, or the closed-form entropy
+    """
+
+    predictor: Predictor
+    auxiliary: Auxiliary
+    full: bool = False
+    path: bool = True
+
+    @property
+    def point(self) -> bool:
+        """Whether theta is a point estimate without a prior, and z = g."""
+        return self.auxiliary.kind == "none"
+
+    @cached_property
+    def block(self) -> Block:
+        """q(theta_j)."""
+        return Block(self.predictor.n_theta, self.full)
+
+    @cached_property
+    def parts(self) -> dict[str, slice]:
+        """Name -> where it stands in the flat parameters: theta (of q(theta)), phi, and mean and log_sd, or psi, of z."""
+        n = self.predictor.n_rows
+        sizes = {"theta": self.predictor.n_theta if self.point else self.block.n_parameters, "phi": self.predictor.n_phi}
+        if self.auxiliary.kind == "mean-field":
+            sizes |= {"mean": n, "log_sd": n}
+        elif self.auxiliary.kind == "amortised":
+            sizes |= {"psi": mlp.n_parameters(self.auxiliary.sizes)}
+        ends = np.cumsum(list(sizes.values())).tolist()
+        return {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends)}
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of the flat parameters."""
+        return int(list(self.parts.values())[-1].stop)
+
+    @property
+    def n_uniforms(self) -> int:
+        """Uniform numbers that `initial` takes."""
+        psi = self.parts.get("psi", slice(0, 0))
+        return int(self.predictor.n_theta + self.predictor.n_phi + psi.stop - psi.start)
+
+    def initial(self, uniforms: Vector, sd: float = 0.1) -> Vector:
+        """Where the parameters start: q(theta) narrow, q(z) at its prior conditional, networks at random."""
+        n = self.predictor.n_theta + self.predictor.n_phi
+        theta, phi = self.predictor.initial(uniforms[:n])
+        out = np.zeros(self.n_parameters)
+        out[self.parts["theta"]] = theta if self.point else self.block.initial(theta, sd)
+        out[self.parts["phi"]] = phi
+        if "log_sd" in self.parts:
+            out[self.parts["log_sd"]] = np.log(self.auxiliary.rho)
+        if "psi" in self.parts:
+            psi = start(self.auxiliary.sizes, uniforms[n:])
+            psi[-2 * (self.auxiliary.sizes[-2] + 1) :] = 0.0  # the last layer: z starts at its prior conditional
+            out[self.parts["psi"]] = psi
+        return out
+
+    def place(self, parameter: int) -> str:
+        """What a parameter belongs to, for people: "theta", "z of row 17", "layer 2 of the network of z"."""
+        name, part = next((name, part) for name, part in self.parts.items() if part.start <= parameter < part.stop)
+        at = parameter - part.start
+        if name in ("mean", "log_sd"):
+            return f"the {name.replace('_', ' ')} of z of row {at}"
+        if name == "theta":
+            return "theta"
+        sizes = self.auxiliary.sizes if name == "psi" else getattr(self.predictor, "sizes", ())
+        ends = np.cumsum([(a + 1) * b for a, b in pairwise(sizes)])
+        return f"layer {int(np.searchsorted(ends, at, side='right')) + 1} of the network of {'z' if name == 'psi' else 'g'}"
+
+    def columns(self, index: Index | None) -> Index | None:
+        """Which parameters a batch of rows touches; None for all."""
+        if index is None or "mean" not in self.parts:
+            return None
+        head = np.arange(self.parts["mean"].start)
+        return np.concatenate([head, self.parts["mean"].start + index, self.parts["log_sd"].start + index])
+
+    def draw(self, parameters: Vector, eps: Vector, tau: Vector, extra: Matrix, index: Index | None = None) -> Drawn:
+        """One draw of (theta_j, z_j).
+
+        Parameters
+        ----------
+        parameters : (n_parameters,)
+        eps, tau : (n_theta,), (n,) standard normal numbers
+        extra : (n, e) inputs of the network beside g, of the rows of `index`
+        index : rows of a batch, None for all; n is their number
+        """
+        predictor = self.predictor if index is None else self.predictor.rows(index)
+        a, parts = self.auxiliary, self.parts
+        H = predictor.design(parameters[parts["phi"]])
+        theta = parameters[parts["theta"]] if self.point else self.block.sample(parameters[parts["theta"]], eps)
+        w = predictor.coefficients(theta)
+        if a.kind == "none":
+            g = z = H @ w
+        elif a.kind == "mean-field":
+            mean, log_sd = self._rows(parameters, index)
+            g, z = augmented.mean_field_draw(H, w, tau, mean, log_sd)
+        else:
+            g, z = augmented.amortised_draw(H, w, tau, extra, parameters[parts["psi"]], rho=a.rho, hidden=a.hidden)
+        return Drawn(eps, tau, theta, w, H, g, z, extra, index)
+
+    def _rows(self, parameters: Vector, index: Index | None) -> tuple[Vector, Vector]:
+        mean, log_sd = parameters[self.parts["mean"]], parameters[self.parts["log_sd"]]
+        return (mean, log_sd) if index is None else (mean[index], log_sd[index])
+
+    def gradient(
+        self, parameters: Vector, drawn: Drawn, message: Vector, own: Vector | None = None, factor: float = 1.0
+    ) -> Vector:
+        """Gradient of the ELBO in the parameters of `columns(drawn.index)`, in this order.
+
+        Parameters
+        ----------
+        message : (n,) the part of dL/dz_j that others know: AV r; PL R - rho_j
+        own : (n,) PL: rho_j, the part that enters through g_j; None for AV
+        factor : all rows over the rows of the batch
+        """
+        a, parts, d = self.auxiliary, self.parts, drawn
+        predictor = self.predictor if d.index is None else self.predictor.rows(d.index)
+        rows: tuple[Vector, ...] = ()
+        if a.kind == "none":
+            cotangent = message
+            grad_w = d.H.T @ cotangent
+        elif a.kind == "mean-field":
+            _, log_sd = self._rows(parameters, d.index)
+            grad_w, cotangent, *rows = augmented.mean_field_gradient(
+                d.H, d.g, d.z, d.tau, log_sd, message, own, rho=a.rho, path=self.path
+            )  # type: ignore[assignment]
+        else:
+            psi = parameters[parts["psi"]]
+            grad_w, cotangent, grad_psi = augmented.amortised_gradient(
+                d.H, d.g, d.z, d.tau, d.extra, psi, message, own, rho=a.rho, hidden=a.hidden, path=self.path
+            )
+            rows = (factor * grad_psi if factor != 1 else grad_psi,)
+        if factor != 1:
+            grad_w = factor * grad_w
+        c = predictor.pull(d.theta, grad_w)
+        if self.point:
+            head = c
+        else:
+            head = self.block.gradient(parameters[parts["theta"]], d.eps, c + predictor.grad_prior(d.theta), path=self.path)
+        if predictor.n_phi:
+            phi = parameters[parts["phi"]]
+            grad_phi = factor * predictor.phi_gradient(phi, d.w, cotangent) - self.predictor.phi_precision * phi
+            return np.concatenate([head, grad_phi, *rows])
+        return np.concatenate([head, *rows])
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is `iterated`: w is theta, q(theta) is diagonal, z's network is not told of a function of parameters."""
+        family = self.auxiliary
+        return isinstance(self.predictor, Linear) and not self.full and not self.point and "centre" not in family.inputs
+
+    def iterated(
+        self, parameters: Vector, moments: Vector, drawn: Drawn, message: Vector, extra: Matrix, learning_rate: float,
+        *, key: int, client: int, step: int,
+    ) -> tuple[Vector, Vector, Drawn]:  # fmt: skip
+        """A gradient, a step of Adam and the next draw in one compiled call: the parameters, Adam's state, the draw.
+
+        Parameters
+        ----------
+        moments : (3, n_parameters) Adam's state
+        message : as of `gradient`, without `own`, for all rows
+        extra : (n, e) of the next draw
+        key, client, step : of its normal numbers
+        """
+        a, d, predictor = self.auxiliary, drawn, self.predictor
+        assert isinstance(predictor, Linear)
+        of_state = (d.H, parameters, moments, d.eps, d.tau, d.theta, d.g, d.z, message)
+        if a.kind == "mean-field":
+            parameters, moments, eps, tau, theta, g, z = augmented.mean_field_iteration(
+                *of_state, rho=a.rho, prior_mean=predictor.prior_mean, prior_sd=predictor.prior_sd, learning_rate=learning_rate,
+                path=self.path, key=key, client=client, step=step,
+            )  # fmt: skip
+        else:
+            parameters, moments, eps, tau, theta, g, z = augmented.amortised_iteration(
+                *of_state, d.extra, extra, rho=a.rho, hidden=a.hidden, prior_mean=predictor.prior_mean,
+                prior_sd=predictor.prior_sd, learning_rate=learning_rate, path=self.path, key=key, client=client, step=step,
+            )  # fmt: skip
+        return parameters, moments, Drawn(eps, tau, theta, theta, d.H, g, z, extra)
+
+    def bound(self, parameters: Vector, drawn: Drawn, factor: float = 1.0) -> float:
+        """This client's terms of the ELBO at a draw: log N(z; g, sd rho) + log p(theta) - log q(theta) - log q(z | theta).
+
+        With -phi' P phi / 2 where phi has a prior of precision P: without its constant.
+        """
+        phi = parameters[self.parts["phi"]]
+        point = -0.5 * float(self.predictor.phi_precision @ phi**2)
+        if self.point:
+            return point
+        a, d = self.auxiliary, drawn
+        mean_field = a.kind == "mean-field"
+        log_sd = (self._rows(parameters, d.index) if mean_field else self._conditional(parameters, d.g, d.extra))[1]
+        r = (d.z - d.g) / a.rho
+        rows = -0.5 * (r @ r) - len(r) * np.log(a.rho) + log_sd.sum() + 0.5 * (d.tau @ d.tau)
+        theta = self.predictor.log_prior(d.theta) - self.block.log_density(parameters[self.parts["theta"]], d.eps)
+        return float(factor * rows + theta) + point
+
+    def _conditional(self, parameters: Vector, g: Vector, extra: Matrix) -> tuple[Vector, Vector]:
+        """Mean and log sd of q(z_i | theta) of an amortised family."""
+        a = self.auxiliary
+        o = mlp.forward(np.column_stack([g, extra]), parameters[self.parts["psi"]], sizes=a.sizes, activation="tanh")
+        return g + o[:, 0], np.log(a.rho) + np.clip(o[:, 1], -8.0, 4.0)
+
+    def mean_z(self, parameters: Vector, extra: Matrix) -> Vector:
+        """(n,) E z_j; of an amortised family at the mean of theta."""
+        if self.auxiliary.kind == "mean-field":
+            return parameters[self.parts["mean"]].copy()
+        g = self.mean_g(parameters)
+        return g if self.point else self._conditional(parameters, g, extra)[0]
+
+    def mean_g(self, parameters: Vector) -> Vector:
+        """(n,) g_j at the mean of theta."""
+        theta = parameters[self.parts["theta"]][: self.predictor.n_theta]
+        return self.predictor.design(parameters[self.parts["phi"]]) @ self.predictor.coefficients(theta)
+
+    def predicted(self, parameters: Vector, predictor: Predictor, normals: Matrix) -> tuple[Vector, Vector]:
+        """(n,) mean and variance of g_j at new rows under q(theta_j).
+
+        Exact where g is linear in theta; where it is not (multilevel), over the draws that `normals` (s, n_theta) give.
+        """
+        H, part = predictor.design(parameters[self.parts["phi"]]), parameters[self.parts["theta"]]
+        if self.point:
+            return H @ predictor.coefficients(part), np.zeros(len(H))
+        if isinstance(predictor, Multilevel):
+            draws = np.array([predictor.coefficients(self.block.sample(part, e)) for e in normals])
+            g = H @ draws.T
+            return g.mean(axis=1), g.var(axis=1)
+        scale = self.block.scale(part)
+        half = H @ scale if self.full else H * scale
+        return H @ part[: self.predictor.n_theta], np.einsum("ij,ij->i", half, half)
+
+    def closed_form(self, parameters: Vector) -> Vector:
+        """The parameters with q(theta_j) at its optimum given q(z_j): AV, linear, mean-field (section 8); needs no message."""
+        predictor = self.predictor
+        assert isinstance(predictor, Linear)
+        H, rho, d = predictor.H, self.auxiliary.rho, predictor.n_theta
+        precision = H.T @ H / rho**2
+        precision[np.diag_indices(d)] += predictor.prior_sd**-2
+        factor = cho_factor(precision, lower=True)
+        shift = predictor.prior_mean / predictor.prior_sd**2 + H.T @ parameters[self.parts["mean"]] / rho**2
+        mean = cho_solve(factor, shift)
+        out = parameters.copy()
+        spread = cho_solve(factor, np.eye(d)) if self.full else np.diag(precision) ** -0.5
+        out[self.parts["theta"]] = self.block.at(mean, spread)
+        return out
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the server computes: q(b), q(log sigma), and slopes of the likelihood.
+
+    Attributes
+    ----------
+    likelihood : of y
+    n_rows, n_clients : N, J
+    intercept : whether there is b ~ N(0, prior_sd^2)
+    path : as of `Site`
+    power_rho : PL with unknown sigma: rho, to subtract in closed form what PL adds to log sigma's prior (section 3); else None
+    """
+
+    likelihood: Likelihood
+    n_rows: int
+    n_clients: int
+    intercept: bool = True
+    prior_sd: float = 1.0
+    path: bool = True
+    power_rho: float | None = None
+
+    @cached_property
+    def block(self) -> Block:
+        """q(b, log sigma), diagonal."""
+        return Block(int(self.intercept) + int(self.likelihood.dispersed))
+
+    def split(self, values: Vector) -> tuple[float, float]:
+        """b and log sigma (0 where there is none) of a draw."""
+        b = float(values[0]) if self.intercept else 0.0
+        return b, float(values[-1]) if self.likelihood.dispersed else 0.0
+
+    def slope(self, y: Vector, eta: Vector, log_scale: float) -> tuple[Vector, float]:
+        """l'(y_i, eta_i) of each row, and the sum of d l / d log sigma (0 where there is none)."""
+        r = self.likelihood.slope(y, eta, log_scale)
+        return r, float(self.likelihood.slope_scale(y, eta, log_scale).sum()) if self.likelihood.dispersed else 0.0
+
+    def gradient(self, parameters: Vector, eps: Vector, values: Vector, slopes: float, scales: float) -> Vector:
+        """Gradient of the ELBO in the block's parameters.
+
+        Parameters
+        ----------
+        eps, values : (d,) the normals of a draw and the draw
+        slopes, scales : sums over all N rows of d l / d eta and of d l / d log sigma
+        """
+        c = np.empty(self.block.size)
+        if self.intercept:
+            c[0] = slopes - values[0] / self.prior_sd**2
+        if self.likelihood.dispersed:
+            w = float(values[-1])
+            c[-1] = scales + half_normal(w)[1] + self._correction(w)[1]
+        return self.block.gradient(parameters, eps, c, path=self.path)
+
+    def _correction(self, log_scale: float) -> tuple[float, float]:
+        """N (J - 1) / 2 log(1 + rho^2 / (J sigma^2)) and its derivative in log sigma: what takes the factor of PL away."""
+        if self.power_rho is None:
+            return 0.0, 0.0
+        t = self.power_rho**2 * float(np.exp(-2 * log_scale)) / self.n_clients
+        half = 0.5 * self.n_rows * (self.n_clients - 1)
+        return half * float(np.log1p(t)), -2 * half * t / (1 + t)
+
+    def bound(self, parameters: Vector, eps: Vector, values: Vector) -> float:
+        """log p(b, log sigma) - log q(b, log sigma) at a draw, with the correction of PL."""
+        value = -self.block.log_density(parameters, eps)
+        if self.intercept:
+            value += -0.5 * (float(values[0]) / self.prior_sd) ** 2 - float(np.log(self.prior_sd)) - float(HALF_LOG_TAU)
+        if self.likelihood.dispersed:
+            value += half_normal(float(values[-1]))[0] + self._correction(float(values[-1]))[0]
+        return value

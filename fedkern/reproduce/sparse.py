@@ -1,0 +1,110 @@
+"""What the reproductions of the sparse models share: runs that are kept, and tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..api import run as run_job
+from ..results import selection
+from ..results.gaussian import comparable
+from ..results.plain import real
+
+Array = NDArray[np.float64]
+Parameters = Mapping[str, Mapping[str, float]]
+
+
+def kept(folder: Path, job: Mapping[str, Any]) -> dict[str, Any]:
+    """summary.json of a job in its own folder; one that has been run there is only read: an interrupted reproduction goes on."""
+    text = json.dumps(job, sort_keys=True)
+    told, path = folder / "asked.json", folder / "summary.json"
+    if not (told.exists() and path.exists() and told.read_text(encoding="utf-8") == text):
+        folder.mkdir(parents=True, exist_ok=True)
+        run_job(job, out=folder)
+        told.write_text(text, encoding="utf-8")
+    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    print(f"{folder.name}: {converged(summary)}", flush=True)
+    return summary
+
+
+def job(kind: str, data: Mapping[str, Any], rounds: int, *, chains: int = 4, **sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of a sparse job; a fifth of the rounds, and at most 500, are burn-in."""
+    out: dict[str, Any] = {"job": {"method": "sparse", "seed": 1, "rounds": rounds}, "data": dict(data), "model": {"kind": kind}}
+    out |= {"algorithm": {"chains": chains, "burn_in": min(500, rounds // 5)}}
+    for name, keys in sections.items():
+        out[name] = {**out.get(name, {}), **keys}
+    return out
+
+
+def write_sites(folder: Path, sites: Mapping[str, Mapping[str, Array]]) -> list[str]:
+    """One csv file for each site; the paths, in the sites' order. Missing values are empty cells."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for site, columns in sites.items():
+        cells = ([*map(_cell, values.tolist())] for values in columns.values())
+        lines = [",".join(columns), *(",".join(row) for row in zip(*cells))]
+        paths.append(folder / f"{site}.csv")
+        paths[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [str(path.resolve()) for path in paths]
+
+
+def _cell(value: float) -> str:
+    return "" if math.isnan(value) else repr(value)
+
+
+def converged(summary: Mapping[str, Any]) -> str:
+    """How the chains have mixed, in one sentence."""
+    s = summary["sampler"]
+    mixed = "not judged: no ArviZ"
+    if "rhat" in s:
+        mixed = f"R-hat at most {s['rhat']:.3f}, ESS at least {s['ess']:.0f} ({s['slowest']})"
+    text = f"{s['chains']} chains of {s['kept']} kept draws, {mixed}"
+    if "by_mode" in summary:
+        first = len(summary["by_mode"][0]["chains"])
+        text += f"; the chains disagree, and numbers are those of the {first} in the largest mode"
+    return text
+
+
+def standardised(parameters: Parameters, kind: str) -> dict[str, Mapping[str, float]]:
+    """Name -> numbers of all `theta` or all `average` on the standardised scale; sites' own are left out."""
+    found = comparable(parameters) if kind == "theta" else _averages(parameters)
+    starts = (f"{kind}_std[", f"{kind}[")
+    return {name[name.index("[") + 1 : -1]: row for name, row in found.items() if name.startswith(starts) and name.endswith("]")}
+
+
+def _averages(parameters: Parameters) -> dict[str, Mapping[str, float]]:
+    both = {name: row for name, row in parameters.items() if name.startswith(("average[", "average_std["))}
+    return {n: row for n, row in both.items() if n.startswith("average_std") or n.replace("average[", "average_std[") not in both}
+
+
+def interval(row: Mapping[str, Any], digits: int = 3) -> str:
+    """The mean with its 90 % interval."""
+    mean, low, high = (f"{real(row[key]):.{digits}f}" for key in ("mean", "q05", "q95"))
+    return f"{mean} ({low}, {high})"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A Markdown table; numbers with three decimals. "None." without rows."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, float):
+            return "" if math.isnan(value) else f"{value:.3f}"
+        return str(value)
+
+    found = ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
+    if not found:
+        return "None.\n"
+    return "\n".join(["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads), *found]) + "\n"
+
+
+def pairs_at(symmetric: Array, level: float) -> NDArray[np.bool_]:
+    """(p, p) pairs in the Bayesian FDR set of symmetric probabilities; each counts once."""
+    upper = np.where(np.triu(np.ones(symmetric.shape, dtype=bool), 1), symmetric, np.nan)
+    inside = selection.fdr_set(upper, level)
+    return np.asarray(inside | inside.T)

@@ -1,0 +1,128 @@
+"""Protein networks of breast tumours, seven hospitals (sparse-models.md, section 16): the paper's eleven proteins; all 217."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.sets import rppa
+from ..results import graphs, selection
+from ..results.plain import real
+from .sparse import converged, job, kept, pairs_at, standardised, table, write_sites
+
+ROUNDS, FAST, WHOLE = 2500, 300, 2500
+LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn
+
+
+def run(out: Path, fast: bool = False) -> Path:
+    """Runs the jobs that `out` does not hold yet, and writes the table and the figures.
+
+    Parameters
+    ----------
+    out : folder for the runs, table.md and, for each network, pip.png and graph.png
+    fast : the eleven proteins alone, fewer rounds, and no runs without a site
+
+    Returns
+    -------
+    the table's path
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    rppa.read()
+    few = network(out, "eleven", FAST if fast else ROUNDS, whole=False, leave_one_out=not fast)
+    parts = ["## Eleven proteins, seven sites\n", _described(few), _edges(few)]
+    if not fast:
+        parts += ["## Stability: the larger PIP of these pairs without one site\n", _stability(few)]
+        whole = network(out, "whole", WHOLE, whole=True, leave_one_out=False)
+        parts += ["## All 217 proteins\n", _described(whole), _cost(out / "whole"), _edges(whole)]
+    (out / "table.md").write_text("\n".join(parts), encoding="utf-8")
+    return out / "table.md"
+
+
+def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bool) -> dict[str, Any]:
+    """One job, its time and memory, and its two figures."""
+    data = {"clients": write_sites(out / f"{name}-data", rppa.read(whole=whole))}
+    # Four chains of every regression: own indicators, own eta and rho, as in the paper.
+    asked = job("mrf", data, rounds, output={"leave_one_out": leave_one_out, "fdr": LEVEL})
+    before = time.perf_counter()
+    fresh = not (out / name / "summary.json").exists()
+    summary = kept(out / name, asked)
+    if fresh:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        spent = {"seconds": time.perf_counter() - before, "peak_MiB": peak}
+        (out / name / "cost.json").write_text(json.dumps(spent) + "\n", encoding="utf-8")
+    graph = summary["graph"]
+    nodes, pip = graph["nodes"], np.array(graph["pip"])
+    title = f"PIPs of {len(nodes)} proteins, seven sites"
+    graphs.heat_map(pip, nodes, title).savefig(out / f"{name}-pip.png", dpi=150)
+    edges = likely(graph)
+    drawn = f"the {MOST} surest of {len(edges)} pairs" if len(edges) > MOST else f"pairs: {len(edges)}"
+    figure = graphs.network(edges[:MOST], nodes, f"union graph, PIP > 0.5: {drawn}", directed=False)
+    figure.savefig(out / f"{name}-graph.png", dpi=150)
+    return summary
+
+
+def _described(summary: dict[str, Any]) -> str:
+    graph, p = summary["graph"], len(summary["graph"]["nodes"])
+    counts = [int(pairs_at(np.array(graph[rule]), LEVEL).sum()) // 2 for rule in ("or", "and")]
+    pips = np.array(graph["pip"])[~np.eye(p, dtype=bool)]
+    return (
+        f"{p} regressions; {converged(summary)}. Edges at a false discovery rate of {LEVEL:g}: {len(graph['edges'])} directed, "
+        f"{counts[0]} in the union graph (or), {counts[1]} in the intersection (and), of {p * (p - 1) // 2} pairs. "
+        f"PIPs: median {np.median(pips):.3f}, {np.mean(pips > 0.5):.1%} above 0.5.\n"
+    )
+
+
+def likely(graph: dict[str, Any]) -> list[selection.Edge]:
+    """Pairs whose larger PIP exceeds 0.5, by falling PIP; the mean is that of the partial correlation."""
+    either, weights = np.array(graph["or"]), np.array(graph["partial_correlation"])
+    found = graphs.undirected(weights, either > 0.5, graph["nodes"], either)
+    return sorted(found, key=lambda edge: -edge.pip)
+
+
+def _edges(summary: dict[str, Any]) -> str:
+    """Pairs with a PIP above 0.5, the 40 surest of them."""
+    graph = summary["graph"]
+    pip, inside = np.array(graph["pip"]), pairs_at(np.array(graph["or"]), LEVEL)
+    averages = standardised(summary["parameters"], "average")
+    place = {name: j for j, name in enumerate(graph["nodes"])}
+    heads = ["pair", "PIP, first on second", "second on first", f"FDR {LEVEL:g}, or", "partial correlation"]
+    heads += ["site averages", "P(abs > 0.2)"] if averages else []
+    rows, edges = [], likely(graph)
+    for edge in edges[:40]:
+        i, j = place[edge.to], place[edge.source]
+        row = [f"{edge.to} - {edge.source}", float(pip[i, j]), float(pip[j, i]), "yes" if inside[i, j] else "", edge.mean]
+        if averages:
+            both = [averages[f"{edge.to},{edge.source}"], averages[f"{edge.source},{edge.to}"]]
+            row += [", ".join(f"{real(one[key]):.2f}" for one in both) for key in ("mean", "p_large")]
+        rows.append(row)
+    few = f"The 40 surest of {len(edges)}.\n\n" if len(edges) > len(rows) else ""
+    return f"{few}{table(heads, rows)}" if rows else f"{summary['selection']['text']}.\n"
+
+
+def _stability(summary: dict[str, Any]) -> str:
+    """How sure a likely pair stays when each site is left out."""
+    graph, left = summary["graph"], summary["leave_one_out"]
+    rows = []
+    for edge in likely(graph):
+        names = (f"{edge.to},{edge.source}", f"{edge.source},{edge.to}")
+        without = [max(real(one["pip"][name]) for name in names) for one in left.values()]
+        rows.append([f"{edge.to} - {edge.source}", edge.pip, *without])
+    new = []
+    for site, one in left.items():
+        either = selection.symmetrised(selection.matrix([*map(real, one["pip"].values())], len(graph["nodes"])))
+        count = int(np.triu((either > 0.5) & (np.array(graph["or"]) <= 0.5), 1).sum())
+        new.append(f"{site} {count}")
+    return table(("pair", "all sites", *left), rows) + f"\nOther pairs above 0.5 without a site: {', '.join(new)}.\n"
+
+
+def _cost(folder: Path) -> str:
+    path = folder / "cost.json"
+    if not path.exists():
+        return ""
+    spent = json.loads(path.read_text(encoding="utf-8"))
+    return f"{spent['seconds'] / 60:.1f} minutes, peak memory of the process {spent['peak_MiB']:.0f} MiB.\n"

@@ -1,0 +1,182 @@
+"""Counts in areas whose covariates two clients hold, with slopes that vary by group (vertical.md, section 9.2).
+
+The augmented-variable model with amortised auxiliary variables, for the published rho = 1 and 2 and for a rho that is small
+beside the noise of the counts; beside it a long NUTS run of the true model. On simulated areas of five levels of remoteness, and
+on homicides in US counties with states as groups. Slopes are in their centred form: the counts say so much of them that in the
+other form a Gaussian posterior of sigma would be too narrow by far (of the areas: to 2 to 5 % of its sd, against 65 to 70 %).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..algorithms.split.machine import Settings
+from ..data.columns import Columns
+from ..data.sets import county_homicide
+from ..data.simulate import vertical
+from ..models.likelihood import Likelihood
+from ..models.split.site import Auxiliary, Multilevel, Shared, Site
+from .sparse import table
+from .vertical import Array, append, last, references, stored
+
+ROUNDS, FAST = 15_000, 3_000
+SEED = 1
+RHOS = {"areas": (2.0, 1.0, 0.1, 0.02), "counties": (1.0, 0.3, 0.1, 0.03)}
+TITLES = {"areas": "Simulated areas, five levels of remoteness", "counties": "Homicides in 3,085 US counties, 49 states"}
+RATE = 0.005
+POISSON = Likelihood("poisson")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One federated fit."""
+
+    data: str
+    rho: float
+
+    @property
+    def key(self) -> str:
+        return f"{self.data}, rho = {self.rho:g}"
+
+
+def cells(fast: bool) -> list[Cell]:
+    """All fits; `fast`: without the counties."""
+    return [Cell(name, rho) for name, rhos in RHOS.items() if not (fast and name == "counties") for rho in rhos]
+
+
+@cache
+def example(name: str) -> Columns:
+    """The data."""
+    return vertical.areas(SEED) if name == "areas" else county_homicide.read()
+
+
+def information(name: str, rho: float) -> float:
+    """The share of a row's information that auxiliary variables of sd rho leave (section 11)."""
+    rows = example(name)
+    noise = 1 / float(rows.y.mean())
+    return noise / (noise + len(rows.X) * rho**2)
+
+
+def run_cell(cell: Cell, rounds: int) -> dict[str, Any]:
+    """One fit: mean and sd of mu, sigma and the slopes of all covariates, and of b."""
+    rows = example(cell.data)
+    assert rows.group is not None
+    predictors = [Multilevel(x, rows.group, len(rows.groups), centred=True) for x in rows.X]
+    sites = [Site(p, Auxiliary("amortised", cell.rho, inputs=("residual",))) for p in predictors]
+    settings = Settings(SEED, rounds, rows.n_rows, len(sites), learning_rate=RATE, cool_down=0.7)
+    server, clients = last(rows, sites, Shared(POISSON, rows.n_rows, len(sites)), settings)
+    draws = [_draws(c.site, c.parameters[c.site.parts["theta"]]) for c in clients.values()]
+    own = server.shared.block.moments(server.parameters)
+    found: dict[str, Any] = {"key": cell.key, "rounds": rounds, "intercept": {"mean": float(own[0][0]), "sd": float(own[1][0])}}
+    for i, name in enumerate(("mu", "sigma", "beta")):
+        values = np.concatenate([part[i] for part in draws], axis=-1)
+        found[name] = {"mean": values.mean(axis=0).round(5).tolist(), "sd": values.std(axis=0).round(5).tolist()}
+    return found
+
+
+def _draws(site: Site, part: Array, n: int = 4000) -> tuple[Array, Array, Array]:
+    """Draws of mu, sigma (n, p) and of the slopes (n, L, p)."""
+    predictor = site.predictor
+    assert isinstance(predictor, Multilevel)
+    p = predictor.X.shape[1]
+    normals = np.random.default_rng(SEED).standard_normal((n, predictor.n_theta))
+    theta = np.array([site.block.sample(part, e) for e in normals])
+    return theta[:, :p], np.exp(theta[:, p : 2 * p]), np.array([predictor.slopes(t) for t in theta])
+
+
+def run(out: Path, fast: bool = False) -> Path:
+    """Runs all fits that `out` does not hold yet (an interrupted reproduction goes on), and writes the table and the figure.
+
+    Parameters
+    ----------
+    out : folder for results.jsonl (results-fast.jsonl), table.md, slopes.png
+    fast : the simulated areas alone, fewer rounds
+
+    Returns
+    -------
+    the table's path
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    if not fast:
+        county_homicide.read()  # a missing folder is said before anything is started
+    path, rounds = (out / "results-fast.jsonl", FAST) if fast else (out / "results.jsonl", ROUNDS)
+    done = stored(path)
+    for cell in cells(fast):
+        if cell.key not in done:
+            append(path, run_cell(cell, rounds))
+            print(cell.key, flush=True)
+    done = stored(path)
+    (out / "table.md").write_text(_text(done, cells(fast)), encoding="utf-8")
+    _figure(done, cells(fast), out / "slopes.png")
+    return out / "table.md"
+
+
+def _against(line: Mapping[str, Any], name: str, exact: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Root mean square error of the means; the same in standard deviations of NUTS; mean ratio of the sds."""
+    mean, sd = (np.array(line[name][key]).ravel() for key in ("mean", "sd"))
+    other, width = (np.array(exact[name][key]).ravel() for key in ("mean", "sd"))
+    rms = [float(np.sqrt(np.mean(x**2))) for x in (mean - other, (mean - other) / width)]
+    return rms[0], rms[1], float(np.mean(sd / width))
+
+
+def _text(done: Mapping[str, Any], wanted: Sequence[Cell]) -> str:
+    heads = ["rho", "information kept"]
+    heads += [f"{name}: {what}" for name in ("slopes", "mu", "sigma") for what in ("RMS error", "in NUTS sds", "sd ratio")]
+    heads += ["b", "b, NUTS"]
+    parts = []
+    for name in dict.fromkeys(cell.data for cell in wanted):
+        exact, rows = references()[name], []
+        for cell in (c for c in wanted if c.data == name):
+            line = done[cell.key]
+            numbers = [x for kind in ("beta", "mu", "sigma") for x in _against(line, kind, exact)]
+            rows.append([f"{cell.rho:g}", f"{information(name, cell.rho):.1%}", *numbers, _pair(line), _pair(exact)])
+        parts += [f"## {TITLES[name]}\n", table(heads, rows)]
+    note = (
+        "Against a long NUTS run of the true model (all columns in one place). Information kept: sigma_link^2 / (sigma_link^2 + "
+        "J rho^2), with sigma_link^2 one over the mean count. Augmented-variable model, amortised auxiliary variables told the "
+        f"average of the server's messages; {next(iter(done.values()))['rounds']:,} rounds of Adam at {RATE:g}, falling to 0. "
+        "The augmented model's own posterior is wider than the true one by the square root of the information lost; where the "
+        "table's sds are not, the amortised family has kept z near the clients' parts instead of reaching it.\n"
+    )
+    real = (
+        "\nThe counties' counts vary more than those of a Poisson model of these covariates (Pearson's chi-square is 2.3 a "
+        "county under the NUTS means). Auxiliary variables take that up as a random effect of every county, so that with growing "
+        "rho the slopes are those of another model.\n"
+    )
+    return "\n".join([*parts, note]) + (real if any(cell.data == "counties" for cell in wanted) else "")
+
+
+def _pair(row: Mapping[str, Any]) -> str:
+    return f"{float(np.ravel(row['intercept']['mean'])[0]):.4f} ± {float(np.ravel(row['intercept']['sd'])[0]):.4f}"
+
+
+def _figure(done: Mapping[str, Any], wanted: Sequence[Cell], path: Path) -> None:
+    """Slopes of each group, federated against NUTS, with 95 % intervals; a panel for each rho."""
+    from ..results.plots import BLUE, INK, MUTED, canvas, tidy
+
+    names = list(dict.fromkeys(cell.data for cell in wanted))
+    most = max(sum(c.data == name for c in wanted) for name in names)
+    figure = canvas(2.7 * most, 3.0 * len(names))
+    panels = figure.subplots(len(names), most, squeeze=False)
+    for axes in panels.ravel():
+        axes.set_axis_off()
+    for row, name in zip(panels, names):
+        exact = references()[name]["beta"]
+        at, width = (np.array(exact[key]).ravel() for key in ("mean", "sd"))
+        for axes, cell in zip(row, (c for c in wanted if c.data == name)):
+            mean, sd = (np.array(done[cell.key]["beta"][key]).ravel() for key in ("mean", "sd"))
+            axes.set_axis_on()
+            low, high = min(at.min(), -0.1), max(at.max(), 0.1)
+            axes.plot([low, high], [low, high], color=MUTED, linewidth=0.8, linestyle=":")
+            axes.errorbar(at, mean, yerr=1.96 * sd, xerr=1.96 * width, fmt="o", color=BLUE, markersize=2.5, linewidth=0.7)
+            axes.set_title(f"{name}, rho = {cell.rho:g}", loc="left", fontsize=9, color=INK)
+            axes.set_xlabel("slope, NUTS", fontsize=8)
+            tidy(axes, "y")
+        row[0].set_ylabel("slope, federated", fontsize=8)
+    figure.savefig(path, dpi=150)

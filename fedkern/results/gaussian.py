@@ -1,0 +1,88 @@
+"""A Gaussian posterior on the two scales that people need: the model's standardised one, and the data's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ..algorithms.core.messages import SERVER
+from ..kernels import rng
+from ..models.expfam import Gaussian
+
+Vector = NDArray[np.float64]
+INTERCEPT = "intercept"
+PLAIN = (INTERCEPT, "log_sigma")  # names of what is no slope
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What a job releases.
+
+    Attributes
+    ----------
+    names : of the d coefficients, such as "age", "workclass=Private", "intercept"
+    q : on the standardised scale
+    affine : (d, d) A with theta = A theta_std; None where the two scales are the same
+    """
+
+    names: tuple[str, ...]
+    q: Gaussian
+    affine: Vector | None = None
+
+    @property
+    def mean(self) -> Vector:
+        """(d,) means on the data's scale."""
+        return self.q.mean if self.affine is None else self.affine @ self.q.mean
+
+    @property
+    def sd(self) -> Vector:
+        """(d,) standard deviations on the data's scale."""
+        if self.affine is None:
+            return self.q.sd
+        half = self.affine * self.q.sd if self.q.diagonal else self.affine @ self.q.scale_tril
+        variance: Vector = np.einsum("ij,ij->i", half, half)
+        return np.sqrt(variance)
+
+    def parameters(self) -> dict[str, dict[str, float]]:
+        """Name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, `theta_std[age]` where that differs."""
+        out = _summaries(self.names, "", self.mean, self.sd)
+        if self.affine is not None:
+            own = np.any(self.affine != np.eye(len(self.names)), axis=1)
+            standard = _summaries(self.names, "_std", self.q.mean, self.q.sd)
+            out |= {name: values for (name, values), differs in zip(standard.items(), own) if differs}
+        return out
+
+    def draws(self, n: int, *, seed: int, chain: int = 0) -> Vector:
+        """(n, d) independent draws on the standardised scale, from the server's part of the keyed stream "posterior"."""
+        d = len(self.names)
+        z = rng.normal(n * d, key=rng.key(seed, "posterior", chain), client=SERVER).reshape(n, d)
+        return self.q.mean + (z * self.q.sd if self.q.diagonal else z @ self.q.scale_tril.T)
+
+    def on_data_scale(self, draws: Vector) -> Vector:
+        """(..., d) draws of theta from those of theta_std."""
+        return draws if self.affine is None else draws @ self.affine.T
+
+
+def label(name: str, suffix: str = "") -> str:
+    """The name of a coefficient in all results: "intercept", or "theta[age]"."""
+    return name + suffix if name in PLAIN else f"theta{suffix}[{name}]"
+
+
+def comparable(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
+    """Those of `parameters` that can be compared with each other: on the standardised scale where there is one."""
+
+    def standardised(name: str) -> str:
+        return f"{INTERCEPT}_std" if name == INTERCEPT else name.replace("theta[", "theta_std[", 1)
+
+    replaced = {name for name in parameters if standardised(name) != name and standardised(name) in parameters}
+    return {name: value for name, value in parameters.items() if name not in replaced}
+
+
+def _summaries(names: tuple[str, ...], suffix: str, mean: Vector, sd: Vector) -> dict[str, dict[str, float]]:
+    z = float(ndtri(0.95))
+    rows = zip(names, mean.tolist(), sd.tolist())
+    return {label(name, suffix): {"mean": m, "sd": s, "q05": m - z * s, "q95": m + z * s} for name, m, s in rows}
