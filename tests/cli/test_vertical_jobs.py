@@ -339,6 +339,15 @@ def test_a_spent_budget_ends_the_job_before_the_step_that_would_exceed_it(tmp_pa
     assert all(certificate["epsilon"] <= 3.0 for certificate in result.privacy.values())
 
 
+@pytest.mark.parametrize("noise", [8.0, 7.4, 6.8])
+def test_check_says_what_a_spent_budget_comes_to(tmp_path: Path, capsys: pytest.CaptureFixture[str], noise: float) -> None:
+    """z is released once before the first round, so that the steps paid for are odd unless the job ends by itself."""
+    path = private(job(tmp_path), 3.0, f"noise_multiplier = {noise}")
+    certificate = next(iter(fedkern.run(path, job={"rounds": 50}).privacy.values()))
+    assert main(["check", str(path), "--set", "job.rounds=50"]) == 0
+    assert f"epsilon {certificate['epsilon']:.4g} after {certificate['steps']} releases" in capsys.readouterr().out
+
+
 def test_keyed_noise_claims_nothing(tmp_path: Path) -> None:
     result = fedkern.run(private(job(tmp_path), 3.0, 'noise_source = "keyed"'), job={"rounds": 5})
     assert result.summary["claim"] == "federated"

@@ -332,7 +332,9 @@ def exact(
             new_value, r, k = _expectations(rows, s, new_mu, new_P, n_threads)
             new_F = new_value - _cross(new_mu, new_P, cavity)
             # Near the optimum the values of F differ by rounding alone: there the full step is taken.
-            if new_F >= F - 1e-9 * (1 + abs(F)) or fraction * max(decrement, 1) < 1e-6:
+            # A tiny one is taken though it does, unless it leaps off (counts of 1e9 ask for steps of 1e9).
+            leaps = not new_F >= F - (1 + abs(F)) and fraction * float(decrement) > 1e-6
+            if new_F >= F - 1e-9 * (1 + abs(F)) or (fraction < 1e-6 and not leaps):
                 break
             fraction /= 2
         mu, P, F = new_mu, new_P, new_F

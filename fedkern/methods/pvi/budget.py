@@ -69,6 +69,7 @@ class Plan:
     max_steps : the largest number of accounted steps within the cap
     update : accounted steps of one update
     updates : planned, None if only the budget ends the job
+    first : those of the first update that are accounted at the start; of every later one as many with the update before it
     """
 
     mechanism: Mechanism
@@ -77,12 +78,14 @@ class Plan:
     max_steps: int
     update: int
     updates: int | None
+    first: int = 0
 
     @property
     def steps(self) -> int:
         """Steps after all rounds, or until the budget is spent."""
-        whole = self.max_steps // self.update * self.update
-        return whole if self.updates is None else min(whole, self.updates * self.update)
+        if self.updates is not None and self.updates * self.update <= self.max_steps:
+            return self.updates * self.update
+        return self.first + (self.max_steps - self.first) // self.update * self.update
 
     @property
     def spent(self) -> float:

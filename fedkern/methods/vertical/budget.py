@@ -44,12 +44,13 @@ def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
     except ValueError as error:
         raise JobError(f"client {client!r}: {error}") from None
     allowed = m.max_steps(privacy.epsilon, privacy.delta) if privacy.epsilon < math.inf else 2**53
-    if allowed < 2:
+    plan = Plan(m, privacy.epsilon, privacy.delta, allowed, 2, rounds, first=1)
+    if plan.steps < 2:
         raise JobError(
             f"client {client!r}: epsilon = {privacy.epsilon:g} does not pay for one round of two releases; raise epsilon or "
             "noise_multiplier"
         )
-    return Plan(m, privacy.epsilon, privacy.delta, allowed, 2, rounds)
+    return plan
 
 
 def source(model: VerticalModel, client: int) -> Source:
