@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import platform
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-PACKAGES = ("numpy", "scipy", "numba", "pydantic", "mpi4py", "dp-accounting", "cryptography", "arviz", "matplotlib")
+from ..jobs.machine import cores, versions
+
 EXTRA = {"mpi4py": "mpi", "dp-accounting": "dp", "cryptography": "dp", "arviz": "results", "matplotlib": "results"}
-SHORT = ("fedkern", "python", "numpy", "scipy", "isa")
 
 
 def collect() -> dict[str, Any]:
@@ -26,32 +24,6 @@ def collect() -> dict[str, Any]:
         "cuda": _cuda(),
         "kernels": kernels.list(),
     }
-
-
-def versions() -> dict[str, str | None]:
-    """Package -> version, None where it is not installed."""
-    from .. import __version__
-
-    found: dict[str, str | None] = {"fedkern": __version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
-
-
-def of_a_run() -> dict[str, str]:
-    """What summary.json records: promised bits hold at equal versions and an equal instruction-set level."""
-    from .. import _core
-
-    known = {name: text for name, text in versions().items() if text is not None} | {"isa": _core.isa()}
-    return {name: known[name] for name in SHORT}
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def _blas() -> str:

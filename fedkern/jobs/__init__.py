@@ -1,0 +1,1 @@
+"""The job engine: from a job file to a run folder."""

@@ -15,11 +15,11 @@ from ..algorithms.pvi import client_level
 from ..algorithms.pvi import machine as pvi
 from ..algorithms.pvi.local import Local
 from ..algorithms.pvi.settings import SHARDED
-from ..cli import info
 from ..data.degenerate import Degenerate, degenerate
 from ..data.design import Design, describe, encode
 from ..data.table import Table
 from ..errors import JobError, owned
+from ..jobs import machine
 from ..methods.pvi.model import Model
 from ..methods.pvi.watch import Watch
 from ..methods.sigma import run as sigma
@@ -174,7 +174,7 @@ def _trained(
             plan.check_size(model.names[k], len(design.y))
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
             hooks.open_budget(k, plan)
-        local = Local(_rows(design), settings, k, row_ids=design.row_ids, n_threads=place.n_threads or info.cores(), **noise)
+        local = Local(_rows(design), settings, k, row_ids=design.row_ids, n_threads=place.n_threads or machine.cores(), **noise)
         clients[k] = model.client(k, local)
     codec = Codec(settings.sizes(model.encoding.size), len(model.names))
     if not place.is_server:
@@ -243,7 +243,7 @@ def _published(model: Model, server: Any, test: Rows | None, certified: Mapping[
         wire=hooks.wire.as_dict(),
         digest=digest(_arrays(server, q)),
         encoding=model.encoding.to_dict(),
-        versions=info.of_a_run(),
+        versions=machine.of_a_run(),
         notes=notes,
     )
     content = summary(config.job.method, posterior, outcome)

@@ -1,8 +1,8 @@
 """Every key of a job file with its type, default and meaning, as a commented TOML file.
 
 `python -m fedkern.jobs.reference` is that of method "pvi"; `python -m fedkern.jobs.reference sparse` that of the sparse models,
-`python -m fedkern.jobs.reference vertical` that of vertically split data, `python -m fedkern.jobs.reference sigma` that of trained
-priors.
+`python -m fedkern.jobs.reference vertical` that of vertically split data,
+`python -m fedkern.jobs.reference sigma` that of trained priors.
 """
 
 from __future__ import annotations

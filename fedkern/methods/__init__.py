@@ -1,0 +1,1 @@
+"""The four methods, each with the same doors."""

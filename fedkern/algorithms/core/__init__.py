@@ -1,0 +1,1 @@
+"""What all machines share: messages, pieces of vectors, averages, optimisers, traces."""

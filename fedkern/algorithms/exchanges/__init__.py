@@ -1,0 +1,1 @@
+"""Small machines: one question that all clients answer once."""

@@ -1,0 +1,1 @@
+"""Gibbs sampling of sparse models across sites."""

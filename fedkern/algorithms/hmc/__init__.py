@@ -1,0 +1,1 @@
+"""Federated Hamiltonian Monte Carlo and MALA."""

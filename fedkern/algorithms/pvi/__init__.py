@@ -1,0 +1,1 @@
+"""Partitioned variational inference, its private forms, and the baselines it is compared with."""

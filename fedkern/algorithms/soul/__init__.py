@@ -1,0 +1,1 @@
+"""Unadjusted Langevin sampling with stochastic optimisation, for vertically split data."""

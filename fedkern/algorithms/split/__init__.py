@@ -1,0 +1,1 @@
+"""Variational inference for vertically split data."""

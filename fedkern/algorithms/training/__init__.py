@@ -1,0 +1,1 @@
+"""Training of spatial priors, and their central fits; no protocol."""

@@ -1,0 +1,1 @@
+"""Published and built-in data sets."""

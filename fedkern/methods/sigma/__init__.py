@@ -1,0 +1,1 @@
+"""Priors that do not factorise over clients."""

@@ -12,9 +12,9 @@ from scipy.special import expit
 from ...algorithms.core.messages import SERVER
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
-from ...cli import info
 from ...data.artifact import ServerFile
 from ...errors import JobError, NumericalError
+from ...jobs import machine
 from ...jobs.hooks import RunHooks
 from ...kernels import rng
 from ...models.variational import Block
@@ -130,7 +130,7 @@ def result(model: SigmaModel, server: Any, prior: ServerFile, hooks: RunHooks) -
         wire=hooks.wire.as_dict(),
         digest=digest(_arrays(server)),
         encoding=model.encoding.to_dict(),
-        versions=info.of_a_run(),
+        versions=machine.of_a_run(),
         notes=notes,
     )
     content = summary(config.job.method, found, outcome, {"sigma": _about(model, server, prior, found)})

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
-from ...cli import info
 from ...errors import JobError
+from ...jobs import machine
 from ...jobs.hooks import RunHooks
 from ...results import chains, selection
 from ...results.digest import digest
@@ -112,7 +112,7 @@ def result(model: SparseModel, server: gibbs.Server, scales: Array, others: Mapp
         wire=hooks.wire.as_dict(),
         digest=digest(found.arrays),
         encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
-        versions=info.of_a_run(),
+        versions=machine.of_a_run(),
         notes=notes,
     )
     told = _by_mode(model, found, groups) if groups else _selected(model, found)

@@ -14,13 +14,12 @@ from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Settings
 from ...algorithms.gibbs.sites import MarkovRandomField, Regression, Site
-from ...cli import info
 from ...data import lacking
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import columns
+from ...jobs import columns, machine
 from ...jobs.hooks import RunHooks
 from ...jobs.load import SparseConfig
 from ...jobs.progress import Progress
@@ -100,7 +99,7 @@ def _data(place: Place, model: SparseModel, tables: dict[int, Table], hooks: Run
         scales, psi = model.known_scales(), None
     else:
         scales, psi = _pooled(place, model, values, hooks)
-    threads = place.n_threads or info.cores()
+    threads = place.n_threads or machine.cores()
     return Data(values, {k: model.site(v, scales, psi, threads) for k, v in values.items()}, scales, psi)
 
 
@@ -166,7 +165,7 @@ def sampled(
     """One run of the sampler: the server's last state (None elsewhere) and the clients'."""
     config, n = model.config, len(model.names)
     judge = _judge(config)
-    settings = replace(settings, n_threads=place.n_threads or info.cores())
+    settings = replace(settings, n_threads=place.n_threads or machine.cores())
     if config.algorithm.statistics == "pooled":
         return _at_the_server(place, model, data, settings, hooks, judge, without), {}
     clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}

@@ -1,0 +1,1 @@
+"""Vertically split data."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges import predictions as vertical_predict
 from ...algorithms.split import machine as vertical
-from ...cli import info
 from ...errors import JobError
+from ...jobs import machine
 from ...jobs.hooks import RunHooks
 from ...models.expfam import Gaussian
 from ...models.split import predictive
@@ -103,7 +103,7 @@ def result(
         wire=hooks.wire.as_dict(),
         digest=digest({**fit.arrays, **told}),
         encoding={"id": config.data.id, "response": config.data.response, "rows": model.n_rows, "test_rows": model.n_test},
-        versions=info.of_a_run(),
+        versions=machine.of_a_run(),
         notes=notes,
     )
     more: dict[str, Any] = {"inference": _inference(model), **fit.more} | ({"prediction": prediction} if prediction else {})

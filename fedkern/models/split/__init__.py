@@ -1,0 +1,1 @@
+"""Regression whose columns are split over clients."""

@@ -1,0 +1,1 @@
+"""Training of such priors: `fedkern sigma train`."""

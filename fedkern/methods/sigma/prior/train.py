@@ -20,9 +20,9 @@ from threadpoolctl import threadpool_limits
 from ....algorithms.core.messages import SERVER
 from ....algorithms.training import training as training
 from ....algorithms.training.fit import Federation, digest_of, match_variances
-from ....cli import info
 from ....data import artifact
 from ....errors import JobError, LostPeer
+from ....jobs import machine
 from ....jobs.files import RunFolder, write_atomically
 from ....jobs.locks import one_job
 from ....jobs.naming import faults as faults_of_names
@@ -120,7 +120,7 @@ def settings_of(config: PriorConfig, architecture: Architecture) -> training.Set
         precision=t.precision,
         refresh=t.refresh,
         chunk=min(100 if architecture.n_parameters < LARGE else 5, max(t.steps // 50, 1)),
-        threads=t.threads or info.cores(),
+        threads=t.threads or machine.cores(),
     )
 
 
@@ -195,7 +195,7 @@ def finish(config: PriorConfig, source: Source, federation: Federation, state: t
     page = fit.page(report, config)
     if page is not None:
         write_atomically(out / "report.html", page.encode())
-    artifact.write(out, common, clients, versions=info.of_a_run(), put=write_atomically)
+    artifact.write(out, common, clients, versions=machine.of_a_run(), put=write_atomically)
     return report
 
 
