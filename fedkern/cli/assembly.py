@@ -258,6 +258,8 @@ def _remarks(model: Model, server: Any, q: Gaussian) -> list[str]:
     """What a reader of the result should know of it: clients that are not in it, and coefficients at which the prior pulls."""
     without = [name for k, name in enumerate(model.names) if k in server.refused and not server.updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
+    if model.privacy is not None:  # there noise alone can carry them away
+        return notes
     precision = model.config.model.prior_precision
     away = np.abs(q.mean) * math.sqrt(precision)
     if far := [f"{name} ({by:.3g})" for name, by in zip(model.encoding.names, away) if by > FAR]:
