@@ -24,13 +24,13 @@ from ...jobs.hooks import RunHooks
 from ...jobs.load import SparseConfig
 from ...jobs.progress import Progress
 from ...jobs.run import Run
+from ...jobs.watch import SamplerWatch
 from ...results import diagnostics, samples, streamed
 from ...results.result import Result
 from ...transports.codec import Codec
 from . import own, publish
 from .model import SparseModel
 from .streams import Streams
-from .watch import SamplerWatch
 
 if TYPE_CHECKING:
     from ...jobs.run import Place
