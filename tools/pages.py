@@ -130,16 +130,16 @@ def entry(kernel: Kernel, module: object) -> str:
 
 
 def call(name: str, arguments: Iterable[str]) -> str:
-    """name(a, b, ..) in lines of at most 120 characters."""
+    """name(a, b, ..) in lines of at most 96 characters."""
     lines, indent = [f"{name}("], " " * 4
     for argument in arguments:
-        if len(lines) == 1 or len(lines[-1]) + len(argument) > 118:
+        if len(lines) == 1 or len(lines[-1]) + len(argument) > 94:
             lines.append(indent + argument)
         else:
             lines[-1] += f" {argument}"
         lines[-1] += ","
     whole = lines[0] + " ".join(line.strip() for line in lines[1:]).removesuffix(",") + ")"
-    return whole if len(whole) <= 120 else "\n".join([*lines[:-1], lines[-1].removesuffix(","), ")"])
+    return whole if len(whole) <= 96 else "\n".join([*lines[:-1], lines[-1].removesuffix(","), ")"])
 
 
 def row(array: Array, direction: str) -> str:
