@@ -94,8 +94,8 @@ def kernel_pages() -> str:
     names = sorted(kernels.KERNELS)
     for family in dict.fromkeys(name.partition(".")[0] for name in names):
         module = getattr(kernels, family)
-        head = inspect.getdoc(module) or ""
-        parts.append(f"## `{family}`\n\n{cell(head.partition(chr(10))[0])}\n")
+        head = (inspect.getdoc(module) or "").partition("\n")[0]
+        parts.append(f"## `{family}`\n\n{linked(cell(head))}\n")
         parts += [entry(kernels.KERNELS[name], module) for name in names if name.startswith(f"{family}.")]
     return "\n".join(parts)
 
@@ -111,8 +111,8 @@ def entry(kernel: Kernel, module: object) -> str:
             arguments.append("*")
         kind = parameter.kind
         arguments.append(name if parameter.default is parameter.empty else f"{name}={parameter.default!r}")
-    source = re.sub(r"docs/methods/(\w+)\.md", r"[`\1`](../methods/\1.md)", kernel.source)
-    about = [cell(kernel.purpose), f"Specified in {source}." if source else "", f"Backends: {', '.join(kernel.backends)}."]
+    source = f"Specified in {linked(kernel.source)}." if kernel.source else ""
+    about = [cell(kernel.purpose), source, f"Backends: {', '.join(kernel.backends)}."]
     if kernel.streams:
         about.append(f"Draws from the streams {', '.join(f'`{stream}`' for stream in kernel.streams)}.")
     rows = [row(array, "in") for array in kernel.inputs] + [row(array, "out") for array in kernel.outputs]
@@ -127,6 +127,11 @@ def entry(kernel: Kernel, module: object) -> str:
             "",
         ]
     )
+
+
+def linked(text: str) -> str:
+    """Text that names a method's page, with a link to it."""
+    return re.sub(r"(?:docs/methods/)?\b(pvi|sparse|vertical|sigma)\.md", r"[`\1`](../methods/\1.md)", text)
 
 
 def call(name: str, arguments: Iterable[str]) -> str:

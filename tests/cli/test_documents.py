@@ -147,7 +147,7 @@ def test_every_section_that_code_names_is_there(method: str) -> None:
 
 
 def test_pages_that_code_names_are_there() -> None:
-    """Full paths, and the short names of methods' pages where a line has no room for more; no other page is named by its name alone."""
+    """By full paths; a method's page by its name alone, where a line has no room for more, and no other page so."""
     for path in CODE:
         for page in re.findall(r"(?<![\w/.-])docs/[\w/-]+\.md\b", path.read_text(encoding="utf-8")):
             assert page in DOCUMENTS, f"{path}: {page}"
