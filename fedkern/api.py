@@ -53,7 +53,8 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
 
 def least(config: AnyConfig) -> int:
     """Updates that a job must reach for its result to count."""
-    return config.algorithm.min_updates if isinstance(config, Config) else 0
+    chosen = config.algorithm.min_updates if isinstance(config, Config) else 0
+    return max(chosen, 1 if config.privacy is not None else 0)  # without any, the prior would be the result
 
 
 def command(options: argparse.Namespace) -> int:
@@ -92,8 +93,9 @@ def too_few(result: Result, min_updates: int) -> str | None:
     updates = sum(client["updates"] for client in result.summary["clients"].values())
     if result.stop != "budget" or updates >= min_updates:
         return None
+    wanted = f"algorithm.min_updates = {min_updates}" if updates else "so there is no result"
     return (
-        f"the privacy budgets were spent after {updates} updates, algorithm.min_updates = {min_updates}; "
+        f"the privacy budgets were spent after {updates} updates, {wanted}; "
         "raise epsilon or noise_multiplier, or lower sampling_rate or local_steps"
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ..algorithms.core.messages import SERVER
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
     from ..transports.mpi import Ranks
 
     Place = InProcess | Ranks
+
+
+FAR = 10.0  # standard deviations of the prior
 
 
 @dataclass(frozen=True)
@@ -227,7 +232,7 @@ def _published(model: Model, server: Any, test: Rows | None, certified: Mapping[
     q = model.algorithm.released(server)
     posterior = Posterior(model.encoding.names, q, model.encoding.affine() if model.encoding.standardised else None)
     draws = config.output
-    notes = list(hooks.notes)
+    notes = [*hooks.notes, *_remarks(model, server, q)]
     if files is not None:
         try:
             write(posterior, files.path / "posterior.nc", seed=config.job.seed, chains=draws.chains, draws=draws.draws)
@@ -250,6 +255,20 @@ def _published(model: Model, server: Any, test: Rows | None, certified: Mapping[
     if files is not None:
         files.write_json("summary.json", content)
     return Result(content, posterior, None if files is None else files.path, config.job.seed, draws.chains, draws.draws)
+
+
+def _remarks(model: Model, server: Any, q: Gaussian) -> list[str]:
+    """What a reader of the result should know of it: clients that are not in it, and coefficients at which the prior pulls."""
+    without = [name for k, name in enumerate(model.names) if k in server.refused and not server.updates[k]]
+    notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
+    precision = model.config.model.prior_precision
+    away = np.abs(q.mean) * math.sqrt(precision)
+    if far := [f"{name} ({by:.3g})" for name, by in zip(model.encoding.names, away) if by > FAR]:
+        notes.append(
+            f"so many standard deviations of their prior from zero: {', '.join(far)}. The prior pulls at them; lower "
+            f"model.prior_precision = {precision:g}, or give the columns or the response in larger units"
+        )
+    return notes
 
 
 def _arrays(server: Any, q: Gaussian) -> dict[str, Any]:

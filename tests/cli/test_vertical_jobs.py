@@ -345,7 +345,9 @@ def test_check_says_what_a_spent_budget_comes_to(tmp_path: Path, capsys: pytest.
     path = private(job(tmp_path), 3.0, f"noise_multiplier = {noise}")
     certificate = next(iter(fedkern.run(path, job={"rounds": 50}).privacy.values()))
     assert main(["check", str(path), "--set", "job.rounds=50"]) == 0
-    assert f"epsilon {certificate['epsilon']:.4g} after {certificate['steps']} releases" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"epsilon {certificate['epsilon']:.4g} after {certificate['steps']} releases" in said
+    assert f"after {certificate['steps'] // 2} of 50 rounds: the budget ends the job" in said
 
 
 def test_keyed_noise_claims_nothing(tmp_path: Path) -> None:

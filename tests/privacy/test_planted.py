@@ -272,7 +272,7 @@ def theta_learns_the_exact_sum(patch):
 def earlier_jobs_forgotten(patch):
     """The holder's cap holds for each job, and not for all together."""
     real = budget.max_steps
-    patch.setattr(budget, "max_steps", lambda mechanism, epsilon, delta, earlier=(): real(mechanism, epsilon, delta))
+    patch.setattr(budget, "max_steps", lambda mechanism, epsilon, delta, earlier=(), **k: real(mechanism, epsilon, delta, **k))
 
 
 # --- what faults are made of

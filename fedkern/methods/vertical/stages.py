@@ -92,6 +92,8 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
     m = own.mechanism
     epsilon = f"{own.spent:.4g}" if m.secure else f"inf (secure: {own.spent:.4g})"
     yield f"privacy  each client, for its own columns: epsilon {epsilon} after {own.steps} releases, delta {own.delta:g},"
+    if own.steps < (own.planned or 0):
+        yield f"         which is after {own.steps // own.update} of {own.updates} rounds: the budget ends the job"
     yield f"         noise {m.sigma:.4g} times the clip; neighbours: {m.neighbours}"
     yield f"         trusts {trust(m)}"
 
