@@ -31,8 +31,8 @@ from .load import AnyConfig
 from .parties import Parties
 
 if TYPE_CHECKING:
-    from .engine import Place
     from .parties import Parties
+    from .run import Place
 
 NEW = (
     "no earlier job has an account of these data; if there were jobs on them, a budget.jsonl is lost or lies where it was not "

@@ -12,7 +12,7 @@ import pytest
 from command import OPEN, PRIVATE
 
 import fedkern as package
-from fedkern import api as job_module
+from fedkern.cli import job as job_module
 from fedkern.cli.__main__ import parser
 from fedkern.errors import BudgetSpent, JobError
 from fedkern.jobs.files import Lines

@@ -13,10 +13,11 @@ import pytest
 from two_clients import JOBS, TwoClients
 
 import fedkern as package
+from fedkern.api import perform
 from fedkern.errors import HolderError
 from fedkern.jobs import holders
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.load import load
+from fedkern.jobs.run import Output
 from fedkern.transports.inprocess import InProcess
 
 CAP = "0.7312"  # no other number has these digits

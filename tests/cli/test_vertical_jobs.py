@@ -18,12 +18,13 @@ from wires import checked_and_run
 
 import fedkern
 from fedkern.algorithms.split import machine as vertical
+from fedkern.api import perform
 from fedkern.cli.__main__ import main
 from fedkern.data.sets import heart_failure
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.load import load, parse
+from fedkern.jobs.run import Output
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.transports.inprocess import InProcess
 

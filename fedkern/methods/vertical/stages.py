@@ -21,7 +21,7 @@ from .model import VerticalModel
 from .rows import aligned, held_out, needed, server_spec, spec_of, unknown
 
 if TYPE_CHECKING:
-    from ...jobs.engine import Place
+    from ...jobs.run import Place
 
 __all__ = ["VerticalModel", "counted", "held_out", "lines", "protocols", "spec_of_file"]
 
