@@ -194,7 +194,7 @@ def _at_the_server(
     return None if server is None else server.sampled
 
 
-GRID = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))  # section 12
+GRID = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))  # docs/methods/sparse.md, section 12
 
 
 def _others(place: Place, model: SparseModel, data: Data, hooks: RunHooks) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A vertical job with inference = "soul": Langevin draws of coefficients given the mode of the auxiliary variables.
 
-What comes of it is labelled "conditional" wherever it is shown: it is not the posterior (vertical.md, section 10).
+What comes of it is labelled "conditional" wherever it is shown: it is not the posterior (docs/methods/vertical.md, section 10).
 """
 
 from __future__ import annotations
