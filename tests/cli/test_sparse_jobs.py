@@ -299,7 +299,7 @@ def test_a_covariate_far_from_zero_moves_the_intercept_and_nothing_else(tmp_path
     assert own[1]["intercept"]["mean"] == pytest.approx(moved, rel=1e-9)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4))])
 @pytest.mark.parametrize("topology", ["server", "allgather"])
 def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks: int, topology: str) -> None:
     path = job(tmp_path)
