@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sigma_artifacts as artifacts
 import sigma_cases as cases
-from command import StopsAt, mpirun, python
+from command import StopsAt, mpirun
 from wires import checked_and_run
 
 import fedkern
@@ -329,8 +329,8 @@ def test_between_grid_points_thetahat_is_linear(tmp_path: Path, variant: str) ->
     assert [row["rows"] for row in areas(tmp_path / "out", "east")] == ["0"] * 5 + ["1"] * 5
 
 
-def test_check_lists_every_message_and_sends_no_row(tmp_path: Path) -> None:
-    ended = python("-m", "fedkern.cli", "check", job(tmp_path))
+def test_check_lists_every_message_and_sends_no_row(fedkern: Any, tmp_path: Path) -> None:
+    ended = fedkern("check", job(tmp_path))
     assert ended.code == 0, ended.err
     for text in ("auxiliary model", "GlobalGradient", "gradient (1, 7)", "phi in [0, 0.99]", "have no message"):
         assert text in ended.out

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import StopsAt, mpirun, python
+from command import StopsAt, mpirun
 from wires import checked_and_run
 
 import fedkern
@@ -418,8 +418,8 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path, augmentat
     assert result.digest == want.digest
 
 
-def test_check_says_what_each_party_will_send(tmp_path: Path) -> None:
-    ended = python("-m", "fedkern.cli", "check", str(job(tmp_path)))
+def test_check_says_what_each_party_will_send(fedkern: Any, tmp_path: Path) -> None:
+    ended = fedkern("check", job(tmp_path))
     assert ended.code == 0, ended.err
     for text in ("96 train, 24 are predicted", "ZShare", "Residual", "rho is no protection", "used at the server alone"):
         assert text in ended.out

@@ -91,7 +91,7 @@ def told(m, joint, inputs):
     return out
 
 
-@pytest.mark.parametrize("rho", [0.1, 0.5])
+@pytest.mark.parametrize("rho", [0.5, pytest.param(0.1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_amortised_family_contains_the_best_structured_one(kind, rho):
     """Told the message and the mean of g, one linear function of three numbers serves all rows; not told the mean, it cannot."""
