@@ -57,7 +57,7 @@ references: $(VENV)/test
 
 # Two at a time, the longest first.
 lint: install
-	@$(MAKE) --no-print-directory -j2 -Otarget $(LINTS)
+	@$(MAKE) --no-print-directory -k -j2 -Otarget $(LINTS)
 
 lint-mypy:
 	$(BIN)/mypy

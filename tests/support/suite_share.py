@@ -19,8 +19,11 @@ BEGAN = pytest.StashKey[float]()
 
 def commit() -> str:
     """Of the tests' own repository; empty where there is none."""
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return found.stdout.strip()
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def turn(commit: str, nodeid: str) -> str:
