@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
@@ -220,10 +218,3 @@ def _theta(client: Any, site: Site, xi: Array, seed: int) -> Array:
         unseen = np.setdiff1d(np.arange(d), site.observed)
         u[:, site.decoder.n_local + unseen] = free[:, unseen]
     return site.theta_given(xi, u, free)
-
-
-@cache
-def references() -> dict[str, Any]:
-    """Summaries of long NUTS runs of the true models, which tests/references/sigma.py has made."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("sigma_nuts.json").read_text(encoding="utf-8"))
-    return found

@@ -25,9 +25,8 @@ from ..models.spatial.car import Areas, CarModel, exact_areas
 from ..models.spatial.condition import Condition, Hyperprior
 from ..models.spatial.prior import AreaPrior
 from ..models.spatial.site import Layout, Rows
+from .common import append, stored, table
 from .sigma import Array, Trained, fit, mean_field, sites, split, trained
-from .sparse import table
-from .vertical import append, stored
 
 PHI, ERROR_SD, HELD_OUT, SEEDS = 0.95, 0.5, 0.2, (1, 2, 3, 4, 5)
 OTHERS = (0.6, 0.9, 0.98)  # other maps, one each

@@ -24,8 +24,8 @@ from ..models.spatial.car import Exact, exact_process
 from ..models.spatial.condition import Condition, Transform
 from ..models.spatial.prior import GpPrior
 from ..models.spatial.site import Layout
+from .common import table
 from .sigma import Array, Posterior, Start, Trained, fit, references, sites, split, trained
-from .sparse import table
 
 GROUPS, LENGTHSCALES, SEEDS = (34, 33, 33), (0.2, 0.5, 0.8), (1, 2, 3, 4, 5)
 PUBLISHED = {"printed": (0.8, 0.12, 0.3), "amended": (0.65, 0.08, 0.2), "multiplicative": (0.15, 0.15, 0.15)}

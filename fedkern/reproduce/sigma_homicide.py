@@ -23,8 +23,8 @@ from ..models.likelihood import Likelihood
 from ..models.spatial.condition import Condition, Hyperprior
 from ..models.spatial.prior import AreaPrior
 from ..models.spatial.site import Layout
+from .common import table
 from .sigma import Array, Posterior, Trained, fit, references, sites, split, trained
-from .sparse import table
 
 N_GLOBAL, N_LOCAL, GAMMA, STEPS = 40, 20, 0.8, 500
 FIT = Variational(rounds=6_000, learning_rate=0.02, seed=1)
