@@ -30,6 +30,7 @@ from ..models.expfam import Gaussian, kl
 from ..models.glm import Rows, prior
 from ..privacy.accountant import Mechanism
 from ..privacy.moments import moments_epsilon, moments_max_steps
+from ..results.gaussian import Posterior
 
 SPLITS = {"homogeneous": (0.0, 0.0), "A": (0.9, 0.95), "B": (0.7, -3.0)}  # (rho, kappa)
 CAPS = (0.5, 0.75, 1.0)
@@ -187,7 +188,7 @@ def _rounds(method: Method, own: Collection[Mapping[str, float]]) -> int:
     for one in own:
         noise = Mechanism(sampling="poisson", noise_multiplier=SIGMA, dimension=DIMENSION, **_without(one, "epsilon", "delta"))
         steps.append(noise.max_steps(one["epsilon"], one["delta"]))
-    return sum(steps) // method.algorithm["local_steps"] // CLIENTS
+    return sum(steps) // int(method.algorithm["local_steps"]) // CLIENTS
 
 
 def _without(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -200,6 +201,7 @@ def run_cell(cell: Cell) -> Outcome:
     with TemporaryDirectory() as folder:
         result = run_job(job(cell), out=folder)
         lines = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert isinstance(result.posterior, Posterior)
     q = result.posterior.q
     held = np.abs(data.optimum.mean - q.mean) < 1.959963984540054 * q.sd
     spent = result.summary["privacy"]
@@ -312,7 +314,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _figure(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Accuracy and log-likelihood against client updates, one column a split; lines are means over seeds of the last iterate."""
+    """Accuracy and log-likelihood against client updates, one column a split; means over seeds, of what would be released."""
     import matplotlib
 
     matplotlib.use("Agg")

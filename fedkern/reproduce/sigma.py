@@ -30,6 +30,7 @@ from ..kernels.mlp import Architecture
 from ..methods.sigma.prior import keys, train
 from ..models.spatial.car import CarModel
 from ..models.spatial.site import SigmaPrior
+from ..results.draws import Draws
 from ..transports import inprocess
 from ..transports.codec import Codec
 from .common import Array, write_csv
@@ -140,7 +141,7 @@ class Areas:
         return np.log(self.rate_mean) - variance / 2, np.sqrt(variance)
 
 
-def fit(made: Trained, columns: Mapping[str, Sequence[Any] | Array], owner: Index, tables: Tables) -> Areas:
+def fit(made: Trained, columns: Mapping[str, Sequence[Any] | NDArray[Any]], owner: Index, tables: Tables) -> Areas:
     """A federated job with a trained prior.
 
     Parameters
@@ -153,7 +154,7 @@ def fit(made: Trained, columns: Mapping[str, Sequence[Any] | Array], owner: Inde
         folder = Path(name)
         files = []
         for k, client in enumerate(made.clients):
-            own = {column: [values[row] for row in np.flatnonzero(owner == k)] for column, values in columns.items()}
+            own = {column: np.asarray(values)[owner == k].tolist() for column, values in columns.items()}
             files.append(write_csv(folder / f"{client}.csv", own))
         job = {name: dict(keys) for name, keys in tables.items()}
         job["data"] |= {"clients": files, "response": "y"}
@@ -170,8 +171,10 @@ def fit(made: Trained, columns: Mapping[str, Sequence[Any] | Array], owner: Inde
                             found.setdefault(column, []).append(float(cell))
     label = "rate" if "rate_mean" in found else "mean"
     wanted = [*(f"theta_{what}" for what in ("mean", "sd", "q05", "q95")), f"{label}_mean", f"{label}_sd", f"p_{label}_above_1"]
+    assert isinstance(result.posterior, Draws)
     draws = {name: np.asarray(values).ravel() for name, values in result.posterior.values.items()}
-    return Areas(*(np.array(found[column]) for column in wanted), result.summary, draws, seconds)
+    mean, sd, low, high, rate_mean, rate_sd, above = (np.array(found[column]) for column in wanted)
+    return Areas(mean, sd, low, high, rate_mean, rate_sd, above, result.summary, draws, seconds)
 
 
 @dataclass(frozen=True, eq=False)

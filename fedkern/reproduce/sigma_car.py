@@ -56,7 +56,7 @@ def prior() -> AreaPrior:
 @cache
 def networks(folder: Path, steps: int = STEPS) -> Trained:
     """The trained prior."""
-    tables = {
+    tables: dict[str, dict[str, Any]] = {
         "prior": {"kind": "car", "phi": [0.0, 0.99]},
         "data": write_map(folder / "map", areas()),
         "network": {"global_latents": N_GLOBAL, "local_latents": N_LOCAL, "gamma": GAMMA},
@@ -119,7 +119,7 @@ def measured(folder: Path, steps: int, phi: float, seed: int, out: Path | None =
 
 def posterior(made: Trained, kind: str, y: Array) -> Areas:
     """The federated fit of a map's rows; areas whose y is missing are predicted."""
-    tables = {
+    tables: dict[str, dict[str, Any]] = {
         "job": {"rounds": ROUNDS},
         "data": {"area": "area"},
         "model": {"kind": kind, "family": "gaussian", "scale": ERROR_SD, "spatial_scale": 1.0, "intercept": False},

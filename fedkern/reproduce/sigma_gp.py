@@ -48,7 +48,7 @@ class Cell:
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """Of the prior file."""
-        training = {"steps": self.steps, "batch": 32, "table": self.entries, "seed": self.seed}
+        training: dict[str, Any] = {"steps": self.steps, "batch": 32, "table": self.entries, "seed": self.seed}
         training |= {"draws": "none" if self.draws is None else self.draws}
         network: dict[str, Any] = {"variant": self.variant, "gamma": 0.5}
         if self.variant != "multiplicative":
@@ -81,7 +81,7 @@ def exact(scale: float = 1.0) -> Exact:
 def posterior(cell: Cell, folder: Path, auxiliary: bool) -> Areas:
     """The federated fit with one trained prior, error standard deviation unknown."""
     x, seen, y = sigma_examples.process()
-    tables = {
+    tables: dict[str, dict[str, Any]] = {
         "job": {"rounds": ROUNDS},
         "data": {"location": ["x"]},
         "model": {"kind": "auxiliary" if auxiliary else "deterministic", "family": "gaussian"},

@@ -31,7 +31,7 @@ def counties() -> tuple[Map, Columns]:
 
 def networks(folder: Path, steps: int) -> Trained:
     """The trained prior, proper CAR with logit phi ~ N(0, variance 2): 40 global latents, and 20 of each state."""
-    tables = {
+    tables: dict[str, dict[str, Any]] = {
         "prior": {"kind": "car", "phi": [0.0, HIGHEST]},
         "data": write_map(folder / "map", counties()[0]),
         "network": {"global_latents": N_GLOBAL, "local_latents": N_LOCAL, "gamma": GAMMA},
@@ -44,8 +44,9 @@ def networks(folder: Path, steps: int) -> Trained:
 def posterior(made: Trained, rounds: int) -> Areas:
     """The federated fit of the auxiliary model."""
     areas, data = counties()
-    columns = {"county": areas.graph.names, "y": data.y, "offset": data.offset} | covariates()
-    tables = {
+    assert data.offset is not None
+    columns: dict[str, Any] = {"county": areas.graph.names, "y": data.y, "offset": data.offset} | covariates()
+    tables: dict[str, dict[str, Any]] = {
         "job": {"rounds": rounds},
         "data": {"area": "county", "offset": "offset", "standardise": "none"},
         "model": {"family": "poisson"},

@@ -33,9 +33,9 @@ def names(data: Columns) -> list[str]:
 
 def job(folder: Path, data: Columns, seed: int, rounds: int, **sections: Mapping[str, Any]) -> dict[str, Any]:
     """Tables of a vertical job, whose files are written into `folder`: y at the server, and where it is shared at all clients."""
-    ids = {"id": [str(row) for row in range(data.n_rows)]}
-    y: dict[str, Array] = {"y": data.y}
-    group = {} if data.group is None else {"group": [data.groups[level] for level in data.group]}
+    ids: dict[str, Any] = {"id": [str(row) for row in range(data.n_rows)]}
+    y: dict[str, Any] = {"y": data.y}
+    group: dict[str, Any] = {} if data.group is None else {"group": [data.groups[level] for level in data.group]}
     told = sections["model"].get("augmentation") == "power"
     clients = [
         write_csv(folder / f"{name}.csv", ids | dict(zip(own, X.T)) | group | (y if told else {}))
@@ -101,8 +101,8 @@ def fit(
     settings, sd = model.settings, model.config.algorithm.start_sd
     if marks and settings.cool_down:
         raise ValueError("a cooling learning rate depends on the last round: no marks before it")
-    own = (y, model.likelihood) if model.shared else (None, None)
-    clients = {k: vertical.client(model.names[k], k, settings, site, *own, sd) for k, site in enumerate(sites)}
+    told, likelihood = (y, model.likelihood) if model.shared else (None, None)
+    clients = {k: vertical.client(model.names[k], k, settings, site, told, likelihood, sd) for k, site in enumerate(sites)}
     server, _ = vertical.start(settings, model.server, model.names, y, None, sd)
     codec = Codec(settings.dims(), len(sites))
     for mark in (*(m for m in marks if m < settings.rounds), settings.rounds):
