@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VENV)/seconds
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def')
 
-.PHONY: demo test lint nightly golden docs references clean
+.PHONY: demo test lint nightly golden docs pages references clean
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
@@ -39,6 +39,10 @@ golden: $(VENV)/test
 docs: $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
+
+# Pages and references that are generated from the program; a test says when they are old.
+pages: $(VENV)/test
+	$(BIN)/python tools/pages.py
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tests/references needs this.
 references: $(VENV)/test

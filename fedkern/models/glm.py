@@ -76,7 +76,7 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[st
 
     Returns
     -------
-    bernoulli: accuracy at 1/2, and log_likelihood, the mean of log(p + 1e-10) (dp-pvi.md, section 13); poisson:
+    bernoulli: accuracy at 1/2, and log_likelihood, the mean of log(p + 1e-10) (docs/methods/pvi.md, section 13); poisson:
     log_likelihood at the predictive mean and rmse; gaussian: mean log predictive density and rmse.
     """
     p = predictive_mean(q, rows, family, scale)

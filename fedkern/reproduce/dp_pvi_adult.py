@@ -1,4 +1,4 @@
-"""DP-PVI on UCI Adult: ten clients, three splits, three privacy budgets (dp-pvi.md, section 13).
+"""DP-PVI on UCI Adult: ten clients, three splits, three privacy budgets (docs/methods/pvi.md, section 13).
 
 Every cell is one whole job in this process: Poisson sampling, exact noise from the secure source, the accountant's own limit on
 the number of steps. Beside accuracy and log-likelihood the table says how honest the released posterior is: in how many

@@ -1,4 +1,4 @@
-"""A curve on 100 points that three clients share: trained priors against the Gaussian process (sigma.md, section 8).
+"""A curve on 100 points that three clients share: trained priors against the Gaussian process (docs/methods/sigma.md, section 8).
 
 Three variants of the networks, five seeds: the error of the covariance at three lengthscales, with 10,000 stored draws and with
 fresh ones. Then 15 noisy rows of a sine: federated structured variational inference, against the exact posterior by quadrature

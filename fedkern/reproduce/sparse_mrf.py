@@ -1,4 +1,4 @@
-"""Protein networks of breast tumours, seven hospitals (sparse-models.md, section 16): the paper's eleven proteins; all 217."""
+"""Protein networks of breast tumours, seven hospitals (sparse.md, section 16): the paper's eleven proteins; all 217."""
 
 from __future__ import annotations
 

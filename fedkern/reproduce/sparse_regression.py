@@ -1,4 +1,4 @@
-"""Heart disease in four hospitals: the largest heart rate regressed on ten covariates (sparse-models.md, section 16).
+"""Heart disease in four hospitals: the largest heart rate regressed on ten covariates (docs/methods/sparse.md, section 16).
 
 The table is like Table 1 of the paper (global effect and PIP), with what that lacks: intervals, the average over sites, which
 hospital deviates, other priors, each hospital left out, and a meta-analysis of separate fits. A second, simulated federation of

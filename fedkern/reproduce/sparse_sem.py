@@ -1,4 +1,4 @@
-"""Protein signalling under nine conditions as a cyclic structural equation model (sparse-models.md, section 16).
+"""Protein signalling under nine conditions as a cyclic structural equation model (docs/methods/sparse.md, section 16).
 
 Conditions are the clients. Edges are scored by their PIPs against the two published networks, beside the same model on the pooled
 cells and on each condition alone. The conditions are interventions (inhibitors and activators of some of the proteins), which the

@@ -1,4 +1,4 @@
-"""Split networks on the 918 heart patients, two clients: Table 3 of the vertical paper (vertical.md, section 9.3).
+"""Split networks on the 918 heart patients, two clients: Table 3 of the vertical paper (docs/methods/vertical.md, section 9.3).
 
 Ten-fold cross-validation by five fold seeds. Every fit is a whole federated run of 50,000 rounds of Adam at 1e-3 with all rows,
 and is looked at on the way: test rows are predicted after certain rounds, by both rules. So the table can say beside the

@@ -1,4 +1,4 @@
-"""Logistic regression on simulated rows whose 20 columns are split over 2 or 10 clients (vertical.md, section 9.1).
+"""Logistic regression on simulated rows whose 20 columns are split over 2 or 10 clients (docs/methods/vertical.md, section 9.1).
 
 The augmented-variable (AV) and the power-likelihood (PL) model with rho = 0.5, 1, 2, each fitted with mean-field and with
 amortised auxiliary variables, and the true model; beside them long NUTS runs of the same models. Bounds of AV, PL and the true

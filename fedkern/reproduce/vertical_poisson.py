@@ -1,4 +1,4 @@
-"""Counts in areas whose covariates two clients hold, with slopes that vary by group (vertical.md, section 9.2).
+"""Counts in areas whose covariates two clients hold, with slopes that vary by group (docs/methods/vertical.md, section 9.2).
 
 The augmented-variable model with amortised auxiliary variables, for the published rho = 1 and 2 and for a rho that is small
 beside the noise of the counts; beside it a long NUTS run of the true model. On simulated areas of five levels of remoteness, and

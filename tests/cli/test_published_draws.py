@@ -1,4 +1,4 @@
-"""No random number of what is published is drawn twice, in jobs of every method (`architecture.md`)."""
+"""No random number of what is published is drawn twice, in jobs of every method (`docs/concepts/bits.md`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local kernels of the sparse models: laws of the draws, accuracy, fall-backs and faults (sparse-models.md, sections 2, 3, 8)."""
+"""Local kernels of the sparse models: laws of the draws, accuracy, fall-backs and faults (sparse.md, sections 2, 3, 8)."""
 
 import numpy as np
 import pytest

@@ -201,7 +201,7 @@ def test_the_references_have_mixed_and_are_of_all_that_is_fitted() -> None:
 
 
 def test_what_rho_leaves_of_the_counts() -> None:
-    """With counts of some hundreds, rho = 1 leaves a thousandth of a row's information (section 9.2)."""
+    """With counts of some hundreds, rho = 1 leaves a thousandth of a row's information (vertical.md, section 9.2)."""
     assert vertical_poisson.information("areas", 1.0) == pytest.approx(1 / 439.1 / (1 / 439.1 + 2), rel=1e-3)
     assert vertical_poisson.information("areas", 0.02) > 0.7
 

@@ -1,4 +1,4 @@
-"""The whole ELBO of a vertical model as one differentiable function, written from vertical.md alone (JAX, float64).
+"""The whole ELBO of a vertical model as one differentiable function, written from docs/methods/vertical.md alone (JAX, float64).
 
 Only the layout of flat parameters is shared with the package.
 """
