@@ -13,7 +13,8 @@ import numpy as np
 from ..data.sets import rppa
 from ..results import graphs, selection
 from ..results.plain import real
-from .sparse import converged, job, kept, pairs_at, standardised, table, write_sites
+from .common import table
+from .sparse import converged, job, kept, pairs_at, standardised, write_sites
 
 ROUNDS, FAST, WHOLE = 2500, 300, 2500
 LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn

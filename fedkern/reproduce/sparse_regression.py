@@ -17,7 +17,8 @@ from ..data.sets import heart_disease
 from ..results import graphs
 from ..results.plain import real
 from . import printed as sampler
-from .sparse import Array, Parameters, converged, interval, job, kept, standardised, table, write_sites
+from .common import Array, table
+from .sparse import Parameters, converged, interval, job, kept, standardised, write_sites
 
 ROUNDS, FAST = 6000, 600
 PAPER = {  # the published Table 1: its data are closed, so that these can't be computed again

@@ -15,7 +15,8 @@ import numpy as np
 from ..data.sets import sachs
 from ..results import chains, graphs, selection
 from ..results.plain import real
-from .sparse import Array, converged, job, kept, pairs_at, standardised, table, write_sites
+from .common import Array, table
+from .sparse import converged, job, kept, pairs_at, standardised, write_sites
 
 ROUNDS, FAST = 2500, 120
 LEVEL, SURE = 0.1, 0.95

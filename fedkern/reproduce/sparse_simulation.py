@@ -21,7 +21,8 @@ import numpy as np
 from ..api import run as run_job
 from ..results import meta, selection
 from ..results.plain import real
-from .sparse import Array, job, table, write_sites
+from .common import Array, table
+from .sparse import job, write_sites
 
 ROUNDS, FAST = 1000, 300
 LEVEL = 0.1
