@@ -33,6 +33,10 @@ def log_p(likelihood, y, eta, log_sigma):
         return y * jax.nn.log_sigmoid(eta) + (1 - y) * jax.nn.log_sigmoid(-eta)
     if likelihood.family == "poisson":
         return y * eta - jnp.exp(eta) - jsp.special.gammaln(y + 1.0)
+    if likelihood.family == "negative-binomial":
+        r, lgamma = likelihood.scale, jsp.special.gammaln
+        ways = lgamma(y + r) - lgamma(r) - lgamma(y + 1.0)
+        return ways + y * eta + r * jnp.log(r) - (y + r) * jnp.log(r + jnp.exp(eta))
     sigma = jnp.exp(log_sigma) if likelihood.scale is None else likelihood.scale
     return -0.5 * (y - eta) ** 2 / sigma**2 - 0.5 * jnp.log(TWO_PI * sigma**2)
 
