@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...algorithms.exchanges import certificates, column_notes, response
 from ...algorithms.exchanges import predictions as vertical_predict
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
-from ...data.design import Spec, check_header
+from ...data.design import check_header
 from ...data.faults import who
+from ...data.table import Table
+from ...jobs import memory, wire
+from ...jobs.check import Check
 from ...jobs.load import VerticalConfig
 from ...jobs.parties import Parties
+from ...models.encoding import Encoding, Spec
 from ...privacy.certificate import trust
 from ...transports.codec import Codec
 from . import budget as private
 from .model import VerticalModel
-from .rows import aligned, held_out, needed, server_spec, spec_of, unknown
+from .rows import aligned, columns, held_out, needed, server_spec, spec_of, unknown
 
 if TYPE_CHECKING:
-    from ...jobs.engine import Place
-
-__all__ = ["VerticalModel", "counted", "held_out", "lines", "protocols", "spec_of_file"]
+    from ...jobs.run import Place
 
 
-def spec_of_file(config: VerticalConfig, names: tuple[str, ...]) -> Spec:
+def checked(at: Check[VerticalConfig]) -> list[str] | None:
+    """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
+    config = at.config
+    rows = counted(at.place, config, at.parties)
+    notes = at.notes(lambda own: spec_of_file(config, at.parties.spec, own.names), split=True)
+    if rows is None:
+        return None
+    train, test = held_out(config, *rows)
+    model = VerticalModel(config, at.names, len(train), len(test) + len(rows[1]))
+    told = wire.lines(len(at.names), protocols(model))
+    return [*lines(model), *_memory(config.algorithm.covariance), *notes, "", *told]
+
+
+def look_through(config: VerticalConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+    """What else would end a run with this file; JobError."""
+    rows, _ = aligned(own, config, "the file")
+    if spec.covariates(own.names):
+        columns(rows, config, np.arange(own.n_rows), path.stem, response=spec.response is not None)
+
+
+def spec_of_file(config: VerticalConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
     """What is known of a file's columns: a client's, or the server's, which has no covariate."""
     client = spec_of(config, response=config.algorithm.response == "shared" and config.data.response in names, names=names)
     return client if client.covariates(names) else server_spec(config)
@@ -91,6 +116,8 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
     m = own.mechanism
     epsilon = f"{own.spent:.4g}" if m.secure else f"inf (secure: {own.spent:.4g})"
     yield f"privacy  each client, for its own columns: epsilon {epsilon} after {own.steps} releases, delta {own.delta:g},"
+    if own.steps < (own.planned or 0):
+        yield f"         which is after {own.steps // own.update} of {own.updates} rounds: the budget ends the job"
     yield f"         noise {m.sigma:.4g} times the clip; neighbours: {m.neighbours}"
     yield f"         trusts {trust(m)}"
 
@@ -126,3 +153,10 @@ def protocols(model: VerticalModel) -> list[tuple[Any, Mapping[str, int]]]:
         sizes = {"t": model.n_test, "n": model.n_rows}
         found.append((vertical_predict.protocol(model.config.output.missing_party), sizes))
     return found
+
+
+def _memory(covariance: str) -> Iterator[str]:
+    """Of full covariances: only a client knows how many columns it has."""
+    if covariance == "full":
+        about = memory.size(memory.NUMBER * 8 * 1000**2)
+        yield f"memory   each client: about {about} for every (1,000 coefficients)^2, for their covariances"
