@@ -18,6 +18,7 @@ from ..data.header import unfit
 from ..data.sets.builtin import Federation
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
+from ..kernels.families import BINARY, FAMILIES, REAL
 from ..models.encoding import Column, Spec
 from ..privacy.policy import DataSet
 from .load import AnyConfig, DataSection
@@ -126,9 +127,9 @@ def of_dealt(config: AnyConfig, found: Federation, spec: Spec) -> Parties:
 
 def fits(family: str, name: str | None, response: str, positive: str | None) -> None:
     """Whether a model of this family can explain what the built-in data have; JobError."""
-    wanted = "bernoulli" if positive is not None else "gaussian"
-    if response and family != wanted:
-        what = "a binary" if wanted == "bernoulli" else "a real"
+    wanted = BINARY if positive is not None else REAL
+    if response and FAMILIES[family].domain is not wanted:
+        what = "a binary" if wanted is BINARY else "a real"
         raise JobError(f'model.family = "{family}": data.builtin = "{name}" has {what} response')
 
 

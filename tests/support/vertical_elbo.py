@@ -45,6 +45,10 @@ def log_p(likelihood, y, eta, log_sigma):
         return y * log_sigmoid(eta) + (1 - y) * log_sigmoid(-eta)
     if likelihood.family == "poisson":
         return y * eta - np.exp(eta) - special.gammaln(y + 1.0)
+    if likelihood.family == "negative-binomial":
+        r, lgamma = likelihood.scale, special.gammaln
+        ways = lgamma(y + r) - lgamma(r) - lgamma(y + 1.0)
+        return ways + y * eta + r * np.log(r) - (y + r) * np.log(r + np.exp(eta))
     sigma = np.exp(log_sigma) if likelihood.scale is None else likelihood.scale
     return -0.5 * (y - eta) ** 2 / sigma**2 - 0.5 * np.log(TWO_PI * sigma**2)
 
