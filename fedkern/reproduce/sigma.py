@@ -1,4 +1,4 @@
-"""What the reproductions of trained priors share: trainings that are kept, and jobs with them (sigma.md)."""
+"""What the reproductions of trained priors share: trainings that are kept, and jobs with them (docs/methods/sigma.md)."""
 
 from __future__ import annotations
 
