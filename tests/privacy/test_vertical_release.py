@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, RemoteFault
-from fedkern.algorithms.pvi.machine import Refused
+from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, Refused, RemoteFault
 from fedkern.algorithms.split import machine as vertical
 from fedkern.algorithms.split import private as vertical_private
 from fedkern.algorithms.split.messages import Begin, PredictorSum, Residual, Settings, ZShare

@@ -8,11 +8,11 @@ import pytest
 from federations import deal, make_rows, play, run, settings
 from scipy.optimize import minimize
 
-from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, RemoteFault
+from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, Refused, RemoteFault
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.machine import QUpdate, Refused, SiteApplied, SiteDelta
+from fedkern.algorithms.pvi.machine import QUpdate, SiteApplied, SiteDelta
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import prior
 from fedkern.privacy.accountant import Mechanism

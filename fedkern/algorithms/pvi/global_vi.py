@@ -24,13 +24,13 @@ from ..core.messages import (
     ClientLost,
     Message,
     Protocol,
+    Refused,
     RemoteFault,
     Saved,
     ServerEffects,
 )
 from ..core.optim import OPTIMISERS
 from .local import OMEGA_BOUND, Local, gradient_of
-from .machine import Refused
 from .settings import Settings
 
 Vector = NDArray[np.float64]

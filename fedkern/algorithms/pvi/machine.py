@@ -36,6 +36,7 @@ from ..core.messages import (
     ClientLost,
     Message,
     Protocol,
+    Refused,
     RemoteFault,
     Saved,
     ServerEffects,
@@ -82,15 +83,6 @@ class SiteApplied(Message, kind=12):
 
     delta_id: int
     alpha: float
-
-
-@dataclass(frozen=True)
-class Refused(Message, kind=13):
-    """Client to server: what was asked would exceed my budget. Final. `spent`: steps of this job; how many more the holder would
-    allow is its own affair, for it tells what was spent in other jobs."""
-
-    round: int
-    spent: int
 
 
 # The server --------------------

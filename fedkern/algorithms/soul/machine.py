@@ -35,9 +35,19 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.likelihood import Likelihood
 from ...models.split.predictors import Linear, Predictor
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from ..core.messages import (
+    NO_PREDICTOR,
+    ClientEffects,
+    ClientLost,
+    Message,
+    Protocol,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+    evolve,
+    lost,
+)
 from ..core.trace import Trace
-from ..split.messages import lost
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Settings, Slopes, Total, curvature
 
 __all__ = [
@@ -345,7 +355,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
         A stale, repeated or unexpected message.
     """
     if isinstance(event, ClientLost):
-        raise lost(state.names[event.client], state.round)
+        raise lost(state.names[event.client], state.round, NO_PREDICTOR)
     expected = Slopes if state.settings.power else Moved if state.settings.response == "shared" else Predicted
     if not isinstance(event, expected) or event.round != state.round or sender in state.answers:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {state.round}")

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.messages import ClientEffects, Message, Protocol, Saved
-from ..pvi.machine import Refused
+from ..core.messages import ClientEffects, Message, Protocol, Refused, Saved
 from . import client as vertical_client
 from . import private as vertical_private
 from . import server as vertical_server

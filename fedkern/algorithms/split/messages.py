@@ -9,9 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import LostPeer
 from ...kernels import rng
-from ..core import messages
 from ..core.messages import SERVER, Message
 
 Vector = NDArray[np.float64]
@@ -150,11 +148,6 @@ def batch_of(settings: Settings, round: int) -> Index | None:
     epoch, k = divmod(round, settings.n_rows // settings.batch)
     shuffled = _shuffled(settings.seed, settings.n_rows, epoch)
     return np.sort(shuffled[k * settings.batch : (k + 1) * settings.batch])
-
-
-def lost(name: str, round: int) -> LostPeer:
-    """What to say of a client that is gone."""
-    return messages.lost(name, round, "without its part there is no linear predictor")
 
 
 def of_batch(values: Vector, index: Index | None) -> Vector:

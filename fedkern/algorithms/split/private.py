@@ -56,9 +56,8 @@ from ...models.split.predictors import Linear
 from ...models.split.site import Site
 from ...privacy.accountant import Mechanism
 from ...privacy.noise import Source
-from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, RemoteFault, Saved, evolve
+from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Refused, RemoteFault, Saved, evolve
 from ..core.optim import OPTIMISERS
-from ..pvi.machine import Refused
 from . import client as plain
 from .messages import Begin, PredictorSum, Residual, Settings, ZShare
 

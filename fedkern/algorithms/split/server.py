@@ -16,9 +16,8 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.split.site import Shared
 from ..core.averaging import Trajectory
-from ..core.messages import SERVER, ClientLost, Message, RemoteFault, Saved, ServerEffects, evolve
+from ..core.messages import NO_PREDICTOR, SERVER, ClientLost, Message, Refused, RemoteFault, Saved, ServerEffects, evolve, lost
 from ..core.optim import OPTIMISERS
-from ..pvi.machine import Refused
 from .messages import (
     Begin,
     BoundShare,
@@ -30,7 +29,6 @@ from .messages import (
     Vector,
     ZShare,
     batch_of,
-    lost,
     of_batch,
     stacked,
 )
@@ -117,7 +115,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
         A stale, repeated or unexpected message.
     """
     if isinstance(event, ClientLost):
-        raise lost(state.names[event.client], state.round)
+        raise lost(state.names[event.client], state.round, NO_PREDICTOR)
     if getattr(event, "round", None) != state.round:
         raise RemoteFault(f"client {sender}: {type(event).__name__} of round {event.round}, expected round {state.round}")
     if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
