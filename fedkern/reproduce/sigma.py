@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 from ..algorithms.core.messages import SERVER
 from ..algorithms.sfvi import machine as sfvi
 from ..algorithms.sfvi.families import Family
-from ..algorithms.sfvi.families import Settings as Variational
 from ..algorithms.sfvi.nested import NestedFamily
+from ..algorithms.sfvi.settings import Settings as Variational
 from ..algorithms.training import training as training
 from ..algorithms.training.fit import Federation, Tau
 from ..kernels import mlp, rng

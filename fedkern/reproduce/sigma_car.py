@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.sfvi.families import Settings as Variational
+from ..algorithms.sfvi.settings import Settings as Variational
 from ..algorithms.training import training as training
 from ..algorithms.training.fit import Tau, compare, match_variances
 from ..data.graph import Map

@@ -13,7 +13,7 @@ import sigma_artifacts as artifacts
 import sigma_exact as exact
 
 import fedkern
-from fedkern.algorithms.sfvi.families import Settings as Variational
+from fedkern.algorithms.sfvi.settings import Settings as Variational
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.kernels import rng
 from fedkern.reproduce.sigma import fit

@@ -11,7 +11,7 @@ import pytest
 from published import needs
 from scipy import stats
 
-from fedkern.algorithms.sfvi.families import Settings as Variational
+from fedkern.algorithms.sfvi.settings import Settings as Variational
 from fedkern.algorithms.training.fit import compare
 from fedkern.data.simulate import sigma as sigma_examples
 from fedkern.errors import JobError

@@ -28,11 +28,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.messages import Message, Protocol, Saved
-from . import client as client_side
-from . import server as server_side
 from .client import Client, Conditional, client, client_receive, conditional
+from .client import load as load_client
+from .client import save as save_client
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
 from .server import Server, finished, server_receive, start
+from .server import load as load_server
+from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
@@ -53,9 +55,9 @@ def protocol(settings: Settings) -> Protocol:
 
 def save(state: Server | Client) -> Saved:
     """The state as named arrays and numbers; rows are never among them."""
-    return client_side.save(state) if isinstance(state, Client) else server_side.save(state)
+    return save_client(state) if isinstance(state, Client) else save_server(state)
 
 
 def load(fresh: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     """A fresh state as it was when it was saved."""
-    return client_side.load(fresh, saved) if isinstance(fresh, Client) else server_side.load(fresh, saved)
+    return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)
