@@ -93,6 +93,6 @@ def flags(n_clients: int, *sets: Collection[int]) -> NDArray[np.float64]:
     return np.array([[k in members for k in range(n_clients)] for members in sets], float)
 
 
-def members(saved: NDArray[np.float64]) -> list[frozenset[int]]:
+def members(saved: Iterable[NDArray[np.float64]]) -> list[frozenset[int]]:
     """Inverse of `flags`."""
     return [frozenset(np.flatnonzero(row).tolist()) for row in saved]

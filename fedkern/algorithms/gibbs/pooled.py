@@ -8,37 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import LostPeer
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core.messages import ClientEffects, ClientLost, Protocol, RemoteFault, Saved, ServerEffects
 from . import machine as gibbs
+from .messages import AskStatistics, Statistics
 from .settings import Settings
 from .sites import Factor, MarkovRandomField, Regression
 
 SITES: dict[str, Callable[..., Regression | MarkovRandomField]] = {"regression": Regression, "mrf": MarkovRandomField}
-
-
-@dataclass(frozen=True)
-class AskStatistics(Message, kind=35):
-    """Server to client: send them."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class Statistics(Message, kind=36):
-    """Client to server: R and q (with zeros below its rows), rss, its number of rows, its degrees of freedom."""
-
-    round: int
-    R: Annotated[NDArray[np.float64], "p p"]
-    q: Annotated[NDArray[np.float64], "p"]
-    rss: float
-    rows: int
-    n: float
 
 
 @dataclass(frozen=True)
