@@ -3,7 +3,7 @@
 The order in which answers come must not change a bit of the result: they are used in client order, `in_order`.
 
 A client that is gone, because it died or because it was silent for too long, is one event, `ClientLost`; transports decide when.
-Where the model needs all its clients it ends the job, here (`with_answer`, `needed`). Machines that can go on without one
+Where the model needs all its clients it ends the job, here (`needs_all`, `needed`). Machines that can go on without one
 say themselves what then becomes of the model: partitioned inference, Gibbs sampling with `on_loss = "drop"`, certificates.
 """
 
@@ -64,12 +64,17 @@ def with_answer(state: State, sender: int, event: Any, expected: type[Message], 
     RemoteFault
         Not the message that was asked for, of another round, or of a client that has answered.
     """
-    if isinstance(event, ClientLost):
-        raise lost(state.names[event.client], state.round, why)
+    needs_all(event, state.names, state.round, why)
     late = getattr(event, "round", state.round) != state.round
     if not isinstance(event, expected) or late or sender not in state.waiting:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {state.round}")
     return evolve(state, answers={**state.answers, sender: event}, waiting=state.waiting - {sender})
+
+
+def needs_all(event: Any, names: tuple[str, ...], round: int, why: str = NO_MODEL) -> None:
+    """LostPeer if the event is the loss of a client during the rounds."""
+    if isinstance(event, ClientLost):
+        raise lost(names[event.client], round, why)
 
 
 def needed(event: Any, text: str, names: tuple[str, ...] = ()) -> None:
@@ -83,9 +88,23 @@ def to_each(clients: Iterable[int], message: Message) -> ServerEffects:
     return [(k, message) for k in clients]
 
 
+def active(n_clients: int, *out: Collection[int]) -> list[int]:
+    """Clients that are in none of these sets."""
+    return [k for k in range(n_clients) if not any(k in members for members in out)]
+
+
 def in_order(answers: Mapping[int, Answer]) -> list[Answer]:
     """All answers, in client order."""
     return [answers[k] for k in sorted(answers)]
+
+
+def summed(arrays: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The sum of at least one array, added in this order."""
+    first, *others = arrays
+    total = first.copy()
+    for array in others:
+        total += array
+    return total
 
 
 def flags(n_clients: int, *sets: Collection[int]) -> NDArray[np.float64]:

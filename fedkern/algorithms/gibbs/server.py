@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.messages import ClientLost, Message, RemoteFault, Saved, ServerEffects
-from ..core.rounds import flags, in_order, members, needed, to_each
+from ..core.rounds import active, flags, in_order, members, needed, to_each
 from ..core.trace import Trace
 from . import sweeps as update
 from . import tempering
@@ -69,7 +69,7 @@ class Server:
 
     @property
     def active(self) -> list[int]:
-        return [k for k in range(self.n_clients) if k not in self.lost]
+        return active(self.n_clients, self.lost)
 
     @property
     def stop(self) -> str | None:
