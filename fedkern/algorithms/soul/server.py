@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.likelihood import Likelihood
-from ..core.messages import NO_PREDICTOR, ClientLost, RemoteFault, Saved, ServerEffects, evolve, lost
+from ..core.messages import NO_PREDICTOR, Message, Saved, ServerEffects, evolve
+from ..core.rounds import ask_all, in_order, summed, with_answer
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
 from .settings import Settings, curvature
 
@@ -31,7 +32,7 @@ class Server:
     intercept, prior_sd : whether there is b ~ N(0, prior_sd^2)
     z, z_total : (J, N) auxiliary variables, and their sum over the rounds that are averaged
     b, log_scale, total : the maximised b and log sigma, and (2,) the sum of these over the rounds that are averaged
-    answers : what has come of this round
+    waiting, answers : clients that have yet to answer; client -> its answer
     """
 
     settings: Settings
@@ -47,6 +48,7 @@ class Server:
     log_scale: float = 0.0
     total: Vector = field(default_factory=lambda: np.zeros(2))
     round: int = 0
+    waiting: frozenset[int] = frozenset()
     answers: Mapping[int, Any] = field(default_factory=dict)
 
     @property
@@ -101,17 +103,21 @@ def finished(state: Server) -> bool:
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
     s = state.settings
-    state = evolve(state, answers={})
     if state.stop:
-        return state, []
-    everyone, k = range(s.n_clients), state.round
+        return evolve(state, answers={}), []
+    k = state.round
     if not s.power and s.response == "server":
-        return state, [(j, Auxiliary(k, state.z[j])) for j in everyone]
+        return _waiting(state, [Auxiliary(k, z) for z in state.z])
     Z, w = state.Z, np.full(int(s.dispersed), state.log_scale)
     if s.power:
-        return state, [(j, AuxiliaryTotal(k, state.z[j], Z, state.b, w)) for j in everyone]
-    question = Total(k, Z, state.b, w)
-    return state, [(j, question) for j in everyone]
+        return _waiting(state, [AuxiliaryTotal(k, z, Z, state.b, w) for z in state.z])
+    return ask_all(state, Total(k, Z, state.b, w))
+
+
+def _waiting(state: Server, questions: Sequence[Message]) -> tuple[Server, ServerEffects]:
+    """Each client has a question of its own."""
+    asked: ServerEffects = [*enumerate(questions)]
+    return evolve(state, waiting=frozenset(range(len(asked))), answers={}), asked
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
@@ -124,25 +130,19 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     RemoteFault
         A stale, repeated or unexpected message.
     """
-    if isinstance(event, ClientLost):
-        raise lost(state.names[event.client], state.round, NO_PREDICTOR)
     expected = Slopes if state.settings.power else Moved if state.settings.response == "shared" else Predicted
-    if not isinstance(event, expected) or event.round != state.round or sender in state.answers:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {state.round}")
-    state = evolve(state, answers={**state.answers, sender: event})
-    return (state, []) if len(state.answers) < state.settings.n_clients else _ask(_step(state))
+    state = with_answer(state, sender, event, expected, NO_PREDICTOR)
+    return (state, []) if state.waiting else _ask(_step(state))
 
 
 def _step(state: Server) -> Server:
     """z, b and log sigma after this round. All use the slopes at the z, b and log sigma that the clients were asked with."""
     s, k = state.settings, state.round
-    answers = [state.answers[j] for j in range(s.n_clients)]
+    answers = in_order(state.answers)
     eta = state.b + state.Z
     kappa = curvature(state.likelihood, eta, state.log_scale)
     if s.power:
-        R = answers[0].rho.copy()
-        for answer in answers[1:]:
-            R += answer.rho
+        R = summed(answer.rho for answer in answers)
         z = np.array([s.moved(state.z[j], R - a.rho, a.g, kappa, k) for j, a in enumerate(answers)])
         slopes, scales = float(R.sum()), float(sum(a.scales.sum() for a in answers))
     else:

@@ -20,9 +20,10 @@ from . import client as vertical_client
 from . import private as vertical_private
 from . import server as vertical_server
 from .client import Client, client
-from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, Settings, ZShare, batch_of
+from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .private import PrivateClient
 from .server import Server, finished, server_receive, start
+from .settings import Settings, batch_of
 
 __all__ = [
     "Begin",

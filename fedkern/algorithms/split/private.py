@@ -59,7 +59,8 @@ from ...privacy.noise import Source
 from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Refused, RemoteFault, Saved, evolve
 from ..core.optim import OPTIMISERS
 from . import client as plain
-from .messages import Begin, PredictorSum, Residual, Settings, ZShare
+from .messages import Begin, PredictorSum, Residual, ZShare
+from .settings import Settings
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
