@@ -3,9 +3,9 @@
 #
 # Takes the mpirun that is installed beside Python (the environment in use, then .venv of this folder's parent), adds what it needs to
 # start more ranks than there are cores and to tell the ranks of each other's death, and has a process beside it that turns TERM, INT
-# (Ctrl-C), USR1 and HUP, sent to whomever, into a checkpoint, and leaves no rank alive. The exit codes are fedkern's: 0 finished, 1
-# internal error, 2 bad job or data, 3 stopped or lost a peer (--resume goes on), 4 finished without some clients, 5 a privacy budget
-# ended the job.
+# (Ctrl-C), USR1 and HUP, sent to whomever, into a checkpoint, and leaves no rank alive (if it is killed itself: for some seconds). The
+# exit codes are fedkern's: 0 finished, 1 internal error, 2 bad job or data, 3 stopped or lost a peer (--resume goes on), 4 finished
+# without some clients, 5 a privacy budget ended the job.
 set -u
 
 asked='' job=''
@@ -57,7 +57,7 @@ while kill -0 "$job" 2>/dev/null; do wait "$job" 2>/dev/null; done # a signal fo
 wait "$job" 2>/dev/null
 code=$?
 if [ "$code" -gt 128 ]; then # killed itself, by a signal
-    what='the process beside mpirun was killed, and so was the job; --resume goes on from the last checkpoint'
+    what='the process beside mpirun was killed, and the job ends with it; --resume goes on from the last checkpoint'
     [ -n "$asked" ] && [ "$code" -eq 143 ] && what='stopped before the job had begun; start it again'
     echo "fedkern: $what" >&2
     code=3

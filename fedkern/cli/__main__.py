@@ -130,15 +130,15 @@ def _failed(error: BaseException) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from .. import api as job
+    from . import job
 
-    return job.command(options)
+    return job.run(options)
 
 
 def _check(options: argparse.Namespace) -> int:
-    from ..jobs import check
+    from . import job
 
-    return check.command(options)
+    return job.check(options)
 
 
 def _info(options: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ names them, as it will in the run.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +16,13 @@ import numpy as np
 from ..algorithms.exchanges import certificates, column_notes
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
-from ..api import place_for
 from ..data import table
 from ..data.artifact import read_client
 from ..data.degenerate import Degenerate, degenerate
 from ..data.design import check_header, describe, encode
 from ..data.faults import who
 from ..data.table import Table, Text
-from ..errors import JobError, plainly
+from ..errors import JobError
 from ..methods.pvi.model import Model
 from ..methods.sigma import rows as sigma_rows
 from ..methods.sigma import stages as sigma
@@ -43,30 +41,13 @@ from ..privacy.certificate import trust
 from ..transports.codec import Codec
 from . import columns, holders, memory, wire
 from .engine import agree
-from .load import AnyConfig, Config, SigmaConfig, SparseConfig, VerticalConfig, load
+from .load import AnyConfig, Config, SigmaConfig, SparseConfig, VerticalConfig
 from .parties import Parties, fingerprint, parties
 
 if TYPE_CHECKING:
-    from .engine import Place
+    from .run import Place
 
 MOST_LEVELS = 200  # of a column that is looked through
-
-
-def command(options: argparse.Namespace) -> int:
-    """Runs `fedkern check` and returns the exit code."""
-    if options.local:
-        config, folder = load(options.job, options.sets)
-        with plainly():
-            return _local(config, folder, Path(options.local))
-
-    def main(place: Place) -> int:
-        config, folder = load(options.job, options.sets)
-        lines = checked(place, config, folder)
-        if lines is not None:
-            print("\n".join(map(printable, lines)))
-        return 0
-
-    return place_for(options, main)
 
 
 def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
@@ -217,7 +198,7 @@ def _unknown(spec: Spec, encoding: Encoding) -> list[str]:
     return [c.name for c in encoding.columns if c.levels is None and c.name not in spec.columns and not spec.private]
 
 
-def _local(config: AnyConfig, folder: Path, path: Path) -> int:
+def local(config: AnyConfig, folder: Path, path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     found = parties(config, folder)
     spec = found.spec

@@ -11,7 +11,7 @@ from ..transports.codec import Codec
 from .hooks import RunHooks
 
 if TYPE_CHECKING:
-    from .engine import Place
+    from .run import Place
 
 
 def exchanged(

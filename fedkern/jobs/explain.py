@@ -32,6 +32,7 @@ WANTED = {
     "list_type": "a list in [ ]",
     "model_type": "a table",
     "string_type": "a text in quotes",
+    "too_long": "fewer of them",
     "too_short": "at least one",
 }
 

@@ -31,8 +31,8 @@ from .load import AnyConfig
 from .parties import Parties
 
 if TYPE_CHECKING:
-    from .engine import Place
     from .parties import Parties
+    from .run import Place
 
 NEW = (
     "no earlier job has an account of these data; if there were jobs on them, a budget.jsonl is lost or lies where it was not "
@@ -136,6 +136,7 @@ class RunHooks(Keeper):
                 mechanism=plan.mechanism,
                 epsilon=plan.epsilon,
                 delta=plan.delta,
+                planned=plan.planned,
                 last_update=self.config.privacy.last_update,
                 marks=() if self._identity is None else self._identity.marks.get(party, ()),
                 paid=0 if self._identity is None else self._identity.paid.get(party, 0),
@@ -207,7 +208,7 @@ class RunHooks(Keeper):
             total = holder.total()
         self._state(client, holder.books, total, new=holder.new, again=True)
         if holder.policies and not self.quiet:
-            self._say(client, total.text(), "account.json in its own folder says what all jobs have spent on its data")
+            self._say(client, total.text())
 
     def _state(self, party: int, books: Books, total: Total | None, *, new: bool, again: bool = False) -> None:
         """account.json, and once at the holder's terminal what the holder should look into."""
@@ -219,13 +220,14 @@ class RunHooks(Keeper):
         if again:
             return
         if new and books.account.policies:
-            self._say(party, NEW, NEW)
+            self._say(party, NEW)
         for warning in warnings:
-            self._say(party, warning, "account.json in its own folder has a warning")
+            self._say(party, warning)
 
-    def _say(self, client: int, text: str, told: str) -> None:
-        """To the holder. What several ranks print comes together where the job was started, so there it is `told`."""
-        print(f"fedkern: client {self.names[client]!r}: {text if self.alone else told}", file=sys.stderr, flush=True)
+    def _say(self, client: int, text: str) -> None:
+        """To the holder, at its terminal. What ranks print comes together where the job was started, so they say nothing."""
+        if self.alone:
+            print(f"fedkern: client {self.names[client]!r}: {text}", file=sys.stderr, flush=True)
 
     @contextmanager
     def _between_holder_and_job(self, party: int) -> Iterator[None]:

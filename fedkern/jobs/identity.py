@@ -28,7 +28,7 @@ from .parties import Parties
 from .secret import fingerprint, mark_of, secret
 
 if TYPE_CHECKING:
-    from .engine import Place
+    from .run import Place
 
 RECORD = "job.json"
 ABOUT = ("id", "clients", "party", "ledger")  # of a record's table `run`; the other keys are digests of what the party was given

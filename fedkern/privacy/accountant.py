@@ -253,9 +253,9 @@ class Mechanism:
         real one would."""
         return nominal_epsilon(((self, steps),), delta)
 
-    def max_steps(self, epsilon: float, delta: float) -> int:
+    def max_steps(self, epsilon: float, delta: float, *, enough: int | None = None) -> int:
         """The largest number of steps whose (nominal) epsilon at `delta` is at most `epsilon`: refusals then compare integers."""
-        return max_steps(self, epsilon, delta)
+        return max_steps(self, epsilon, delta, enough=enough)
 
     def as_dict(self) -> dict[str, Any]:
         """The public parameters, for a ledger."""
@@ -382,8 +382,11 @@ def _squared_mu(mechanism: Mechanism) -> float:
 
 
 @lru_cache(maxsize=256)
-def max_steps(mechanism: Mechanism, epsilon: float, delta: float, earlier: Parts = ()) -> int:
-    """The largest number of steps that keeps (nominal) epsilon, with everything `earlier`, within `epsilon` at `delta`."""
+def max_steps(mechanism: Mechanism, epsilon: float, delta: float, earlier: Parts = (), *, enough: int | None = None) -> int:
+    """The largest number of steps that keeps (nominal) epsilon, with everything `earlier`, within `epsilon` at `delta`.
+
+    `enough` is the answer if that many are within: to look far beyond what a job needs takes minutes where the cap is large.
+    """
     if not epsilon > 0:
         raise ValueError(f"privacy: epsilon must be > 0, got {epsilon}")
     if epsilon == math.inf:
@@ -394,6 +397,8 @@ def max_steps(mechanism: Mechanism, epsilon: float, delta: float, earlier: Parts
     def spent(steps: int) -> float:
         return nominal_epsilon((*earlier, (mechanism, steps)), delta)
 
+    if enough and spent(enough) <= epsilon:
+        return enough
     squared_mu = _central_limit(epsilon, delta) - sum(steps * _squared_mu(m) for m, steps in earlier)
     return largest_count(spent, epsilon, squared_mu / _squared_mu(mechanism))
 

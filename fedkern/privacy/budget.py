@@ -357,6 +357,7 @@ class Holder:
     last_update : "shorten" grants the steps that are left where they are fewer than asked; "refuse" grants nothing then
     marks : of the budget, from what this run left before: the file must still begin with what it was then
     paid : steps that messages of this run have taken, which the budget must know of
+    planned : steps that the job will need; None where the budget ends it
 
     Attributes
     ----------
@@ -380,7 +381,9 @@ class Holder:
         last_update: Literal["refuse", "shorten"] = "refuse",
         marks: Iterable[Mark] = (),
         paid: int = 0,
+        planned: int | None = None,
     ) -> None:
+        self._enough = planned
         self.client, self.job, self.data, self.mechanism = client, job, account.data, mechanism
         self.epsilon, self.delta, self.last_update = epsilon, delta, last_update
         self.policies: Sequence[Policy] = account.policies
@@ -419,6 +422,9 @@ class Holder:
             raise ValueError(f"privacy: a charge must be for a positive whole number of steps, got {asked.steps!r}")
         with self.ledger.locked() as file:
             self._update()
+            if self._enough is not None and self.spent + asked.steps > self.allowed:  # after a crash more than was planned
+                self._enough = self._others = None
+                self._update()
             spent, left = self.spent, max(self.allowed - self.spent, 0)
             granted = asked.steps if asked.steps <= left else left if self.last_update == "shorten" else 0
             if granted:
@@ -437,14 +443,14 @@ class Holder:
                 raise JobError(f"client {self.client!r}: {self.ledger.path}: {fault}") from None
 
     def _allowed_by_job(self) -> int:
-        return max_steps(self.mechanism, self.epsilon, self.delta, self._before())
+        return max_steps(self.mechanism, self.epsilon, self.delta, self._before(), enough=self._enough)
 
     def _allowed_by(self, policy: Policy, others: Parts) -> int:
         if policy.delta is None:
             return UNLIMITED
         if epsilon(others, policy.delta) > policy.epsilon:
             return 0
-        return max_steps(self.mechanism, policy.epsilon, policy.delta, others)
+        return max_steps(self.mechanism, policy.epsilon, policy.delta, others, enough=self._enough)
 
     def total(self) -> Total:
         """What all jobs together have spent on this data set."""

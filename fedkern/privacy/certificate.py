@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -114,3 +114,16 @@ def _version() -> str:
         return version("dp-accounting")
     except PackageNotFoundError:
         return "(not installed)"
+
+
+def certificates(of_clients: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """One certificate where all clients have the same, else each of them."""
+    distinct: dict[str, list[str]] = {}
+    for client, content in of_clients.items():
+        distinct.setdefault(text("", content), []).append(client)
+    yield "privacy certificate" + ("s" if len(distinct) > 1 else "")
+    for certificate, clients in distinct.items():
+        all_of_many = len(clients) == len(of_clients) > 5
+        name = f"each of the {len(clients)} clients" if all_of_many else ", ".join(clients)
+        first, *rest = certificate.split("\n")
+        yield from (f"  {name}{first}", *(f"  {line}" for line in rest))

@@ -18,14 +18,15 @@ from command import StopsAt
 from fedkern.algorithms.core.messages import KINDS, Released
 from fedkern.algorithms.pvi import client_level
 from fedkern.algorithms.pvi import machine as pvi
+from fedkern.api import perform
 from fedkern.cli.report import write
 from fedkern.cli.show import lines
 from fedkern.errors import JobError, LostPeer
-from fedkern.jobs import engine as assembly
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.load import parse
 from fedkern.jobs.releases import Releases
+from fedkern.jobs.run import Output
+from fedkern.methods.pvi import publish
 from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import HEADER, Codec, Frame
 from fedkern.transports.driver import ServerSide
@@ -246,7 +247,7 @@ class Left:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.seen: dict[Any, set[Any]] = {}
-        ask, metric, written = ServerSide._ask, RunHooks.metric, assembly.write
+        ask, metric, written = ServerSide._ask, RunHooks.metric, publish.write
 
         def _ask(server: ServerSide, client: int, frame: Frame) -> tuple[int, Frame]:
             message = server.codec.decode(frame, (KINDS[HEADER.unpack_from(frame)[2]],))[1]
@@ -267,7 +268,7 @@ class Left:
 
         patch.setattr(ServerSide, "_ask", _ask)
         patch.setattr(RunHooks, "metric", _metric)
-        patch.setattr(assembly, "write", _written)
+        patch.setattr(publish, "write", _written)
 
     def note(self, *what: Any) -> None:
         *key, value = what

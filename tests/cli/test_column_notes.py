@@ -15,10 +15,11 @@ import fedkern
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.exchanges import column_notes
 from fedkern.algorithms.exchanges.column_notes import Degenerate
+from fedkern.api import perform
 from fedkern.errors import LostPeer, OwnFault
 from fedkern.jobs.check import checked
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.load import load
+from fedkern.jobs.run import Output
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess, run
 

@@ -12,7 +12,7 @@ import pytest
 from command import OPEN, PRIVATE
 
 import fedkern as package
-from fedkern import api as job_module
+from fedkern.cli import job as job_module
 from fedkern.cli.__main__ import parser
 from fedkern.errors import BudgetSpent, JobError
 from fedkern.jobs.files import Lines
@@ -123,6 +123,32 @@ def test_a_budget_is_a_normal_end_unless_it_comes_too_early(fedkern: Any, job: A
     assert "the privacy budgets were spent after" in ended.err
     assert "algorithm.min_updates = 1000" in ended.err
     assert Path("two/summary.json").exists(), "what was finished is kept"
+
+
+def test_a_budget_that_pays_for_nothing_leaves_no_result(
+    fedkern: Any, job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job's own cap does, but what is left of the holders' does not: the prior would be published as a posterior."""
+    monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(tmp_path / "homes"))
+    names = [f"client-{k}" for k in (1, 2, 3, 4, 5)]
+    for name in names:
+        (tmp_path / "homes" / name).mkdir(parents=True)
+        (tmp_path / "homes" / name / "policy.toml").write_text("[data.breast-cancer]\nepsilon = 0.01\ndelta = 1e-3\n")
+    ended = fedkern("run", job(PRIVATE), "--out", "out", "--quiet")
+    assert ended.code == 5
+    assert "the privacy budgets were spent after 0 updates, so there is no result" in ended.err
+    notes = json.loads(Path("out/summary.json").read_text())["notes"]
+    assert any(note.endswith("not in the result, for no update of theirs fits their budgets") for note in notes)
+
+
+def test_a_coefficient_far_from_its_prior_is_named(fedkern: Any, tmp_path: Path) -> None:
+    rows = [f"{x},{1e5 + x}" for x in (-1.0, 0.0, 1.0, 2.0)]
+    for name in ("far", "near"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+        tables = {"data": {"clients": [str(tmp_path / f"{name}.csv")], "response": "y"}, "model": {"family": "gaussian"}}
+        tables["model"] |= {"scale": 1.0, "prior_precision": 1.0 if name == "far" else 1e-10}
+        notes = package.run(tables, job={"rounds": 2}).summary["notes"]
+        assert (name == "far") == any("standard deviations of their prior from zero: intercept" in note for note in notes)
 
 
 def test_a_budget_outlives_the_job(fedkern: Any, job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

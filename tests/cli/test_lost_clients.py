@@ -4,10 +4,11 @@ import pytest
 from command import OPEN, PRIVATE
 from kills import make_job
 
-from fedkern.api import exit_code
+from fedkern.api import perform
+from fedkern.cli.job import exit_code
 from fedkern.errors import LostPeer
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.load import load
+from fedkern.jobs.run import Output
 from fedkern.transports.driver import ClientSide, ServerSide
 from fedkern.transports.inprocess import InProcess
 

@@ -12,8 +12,9 @@ import pytest
 from command import OPEN, PRIVATE, mpirun
 
 import fedkern
-from fedkern.jobs.engine import Output, perform
+from fedkern.api import perform
 from fedkern.jobs.load import load
+from fedkern.jobs.run import Output
 from fedkern.transports.inprocess import InProcess
 
 SYNCHRONOUS = OPEN.replace("clients = 3", "clients = 10") + '[algorithm]\nschedule = "synchronous"\n'

@@ -14,11 +14,12 @@ from command import StopsAt
 from two_clients import JOBS, TwoClients
 
 import fedkern as package
+from fedkern.api import perform
 from fedkern.errors import HolderError, LostPeer
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.files import RunFolder
 from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.load import load
+from fedkern.jobs.run import Output
 from fedkern.transports.inprocess import InProcess
 
 KINDS = [kind for kind in JOBS if kind != "sigma"]
@@ -81,7 +82,7 @@ def test_they_are_closed_in_a_map(tmp_path: Path) -> None:
 def test_a_fault_of_a_private_job_is_the_clients_too(
     fedkern: Any, clients: TwoClients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedkern.jobs.engine.Local", lambda *arguments, **more: 1 / 0)
+    monkeypatch.setattr("fedkern.methods.pvi.run.Local", lambda *arguments, **more: 1 / 0)
     before = os.umask(0)
     try:
         with pytest.raises(ZeroDivisionError):

@@ -17,12 +17,13 @@ from wires import checked_and_run
 
 import fedkern
 from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.api import perform
 from fedkern.data.artifact import read_client
 from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
 from fedkern.jobs.check import checked
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.load import load, parse
+from fedkern.jobs.run import Output
 from fedkern.methods.sigma.model import decoder_of
 from fedkern.methods.sigma.points import extended
 from fedkern.models.spatial.condition import Condition

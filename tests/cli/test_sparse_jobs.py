@@ -12,10 +12,11 @@ from command import mpirun, python
 from wires import checked_and_run
 
 import fedkern
+from fedkern.api import perform
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError, LostPeer, OwnFault
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.load import load, parse
+from fedkern.jobs.run import Output
 from fedkern.transports.driver import Signals
 from fedkern.transports.inprocess import InProcess
 

@@ -18,12 +18,13 @@ from wires import checked_and_run
 
 import fedkern
 from fedkern.algorithms.split import machine as vertical
+from fedkern.api import perform
 from fedkern.cli.__main__ import main
 from fedkern.data.sets import heart_failure
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.load import load, parse
+from fedkern.jobs.run import Output
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.transports.inprocess import InProcess
 
@@ -345,7 +346,9 @@ def test_check_says_what_a_spent_budget_comes_to(tmp_path: Path, capsys: pytest.
     path = private(job(tmp_path), 3.0, f"noise_multiplier = {noise}")
     certificate = next(iter(fedkern.run(path, job={"rounds": 50}).privacy.values()))
     assert main(["check", str(path), "--set", "job.rounds=50"]) == 0
-    assert f"epsilon {certificate['epsilon']:.4g} after {certificate['steps']} releases" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"epsilon {certificate['epsilon']:.4g} after {certificate['steps']} releases" in said
+    assert f"after {certificate['steps'] // 2} of 50 rounds: the budget ends the job" in said
 
 
 def test_keyed_noise_claims_nothing(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
-os.environ["FEDKERN_ISA"] = "baseline"  # before the first kernel
+if __name__ == "__main__":
+    os.environ["FEDKERN_ISA"] = "baseline"  # before the first kernel
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE / "golden.json"

@@ -282,6 +282,13 @@ def test_an_infinite_cap_is_no_cap():
     assert poisson().max_steps(math.inf, 1e-5) == accountant.UNLIMITED
 
 
+def test_what_is_enough_is_not_looked_beyond():
+    m = poisson()
+    most = m.max_steps(1.0, 1e-5)
+    assert [m.max_steps(1.0, 1e-5, enough=n) for n in (1, most - 1, most, most + 1)] == [1, most - 1, most, most]
+    assert max_steps(m, 1.0, 1e-5, ((m, 100),), enough=most) == most - 100
+
+
 def test_earlier_jobs_count():
     m, other = poisson(0.02), poisson(0.05, 4.0)
     alone = m.max_steps(1.0, 1e-5)

@@ -69,6 +69,15 @@ def test_refusal_is_exactly_at_the_limit(tmp_path):
     assert M.epsilon(h.spent, DELTA) <= CAP < M.epsilon(h.spent + 1, DELTA)
 
 
+def test_a_planned_number_of_steps_limits_nothing(tmp_path):
+    """It only saves a search: whoever asks for more, as after a crash, gets what the cap pays for."""
+    h = holder(tmp_path, planned=20)
+    assert (h.charge(Charge(20, 0)).granted, h.allowed) == (20, 20)
+    assert (h.charge(Charge(10, 1)).granted, h.allowed) == (10, ALLOWED)
+    assert h.charge(Charge(ALLOWED - 29, 2)) == Decision(0, 30, ALLOWED)
+    assert holder(tmp_path / "other", planned=ALLOWED + 1).allowed == ALLOWED
+
+
 def test_the_budget_is_tested_before_the_step_not_after(tmp_path):
     """Negative control: a test after the update would let the last one through."""
     h, spent = holder(tmp_path), 0

@@ -97,16 +97,16 @@ def test_where_a_line_stands_does_not_matter(sent):
 
 def test_negative_control_columns_standardised_by_the_rows(sent, monkeypatch):
     """A mean over rows moves every row's gradient."""
-    from fedkern.jobs import engine as assembly
+    from fedkern.methods.pvi import run as pvi_run
 
-    real = assembly._rows
+    real = pvi_run._rows
 
     def standardised(design):
         rows = real(design)
         X = np.nan_to_num(rows.X, posinf=0, neginf=0)
         return type(rows)(X - X.mean(axis=0), rows.y, rows.offset, rows.weights)
 
-    monkeypatch.setattr(assembly, "_rows", standardised)
+    monkeypatch.setattr(pvi_run, "_rows", standardised)
     moved = [
         np.linalg.norm(sent([*BASE, line, *4 * [line]])[0, 0] - sent([*BASE, *4 * [line]])[0, 0])
         for line in itertools.islice(LINES, 4)

@@ -26,8 +26,8 @@ from fedkern.algorithms.core.messages import Charge, Charged
 from fedkern.algorithms.pvi import client as pvi_client
 from fedkern.algorithms.pvi import client_level, local
 from fedkern.algorithms.split import private as vertical_private
-from fedkern.jobs import engine as assembly
 from fedkern.jobs.outbox import Outbox
+from fedkern.methods.pvi import run as pvi_run
 from fedkern.privacy import accountant, budget, noise
 from fedkern.privacy.accountant import GRID, Mechanism
 from fedkern.privacy.budget import Decision, Holder
@@ -238,13 +238,13 @@ def noise_drawn_again_after_a_crash(patch):
 
 def certificate_of_the_job_file(patch):
     """The account is that of the job file, and the machine runs with half of its noise."""
-    real = assembly.Local
+    real = pvi_run.Local
 
     def made(*arguments, mechanism=None, **words):
         ran = None if mechanism is None else replace(mechanism, noise_multiplier=mechanism.sigma / 2)
         return real(*arguments, mechanism=ran, **words)
 
-    patch.setattr(assembly, "Local", made)
+    patch.setattr(pvi_run, "Local", made)
 
 
 def keyed_noise_called_secure(patch):
@@ -272,7 +272,7 @@ def theta_learns_the_exact_sum(patch):
 def earlier_jobs_forgotten(patch):
     """The holder's cap holds for each job, and not for all together."""
     real = budget.max_steps
-    patch.setattr(budget, "max_steps", lambda mechanism, epsilon, delta, earlier=(): real(mechanism, epsilon, delta))
+    patch.setattr(budget, "max_steps", lambda mechanism, epsilon, delta, earlier=(), **k: real(mechanism, epsilon, delta, **k))
 
 
 # --- what faults are made of

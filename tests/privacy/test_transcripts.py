@@ -20,9 +20,10 @@ from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.settings import SHARDED, Settings
-from fedkern.jobs.engine import Output, perform
+from fedkern.api import perform
 from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.load import load
+from fedkern.jobs.run import Output
 from fedkern.methods.pvi import model
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy.accountant import Mechanism

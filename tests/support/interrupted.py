@@ -13,11 +13,12 @@ from pathlib import Path
 
 import sigma_artifacts as artifacts
 
+from fedkern.api import perform
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.jobs import keeping
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.load import load
+from fedkern.jobs.run import Output
 from fedkern.transports.driver import Kept, Received
 from fedkern.transports.inprocess import InProcess
 

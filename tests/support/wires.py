@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fedkern.algorithms.core.messages import KINDS
+from fedkern.api import perform
 from fedkern.jobs.check import checked
-from fedkern.jobs.engine import Output, perform
 from fedkern.jobs.load import AnyConfig, load
+from fedkern.jobs.run import Output
 from fedkern.results.result import Result
 from fedkern.transports.codec import HEADER, Frame
 from fedkern.transports.driver import ServerSide

@@ -83,9 +83,14 @@ class Plan:
     @property
     def steps(self) -> int:
         """Steps after all rounds, or until the budget is spent."""
-        if self.updates is not None and self.updates * self.update <= self.max_steps:
-            return self.updates * self.update
+        if self.planned is not None and self.planned <= self.max_steps:
+            return self.planned
         return self.first + (self.max_steps - self.first) // self.update * self.update
+
+    @property
+    def planned(self) -> int | None:
+        """Steps of all rounds; None if only the budget ends the job."""
+        return None if self.updates is None else self.updates * self.update
 
     @property
     def spent(self) -> float:
@@ -141,7 +146,8 @@ def plan(config: Config, client: str, d: int, n_clients: int) -> Plan:
             mechanism = replace(mechanism, noise_multiplier=calibrate(mechanism, terms.epsilon, terms.delta, update * updates))
     except ValueError as error:
         raise JobError(f"client {client!r}: {error}") from None
-    allowed = mechanism.max_steps(terms.epsilon, terms.delta) if terms.epsilon < math.inf else 2**53
+    planned = None if updates is None else update * updates
+    allowed = mechanism.max_steps(terms.epsilon, terms.delta, enough=planned) if terms.epsilon < math.inf else 2**53
     if allowed < update:
         raise JobError(
             f"client {client!r}: epsilon = {terms.epsilon:g} does not pay for one update of {update} steps; "

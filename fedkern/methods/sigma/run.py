@@ -20,7 +20,7 @@ from ...jobs import columns
 from ...jobs.hooks import RunHooks
 from ...jobs.load import SigmaConfig
 from ...jobs.progress import Progress
-from ...models.encoding import Encoding
+from ...jobs.run import Output, Run
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
 from ...results.result import Result
@@ -32,23 +32,18 @@ from .points import extended
 from .rows import AreaRows, needed, rows
 
 if TYPE_CHECKING:
-    from ...jobs.engine import Output, Place
+    from ...jobs.run import Place
 
 SCATTER = 0.1  # sd of the places where chains start
 
 
-def perform(
-    place: Place,
-    config: SigmaConfig,
-    folder: Path,
-    names: tuple[str, ...],
-    encoding: Encoding,
-    tables: dict[int, Table],
-    hooks: RunHooks,
-    output: Output,
-) -> Result | None:
+def perform(run: Run[SigmaConfig]) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
-    server_file, files = agreed(place, config, folder, names, hooks)
+    place, config, names, hooks, output = run.place, run.config, run.names, run.hooks, run.output
+    tables = run.tables()
+    check_headers(config, names, tables)  # the agreement is about covariates alone
+    encoding = run.agreed(tables)
+    server_file, files = agreed(place, config, run.folder, names, hooks)
     common = server_file.common if server_file is not None else next(iter(files.values())).common
     model = SigmaModel(config, names, encoding, common)
     areas: dict[int, AreaRows] = {}

@@ -53,7 +53,7 @@ class SparseAlgorithmSection(Section):
     scales: Literal["exact", "expanded"] = key("exact", help="draws of the horseshoe's scales, without or with auxiliaries")
     draw: Literal["auto", "gram", "data"] = key("auto", help="of a client's coefficients: from the Gram matrix, or from rows")
     sweep: Literal["blocked", "printed"] = key("blocked", help="indicator and coefficient together, or in the order of the paper")
-    moves: list[Literal["translate", "interweave"]] = key([], max_length=1, help="at the server; discloses second moments")
+    moves: list[Literal["translate", "interweave"]] = key([], max_length=1, help="one, at the server; discloses second moments")
     block: Count | None = key(None, help="interweaving: coordinates that are drawn at once; default all")
     participation: float = key(1.0, gt=0, le=1, help="probability that a client takes part in a round")
     aggregate: Literal["locals", "sums"] = key("locals", help="what a client sends: its coefficients, or sums to be added")

@@ -18,7 +18,7 @@ from .model import SparseModel
 from .streams import Streams
 
 if TYPE_CHECKING:
-    from ...jobs.engine import Place
+    from ...jobs.run import Place
 
 Array = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from ...jobs import columns, machine
 from ...jobs.hooks import RunHooks
 from ...jobs.load import SparseConfig
 from ...jobs.progress import Progress
-from ...models.encoding import Encoding
+from ...jobs.run import Run
 from ...results import diagnostics, samples, streamed
 from ...results.result import Result
 from ...transports.codec import Codec
@@ -33,7 +33,7 @@ from .streams import Streams
 from .watch import SamplerWatch
 
 if TYPE_CHECKING:
-    from ...jobs.engine import Output, Place
+    from ...jobs.run import Place
 
 Array = NDArray[np.float64]
 
@@ -48,17 +48,11 @@ class Data:
     psi: Array | None
 
 
-def perform(
-    place: Place,
-    config: SparseConfig,
-    names: tuple[str, ...],
-    encoding: Encoding,
-    tables: dict[int, Table],
-    hooks: RunHooks,
-    output: Output,
-) -> Result | None:
+def perform(run: Run[SparseConfig]) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
-    model = SparseModel(config, names, encoding)
+    place, config, hooks, output = run.place, run.config, run.hooks, run.output
+    tables = run.tables()
+    model = SparseModel(config, run.names, run.agreed(tables))
     if config.algorithm.until is not None and not diagnostics.available():
         raise JobError("algorithm.until needs ArviZ for R-hat and ESS: pip install 'fedkern[results]'")
     data = _data(place, model, tables, hooks)

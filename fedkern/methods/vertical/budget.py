@@ -43,7 +43,7 @@ def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
             m = replace(m, noise_multiplier=calibrate(m, privacy.epsilon, privacy.delta, steps))
     except ValueError as error:
         raise JobError(f"client {client!r}: {error}") from None
-    allowed = m.max_steps(privacy.epsilon, privacy.delta) if privacy.epsilon < math.inf else 2**53
+    allowed = m.max_steps(privacy.epsilon, privacy.delta, enough=steps) if privacy.epsilon < math.inf else 2**53
     plan = Plan(m, privacy.epsilon, privacy.delta, allowed, 2, rounds, first=1)
     if plan.steps < 2:
         raise JobError(

@@ -25,7 +25,7 @@ from .model import VerticalModel
 from .rows import Columns, Rows
 
 if TYPE_CHECKING:
-    from ...jobs.engine import Output, Place
+    from ...jobs.run import Output, Place
 
 Array = NDArray[np.float64]
 

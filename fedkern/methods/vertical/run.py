@@ -20,6 +20,7 @@ from ...jobs.hooks import RunHooks
 from ...jobs.load import VerticalConfig
 from ...jobs.parties import Parties
 from ...jobs.progress import Progress
+from ...jobs.run import Output, Run
 from ...kernels import rng
 from ...results.result import Result
 from ...transports.codec import Codec
@@ -30,13 +31,14 @@ from .model import VerticalModel
 from .rows import Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
 
 if TYPE_CHECKING:
-    from ...jobs.engine import Output, Place
+    from ...jobs.run import Place
 
 DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
 
 
-def perform(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks, output: Output) -> Result | None:
+def perform(run: Run[VerticalConfig]) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
+    place, config, found, hooks, output = run.place, run.config, run.parties, run.hooks, run.output
     rows = _rows(place, config, found, hooks)
     if config.privacy is not None and len(rows.new):
         raise JobError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...privacy.certificate import certificates
+
 FILLED = {"conditional": "given the others", "mean": "by its mean"}
 
 
@@ -29,6 +31,8 @@ def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
+    if content["privacy"]:
+        yield from certificates(content["privacy"])
 
 
 def _scores(prediction: Mapping[str, Any]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from .model import VerticalModel
 from .rows import aligned, held_out, needed, server_spec, spec_of, unknown
 
 if TYPE_CHECKING:
-    from ...jobs.engine import Place
+    from ...jobs.run import Place
 
 __all__ = ["VerticalModel", "counted", "held_out", "lines", "protocols", "spec_of_file"]
 
@@ -92,6 +92,8 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
     m = own.mechanism
     epsilon = f"{own.spent:.4g}" if m.secure else f"inf (secure: {own.spent:.4g})"
     yield f"privacy  each client, for its own columns: epsilon {epsilon} after {own.steps} releases, delta {own.delta:g},"
+    if own.steps < (own.planned or 0):
+        yield f"         which is after {own.steps // own.update} of {own.updates} rounds: the budget ends the job"
     yield f"         noise {m.sigma:.4g} times the clip; neighbours: {m.neighbours}"
     yield f"         trusts {trust(m)}"
 

@@ -1,0 +1,103 @@
+"""`fedkern run` and `fedkern check`: in this process, or as one rank of an MPI job."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..api import least, perform, too_few
+from ..errors import BudgetSpent, FedkernError, JobError, plainly
+from ..jobs.check import checked, local
+from ..jobs.limits import open_more_files, refusals
+from ..jobs.load import load
+from ..jobs.run import Output
+from ..printing import printable, several
+from ..results.result import Result
+from ..transports.driver import Hooks, Timeouts
+from ..transports.driver import exit_code as exit_code_of
+from ..transports.inprocess import InProcess
+from . import show
+
+if TYPE_CHECKING:
+    from ..jobs.run import Place
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs `fedkern run` and returns the exit code."""
+    if options.device == "cuda":
+        raise JobError("--device cuda: this version has no CUDA kernels; use --device cpu")
+    out = Path(options.out or Path("runs") / Path(options.job).stem)
+
+    def main(place: Place) -> int:
+        config, folder = load(options.job, options.sets)
+        result = perform(place, config, folder, Output(out, resume=options.resume, quiet=options.quiet))
+        if result is None:
+            return 0
+        if not options.quiet:
+            print("\n".join(map(printable, show.lines(result))))
+            print(f"results in {out}")
+        return exit_code(result, least(config))
+
+    return place_for(options, main)
+
+
+def check(options: argparse.Namespace) -> int:
+    """Runs `fedkern check` and returns the exit code."""
+    if options.local:
+        config, folder = load(options.job, options.sets)
+        with plainly():
+            return local(config, folder, Path(options.local))
+
+    def main(place: Place) -> int:
+        config, folder = load(options.job, options.sets)
+        lines = checked(place, config, folder)
+        if lines is not None:
+            print("\n".join(map(printable, lines)))
+        return 0
+
+    return place_for(options, main)
+
+
+def exit_code(result: Result, min_updates: int) -> int:
+    """0, 4 without some lost clients (named), 5 if a budget ended the job too early."""
+    if problem := too_few(result, min_updates):
+        print(f"fedkern: {problem}", file=sys.stderr)
+        return BudgetSpent.exit_code
+    clients = result.summary["clients"].items()
+    lost = [f"client {name!r} ({client.get('lost', 'lost')})" for name, client in clients if client["status"] == "lost"]
+    if lost:
+        print(printable(f"fedkern: finished without {', '.join(lost)}"), file=sys.stderr)
+    return 4 if lost else 0
+
+
+def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
+    """Runs `main` where the options say: in this process, or as one rank of an MPI job; the exit code."""
+    open_more_files()
+
+    def here(place: Place) -> int:
+        with refusals():
+            return main(place)
+
+    if not options.mpi:
+        place = InProcess(signals=options.signals)
+        try:
+            return here(place)
+        except (FedkernError, KeyboardInterrupt, BrokenPipeError):
+            raise
+        except Exception as error:  # what it says may quote a row: others than its holder read where it came from
+            if options.signals.stopped is not None:
+                raise
+            print(f"fedkern: {several((place.hooks or Hooks()).public(error))}", file=sys.stderr)
+            return exit_code_of(error)
+    try:
+        from ..transports.launch import launch
+    except ImportError as error:
+        raise JobError(f"--mpi needs mpi4py and an MPI library ({error}): pip install 'fedkern[mpi]'") from None
+    try:
+        lost = load(options.job, options.sets)[0].job.deadline
+    except JobError:
+        lost = Timeouts().lost  # `main` says what is wrong, once for all ranks
+    return launch(here, Timeouts(lost=lost), signals=options.signals)

@@ -1,0 +1,44 @@
+"""What a finished partitioned job prints: the clearest coefficients, what was sent, and the certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...privacy.certificate import certificates
+from ...results.gaussian import comparable
+
+SHOWN = 12  # coefficients; all of them are in summary.json
+
+
+def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
+    """Stop reason, metrics, the clearest coefficients, what was sent, and the certificates."""
+    updates = sum(client["updates"] for client in content["clients"].values())
+    yield f"{why}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"
+    if content["metrics"]:
+        yield "test rows: " + ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in content["metrics"].items())
+    yield ""
+    yield from _coefficients(content["parameters"])
+    yield ""
+    sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
+    yield f"clients sent {sent:,} bytes in all, and no row"
+    if content["privacy"]:
+        yield from certificates(content["privacy"])
+    else:
+        yield "no privacy is claimed: the job is federated, and what clients sent has no noise in it"
+    for note in content["notes"]:
+        yield f"note: {note}"
+    yield f"digest {content['digest']}"
+
+
+def _coefficients(parameters: Mapping[str, Any]) -> Iterator[str]:
+    """The coefficients that are furthest from zero, in posterior standard deviations."""
+    standard = comparable(parameters)
+    clearest = sorted(standard, key=lambda name: -abs(standard[name]["mean"]) / standard[name]["sd"])[:SHOWN]
+    width = max(map(len, clearest), default=0)
+    yield f"{'coefficient':<{width}}     mean       sd       5 %      95 %"
+    for name in (name for name in standard if name in clearest):
+        v = standard[name]
+        yield f"{name:<{width}} {v['mean']:>8.3f} {v['sd']:>8.3f}  {v['q05']:>8.3f}  {v['q95']:>8.3f}"
+    if len(standard) > SHOWN:
+        yield f"({SHOWN} of {len(standard)}, those furthest from zero in standard deviations)"
