@@ -27,7 +27,7 @@ class Client:
     Attributes
     ----------
     name, index, site : of the client; its rows are in `site`
-    state : of the site, see `gibbs_sites`
+    state : of the site, see `sites`
     theta, tau_sq : (c, g, p) as it was last told
     step : its own sweeps so far
     since : the burn-in that it knows of

@@ -193,7 +193,7 @@ def client(
     likelihood: Likelihood | None = None,
     sd: float = 0.1,
 ) -> PrivateClient:
-    """A private client before the first round; the other arguments are those of `vertical_client.client`.
+    """A private client before the first round; the other arguments are those of `client.client`.
 
     Raises
     ------

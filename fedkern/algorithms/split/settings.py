@@ -36,7 +36,7 @@ class Settings:
     average : "half": the released parameters are the mean over the second half of all rounds
     bound : whether clients send their terms of the ELBO
     gradient_clip : bound on the norm of a gradient; None for none
-    private : whether clients release z with noise, and may say that their budget is spent (`vertical_private`)
+    private : whether clients release z with noise, and may say that their budget is spent (`private`)
     """
 
     seed: int
