@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..api import least, perform, too_few
+from ..api import checked, least, perform, too_few
 from ..errors import BudgetSpent, FedkernError, JobError, plainly
-from ..jobs.check import checked, local
+from ..jobs.check import local
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.load import load
 from ..jobs.run import Output
+from ..methods import door
 from ..printing import printable, several
 from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
@@ -49,7 +50,7 @@ def check(options: argparse.Namespace) -> int:
     if options.local:
         config, folder = load(options.job, options.sets)
         with plainly():
-            return local(config, folder, Path(options.local))
+            return local(door(config.job.method, "stages"), config, folder, Path(options.local))
 
     def main(place: Place) -> int:
         config, folder = load(options.job, options.sets)

@@ -195,7 +195,7 @@ def test_a_public_cap_on_updates_is_a_number_of_rounds(fedkern: Any, data: dict[
 
 @pytest.mark.parametrize("schedule", ["sequential", "random", "asynchronous", "synchronous"])
 def test_check_plans_the_rounds_that_run_and_says_what_they_cost(data: dict[str, Any], tmp_path: Path, schedule: str) -> None:
-    from fedkern.jobs.check import checked
+    from fedkern.api import checked
 
     tables = job(data, algorithm={"schedule": schedule})
     said = "\n".join(checked(InProcess(), parse(tables), tmp_path) or [])

@@ -15,9 +15,8 @@ import fedkern
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.exchanges import column_notes
 from fedkern.algorithms.exchanges.column_notes import Degenerate
-from fedkern.api import perform
+from fedkern.api import checked, perform
 from fedkern.errors import LostPeer, OwnFault
-from fedkern.jobs.check import checked
 from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
 from fedkern.transports.codec import Codec

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fedkern
+from fedkern.api import checked
 from fedkern.jobs import memory
-from fedkern.jobs.check import checked
 from fedkern.jobs.load import load
 from fedkern.transports.inprocess import InProcess
 

@@ -17,11 +17,10 @@ from wires import checked_and_run
 
 import fedkern
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.api import perform
+from fedkern.api import checked, perform
 from fedkern.data.artifact import read_client
 from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
-from fedkern.jobs.check import checked
 from fedkern.jobs.load import load, parse
 from fedkern.jobs.run import Output
 from fedkern.methods.sigma.model import decoder_of

@@ -18,8 +18,8 @@ from command import mpirun
 from published import needs
 from wires import checked_and_run, compare, ledgers, listed
 
+from fedkern.api import checked
 from fedkern.data.simulate.federations import Settings, simulate
-from fedkern.jobs.check import checked
 from fedkern.jobs.load import load
 from fedkern.transports.inprocess import InProcess
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkern.algorithms.core.messages import KINDS
-from fedkern.api import perform
-from fedkern.jobs.check import checked
+from fedkern.api import checked, perform
 from fedkern.jobs.load import AnyConfig, load
 from fedkern.jobs.run import Output
 from fedkern.results.result import Result

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ...algorithms.exchanges import column_notes, level
@@ -10,7 +12,49 @@ from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
+from ...data.artifact import read_client
+from ...data.design import describe
+from ...data.table import Table
+from ...errors import JobError
+from ...jobs import memory, wire
+from ...jobs.check import Check
+from ...jobs.load import SigmaConfig
+from ...models.encoding import Encoding, Spec
+from ...printing import printable
 from .model import SigmaModel
+from .points import extended
+from .rows import needed, rows
+from .run import agreed
+
+
+def checked(at: Check[SigmaConfig]) -> list[str] | None:
+    """All that is printed, at the server's place; None elsewhere."""
+    encoding = at.agreed(partial(needed, at.config))
+    prior = agreed(at.place, at.config, at.folder, at.names)[0]
+    notes = at.notes()
+    if encoding is None:
+        return None
+    assert prior is not None
+    model = SigmaModel(at.config, at.names, encoding, prior.common)
+    told = wire.lines(len(at.names), protocols(model), at.parties.spec, at.unknown(encoding))
+    used = memory.lines(*_memory(model.layout.size, "diagonal" if model.chains else at.config.algorithm.covariance))
+    return [*lines(model), *used, *notes, "", *told]
+
+
+def spec_of_file(config: SigmaConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
+    """What is known of the columns of one client's file."""
+    return spec
+
+
+def look_through(config: SigmaConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+    """What else would end a run with this file; JobError. Where the prior's file is not here, that is said."""
+    describe(own, spec)
+    try:
+        prior = read_client(folder / config.model.prior, path.stem)
+    except JobError as error:
+        print(printable(f"  note: not compared with the prior: {error}"))
+        return
+    rows(own, config, encoding, extended(prior, own, config, "the file"), path.stem)
 
 
 def lines(model: SigmaModel) -> Iterator[str]:
@@ -54,3 +98,8 @@ def protocols(model: SigmaModel) -> list[tuple[Any, Mapping[str, int]]]:
         fit = (sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size))
     first = (agreement, prior_agreement, column_notes, level)
     return [*((one.PROTOCOL, one.DIMS) for one in first), fit]
+
+
+def _memory(d: int, covariance: str) -> tuple[float, float]:
+    """Bytes at the server and at a client, of the global unknowns' covariance."""
+    return (memory.NUMBER * 8.0 * d * d, memory.NUMBER * 4.0 * d * d) if covariance == "full" else (0.0, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from ...algorithms.exchanges import column_notes
@@ -11,7 +12,39 @@ from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
+from ...data.design import describe
+from ...data.table import Table
+from ...jobs import memory, wire
+from ...jobs.check import Check
+from ...jobs.load import SparseConfig
+from ...models.encoding import Encoding, Spec
+from ...models.sparse import relative
 from .model import SparseModel
+
+STREAMED = 900, 150  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
+
+
+def checked(at: Check[SparseConfig]) -> list[str] | None:
+    """All that is printed, at the server's place; None elsewhere."""
+    encoding = at.agreed()
+    notes = at.notes()
+    if encoding is None:
+        return None
+    model = SparseModel(at.config, at.names, relative(encoding))
+    unknown = [] if model.is_graph or at.config.data.builtin else at.unknown(encoding)
+    allgather = at.config.algorithm.topology == "allgather"
+    told = wire.lines(len(at.names), protocols(model), at.parties.spec, unknown, allgather=allgather)
+    return [*lines(model), *memory.lines(*_memory(model)), *notes, "", *told]
+
+
+def spec_of_file(config: SparseConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
+    """What is known of the columns of one client's file."""
+    return spec
+
+
+def look_through(config: SparseConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+    """What else would end a run with this file; JobError."""
+    describe(own, spec)
 
 
 def lines(model: SparseModel) -> Iterator[str]:
@@ -68,3 +101,21 @@ def protocols(model: SparseModel) -> list[tuple[Any, Mapping[str, int]]]:
     if model.config.algorithm.statistics == "pooled":
         return [*found, (gibbs_pooled.PROTOCOL, settings.dims())]
     return [*found, (gibbs.protocol(settings), settings.dims())]
+
+
+def _memory(job: SparseModel) -> tuple[float, float]:
+    """Bytes at the server and at a client, of a graph's coefficients, or of the second moments of a regression's columns."""
+    config, n = job.config, len(job.names)
+    a = config.algorithm
+    p = len(job.nodes) if job.is_graph else job.coefficients.size
+    server, client = 0.0, 6.0
+    if job.is_graph:
+        kept = (config.job.rounds - a.burn_in) // a.thin if isinstance(config.job.rounds, int) else 0
+        streamed = p * (p - 1) > config.output.largest
+        server, client = (a.chains * (one if streamed else min(one, 40 + 8 * kept)) for one in STREAMED)
+        server += 2 * n * a.chains * 8
+    if job.second_moments:
+        server += 4 * n
+    if a.statistics == "pooled":
+        server, client = server + 4 * n, client + 4
+    return memory.NUMBER * p * p * server, memory.NUMBER * p * p * client

@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...algorithms.exchanges import certificates, column_notes, response
 from ...algorithms.exchanges import predictions as vertical_predict
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
-from ...data.design import Spec, check_header
+from ...data.design import check_header
 from ...data.faults import who
+from ...data.table import Table
+from ...jobs import memory, wire
+from ...jobs.check import Check
 from ...jobs.load import VerticalConfig
 from ...jobs.parties import Parties
+from ...models.encoding import Encoding, Spec
 from ...privacy.certificate import trust
 from ...transports.codec import Codec
 from . import budget as private
 from .model import VerticalModel
-from .rows import aligned, held_out, needed, server_spec, spec_of, unknown
+from .rows import aligned, columns, held_out, needed, server_spec, spec_of, unknown
 
 if TYPE_CHECKING:
     from ...jobs.run import Place
 
-__all__ = ["VerticalModel", "counted", "held_out", "lines", "protocols", "spec_of_file"]
-
 LINK = {"bernoulli": "at least 4", "poisson": "1 / the mean count", "gaussian": "sigma^2"}
 
 
-def spec_of_file(config: VerticalConfig, names: tuple[str, ...]) -> Spec:
+def checked(at: Check[VerticalConfig]) -> list[str] | None:
+    """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
+    config = at.config
+    rows = counted(at.place, config, at.parties)
+    notes = at.notes(lambda own: spec_of_file(config, at.parties.spec, own.names), split=True)
+    if rows is None:
+        return None
+    train, test = held_out(config, *rows)
+    model = VerticalModel(config, at.names, len(train), len(test) + len(rows[1]))
+    told = wire.lines(len(at.names), protocols(model))
+    return [*lines(model), *_memory(config.algorithm.covariance), *notes, "", *told]
+
+
+def look_through(config: VerticalConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+    """What else would end a run with this file; JobError."""
+    rows, _ = aligned(own, config, "the file")
+    if spec.covariates(own.names):
+        columns(rows, config, np.arange(own.n_rows), path.stem, response=spec.response is not None)
+
+
+def spec_of_file(config: VerticalConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
     """What is known of a file's columns: a client's, or the server's, which has no covariate."""
     client = spec_of(config, response=config.algorithm.response == "shared" and config.data.response in names, names=names)
     return client if client.covariates(names) else server_spec(config)
@@ -133,3 +158,10 @@ def protocols(model: VerticalModel) -> list[tuple[Any, Mapping[str, int]]]:
         sizes = {"t": model.n_test, "n": model.n_rows}
         found.append((vertical_predict.protocol(model.config.output.missing_party), sizes))
     return found
+
+
+def _memory(covariance: str) -> Iterator[str]:
+    """Of full covariances: only a client knows how many columns it has."""
+    if covariance == "full":
+        about = memory.size(memory.NUMBER * 8 * 1000**2)
+        yield f"memory   each client: about {about} for every (1,000 coefficients)^2, for their covariances"
