@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import Summary
 from ..errors import JobError, OwnFault
+from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
 from ..models.encoding import Column, Encoding, Spec
 from .cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, number, plain, too_large
 from .faults import HINT, Fault, Faults, Marks, told, who
@@ -319,7 +320,7 @@ def _categories(table: Table, name: str, marks: Marks) -> Text:
 def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
     if encoding.response is None:
         return np.zeros(table.n_rows)
-    if missing and encoding.positive is None and encoding.family == "gaussian":
+    if missing and encoding.positive is None and FAMILIES[encoding.family].domain is REAL:
         return _numeric(table, encoding.response, marks, missing)
     name, column = encoding.response, table.columns[encoding.response]
     if encoding.positive is not None:
@@ -329,15 +330,15 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
             marks.mark(~known, name, "is not a label", f"the labels are {_some(encoding.labels)}; correct the cell")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     y = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
-    if encoding.family == "bernoulli":
+    domain = FAMILIES[encoding.family].domain
+    if domain is BINARY:
         remedy = 'correct the cell, or name the label that counts as 1: [data] positive = "..."'
-        marks.mark((y != 0) & (y != 1), name, "is not 0 or 1", remedy)
-    elif encoding.family == "poisson":
-        counts = (y >= 0) & (y == np.floor(y)) & np.isfinite(y)
-        marks.mark(~counts, name, "is not a count (0, 1, 2, ...)", "correct the cell, or choose another [model] family")
+        marks.mark(~domain.has(y), name, f"is not {domain.words}", remedy)
+    elif domain is COUNTS:
+        marks.mark(~domain.has(y), name, f"is not {domain.words}", "correct the cell, or choose another [model] family")
         marks.mark(y > MOST_COUNTED, name, "is too large for a count", "correct the cell: beyond 2^53 whole numbers have gaps")
     else:
-        marks.mark(~np.isfinite(y), name, "is not a finite number", "correct or remove the row")
+        marks.mark(~domain.has(y), name, f"is not {domain.words}", "correct or remove the row")
         marks.mark(too_large(y), name, "is too large", TOO_LARGE)
     return y
 
@@ -359,7 +360,7 @@ def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
         return ["no usable rows: this client adds nothing"]
     if present.size == 1:
         notes.append("one usable row")
-    elif encoding.response is not None and encoding.family == "bernoulli" and (present == present[0]).all():
+    elif encoding.response is not None and FAMILIES[encoding.family].domain is BINARY and (present == present[0]).all():
         notes.append(f"one class only: every {encoding.response} is {int(present[0])}")
     if present.size < encoding.size:
         notes.append(f"fewer usable rows ({present.size}) than coefficients ({encoding.size}): the prior decides the rest")

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from ..data.plain_text import canonical, is_there
 from ..errors import JobError
+from ..kernels import families
 from ..methods.pvi.conflicts import conflicts
 from ..methods.sigma.conflicts import conflicts as sigma_conflicts
 from ..methods.sigma.keys import SigmaAlgorithmSection, SigmaModelSection, SigmaOutputSection
@@ -113,6 +114,10 @@ class VerticalDataSection(Section):
     columns: dict[str, ColumnSection] = key({}, help="what is known of the columns")
 
 
+LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "log"))
+TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
+
+
 class SigmaDataSection(Section):
     """Every row belongs to an area, or to a grid point, of the client's part of a trained prior."""
 
@@ -126,9 +131,9 @@ class SigmaDataSection(Section):
     response: str = key(help="the column to be explained; rows where it is empty are predicted")
     interpolation: Literal["nearest", "linear"] = key("nearest", help="location: the nearest grid point, or linear between two")
     positive: str | None = key(None, help="the label that counts as 1 in a binary response")
-    exposure: str | None = key(None, help="poisson: expected counts, or person-years; its logarithm is added to the predictor")
+    exposure: str | None = key(None, help=f"{LOG}: expected counts, or person-years; its logarithm is added to the predictor")
     offset: str | None = key(None, help="a column that is added to the linear predictor")
-    trials: str | None = key(None, help="binomial: the number of trials")
+    trials: str | None = key(None, help=f"{TRIALS}: the number of trials")
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["exchange", "public", "none"] = key("exchange", help="by statistics, by [data.columns], or not")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
@@ -136,11 +141,11 @@ class SigmaDataSection(Section):
 
 class ModelSection(Section):
     kind: Literal["glm"] = key("glm", help="generalised linear model")
-    family: Literal["bernoulli", "poisson", "gaussian"] = key("bernoulli", help="of the response, with its canonical link")
+    family: families.OfPvi = key("bernoulli", help="of the response, with its canonical link")
     covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")
-    scale: Positive = key(1.0, help="standard deviation of a gaussian response")
+    scale: Positive = key(1.0, help="standard deviation of a gaussian response" + families.given_scales("pvi"))
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
 
 

@@ -16,6 +16,7 @@ from ..data.faults import HINT
 from ..data.header import unfit
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
+from ..kernels.families import BINARY, FAMILIES, REAL
 from ..methods.sigma import rows as sigma
 from ..methods.vertical import rows as vertical
 from ..models.encoding import Column, Spec
@@ -171,9 +172,9 @@ def _fits(config: Config | SparseConfig, response: str, positive: str | None) ->
     model, name = config.model, config.data.builtin
     if isinstance(config, SparseConfig) and model.kind == "regression" and not (response or config.data.response):
         raise JobError(f'model.kind = "regression": data.builtin = "{name}" has no response; give data.response, or another kind')
-    wanted = "bernoulli" if positive is not None else "gaussian"
-    if response and model.family != wanted and model.kind not in ("mrf", "sem"):
-        what = "a binary" if wanted == "bernoulli" else "a real"
+    wanted = BINARY if positive is not None else REAL
+    if response and FAMILIES[model.family].domain is not wanted and model.kind not in ("mrf", "sem"):
+        what = "a binary" if wanted is BINARY else "a real"
         raise JobError(f'model.family = "{model.family}": data.builtin = "{name}" has {what} response')
 
 

@@ -1,17 +1,8 @@
 """Generalised linear models: log-likelihood, ELBO, expectations under a Gaussian posterior, clipped sums, predictions.
 
-One row (x, y) has a = x'theta + offset and log p(y | a), normalised in y:
-
-=========== ================== ==========================================
-family      y                  E[y | a]
-=========== ================== ==========================================
-"bernoulli" 0 or 1             1 / (1 + exp(-a))
-"poisson"   0, 1, 2, ..        exp(a)
-"gaussian"  real               a, with standard deviation `scale`
-=========== ================== ==========================================
-
-Weights multiply a row's log-likelihood. The posterior is q = N(mu, diag(exp(2 log_sigma))) or, where `log_sigma` is a (d, d)
-matrix, N(mu, L L') with L its lower triangle (what is above is not read).
+One row (x, y) has a = x'theta + offset and log p(y | a), normalised in y; the families are those of `kernels.families` that have
+a code. Weights multiply a row's log-likelihood. The posterior is q = N(mu, diag(exp(2 log_sigma))) or, where `log_sigma` is a
+(d, d) matrix, N(mu, L L') with L its lower triangle (what is above is not read).
 
 X may have any strides and may be a memory map larger than the memory: it is read once, in blocks of rows, and never copied. Sums
 are taken in a fixed order that depends on the number of rows alone: results do not depend on `n_threads`.
@@ -28,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import families
 from ._registry import F64, FLOATS, Array, Kernel
 
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
 
-FAMILIES = {"bernoulli": 0, "poisson": 1, "gaussian": 2}
 METHODS = {"probit": 0, "quadrature": 1}
 CLIPPED_ESTIMATORS = {"analytic": 0, "weight-mc": 1, "activation-mc": 2}
 ELBO_ESTIMATORS = {"stl": 0, "total": 1, "analytic": 2}
@@ -129,11 +120,13 @@ def _choice(kernel: str, name: str, value: str, choices: dict[str, int]) -> int:
 
 
 def _family(kernel: str, family: str, scale: float) -> tuple[int, float]:
-    code = _choice(kernel, "family", family, FAMILIES)
+    code = _choice(kernel, "family", family, families.CODES)
     if not 0 < scale < np.inf:
         raise ValueError(f"{kernel}: scale must be positive and finite, got {scale}")
-    if scale != 1 and family != "gaussian":
-        raise ValueError(f"{kernel}: scale is the standard deviation of the gaussian family; {family} has none, got {scale}")
+    if scale != 1 and families.FAMILIES[family].dispersion is None:
+        has = [(f.dispersion.words, f.name) for f in families.RECORDS if f.dispersion is not None]
+        what = " or ".join(f"{words} of the {name} family" for words, name in has)
+        raise ValueError(f"{kernel}: scale is {what}; {family} has none, got {scale}")
     return code, float(scale)
 
 
@@ -174,10 +167,10 @@ def loglik_grad(
     y : (n,) array of any plain type
         A value that the family does not have makes the result NaN, as does NaN anywhere else.
     theta : (d,) float64 array
-    family : "bernoulli", "poisson" or "gaussian"
+    family : one of `families.CODES`
     offset, weights : (n,) float arrays, optional
     scale : float
-        Standard deviation of the gaussian family.
+        Dispersion of the families that have one: of the gaussian its standard deviation.
     out : (d,) float64 array, optional
         Receives the gradient.
 
@@ -330,9 +323,9 @@ def expectations(
     -------
     value, slope, curvature : (n,) float64 arrays
         weights_i E l_i, weights_i E l_i', weights_i E l_i'' with l_i(a) = log p(y_i | a), a ~ N(x_i'mu + offset_i, x_i' Cov x_i).
-        Exact for poisson and gaussian; for bernoulli a trapezoid rule with 64 nodes up to a standard deviation of 5 (errors at
-        most 2e-9, 6e-9, 4e-8), beyond it a mixture over 96 steps (1e-9, 2e-10, 5e-11). NaN in a row, or a y that the family
-        does not have, gives NaN in that row.
+        Exact for poisson and gaussian; where a log(1 + e^a) is averaged (bernoulli), a trapezoid rule with 64 nodes up to a
+        standard deviation of 5 (errors at most 2e-9, 6e-9, 4e-8), beyond it a mixture over 96 steps (1e-9, 2e-10, 5e-11). NaN
+        in a row, or a y that the family does not have, gives NaN in that row.
 
     Raises
     ------

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from ..kernels.families import BINARY, FAMILIES, quoted
 
 Kind = Literal["numeric", "categorical"]
-Family = Literal["bernoulli", "poisson", "gaussian"]
 Standardise = Literal["public", "exchange", "none"]
 
 INTERCEPT = "intercept"
@@ -106,7 +106,7 @@ class Spec:
     """
 
     response: str | None
-    family: Family = "bernoulli"
+    family: str = "bernoulli"
     positive: str | None = None
     offset: str | None = None
     weight: str | None = None
@@ -127,8 +127,9 @@ class Spec:
         roles = [name for name in (self.response, self.offset, self.weight, self.row_id) if name is not None]
         if len(set(roles)) < len(roles):
             raise JobError(f"[data] response, offset, weight and row_id must be different columns, got {roles}")
-        if self.positive is not None and self.family != "bernoulli":
-            raise JobError(f'[data] positive: only family = "bernoulli" has a positive label, not {self.family!r}; remove it')
+        if self.positive is not None and FAMILIES[self.family].domain is not BINARY:
+            binary = quoted(tuple(f.name for f in FAMILIES.values() if f.domain is BINARY))
+            raise JobError(f"[data] positive: only family = {binary} has a positive label, not {self.family!r}; remove it")
         for name in set(roles[1:]) & self.columns.keys():
             raise JobError(f"[data.columns.{name}]: this column is not a covariate; remove the table")
         if self.private and not all(self.complete(name) for name in self.covariates(tuple(self.columns))):
@@ -203,7 +204,7 @@ class Encoding:
 
     columns: tuple[Column, ...]
     response: str | None
-    family: Family = "bernoulli"
+    family: str = "bernoulli"
     positive: str | None = None
     labels: tuple[str, ...] = ()
     offset: str | None = None

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from ..kernels import glm as kernels
+from ..kernels.families import BINARY, FAMILIES
 from .expfam import Gaussian
 
 Vector = NDArray[np.float64]
-FAMILIES = ("bernoulli", "poisson", "gaussian")
 BLOCK = 1 << 14
 
 
@@ -76,18 +75,13 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[st
 
     Returns
     -------
-    bernoulli: accuracy at 1/2, and log_likelihood, the mean of log(p + 1e-10) (dp-pvi.md, section 13); poisson:
-    log_likelihood at the predictive mean and rmse; gaussian: mean log predictive density and rmse.
+    log_likelihood, the mean of the family's `predictive` (bernoulli: log(p + 1e-10), dp-pvi.md, section 13; counts: at the
+    predictive mean; gaussian: the log predictive density), and accuracy at 1/2 of a binary response, else rmse.
     """
-    p = predictive_mean(q, rows, family, scale)
-    y = rows.y
-    if family == "bernoulli":
-        return {
-            "accuracy": float(((p > 0.5) == (y > 0.5)).mean()),
-            "log_likelihood": float(np.log(np.where(y > 0.5, p, 1 - p) + 1e-10).mean()),
-        }
-    rmse = float(np.sqrt(((y - p) ** 2).mean()))
-    if family == "poisson":
-        return {"log_likelihood": float((y * np.log(p) - p - gammaln(y + 1)).mean()), "rmse": rmse}
-    variance = q.variance_of(np.asarray(rows.X, np.float64)) + scale**2
-    return {"log_likelihood": float((-0.5 * np.log(2 * np.pi * variance) - (y - p) ** 2 / (2 * variance)).mean()), "rmse": rmse}
+    p, y, record = predictive_mean(q, rows, family, scale), rows.y, FAMILIES[family]
+    assert record.predictive is not None
+    density = record.predictive(y, p, lambda: q.variance_of(np.asarray(rows.X, np.float64)), scale)
+    log_likelihood = float(density.mean())
+    if record.domain is BINARY:
+        return {"accuracy": float(((p > 0.5) == (y > 0.5)).mean()), "log_likelihood": log_likelihood}
+    return {"log_likelihood": log_likelihood, "rmse": float(np.sqrt(((y - p) ** 2).mean()))}

@@ -1,7 +1,7 @@
-"""Observation models with one linear predictor eta: log-densities, their slopes, and what is known of their curvature.
+"""Observation models with one linear predictor eta: a family, and its dispersion, which is a number or unknown.
 
-y ~ p(y | eta, gamma), where gamma is the logarithm of an unknown error standard deviation, or nothing. Source: vertical.md,
-sections 1, 8 and 9.
+y ~ p(y | eta, gamma), where gamma is the logarithm of an unknown dispersion, or nothing. Source: vertical.md, sections 1, 8
+and 9.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln
+
+from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family, Scale, Unknown, half_normal
+
+__all__ = ["HALF_LOG_TAU", "MOST", "Likelihood", "Scale", "half_normal"]
 
 Vector = NDArray[np.float64]
-Scale = float | Vector  # a number, or (m, 1) where eta is (m, n)
-FAMILIES = ("bernoulli", "binomial", "poisson", "gaussian")
-MOST = 30.0  # of a Poisson log-rate
-HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
 
 @dataclass(frozen=True)
@@ -26,73 +25,79 @@ class Likelihood:
 
     Attributes
     ----------
-    family : "bernoulli" or "binomial" (logit link), "poisson" (log link) or "gaussian"
-    scale : error standard deviation of "gaussian"; None: unknown, sigma ~ HalfNormal(1), represented by log sigma
+    family : name of a record of `kernels.families`
+    scale : its dispersion, where it has one; None: unknown, with the family's prior, represented by its logarithm
     """
 
     family: str
     scale: float | None = 1.0
 
+    def __post_init__(self) -> None:
+        if self.scale is None and self.record.lacks_scale("unknown"):
+            raise ValueError(f"likelihood: scale of the {self.family} family must be given")
+
+    @property
+    def record(self) -> Family:
+        """All that is known of the family."""
+        return FAMILIES[self.family]
+
     @property
     def dispersed(self) -> bool:
         """Whether there is a dispersion to learn."""
-        return self.family == "gaussian" and self.scale is None
+        return self.record.dispersion is not None and self.scale is None
+
+    @property
+    def unknown(self) -> Unknown:
+        """How the dispersion is learnt, where it is."""
+        dispersion = self.record.dispersion
+        assert isinstance(dispersion, Dispersion)
+        assert dispersion.unknown is not None
+        return dispersion.unknown
 
     def sd(self, log_scale: Scale = 0.0) -> Any:
-        """Error standard deviation of "gaussian"."""
+        """The dispersion: of "gaussian" the error standard deviation."""
         return np.exp(log_scale) if self.scale is None else self.scale
 
     def value(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
         """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y."""
-        if self.family == "bernoulli":
-            return np.asarray(-np.logaddexp(0.0, np.where(y > 0.5, -eta, eta)))
-        if self.family == "binomial":
-            assert trials is not None
-            ways = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
-            return np.asarray(ways + y * eta - trials * np.logaddexp(0.0, eta))
-        if self.family == "poisson":
-            rate = np.minimum(eta, MOST)
-            return np.asarray(y * rate - np.exp(rate) - gammaln(y + 1))
-        sd = self.sd(log_scale)
-        return np.asarray(-0.5 * ((y - eta) / sd) ** 2 - np.log(sd) - HALF_LOG_TAU)
+        return self.record.value(y, eta, self.sd(log_scale), trials)
 
     def slope(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
         """(n,) d log p / d eta."""
-        if self.family == "bernoulli":
-            return np.asarray(y - expit(eta))
-        if self.family == "binomial":
-            assert trials is not None
-            return np.asarray(y - trials * expit(eta))
-        if self.family == "poisson":
-            return np.asarray(y - np.exp(np.minimum(eta, MOST)))
-        return np.asarray((y - eta) / self.sd(log_scale) ** 2)
+        return self.record.slope(y, eta, self.sd(log_scale), trials)
 
     def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
         """(n,) d log p / d log sigma."""
-        return np.asarray(((y - eta) / self.sd(log_scale)) ** 2 - 1)
+        return self.unknown.slope(y, eta, self.sd(log_scale))
 
     @property
     def curvature_bound(self) -> float | None:
         """kappa with -l'' <= kappa for every y and eta; None where there is none."""
-        if self.family == "bernoulli":
-            return 0.25
-        return None if self.family == "poisson" or self.scale is None else self.scale**-2
+        curvature = self.record.curvature
+        if curvature is None or self.dispersed or not self.record.bounded:
+            return None
+        return float(curvature(np.inf, self.scale))
+
+    def curvature(self, y: Vector | None, eta: Vector, log_scale: float) -> Vector | float:
+        """kappa >= -l'' of each row: a number where it is the same for all (then y may be None), else (n,).
+
+        Where there is no bound, good for moves of eta by at most 1 (section 8).
+        """
+        if self.dispersed:
+            return self.unknown.curvature(log_scale)
+        kappa: Vector | float
+        if self.record.curvature is not None:
+            kappa = self.record.curvature(y, self.scale)
+            return kappa
+        assert self.record.local_curvature is not None
+        kappa = self.record.local_curvature(eta, self.scale)
+        return kappa
 
     def mean(self, eta: Vector) -> Vector:
         """E[y | eta]; of a binomial y the probability."""
-        if self.family in ("bernoulli", "binomial"):
-            return np.asarray(expit(eta))
-        return np.exp(np.minimum(eta, MOST)) if self.family == "poisson" else eta
+        return self.record.mean(eta)
 
     def link_variance(self, y: Vector, log_scale: Scale = 0.0) -> float:
         """1 / E(-l''), the variance of a row's information on the link scale (section 11)."""
-        if self.family == "gaussian":
-            return float(self.sd(log_scale)) ** 2
-        average = float(np.mean(y))
-        return 4.0 if self.family == "bernoulli" else 1 / max(average, 1e-12)
-
-
-def half_normal(log_scale: float) -> tuple[float, float]:
-    """Log-density of w = log sigma where sigma ~ HalfNormal(1), Jacobian included once, and its derivative."""
-    square = float(np.exp(2 * log_scale))
-    return 0.5 * float(np.log(2 / np.pi)) - 0.5 * square + log_scale, 1 - square
+        assert self.record.variance is not None
+        return self.record.variance(y, self.sd(log_scale))

@@ -142,7 +142,7 @@ def sites(federation: Federation, layout: Layout, likelihood: Likelihood, rows: 
     for j, own in enumerate(rows):
         where = slice(int(federation.ends[j]), int(federation.ends[j + 1]))
         auxiliary = None if tau is None else Auxiliary(tau.tau2[:, where], tau.grid)
-        exact = tau is not None and likelihood.family == "gaussian"
+        exact = tau is not None and likelihood.record.link == "identity"
         found.append(Site(federation.decoders[j], federation.condition, layout, likelihood, own, auxiliary, integrated=exact))
     return found
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedkern.kernels import rng
 from fedkern.kernels._reference import glm as _reference
-from fedkern.kernels.glm import FAMILIES
+from fedkern.kernels.families import BINARY, CODES, FAMILIES, REAL
 
 from . import Case, Source
 
@@ -22,20 +22,21 @@ PLAIN = (1.0, 0.0, np.nan)
 def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str = "") -> dict[str, Any]:
     """X, y, family, scale and, sometimes, offset and weights."""
     n, d = source.size(), min(source.size(), 40)
-    family = source.choose(sorted(FAMILIES))
-    spread = source.choose([0.1, 1.0, 4.0]) / np.sqrt(max(d, 1)) / (4 if family == "poisson" else 1)
+    family = source.choose(sorted(CODES))
+    record = FAMILIES[family]
+    spread = source.choose([0.1, 1.0, 4.0]) / np.sqrt(max(d, 1)) / (4 if record.link == "log" else 1)
     X = source.array(
         spread * source.random.standard_normal((n, d)), dtype or source.choose(["f8", "f4"]), source.choose([(), (), extremes])
     )
-    y = source.random.standard_normal(n) if family == "gaussian" else source.random.integers(0, 2, n)
-    if family == "poisson":
+    y = source.random.standard_normal(n) if record.domain is REAL else source.random.integers(0, 2, n)
+    if record.domain not in (REAL, BINARY):
         y = y * source.random.integers(0, 400, n)
     columns = {
         "offset": source.array(source.random.standard_normal(n), X.dtype) if source.choose([True, False]) else None,
         "weights": source.array(source.random.exponential(size=n), X.dtype) if source.choose([True, False]) else None,
     }
-    response = source.choose(["f8", "f4"] if family == "gaussian" else ["f8", "i8", "i4"])
-    scale = 0.7 if family == "gaussian" else 1.0
+    response = source.choose(["f8", "f4"] if record.domain is REAL else ["f8", "i8", "i4"])
+    scale = 1.0 if record.dispersion is None else 0.7
     return {"X": X, "y": source.array(y, response), "family": family, "scale": scale, **columns}
 
 
@@ -62,7 +63,7 @@ def absolute_terms(X: Any, y: Any, theta: Any, family: str, offset: Any, weights
     """Sums of the absolute terms of a log-likelihood and of its gradient, with what rounding of x'theta does to them."""
     n = len(X)
     X, w = np.nan_to_num(abs(X.astype(np.float64))), abs(reference.column(weights, n, 1.0))
-    shift, code = reference.column(offset, n, 0.0), FAMILIES[family]
+    shift, code = reference.column(offset, n, 0.0), CODES[family]
     a = X @ abs(theta) + abs(shift)
     _, slope, curvature = reference.log_likelihood(X @ theta + shift, abs(y.astype(np.float64)), code, scale)
     most = abs(slope) + abs(curvature) * (1 + a)

@@ -11,7 +11,6 @@ import vertical_cases as cases
 import vertical_jax as pooled
 from vertical_cases import AUXILIARIES, KINDS, LIKELIHOODS, PREDICTORS, federated
 
-from fedkern.models.split import site as vertical
 from fedkern.models.split.site import Likelihood
 from fedkern.models.variational import Block
 
@@ -207,8 +206,9 @@ def test_negative_control_a_covariance_for_its_factor(full, monkeypatch):
 
 
 def test_negative_control_the_jacobian_of_log_sigma_counted_by_everybody(monkeypatch):
-    right = vertical.half_normal
-    monkeypatch.setattr(vertical, "half_normal", lambda w: (right(w)[0] + 3 * w, right(w)[1] + 3))
+    right = Likelihood("gaussian", None).unknown
+    wrong = replace(right, prior=lambda w: (right.prior(w)[0] + 3 * w, right.prior(w)[1] + 3))
+    monkeypatch.setattr(Likelihood, "unknown", wrong)
     for kind in KINDS:
         with pytest.raises(AssertionError):
             check(cases.case(kind, "mean-field", likelihood="dispersed"))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import JobError
+from ...kernels.families import FAMILIES
 from ...models.spatial.site import Rows
 from ...models.spatial.units import Units, pooled_level, spread, sums
 from ..core import once
@@ -71,6 +72,11 @@ class Settings:
     intercept: bool = True
     sd: float | None = None
 
+    @property
+    def measured(self) -> bool:
+        """Whether the response has a unit, as a Gaussian one."""
+        return FAMILIES[self.family].link == "identity"
+
 
 @dataclass(frozen=True)
 class Client:
@@ -115,7 +121,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     if not isinstance(event, AskLevel):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     told = sums(state.settings.family, state.rows, event.centre if event.round == SPREAD else None)
-    most = MOST if state.settings.family == "gaussian" else np.inf
+    most = MOST if state.settings.measured else np.inf
     if not np.isfinite(told).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
         raise JobError(
             f"client {state.name!r}: column {state.settings.response!r}: responses, exposures or offsets are too large to be "
@@ -135,7 +141,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelSums) or event.round != state.leg or sender in state.told:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    if (state.settings.family != "gaussian" and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
+    if (not state.settings.measured and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
         raise RemoteFault(f"client {sender}: LevelSums of {event.first:g} and {event.second:g} cannot be")
     state = replace(state, told={**state.told, sender: (event.first, event.second)})
     if len(state.told) < len(state.clients):
@@ -150,7 +156,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
         raise JobError(f"column {s.response!r}: no client has a response; there is nothing to learn from")
     if not np.isfinite(level):
         raise JobError(f"column {s.response!r}: the clients' responses are too large to be summed; give them in another unit")
-    if s.family != "gaussian":
+    if not s.measured:
         return _known(state, Units(level if s.intercept else 0.0, pooled=level))
     state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in told))
     return state, once.ask(len(state.clients), AskLevel(SPREAD, level))

@@ -15,8 +15,7 @@ class Settings:
 
     Attributes
     ----------
-    family : "bernoulli" (logit), "poisson" (log) or "gaussian" (identity)
-    scale : noise standard deviation of the Gaussian family
+    family, scale : of the response: a name of `kernels.families`, and its dispersion where it has one
     covariance : "diagonal" or "full"
     variant, schedule : see `VARIANTS`, `SCHEDULES`
     rounds : after how many the server stops; None goes on until every client's budget is spent

@@ -99,9 +99,9 @@ class NestedFamily:
     def _common(self) -> Vector:
         """eta if all rows had one level beside their offsets."""
         rows, like = self.site.rows, self.site.likelihood
-        if like.family == "poisson":
+        if like.record.link == "log":
             level = np.log((rows.y.sum() + 0.5) / (np.exp(rows.offset).sum() + 0.5))
-        elif like.family == "gaussian":
+        elif like.record.link == "identity":
             level = float((rows.y - rows.offset).mean())
         else:
             failures = (1.0 if rows.trials is None else rows.trials) - rows.y
@@ -116,12 +116,7 @@ class NestedFamily:
     def _information(self) -> Vector:
         """(n,) of a row about eta; for counts with the 1/2 that keeps empty areas from having none."""
         rows, like = self.site.rows, self.site.likelihood
-        if like.family == "poisson":
-            return rows.y + 0.5
-        if like.family == "gaussian":
-            return np.full(len(rows.y), float(like.sd()) ** -2)
-        p = expit(self._common())
-        return np.asarray((1.0 if rows.trials is None else rows.trials) * p * (1 - p))
+        return like.record.information(rows.y, self._common(), like.sd(), rows.trials)
 
     def inner(self, parameters: Vector, xi: Vector, v: Vector) -> tuple[Vector, Vector, Vector]:
         """k, (c - f) / sigma_theta and s of the areas with rows, given their v."""

@@ -16,7 +16,7 @@ from ...models.split.predictors import Linear, Predictor
 from ..core.messages import ClientEffects, Message, RemoteFault, Saved, evolve
 from ..core.trace import Trace
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
-from .settings import Settings, curvature
+from .settings import Settings
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -83,7 +83,7 @@ def client(
     if settings.response == "shared":
         if y is None or likelihood is None:
             raise ValueError(f"client {name!r}: the {settings.model} model with response = 'shared' needs y here")
-        if settings.power and likelihood.family == "poisson":
+        if settings.power and not likelihood.record.bounded:
             raise ValueError(
                 f"client {name!r}: algorithm 'soul' has no Langevin step for model = 'power' with counts: the curvature of their "
                 "likelihood, which is the client's here, has no bound. Take model = 'augmented'"
@@ -122,7 +122,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
         y, likelihood = _response(state)
         state, g, _, _ = _sampled(state, state.z)
         eta, w = event.b + event.Z, float(event.log_scale[0]) if s.dispersed else 0.0
-        z = s.moved(state.z, likelihood.slope(y, eta, w), g, curvature(likelihood, eta, w), event.round)
+        z = s.moved(state.z, likelihood.slope(y, eta, w), g, likelihood.curvature(y, eta, w), event.round)
         state, answer = evolve(state, z=z), Moved(event.round, z)
     else:
         state, g, rho, scales = _sampled(state, event.z, event)
@@ -149,7 +149,8 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
             theta = draws[m] = step @ theta + drift + noise[m]
     else:
         w, rest = float(event.log_scale[0]) if s.dispersed else 0.0, event.b + (event.Z - z)
-        h = state.langevin_step(float(curvature(_response(state)[1], rest, w)))
+        y, likelihood = _response(state)
+        h = state.langevin_step(float(likelihood.curvature(y, rest, w)))
         own, scale = _own(state, rest + H @ theta, w)
         for m in range(M):
             theta = theta + h * (shift - precision @ theta + H.T @ own) + np.sqrt(2 * h) * normals[m]

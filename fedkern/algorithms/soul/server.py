@@ -14,7 +14,7 @@ from ...models.likelihood import Likelihood
 from ..core.messages import NO_PREDICTOR, Message, Saved, ServerEffects, evolve
 from ..core.rounds import ask_all, in_order, summed, with_answer
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
-from .settings import Settings, curvature
+from .settings import Settings
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -140,7 +140,7 @@ def _step(state: Server) -> Server:
     s, k = state.settings, state.round
     answers = in_order(state.answers)
     eta = state.b + state.Z
-    kappa = curvature(state.likelihood, eta, state.log_scale)
+    kappa = state.likelihood.curvature(state.y, eta, state.log_scale)
     if s.power:
         R = summed(answer.rho for answer in answers)
         z = np.array([s.moved(state.z[j], R - a.rho, a.g, kappa, k) for j, a in enumerate(answers)])

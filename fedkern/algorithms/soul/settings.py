@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.likelihood import MOST, Likelihood
-
 Vector = NDArray[np.float64]
 
 
@@ -83,19 +81,10 @@ class Settings:
         return (J - 1) ** 2 / J if self.power else J
 
     def moved(self, z: Vector, message: Vector, g: Vector, kappa: Vector | float, round: int) -> Vector:
-        """z after its Robbins-Monro step. Where kappa is local (Poisson), rows of all clients together move by 1 at most."""
+        """z after its Robbins-Monro step. With a kappa of each row (counts), rows of all clients together move by 1 at most."""
         pull = 1 / self.rho**2
         step = self.decay(round) / (pull + self.crowd * kappa) * (message - pull * (z - g))
         if isinstance(kappa, np.ndarray):
             step = np.clip(step, -1 / self.n_clients, 1 / self.n_clients)
         out: Vector = z + step
         return out
-
-
-def curvature(likelihood: Likelihood, eta: Vector, log_scale: float) -> Vector | float:
-    """kappa >= -l'': a number, or for counts one of each row, good for moves of eta by at most 1 (section 8)."""
-    if likelihood.family == "poisson":
-        local: Vector = np.exp(np.minimum(eta, MOST) + 1)
-        return local
-    bound = likelihood.curvature_bound
-    return float(np.exp(-2 * log_scale)) if bound is None else bound

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ...errors import JobError
 from ...kernels import rng
+from ...kernels.families import FAMILIES
 
 Array = NDArray[np.float64]
 
@@ -387,7 +388,7 @@ def _job(settings: Settings, family: str) -> str:
     lines = ["[job]", 'method = "pvi"', f"seed = {settings.seed}", "rounds = 20", ""]
     lines += ["[data]", 'clients = ["clients/*.csv"]', 'response = "y"', 'standardise = "exchange"', 'test = "test.csv"', ""]
     lines += ["[model]", f'family = "{family}"', 'covariance = "full"']
-    lines += ["scale = 1.0  # standard deviation of the response's noise"] if family == "gaussian" else []
+    lines += ["scale = 1.0  # standard deviation of the response's noise"] if FAMILIES[family].dispersion else []
     return "\n".join(lines) + "\n"
 
 

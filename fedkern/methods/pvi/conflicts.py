@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...jobs.explain import remedy, unbounded
 from ...jobs.naming import faults as faults_of_names
+from ...kernels.families import FAMILIES
 from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
 def conflicts(config: Config) -> Iterator[str]:
     """Every fault, each a sentence with its remedy."""
     yield from _data(config)
-    algorithm, privacy = config.algorithm, config.privacy
+    algorithm, privacy, family = config.algorithm, config.privacy, FAMILIES[config.model.family]
+    if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
+        yield family.scale_is_missing
     sharded = algorithm.variant in SHARDED
     if sharded and algorithm.shards is None:
         yield f'algorithm.shards is missing: variant = "{algorithm.variant}" needs the public number of shards'

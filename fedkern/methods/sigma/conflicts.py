@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...jobs.naming import faults as faults_of_names
+from ...kernels.families import BINARY, FAMILIES, quoted, taken_by
 
 if TYPE_CHECKING:
     from ...jobs.load import SigmaConfig
@@ -24,6 +25,7 @@ def conflicts(config: SigmaConfig) -> Iterator[str]:
 
 def _data(config: SigmaConfig) -> Iterator[str]:
     data, model = config.data, config.model
+    family = FAMILIES[model.family]
     if not data.clients:
         yield "data.clients: wanted the clients' files"
     if config.job.rounds == "budget":
@@ -32,12 +34,17 @@ def _data(config: SigmaConfig) -> Iterator[str]:
         yield "data: wanted either area (the column with the area's name) or location (columns of coordinates); give one"
     if data.location and data.rows_per_area != "one":
         yield f'data.rows_per_area = "{data.rows_per_area}": only areas are counted, locations may have any rows; remove it'
-    if data.exposure is not None and model.family != "poisson":
-        yield f'data.exposure: only family = "poisson" has one, not "{model.family}"; remove it'
-    if (data.trials is not None) != (model.family == "binomial"):
-        yield 'data.trials and model.family = "binomial" go together; give both, or neither'
-    if data.positive is not None and model.family != "bernoulli":
-        yield f'data.positive: only family = "bernoulli" has a positive label, not "{model.family}"; remove it'
+    if data.exposure is not None and family.link != "log":
+        log = quoted(taken_by("sigma", where=lambda f: f.link == "log"))
+        yield f'data.exposure: only family = {log} has one, not "{model.family}"; remove it'
+    if (data.trials is not None) != family.trials:
+        tried = quoted(taken_by("sigma", where=lambda f: f.trials))
+        yield f"data.trials and model.family = {tried} go together; give both, or neither"
+    if data.positive is not None and family.domain is not BINARY:
+        binary = quoted(taken_by("sigma", where=lambda f: f.domain is BINARY))
+        yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
+    if family.lacks_scale(model.scale):
+        yield family.scale_is_missing
     roles = [data.area, *data.location, data.response, data.exposure, data.offset, data.trials]
     given = [name for name in roles if name is not None]
     if len(set(given)) < len(given):

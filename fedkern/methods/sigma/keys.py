@@ -8,6 +8,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from ...jobs.section import LARGEST, CommonOutputSection, Count, Finite, Positive, Section, key
+from ...kernels import families
 
 
 def _known(value: Any) -> Any:
@@ -24,8 +25,12 @@ class SigmaModelSection(Section):
     kind: Literal["auxiliary", "deterministic"] = key(
         help="theta about the decoder's output with the variance that it lacks, or equal to it (the default with location)"
     )
-    family: Literal["poisson", "binomial", "bernoulli", "gaussian"] = key("poisson", help="of the response, canonical link")
-    scale: Known = key("unknown", help="error sd of a gaussian response; unknown: half-normal, its scale the response's sd")
+    family: families.OfSigma = key("poisson", help="of the response, canonical link")
+    scale: Known = key(
+        "unknown",
+        help="error sd of a gaussian response; unknown: half-normal, its scale the response's sd"
+        + families.given_scales("sigma"),
+    )
     spatial_scale: Known = key("unknown", help="sigma_theta, which multiplies theta; unknown: half-normal, of the same scale")
     intercept: bool = key(True, help="with a normal prior about the pooled level of the responses on the link scale")
     coefficient_sd: Positive = key(5.0, help="prior sd of intercept and coefficients; gaussian: in units of the response's sd")

@@ -131,7 +131,7 @@ class SigmaModel:
     def site(self, file: ClientFile, rows: Rows) -> Site:
         """What a client computes of its rows, which come in the data's units."""
         auxiliary = Auxiliary(file.tau2, file.tau_grid) if self.config.model.kind == "auxiliary" else None
-        integrated = auxiliary is not None and self.config.model.family == "gaussian"
+        integrated = auxiliary is not None and self.likelihood.record.link == "identity"
         rows = self.units.rows(rows, self.config.model.family, self.likelihood.scale)
         try:
             return Site(decoder_of(file), self.condition, self.layout, self.likelihood, rows, auxiliary, integrated)

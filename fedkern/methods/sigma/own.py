@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
@@ -21,7 +20,6 @@ from .rows import AreaRows
 
 Array = NDArray[np.float64]
 
-RATES = {"poisson": "rate", "binomial": "probability", "bernoulli": "probability", "gaussian": "mean"}
 DRAWS = 1000  # from a variational posterior
 BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth a warning
 
@@ -31,7 +29,7 @@ def write(model: SigmaModel, client: Any, site: Site, rows: AreaRows, file: Clie
     if hooks.folder is None:
         return
     theta, level = draws(model, client, site, rows)
-    label, threshold = RATES[model.config.model.family], model.config.output.threshold
+    label, threshold = model.likelihood.record.level, model.config.output.threshold
     hooks.folder.write_csv("areas.csv", areas(theta, level, rows, file, label, threshold), client=client.index)
     far = float(np.abs(theta / np.sqrt(file.true_variance)).max())
     content: dict[str, Any] = {
@@ -72,9 +70,7 @@ def draws(model: SigmaModel, client: Any, site: Site, rows: AreaRows) -> tuple[A
     eta = xi[:, parts["beta"]] @ mean_X.T + model.layout.scale(xi)[:, np.newaxis] * theta
     if model.layout.intercept:
         eta += xi[:, parts["intercept"]]
-    family, eta = model.config.model.family, model.units.natural(eta)
-    level = np.exp(np.minimum(eta, 30.0)) if family == "poisson" else eta if family == "gaussian" else expit(eta)
-    return theta, level
+    return theta, model.likelihood.mean(model.units.natural(eta))
 
 
 def areas(theta: Array, level: Array, rows: AreaRows, file: ClientFile, label: str, threshold: float) -> dict[str, Sequence[Any]]:

@@ -185,7 +185,7 @@ def _notes(model: SigmaModel, found: Draws) -> list[str]:
                     f"{share:.0%} of the posterior of {name} lies at {end:g}, the end of the range of the prior's "
                     "training: what lies beyond is not known; a prior over a wider range may say other things"
                 )
-    units, limit = model.units, FAR_MEAN if model.config.model.family == "gaussian" else FAR_LEVEL
+    units, limit = model.units, FAR_MEAN if model.likelihood.record.link == "identity" else FAR_LEVEL
     if not model.layout.intercept and abs(units.pooled) > limit * units.scale:
         notes.append(
             f"the model has no intercept, and the level of the responses on the link scale is {units.pooled:.4g}: the map has to "

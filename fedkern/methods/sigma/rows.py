@@ -16,6 +16,7 @@ from ...data.faults import who as begin
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs.load import SigmaConfig
+from ...kernels.families import BINARY, COUNTS, FAMILIES
 from ...models.spatial.site import Rows
 
 Array = NDArray[np.float64]
@@ -50,7 +51,7 @@ def spec_of(config: SigmaConfig) -> Spec:
     roles = (data.response, data.exposure, data.trials, *data.location)
     return Spec(
         response=None,
-        family=config.model.family if config.model.family != "binomial" else "bernoulli",
+        family=config.model.family,
         offset=data.offset,
         row_id=data.area,
         ignore=(*data.ignore, *(name for name in roles if name is not None)),
@@ -93,7 +94,7 @@ def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile
         Names the column and the remedy, and to its holder the line: an unknown area, no number, a count below 0, more successes
         than trials, a location off the grid.
     """
-    who, data, family = begin(name, table.source), config.data, config.model.family
+    who, data, family = begin(name, table.source), config.data, FAMILIES[config.model.family]
     needed(config, table.names, who)
     design = encode(table, encoding, client=name)
     y, seen = _response(table, config, who)
@@ -124,16 +125,16 @@ def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile
         notes.append(f"{absent} of {file.d} areas stand in no row: they are predicted at the covariates' means")
     if data.area is not None and (several := int((counts > 1).sum())):
         notes.append(f"{several} of {file.d} areas stand in several rows, each an observation of its own")
-    if family in ("poisson", "binomial") and len(at) and not y[at].any():
+    if family.domain is COUNTS and len(at) and not y[at].any():
         notes.append("every count is 0")
     with np.errstate(over="ignore"):
-        exposed = np.exp(offset) if family == "poisson" else np.ones(len(offset))
+        exposed = np.exp(offset) if family.link == "log" else np.ones(len(offset))
     return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, found)
 
 
 def _response(table: Table, config: SigmaConfig, who: str) -> tuple[Array, NDArray[np.bool_]]:
     """Values, and where there is one."""
-    data, family, name = config.data, config.model.family, config.data.response
+    data, domain, name = config.data, FAMILIES[config.model.family].domain, config.data.response
     column = table.columns[name]
     if data.positive is not None:
         texts = np.array(table.cells(name), dtype=object)
@@ -145,10 +146,10 @@ def _response(table: Table, config: SigmaConfig, who: str) -> tuple[Array, NDArr
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels])[column.codes]
     _refuse(table, ~seen & ~empty, name, who, "is no number; correct it, or leave the cell empty to have it predicted")
-    if family == "bernoulli":
-        _refuse(table, seen & (y != 0) & (y != 1), name, who, "is not 0 or 1; name the label that counts as 1 in data.positive")
-    if family in ("poisson", "binomial"):
-        _refuse(table, seen & ((y < 0) | (y != np.floor(y))), name, who, "is no count (0, 1, 2, ...)")
+    if domain is BINARY:
+        _refuse(table, seen & ~domain.has(y), name, who, "is not 0 or 1; name the label that counts as 1 in data.positive")
+    if domain is COUNTS:
+        _refuse(table, seen & ~domain.has(y), name, who, "is no count (0, 1, 2, ...)")
         _refuse(table, seen & (y > MOST_COUNTED), name, who, "is too large for a count: beyond 2^53 whole numbers have gaps")
     _refuse(table, too_large(y), name, who, f"is too large; {TOO_LARGE}")
     return np.where(seen, y, 0.0), seen

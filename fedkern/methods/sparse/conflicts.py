@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...jobs.naming import faults as faults_of_names
+from ...kernels.families import FAMILIES, REAL
 
 if TYPE_CHECKING:
     from ...jobs.load import SparseConfig
@@ -41,14 +42,14 @@ def _data(config: SparseConfig) -> Iterator[str]:
 
 
 def _model(config: SparseConfig) -> Iterator[str]:
-    model, a = config.model, config.algorithm
+    model, a, real = config.model, config.algorithm, FAMILIES[config.model.family].domain is REAL
     if model.c0 is not None and model.negligible is not None:
         yield "model.c0 and model.negligible contradict each other; give one of them"
     if model.kind != "regression":
         for name in ("always", "splines"):
             if getattr(model, name):
                 yield f'model.{name} is for kind = "regression"; remove it'
-        if model.family != "gaussian":
+        if not real:
             yield f'model.family = "{model.family}" is for kind = "regression"; remove it'
         if model.missing == "impute":
             yield 'model.missing = "impute" is for kind = "regression"; remove rows with empty cells, or the columns'
@@ -60,16 +61,16 @@ def _model(config: SparseConfig) -> Iterator[str]:
         yield 'model.slab does not exist with kind = "sem"; remove it'
     if model.rho == "shared" and model.kind != "mrf":
         yield 'model.rho = "shared" is for kind = "mrf"; remove it'
-    if model.family == "bernoulli" and model.missing == "impute":
+    if not real and model.missing == "impute":
         yield 'model.missing = "impute" needs family = "gaussian"'
-    if config.output.site_fits and (model.kind != "regression" or model.family != "gaussian"):
+    if config.output.site_fits and (model.kind != "regression" or not real):
         yield 'output.site_fits are least-squares fits of kind = "regression" with family = "gaussian"; remove the key'
     if model.splines and model.missing == "impute":
         yield 'model.splines with model.missing = "impute" do not exist together; leave one out'
     for name, knots in model.splines.items():
         if len(knots) < 3 or sorted(set(knots)) != knots:
             yield f"model.splines.{name} = {knots}: wanted at least 3 knots in increasing order"
-    if model.family == "bernoulli" and (a.moves or a.statistics == "pooled"):
+    if not real and (a.moves or a.statistics == "pooled"):
         yield 'algorithm.moves and algorithm.statistics = "pooled" need family = "gaussian": no factor of the rows suffices'
 
 

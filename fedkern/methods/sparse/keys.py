@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from ...jobs.section import CommonOutputSection, Count, Positive, Section, key
+from ...kernels import families
 
 
 class SparseModelSection(Section):
     kind: Literal["regression", "mrf", "sem"] = key(
         "regression", help="Markov random field, structural equations, or a regression"
     )
-    family: Literal["gaussian", "bernoulli"] = key("gaussian", help="of a regression's response")
+    family: families.OfSparse = key("gaussian", help="of a regression's response")
     intercept: bool = key(True, help="of every client, integrated out (bernoulli: drawn)")
     scale: Literal["pooled", "given", "none"] = key("pooled", help="columns by pooled moments, by [data.columns], or not at all")
     always: list[str] = key([], help="regression: columns that are always included (adjusters)")

@@ -15,6 +15,7 @@ from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomFie
 from ...data.design import Design
 from ...errors import JobError
 from ...jobs.load import SparseConfig
+from ...kernels.families import BINARY, FAMILIES, REAL
 from ...models import sparse
 from ...models.encoding import Encoding
 
@@ -80,7 +81,7 @@ class SparseModel:
     @property
     def scales_response(self) -> bool:
         """Whether the response is scaled too."""
-        return not self.is_graph and self.config.model.family == "gaussian"
+        return not self.is_graph and FAMILIES[self.config.model.family].domain is REAL
 
     @property
     def scaled(self) -> tuple[str, ...]:
@@ -208,7 +209,7 @@ class SparseModel:
         X = (centred(X) if model.intercept else X) / scales[:w]  # far from zero the quotients would lose digits
         if model.splines and psi is not None:
             X = self.coefficients.orthogonal(X, psi)
-        if model.family == "bernoulli":
+        if FAMILIES[model.family].domain is BINARY:
             return Logistic(X, y, intercept=model.intercept, n_threads=n_threads)
         y = y / scales[w]
         if model.missing == "impute" and psi is not None:

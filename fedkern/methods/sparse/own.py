@@ -12,6 +12,7 @@ from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.hooks import RunHooks
 from ...kernels import rng
+from ...kernels.families import BINARY, FAMILIES
 from ...results import chains, meta
 from ...transports.codec import Codec
 from .model import SparseModel
@@ -74,7 +75,7 @@ def _intercept(model: SparseModel, client: gibbs.Client, values: Array, scales: 
     w = theta.shape[-1]
     means = np.nanmean(values, axis=0)
     slopes = theta * model.factors(scales)
-    if model.config.model.family == "bernoulli":
+    if FAMILIES[model.config.model.family].domain is BINARY:
         return np.asarray(client.trace["alpha"][..., 0] - slopes @ means[:w])
     centre = means[w] - slopes @ means[:w]
     if "alpha" in client.trace.names():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...jobs.explain import unbounded
 from ...jobs.naming import faults as faults_of_names
+from ...kernels.families import BINARY, FAMILIES, quoted, taken_by
 from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
 
 if TYPE_CHECKING:
@@ -75,8 +76,9 @@ def _data(config: VerticalConfig) -> Iterator[str]:
         yield "data.folds and data.holdout both keep rows for testing; give one of them"
     if data.folds is None and data.fold:
         yield "data.fold without data.folds; give both"
-    if data.positive is not None and model.family != "bernoulli":
-        yield f'data.positive: only family = "bernoulli" has a positive label, not "{model.family}"; remove it'
+    if data.positive is not None and FAMILIES[model.family].domain is not BINARY:
+        binary = quoted(taken_by("vertical", where=lambda f: f.domain is BINARY))
+        yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
     if data.offset is not None and data.server is None:
         yield "data.offset is a column of the server's file; give data.server too"
     if (data.group is not None) != (model.kind == "multilevel"):
@@ -89,6 +91,8 @@ def _data(config: VerticalConfig) -> Iterator[str]:
 
 def _model(config: VerticalConfig) -> Iterator[str]:
     model, a = config.model, config.algorithm
+    if FAMILIES[model.family].lacks_scale(model.scale):
+        yield FAMILIES[model.family].scale_is_missing
     if not 1e-6 < model.rho < 1e6:
         yield f"model.rho = {model.rho:g}: wanted above 1e-6 and below 1e6; it is a standard deviation on the link scale"
     if model.kind == "network" and model.augmentation == "power":
@@ -105,7 +109,8 @@ def _model(config: VerticalConfig) -> Iterator[str]:
 
 def _algorithm(config: VerticalConfig) -> Iterator[str]:
     model, a, data = config.model, config.algorithm, config.data
-    known = model.family == "bernoulli" or (model.family == "gaussian" and model.scale != "unknown")
+    family = FAMILIES[model.family]
+    known = family.bounded and (family.dispersion is None or model.scale != "unknown")
     if a.local_steps > 1 and (model.augmentation == "power" or model.kind == "network" or not known):
         yield (
             f"algorithm.local_steps = {a.local_steps}: several steps from one exchange need augmented variables and a bounded "
@@ -125,8 +130,8 @@ def _algorithm(config: VerticalConfig) -> Iterator[str]:
             yield 'algorithm.inference = "soul" has neither batches, draws, local_steps nor theta_update; remove them'
         if a.auxiliary == "amortised":
             yield 'algorithm.inference = "soul" maximises the auxiliary variables; remove algorithm.auxiliary'
-        if model.family == "poisson" and model.augmentation == "power":
-            yield 'algorithm.inference = "soul" with power likelihoods needs a bounded curvature, and "poisson" has none'
+        if not family.bounded and model.augmentation == "power":
+            yield f'algorithm.inference = "soul" with power likelihoods needs a bounded curvature, and "{family.name}" has none'
         if config.output.bound or config.output.missing_party:
             yield 'output.bound and output.missing_party do not exist with algorithm.inference = "soul"; remove them'
     if data.standardise == "public":

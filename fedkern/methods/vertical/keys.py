@@ -8,6 +8,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from ...jobs.section import CommonOutputSection, Count, Finite, Positive, Section, key
+from ...kernels import families
 
 
 def _scale(value: Any) -> Any:
@@ -28,9 +29,11 @@ class VerticalModelSection(Section):
         "linear", help="of a client's part: linear, slopes by group, split network, hierarchical Bayes split network"
     )
     augmentation: Literal["augmented", "power"] = key("augmented", help="auxiliary variables alone, or power likelihoods")
-    family: Literal["bernoulli", "poisson", "gaussian"] = key("bernoulli", help="of the response, with its canonical link")
+    family: families.OfVertical = key("bernoulli", help="of the response, with its canonical link")
     rho: Positive = key(0.5, help="standard deviation of the auxiliary variables about the clients' parts")
-    scale: Annotated[float | str, BeforeValidator(_scale)] = key("unknown", help="standard deviation of a gaussian response")
+    scale: Annotated[float | str, BeforeValidator(_scale)] = key(
+        "unknown", help="standard deviation of a gaussian response" + families.given_scales("vertical")
+    )
     intercept: bool = key(help="at the server, with a standard normal prior; default false for networks, else true")
     prior: PriorSection = key(PriorSection(), help="of every client's coefficients")
     priors: dict[str, PriorSection] = key({}, help="client -> the prior of its own coefficients")

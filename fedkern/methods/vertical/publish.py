@@ -15,6 +15,7 @@ from ...algorithms.split import machine as vertical
 from ...errors import JobError
 from ...jobs import machine
 from ...jobs.hooks import RunHooks
+from ...kernels.families import BINARY
 from ...models.expfam import Gaussian
 from ...models.split import predictive
 from ...results.digest import digest
@@ -174,6 +175,6 @@ def _predicted(
         return {}, table
     out: dict[str, Any] = {"rule": wanted.rule, "rows": len(rows.test)}
     out["rules"] = {rule: scores(mean, v) for rule, v in under.items()}
-    if likelihood.family == "bernoulli":
+    if likelihood.record.domain is BINARY:
         out["reliability"] = predictive.reliability(p[tested], y[tested])
     return out | ({"without": without} if without else {}), table

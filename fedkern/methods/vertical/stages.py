@@ -30,8 +30,6 @@ from .rows import aligned, columns, held_out, needed, server_spec, spec_of, unkn
 if TYPE_CHECKING:
     from ...jobs.run import Place
 
-LINK = {"bernoulli": "at least 4", "poisson": "1 / the mean count", "gaussian": "sigma^2"}
-
 
 def checked(at: Check[VerticalConfig]) -> list[str] | None:
     """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
@@ -96,13 +94,14 @@ def lines(model: VerticalModel) -> Iterator[str]:
     yield f"response {c.data.response}, " + ("used at every client" if model.shared else "used at the server alone")
     if not model.network:
         J = len(model.names)
+        family = model.likelihood.record
         factor = f"{(J - 1) ** 2 / J:g}" if model.power else f"{J}"
         yield (
             f"information  of a row that is kept: v / (v + {factor} rho^2) = v / (v + {float(factor) * m.rho**2:.4g}), "
-            f"v = {LINK[m.family]}"
+            f"v = {family.variance_words}"
         )
-        if m.family == "bernoulli":
-            yield f"             at least {4 / (4 + float(factor) * m.rho**2):.1%}"
+        if family.least_variance:
+            yield f"             at least {family.least_variance / (family.least_variance + float(factor) * m.rho**2):.1%}"
     yield ""
     yield from _privacy(model)
     yield f"disclosure  {disclosure(model)}"
@@ -133,11 +132,7 @@ def disclosure(model: VerticalModel) -> str:
         texts.append(f"{data.response} of all rows from the first client that has it, once")
     if model.n_test:
         texts.append("mean and variance of each client's part at the rows that are predicted, once")
-    down = {
-        "bernoulli": "; clients see slopes y - p, whose signs are the labels",
-        "gaussian": "; clients see slopes from which y follows once Z is known",
-        "poisson": "; clients see slopes y - rate",
-    }[model.config.model.family]
+    down = f"; clients see slopes {model.likelihood.record.slope_words}"
     return f"the server sees {', '.join(texts)}" + ("" if model.shared else down)
 
 

@@ -210,7 +210,7 @@ class Site:
     integrated: bool = False
 
     def __post_init__(self) -> None:
-        if self.integrated and (self.auxiliary is None or self.likelihood.family != "gaussian"):
+        if self.integrated and (self.auxiliary is None or self.likelihood.record.link != "identity"):
             raise ValueError("sigma: theta can be integrated out of an auxiliary model with a Gaussian response, and of no other")
         if self.layout.mixing and self.auxiliary is None:
             raise ValueError("sigma: BYM2 mixes in unstructured variation: it needs the auxiliary model")

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.families import FAMILIES
 from .site import Rows
 
 Array = NDArray[np.float64]
@@ -43,7 +44,7 @@ class Units:
 
         `sd` : the error standard deviation, on the model's scale, where it is known
         """
-        if family != "gaussian":
+        if FAMILIES[family].link != "identity":
             return replace(rows, offset=_rounded(rows.offset + self.level, FINER))
         y = (rows.y - rows.offset - self.level) / self.scale
         return replace(rows, y=_rounded(y, FINE + min(0, _power(sd or 1.0))), offset=np.zeros_like(rows.offset))
@@ -72,21 +73,21 @@ def sums(family: str, rows: Rows, centre: float | None = None) -> tuple[float, f
     """The two numbers of a client's responses from which all parties know the level.
 
     ========== ===================== ===========================
-    family     first                 second
+    link       first                 second
     ========== ===================== ===========================
-    poisson    sum y                 sum e^offset
-    binomial   sum y                 sum (trials - y) e^offset
-    gaussian   number of responses   sum (y - offset)
+    log        sum y                 sum e^offset
+    logit      sum y                 sum (trials - y) e^offset
+    identity   number of responses   sum (y - offset)
     ========== ===================== ===========================
 
     Of a Gaussian response, when its `centre` is known, sum and sum of squares of y - offset - centre: from the squares
     themselves a large mean would take all digits.
     """
-    y, offset = rows.y, rows.offset
+    y, offset, link = rows.y, rows.offset, FAMILIES[family].link
     with np.errstate(over="ignore", invalid="ignore"):
-        if family == "poisson":
+        if link == "log":
             return float(y.sum()), float(np.exp(offset).sum())
-        if family == "gaussian":
+        if link == "identity":
             about = y - offset - (centre or 0.0)
             return (float(len(y)), float(about.sum())) if centre is None else (float(about.sum()), float((about**2).sum()))
         failures = (1.0 if rows.trials is None else rows.trials) - y
@@ -100,11 +101,12 @@ def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | No
     no offsets, and consistent where there are: E y = e^(level + offset) E (trials - y). The mean of a Gaussian response.
     """
     first, second = (float(np.sum(column)) for column in np.transpose(told))
-    if family == "gaussian":
+    link = FAMILIES[family].link
+    if link == "identity":
         return second / first if first else None
-    if not second and (family == "poisson" or not first):
+    if not second and (link == "log" or not first):
         return None
-    if family == "poisson":
+    if link == "log":
         return float(np.log(first or HALF) - np.log(second))
     more = HALF * (not first or not second)
     return float(np.log(first + more) - np.log(second + more))

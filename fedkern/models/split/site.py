@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ...kernels import augmented, mlp
-from ..likelihood import HALF_LOG_TAU, Likelihood, half_normal
+from ..likelihood import HALF_LOG_TAU, Likelihood
 from ..variational import Block
 from .predictors import Linear, Multilevel, Network, Predictor, start
 
@@ -376,7 +376,7 @@ class Shared:
             c[0] = slopes - values[0] / self.prior_sd**2
         if self.likelihood.dispersed:
             w = float(values[-1])
-            c[-1] = scales + half_normal(w)[1] + self._correction(w)[1]
+            c[-1] = scales + self.likelihood.unknown.prior(w)[1] + self._correction(w)[1]
         return self.block.gradient(parameters, eps, c, path=self.path)
 
     def _correction(self, log_scale: float) -> tuple[float, float]:
@@ -393,5 +393,5 @@ class Shared:
         if self.intercept:
             value += -0.5 * (float(values[0]) / self.prior_sd) ** 2 - float(np.log(self.prior_sd)) - float(HALF_LOG_TAU)
         if self.likelihood.dispersed:
-            value += half_normal(float(values[-1]))[0] + self._correction(float(values[-1]))[0]
+            value += self.likelihood.unknown.prior(float(values[-1]))[0] + self._correction(float(values[-1]))[0]
         return value

@@ -23,7 +23,7 @@ struct Regression {
     Index n; // rows in use
 };
 
-/// Bernoulli (logit) 0, Poisson (log) 1, Gaussian (identity) 2 with standard deviation `scale`.
+/// A family by its number, as in `make_family` (families.hpp), and its dispersion.
 struct Likelihood {
     int family;
     double scale;

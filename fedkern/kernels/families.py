@@ -1,0 +1,317 @@
+"""Families of likelihoods: one record each, with everything in which they differ. All others ask it.
+
+One row has a linear predictor eta and a log-density l(eta) = log p(y | eta), normalised in y:
+
+=================== ================== ============================================================
+family              y                  E[y | eta]
+=================== ================== ============================================================
+"poisson"           0, 1, 2, ..        exp(eta)
+"binomial"          0 .. trials        trials / (1 + exp(-eta))
+"bernoulli"         0 or 1             1 / (1 + exp(-eta))
+"gaussian"          real               eta, with standard deviation `scale`
+=================== ================== ============================================================
+
+A new family is a record here, listed in `RECORDS`; where kernels take it (`code`), also a struct and a line of `make_family` in
+`csrc/include/fedkern/glm/families.hpp`, and the branches of `_reference/glm.py` and `_numba/glm.py`, which have code numbers.
+Keys, checks of cells and of jobs, cases of the conformance test and texts follow. Source: vertical.md, sections 1, 8, 9 and 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, gammaln
+
+Vector = NDArray[np.float64]
+Scale = float | Vector  # a number, or (m, 1) where eta is (m, n)
+Trials = Vector | None
+MOST = 30.0  # of a logarithm of a rate
+HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
+
+
+# What families have in common --------------------
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Values of a response.
+
+    Attributes
+    ----------
+    words : what they are
+    has : whether each is one
+    """
+
+    words: str
+    has: Callable[[Vector], NDArray[np.bool_]]
+
+
+BINARY = Domain("0 or 1", lambda y: (y == 0) | (y == 1))
+COUNTS = Domain("a count (0, 1, 2, ...)", lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y))
+REAL = Domain("a finite number", lambda y: np.isfinite(y))
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A dispersion that is learnt, as w = log scale.
+
+    Attributes
+    ----------
+    slope : (y, eta, scale) -> dl / dw of each row
+    prior : w -> its log-density, Jacobian included once, and the derivative
+    curvature : w -> kappa >= -l'' for every y and eta
+    """
+
+    slope: Callable[[Vector, Vector, Scale], Vector]
+    prior: Callable[[float], tuple[float, float]]
+    curvature: Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Dispersion:
+    """The second number of a family.
+
+    Attributes
+    ----------
+    words : what `scale` is
+    unknown : how it is learnt; None: it must be given
+    """
+
+    words: str
+    unknown: Unknown | None = None
+
+
+@dataclass(frozen=True)
+class Family:
+    """All that is known of a family. Functions are of all rows at once: y, eta (n,), its dispersion `scale`, and trials (n,).
+
+    Attributes
+    ----------
+    name, code : in job files, and in kernels; None: no kernel takes it
+    link : of E[y]; "logit" and "log" have no unit, with "identity" eta has that of y
+    domain : of y
+    methods : that take it
+    level : what E[y | eta] is called in tables (of a binomial y: for one trial)
+    value, slope : (y, eta, scale, trials) -> l and l'
+    mean : eta -> E[y | eta], of a binomial y for one trial
+    information : (y, eta, scale, trials) -> about -l'' of each row where eta fits y, above 0
+    curvature : (y, scale) -> kappa >= -l'' of each row for every eta; None: there is none
+    local_curvature : (eta, scale) -> where there is none, kappa good for moves of eta by at most 1
+    variance, variance_words : (y, scale) -> 1 / E(-l''), a row's variance on the link scale, at the mean of y
+    least_variance : which it has for every y and eta
+    slope_words : what clients learn from slopes
+    predictive : (y, mean, variance, scale) -> log-density of held-out rows, given the predictive mean and, when called, the
+        predictor's variance
+    dispersion : None: it has no `scale`
+    trials : whether rows have a number of trials
+    """
+
+    name: str
+    code: int | None
+    link: Literal["logit", "log", "identity"]
+    domain: Domain
+    methods: tuple[str, ...]
+    level: str
+    value: Callable[[Vector, Vector, Any, Trials], Vector]
+    slope: Callable[[Vector, Vector, Any, Trials], Vector]
+    mean: Callable[[Vector], Vector]
+    information: Callable[[Vector, Vector, Any, Trials], Vector]
+    curvature: Callable[[Any, Any], Any] | None = None
+    local_curvature: Callable[[Vector, Any], Vector] | None = None
+    variance: Callable[[Vector, Any], float] | None = None
+    variance_words: str = ""
+    least_variance: float = 0.0
+    slope_words: str = ""
+    predictive: Callable[[Vector, Vector, Callable[[], Vector], float], Vector] | None = None
+    dispersion: Dispersion | None = None
+    trials: bool = False
+
+    @property
+    def bounded(self) -> bool:
+        """Whether one kappa is good for every y, given the scale."""
+        return self.curvature is not None and bool(np.isfinite(self.curvature(np.inf, 1.0)))
+
+    def lacks_scale(self, scale: float | str) -> bool:
+        """Whether a job must give the scale that it leaves "unknown"."""
+        return scale == "unknown" and self.dispersion is not None and self.dispersion.unknown is None
+
+    @property
+    def scale_is_missing(self) -> str:
+        """The fault of such a job."""
+        words = "" if self.dispersion is None else self.dispersion.words
+        return f'model.scale is missing: family = "{self.name}" does not learn {words}; give it'
+
+
+def half_normal(log_scale: float) -> tuple[float, float]:
+    """Log-density of w = log sigma where sigma ~ HalfNormal(1), Jacobian included once, and its derivative."""
+    square = float(np.exp(2 * log_scale))
+    return 0.5 * float(np.log(2 / np.pi)) - 0.5 * square + log_scale, 1 - square
+
+
+def _rate(eta: Vector) -> Vector:
+    return np.asarray(np.exp(np.minimum(eta, MOST)))
+
+
+def _of(trials: Trials) -> Any:
+    return 1.0 if trials is None else trials
+
+
+# Poisson --------------------
+
+
+def _poisson_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+    log_rate = np.minimum(eta, MOST)
+    return np.asarray(y * log_rate - np.exp(log_rate) - gammaln(y + 1))
+
+
+POISSON = Family(
+    name="poisson",
+    code=1,
+    link="log",
+    domain=COUNTS,
+    methods=("pvi", "vertical", "sigma"),
+    level="rate",
+    value=_poisson_value,
+    slope=lambda y, eta, scale, trials: np.asarray(y - _rate(eta)),
+    mean=_rate,
+    information=lambda y, eta, scale, trials: y + 0.5,  # the half keeps rows without any from having none
+    local_curvature=lambda eta, scale: np.asarray(np.exp(np.minimum(eta, MOST) + 1)),
+    variance=lambda y, scale: 1 / max(float(np.mean(y)), 1e-12),
+    variance_words="1 / the mean count",
+    slope_words="y - rate",
+    predictive=lambda y, mean, variance, scale: np.asarray(y * np.log(mean) - mean - gammaln(y + 1)),
+)
+
+# Binomial --------------------
+
+
+def _binomial_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+    assert trials is not None
+    ways = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
+    return np.asarray(ways + y * eta - trials * np.logaddexp(0.0, eta))
+
+
+def _successes(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+    return np.asarray(y - _of(trials) * expit(eta))
+
+
+def _of_trials(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+    p = expit(eta)
+    return np.asarray(_of(trials) * p * (1 - p))
+
+
+BINOMIAL = Family(
+    name="binomial",
+    code=None,
+    link="logit",
+    domain=COUNTS,
+    methods=("sigma",),
+    level="probability",
+    value=_binomial_value,
+    slope=_successes,
+    mean=lambda eta: np.asarray(expit(eta)),
+    information=_of_trials,
+    trials=True,
+)
+
+# Bernoulli --------------------
+
+
+def _bernoulli_predictive(y: Vector, mean: Vector, variance: Callable[[], Vector], scale: float) -> Vector:
+    return np.asarray(np.log(np.where(y > 0.5, mean, 1 - mean) + 1e-10))
+
+
+BERNOULLI = Family(
+    name="bernoulli",
+    code=0,
+    link="logit",
+    domain=BINARY,
+    methods=("pvi", "sparse", "vertical", "sigma"),
+    level="probability",
+    value=lambda y, eta, scale, trials: np.asarray(-np.logaddexp(0.0, np.where(y > 0.5, -eta, eta))),
+    slope=lambda y, eta, scale, trials: np.asarray(y - expit(eta)),
+    mean=lambda eta: np.asarray(expit(eta)),
+    information=_of_trials,
+    curvature=lambda y, scale: 0.25,
+    variance=lambda y, scale: 4.0,
+    variance_words="at least 4",
+    least_variance=4.0,
+    slope_words="y - p, whose signs are the labels",
+    predictive=_bernoulli_predictive,
+)
+
+# Gaussian --------------------
+
+
+def _gaussian_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+    return np.asarray(-0.5 * ((y - eta) / scale) ** 2 - np.log(scale) - HALF_LOG_TAU)
+
+
+def _gaussian_predictive(y: Vector, mean: Vector, variance: Callable[[], Vector], scale: float) -> Vector:
+    total = variance() + scale**2
+    return np.asarray(-0.5 * np.log(2 * np.pi * total) - (y - mean) ** 2 / (2 * total))
+
+
+GAUSSIAN = Family(
+    name="gaussian",
+    code=2,
+    link="identity",
+    domain=REAL,
+    methods=("pvi", "sparse", "vertical", "sigma"),
+    level="mean",
+    value=_gaussian_value,
+    slope=lambda y, eta, scale, trials: np.asarray((y - eta) / scale**2),
+    mean=lambda eta: eta,
+    information=lambda y, eta, scale, trials: np.full(len(y), float(scale) ** -2),
+    curvature=lambda y, scale: scale**-2,
+    variance=lambda y, scale: float(scale) ** 2,
+    variance_words="sigma^2",
+    slope_words="from which y follows once Z is known",
+    predictive=_gaussian_predictive,
+    dispersion=Dispersion(
+        "the standard deviation",
+        Unknown(
+            slope=lambda y, eta, scale: np.asarray(((y - eta) / scale) ** 2 - 1),
+            prior=half_normal,
+            curvature=lambda w: float(np.exp(-2 * w)),
+        ),
+    ),
+)
+
+# All of them --------------------
+
+RECORDS = (POISSON, BINOMIAL, BERNOULLI, GAUSSIAN)
+FAMILIES = {record.name: record for record in RECORDS}
+CODES = {f.name: f.code for f in sorted(RECORDS, key=lambda f: f.code or 0) if f.code is not None}
+
+
+def taken_by(method: str, first: str = "", where: Callable[[Family], bool] = lambda family: True) -> tuple[str, ...]:
+    """Names of the families that a method takes and that are as asked, `first` first."""
+    return tuple(sorted((f.name for f in RECORDS if method in f.methods and where(f)), key=lambda name: name != first))
+
+
+def quoted(names: tuple[str, ...]) -> str:
+    """Names for the text of an error."""
+    return " or ".join(f'"{name}"' for name in names)
+
+
+def given_scales(method: str) -> str:
+    """For a key's help: the families of a method whose dispersion must be given."""
+    given = [f for f in RECORDS if method in f.methods and f.dispersion is not None and f.dispersion.unknown is None]
+    return "".join(f"; {f.name}: {f.dispersion.words}, to be given" for f in given if f.dispersion is not None)
+
+
+if TYPE_CHECKING:
+    OfPvi: TypeAlias = str
+    OfSparse: TypeAlias = str
+    OfVertical: TypeAlias = str
+    OfSigma: TypeAlias = str
+else:  # the values of `model.family`, each method's default first
+    OfPvi = Literal[taken_by("pvi", "bernoulli")]
+    OfSparse = Literal[taken_by("sparse", "gaussian")]
+    OfVertical = Literal[taken_by("vertical", "bernoulli")]
+    OfSigma = Literal[taken_by("sigma", "poisson")]

@@ -1,0 +1,146 @@
+"""Every record of a likelihood family says one thing: its slope is its value's, its bounds hold, its mean is its density's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from differences import four_point
+from scipy.special import expit
+
+from fedkern.kernels import families
+from fedkern.kernels._reference import glm as reference
+from fedkern.kernels.families import BINARY, CODES, COUNTS, FAMILIES, REAL, RECORDS, Family
+
+SCALE = 0.7
+ETA = np.linspace(-6, 6, 49)
+TRIALS = 5.0
+
+
+def responses(record: Family) -> tuple[np.ndarray, float]:
+    """All values with a weight that matters, and the step of their sum."""
+    if record.domain is REAL:
+        return np.linspace(-14, 14, 8001), 28 / 8000
+    if record.trials:
+        return np.arange(TRIALS + 1), 1.0
+    return np.arange(2.0) if record.domain is BINARY else np.arange(4000.0), 1.0
+
+
+def of(record: Family, function: str, y: np.ndarray, eta: np.ndarray) -> np.ndarray:
+    trials = np.full(np.broadcast(y, eta).shape, TRIALS) if record.trials else None
+    return np.asarray(getattr(record, function)(y, eta, SCALE, trials))
+
+
+def expected(record: Family, eta: float, values: np.ndarray) -> float:
+    """E over y of the values at all responses."""
+    y, step = responses(record)
+    return float(np.exp(of(record, "value", y, np.full(len(y), eta))) @ values * step)
+
+
+each = pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
+bounded = pytest.mark.parametrize("record", [r for r in RECORDS if r.curvature is not None], ids=lambda record: record.name)
+vertical = pytest.mark.parametrize("record", [r for r in RECORDS if "vertical" in r.methods], ids=lambda record: record.name)
+
+
+def second(record: Family, y: float, eta: np.ndarray) -> np.ndarray:
+    """-l'' by differences of the slope."""
+    h = 1e-5
+    up, down = (of(record, "slope", np.full(len(eta), y), eta + sign * h) for sign in (1, -1))
+    return (down - up) / (2 * h)
+
+
+def some(record: Family) -> list[float]:
+    return [-3.0, 0.2, 4.0] if record.domain is REAL else [0.0, 1.0] if record.domain is BINARY else [0.0, 1.0, 5.0]
+
+
+@each
+def test_the_slope_is_that_of_the_value(record: Family) -> None:
+    for y in some(record):
+        for eta in (-4.0, -0.3, 0.9, 3.0):
+            slope = of(record, "slope", np.array([y]), np.array([eta]))[0]
+            number = four_point(lambda x, y=y: float(of(record, "value", np.array([y]), x)[0]), np.array([eta]))[0]
+            assert slope == pytest.approx(number, rel=5e-6, abs=1e-8)
+
+
+@each
+def test_the_density_sums_to_one_and_has_the_mean_that_is_said(record: Family) -> None:
+    y, _ = responses(record)
+    for eta in (-1.5, 0.0, 1.2):
+        assert expected(record, eta, np.ones(len(y))) == pytest.approx(1, rel=1e-9)
+        per_trial = TRIALS if record.trials else 1.0
+        assert expected(record, eta, y) / per_trial == pytest.approx(float(record.mean(np.array(eta))), rel=1e-8, abs=1e-9)
+
+
+@bounded
+def test_the_curvature_of_a_row_is_below_its_bound_and_comes_near_it(record: Family) -> None:
+    assert record.curvature is not None
+    eta = np.linspace(-12, 12, 4801)
+    for y in some(record):
+        most = second(record, y, eta).max()
+        assert most <= float(record.curvature(y, SCALE)) * (1 + 1e-6)
+        assert most > float(record.curvature(y, SCALE)) * (1 - 1e-3)
+
+
+@vertical
+def test_without_a_bound_there_is_one_for_moves_by_one(record: Family) -> None:
+    assert (record.curvature is None) == (record.local_curvature is not None)
+    if record.local_curvature is not None:
+        for move in (-1.0, 0.0, 1.0):
+            assert (second(record, 3.0, ETA + move) <= record.local_curvature(ETA, SCALE) * (1 + 1e-6)).all()
+
+
+@vertical
+def test_a_rows_variance_on_the_link_scale_is_what_a_row_of_that_mean_tells(record: Family) -> None:
+    assert record.variance is not None
+    assert record.variance_words
+    assert record.slope_words
+    y, _ = responses(record)
+    for eta in (0.0, 0.8):
+        told = expected(record, eta, np.array([second(record, value, np.array([eta]))[0] for value in y]))
+        mean = np.full(3, float(record.mean(np.array(eta))))
+        wanted = record.variance(mean, SCALE)
+        assert 1 / told >= record.least_variance * (1 - 1e-6)
+        assert wanted == pytest.approx(1 / told, rel=1e-4) if not record.least_variance else wanted == record.least_variance
+
+
+@each
+def test_information_is_above_zero_and_right_where_eta_fits(record: Family) -> None:
+    y = np.array(some(record))
+    assert (of(record, "information", y, np.zeros(len(y))) > 0).all()
+    full = 40.0 if record.domain is COUNTS and not record.trials else 0.5
+    eta = np.array([np.log(full) if record.link == "log" else 0.0])
+    at = full if record.link == "log" else float(record.mean(eta)[0]) * (TRIALS if record.trials else 1)
+    assert of(record, "information", np.array([at]), eta)[0] == pytest.approx(second(record, at, eta)[0], rel=0.02)
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_kernels_have_the_same_density_and_the_same_domain(name: str) -> None:
+    record, code = FAMILIES[name], CODES[name]
+    y = np.array(some(record))[:, None]
+    value, slope, _ = reference.log_likelihood(ETA, y, code, SCALE)
+    np.testing.assert_allclose(value, of(record, "value", y, ETA), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(slope, of(record, "slope", y, ETA), rtol=1e-12, atol=1e-12)
+    odd = np.array([-np.inf, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 1e300, np.inf, np.nan])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(np.isfinite(reference.in_domain(odd, code)), record.domain.has(odd))
+
+
+def test_codes_are_the_places_of_the_kernels_branches() -> None:
+    assert list(CODES.values()) == list(range(len(CODES)))
+    assert [getattr(reference, name.upper().replace("-", "_")) for name in CODES] == list(CODES.values())
+
+
+def test_each_methods_default_stands_first() -> None:
+    for method, first in (("pvi", "bernoulli"), ("sparse", "gaussian"), ("vertical", "bernoulli"), ("sigma", "poisson")):
+        taken = families.taken_by(method, first)
+        assert taken[0] == first
+        assert set(taken) == {record.name for record in RECORDS if method in record.methods}
+
+
+def test_a_bound_for_every_response_is_told_from_one_of_a_row() -> None:
+    assert {record.name for record in RECORDS if record.bounded} == {"bernoulli", "gaussian"}
+
+
+def test_logistic_means_are_probabilities() -> None:
+    for record in RECORDS:
+        if record.link == "logit":
+            np.testing.assert_array_equal(record.mean(ETA), expit(ETA))
