@@ -7,9 +7,13 @@ family              y                  E[y | eta]
 =================== ================== ============================================================
 "poisson"           0, 1, 2, ..        exp(eta)
 "binomial"          0 .. trials        trials / (1 + exp(-eta))
+"negative-binomial" 0, 1, 2, ..        exp(eta), with variance exp(eta) + exp(2 eta) / `scale`
 "bernoulli"         0 or 1             1 / (1 + exp(-eta))
 "gaussian"          real               eta, with standard deviation `scale`
 =================== ================== ============================================================
+
+Kernels average the logistic families by a quadrature whose errors a negative binomial multiplies by y + scale: where scale is in
+the thousands, take "poisson".
 
 A new family is a record here, listed in `RECORDS`; where kernels take it (`code`), also a struct and a line of `make_family` in
 `csrc/include/fedkern/glm/families.hpp`, and the branches of `_reference/glm.py` and `_numba/glm.py`, which have code numbers.
@@ -24,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln
+from scipy.special import betaln, expit, gammaln
 
 Vector = NDArray[np.float64]
 Scale = float | Vector  # a number, or (m, 1) where eta is (m, n)
@@ -218,6 +222,34 @@ BINOMIAL = Family(
     trials=True,
 )
 
+# Negative binomial --------------------
+
+
+def _negative_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+    b, count = np.minimum(eta, MOST) - np.log(scale), y + scale
+    ways = -betaln(scale, y + 1) - np.log(count)  # log Gamma(y + r) - log Gamma(r) - log y!
+    return np.asarray(ways + y * b - count * np.logaddexp(0.0, b))
+
+
+NEGATIVE_BINOMIAL = Family(
+    name="negative-binomial",
+    code=3,
+    link="log",
+    domain=COUNTS,
+    methods=("pvi", "vertical", "sigma"),
+    level="rate",
+    value=_negative_value,
+    slope=lambda y, eta, scale, trials: np.asarray(y - (y + scale) * expit(np.minimum(eta, MOST) - np.log(scale))),
+    mean=_rate,
+    information=lambda y, eta, scale, trials: (y + 0.5) * scale / (y + 0.5 + scale),
+    curvature=lambda y, scale: (y + scale) / 4,
+    variance=lambda y, scale: 1 / max(float(np.mean(y)), 1e-12) + 1 / scale,
+    variance_words="1 / the mean count + 1 / r",
+    slope_words="r (y - rate) / (r + rate)",
+    predictive=lambda y, mean, variance, scale: _negative_value(y, np.log(mean), scale, None),
+    dispersion=Dispersion("r"),
+)
+
 # Bernoulli --------------------
 
 
@@ -284,7 +316,7 @@ GAUSSIAN = Family(
 
 # All of them --------------------
 
-RECORDS = (POISSON, BINOMIAL, BERNOULLI, GAUSSIAN)
+RECORDS = (POISSON, BINOMIAL, NEGATIVE_BINOMIAL, BERNOULLI, GAUSSIAN)
 FAMILIES = {record.name: record for record in RECORDS}
 CODES = {f.name: f.code for f in sorted(RECORDS, key=lambda f: f.code or 0) if f.code is not None}
 

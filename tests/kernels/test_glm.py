@@ -7,8 +7,10 @@ from scipy.special import expit, gammaln
 
 from fedkern.kernels import glm, privacy, rng
 from fedkern.kernels._reference import glm as reference
+from fedkern.kernels.families import CODES, COUNTS
+from fedkern.kernels.families import FAMILIES as RECORDS
 
-FAMILIES = ("bernoulli", "poisson", "gaussian")
+FAMILIES = tuple(CODES)
 KEY = rng.key(3, "draws")
 DIFFERENCES = 5e-6  # of four-point central differences
 COMPLEX_STEP = 1e-12
@@ -19,9 +21,10 @@ Z = 4.5
 def problem(family, n=23, d=5, seed=0, dtype="f8"):
     r = np.random.default_rng(seed)
     X = (0.7 * r.standard_normal((n, d))).astype(dtype)
-    y = {"bernoulli": r.integers(0, 2, n), "poisson": r.poisson(1.5, n), "gaussian": r.standard_normal(n)}[family].astype(float)
+    responses = {"bernoulli": r.integers(0, 2, n), "poisson": r.poisson(1.5, n), "gaussian": r.standard_normal(n)}
+    y = responses["poisson" if RECORDS[family].domain is COUNTS else family].astype(float)
     data = {"X": X, "y": y, "family": family, "offset": 0.3 * r.standard_normal(n), "weights": r.uniform(0.5, 2, n)}
-    if family == "gaussian":
+    if RECORDS[family].dispersion is not None:
         data["scale"] = 0.8
     return data
 
@@ -113,6 +116,8 @@ def test_negative_control_a_gradient_that_is_off_by_a_hundred_thousandth_is_noti
 def complex_log_likelihood(a, y, family, scale=1.0):
     if family == "bernoulli":
         return y * a - np.log(1 + np.exp(a))
+    if family == "negative-binomial":
+        return y * a - (y + scale) * np.log(scale + np.exp(a))
     return y * a - np.exp(a) if family == "poisson" else -((y - a) ** 2) / (2 * scale**2)
 
 
@@ -202,7 +207,7 @@ def test_weights_multiply():
 
 # Quadrature --------------------------------------------------------------------------------------------------------------------
 
-# Largest errors of (value, slope, curvature) with the 64-node rule at s (dp-pvi.md, section 3.1, with the digits that it rounds
+# Largest errors of (value, slope, curvature) with the 64-node rule at s (pvi.md, section 3.1, with the digits that it rounds
 # away), and with the mixture, whose normalised weights make the specified 2e-9 and 2e-10 smaller.
 TABLE = {1.0: (1.5e-10, 2.5e-11, 1e-11), 3.0: (3.5e-10, 2.5e-11, 1e-11), 5.0: (2.5e-9, 6.5e-9, 4.5e-8)}
 WIDE = (1e-9, 2e-10, 5e-11)

@@ -21,6 +21,7 @@ SITES = [
     ("amended", "binomial", "phi", {"transform": "log-unit"}),
     ("multiplicative", "bernoulli", "constant", {}),
     ("multiplicative", "poisson", "phi", {}),
+    ("amended", "negative-binomial", "phi", {"scale": 1.7}),
     ("amended", "gaussian", None, {"scale": None}),
     ("amended", "gaussian", "phi", {"scale": None, "integrated": True}),
     ("printed", "gaussian", "constant", {"scale": 0.4, "integrated": True}),

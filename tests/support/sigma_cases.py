@@ -45,6 +45,7 @@ def rows(rng, family, n=11, d=D, p=2):
     y = {
         "gaussian": rng.normal(size=n),
         "poisson": rng.poisson(2.0, n).astype(float),
+        "negative-binomial": rng.negative_binomial(2, 0.5, n).astype(float),
         "bernoulli": rng.integers(0, 2, n).astype(float),
         "binomial": np.floor(rng.uniform(0, 1, n) * ((1 if trials is None else trials) + 1)),
     }[family]

@@ -49,6 +49,9 @@ def normal(x, mean, variance):
 def rows(family, y, eta, trials, sd):
     if family == "poisson":
         return y * eta - jnp.exp(eta) - gammaln(y + 1)
+    if family == "negative-binomial":
+        ways = gammaln(y + sd) - gammaln(sd) - gammaln(y + 1)
+        return ways + y * eta + sd * jnp.log(sd) - (y + sd) * jnp.log(sd + jnp.exp(eta))
     if family == "binomial":
         ways = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
         return ways + y * eta - trials * jnp.logaddexp(0.0, eta)

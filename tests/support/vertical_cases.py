@@ -20,6 +20,7 @@ PREDICTORS = ("linear", "multilevel", "centred", "network")
 LIKELIHOODS = {
     "bernoulli": Likelihood("bernoulli"),
     "poisson": Likelihood("poisson"),
+    "negative-binomial": Likelihood("negative-binomial", 1.7),
     "gaussian": Likelihood("gaussian", 0.7),
     "dispersed": Likelihood("gaussian", None),
 }
@@ -75,7 +76,7 @@ def predictor(kind, random, n, p):
 def response(family, random, n):
     if family == "bernoulli":
         return random.integers(0, 2, n).astype(float)
-    return random.poisson(3.0, n).astype(float) if family == "poisson" else random.standard_normal(n)
+    return random.poisson(3.0, n).astype(float) if family in ("poisson", "negative-binomial") else random.standard_normal(n)
 
 
 def case(kind="av", auxiliary="mean-field", full=False, predictors="linear", likelihood="bernoulli", *, seed=0, n=N, rho=RHO,

@@ -1,4 +1,4 @@
-"""A client of the Gibbs sampler: sweeps over its own unknowns (see `machine`). Source: sparse-models.md, section 5."""
+"""A client of the Gibbs sampler: sweeps over its own unknowns (see `machine`). Source: docs/methods/sparse.md, section 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of the Gibbs sampler (see `machine`), and of its pooled form. Source: sparse-models.md, sections 5 and 6."""
+"""Messages of the Gibbs sampler (see `machine`), and of its pooled form. Source: docs/methods/sparse.md, sections 5 and 6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server of the Gibbs sampler: its draws of what all clients share (see `machine`). Source: sparse-models.md, section 5."""
+"""The server of the Gibbs sampler: its draws of what all clients share (see `machine`). Source: sparse.md, section 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of Hamiltonian Monte Carlo: u_j, its momentum and F_j (see `machine`). Source: sigma.md, section 7."""
+"""A client of Hamiltonian Monte Carlo: u_j, its momentum and F_j (see `machine`). Source: docs/methods/sigma.md, section 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of Hamiltonian Monte Carlo (see `machine`). Source: sigma.md, section 7."""
+"""Messages of Hamiltonian Monte Carlo (see `machine`). Source: docs/methods/sigma.md, section 7."""
 
 from __future__ import annotations
 

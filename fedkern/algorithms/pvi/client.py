@@ -1,6 +1,6 @@
 """A client of partitioned variational inference: its site, and what it does at each event (see the table in `machine`).
 
-Source: dp-pvi.md, sections 1, 2, 8 and 12.
+Source: docs/methods/pvi.md, sections 1, 2, 8 and 12.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _busy(state: Client) -> str:
 
 
 def _charge(state: Client) -> int:
-    """Accounted steps of one update: shards answer once, however many steps they take (dp-pvi.md, section 12)."""
+    """Accounted steps of one update: shards answer once, however many steps they take (docs/methods/pvi.md, section 12)."""
     return 1 if state.shards else state.local.settings.local_steps
 
 
@@ -129,7 +129,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
 
 
 def damped(q: Gaussian, new: Gaussian, damping: float, form: str) -> tuple[Vector, Vector]:
-    """The packed site change that moves q a part of the way to `new`; both forms have the same fixed points (dp-pvi.md,
+    """The packed site change that moves q a part of the way to `new`; both forms have the same fixed points (docs/methods/pvi.md,
     section 8).
     """
     if form == "natural" or not q.diagonal:

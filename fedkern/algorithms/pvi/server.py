@@ -1,6 +1,6 @@
 """The server of partitioned variational inference: q, its sites, and the schedule of questions (see `machine`).
 
-Source: dp-pvi.md, sections 1, 8 and 9.
+Source: docs/methods/pvi.md, sections 1, 8 and 9.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerE
 
 
 def _apply(state: Server, deltas: dict[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
-    """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper (dp-pvi.md,
+    """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper (docs/methods/pvi.md,
     section 9).
     """
     clients = sorted(deltas)
@@ -251,7 +251,7 @@ def _draw(state: Server) -> tuple[Server, int]:
 
 def _question(state: Server, clients: list[int]) -> tuple[Server, ServerEffects]:
     h, P = state.q.h, pack(state.q.P)
-    split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (dp-pvi.md, section 13)
+    split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (pvi.md, section 13)
     share = state.n_clients if split else 1
     waiting = {**state.waiting, **dict.fromkeys(clients, state.version)}
     return replace(state, waiting=waiting), to_each(clients, QUpdate(state.round, state.version, h / share, P / share))

@@ -1,4 +1,4 @@
-"""Messages of structured federated variational inference (see `machine`). Source: sigma.md, section 6."""
+"""Messages of structured federated variational inference (see `machine`). Source: docs/methods/sigma.md, section 6."""
 
 from __future__ import annotations
 

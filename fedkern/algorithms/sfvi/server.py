@@ -1,4 +1,4 @@
-"""The server of structured federated variational inference: q(xi) (see `machine`). Source: sigma.md, section 6."""
+"""The server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of structured federated variational inference that every party knows. Source: sigma.md, section 6."""
+"""Numbers of structured federated variational inference that every party knows. Source: docs/methods/sigma.md, section 6."""
 
 from __future__ import annotations
 

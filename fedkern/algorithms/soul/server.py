@@ -1,4 +1,4 @@
-"""The server of SOUL: Robbins-Monro steps of z, b and log sigma (see `machine`). Source: vertical.md, section 10."""
+"""The server of SOUL: Robbins-Monro steps of z, b and log sigma (see `machine`). Source: docs/methods/vertical.md, section 10."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of SOUL that all parties have in common (see `machine`). Source: vertical.md, section 10."""
+"""Numbers of SOUL that all parties have in common (see `machine`). Source: docs/methods/vertical.md, section 10."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of the vertical protocols (see `machine`). Source: vertical.md, section 6."""
+"""Messages of the vertical protocols (see `machine`). Source: docs/methods/vertical.md, section 6."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Numbers that all parties of a vertical protocol have in common, and the rows of a round.
 
-Source: vertical.md, sections 6 and 7.
+Source: docs/methods/vertical.md, sections 6 and 7.
 """
 
 from __future__ import annotations

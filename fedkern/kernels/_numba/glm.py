@@ -11,7 +11,7 @@ from numba import boolean, float32, float64, int64, njit, types
 
 from . import rng
 
-BERNOULLI, POISSON, GAUSSIAN = range(3)
+BERNOULLI, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
 STL, TOTAL, ANALYTIC_ELBO = range(3)
 ANALYTIC, WEIGHT_MC, ACTIVATION_MC = range(3)
 PROBIT, QUADRATURE = range(2)
@@ -31,7 +31,7 @@ def clean(y, family):
     """The response, or NaN where the family has no such value."""
     if family == BERNOULLI:
         return y if y == 0.0 or y == 1.0 else np.nan
-    if family == POISSON:
+    if family in (POISSON, NEGATIVE_BINOMIAL):
         return y if y >= 0.0 and y == np.floor(y) and y < np.inf else np.nan
     return y if np.isfinite(y) else np.nan
 
@@ -43,6 +43,23 @@ def sigmoid(a):
 
 
 @njit(cache=False)
+def log_ways(y, r):
+    """log Gamma(y + r) - log Gamma(r) - log y!, without the digits that the first two would lose to each other."""
+    if np.isnan(y):
+        return np.nan
+    low, high = 1.0, 1.0  # both arguments are raised above 10, where the series holds to 1e-14
+    while r < 10.0:
+        low *= r
+        high *= y + r
+        r += 1.0
+    out = y * (np.log(y + r) - 1.0) + (r - 0.5) * np.log1p(y / r) + np.log(low / high) - lgamma(y + 1.0)
+    for sign, x in ((1.0, y + r), (-1.0, r)):
+        t = 1.0 / (x * x)
+        out += sign / x * (1 / 12 - t * (1 / 360 - t * (1 / 1260 - t * (1 / 1680 - t / 1188))))
+    return out
+
+
+@njit(cache=False)
 def log_likelihood(a, y, family, scale):
     """log p(y | a) and its derivative with respect to a."""
     if family == BERNOULLI:
@@ -50,6 +67,10 @@ def log_likelihood(a, y, family, scale):
     if family == POISSON:
         rate = np.exp(a)
         return y * a - rate - (lgamma(y + 1.0) if y == y else np.nan), y - rate
+    if family == NEGATIVE_BINOMIAL:
+        b = a - np.log(scale)
+        softplus = max(b, 0.0) + np.log1p(np.exp(-abs(b))) if b == b else np.nan
+        return log_ways(y, scale) + y * b - (y + scale) * softplus, y - (y + scale) * sigmoid(b)
     z = (y - a) / scale
     return -0.5 * z * z - np.log(scale) - 0.5 * np.log(2.0 * np.pi), z / scale
 
@@ -93,6 +114,10 @@ def expected_log_likelihood(m, s, y, family, scale):
     if family == POISSON:
         rate = np.exp(m + 0.5 * s * s)
         return y * m - rate - (lgamma(y + 1.0) if y == y else np.nan), y - rate, -rate
+    if family == NEGATIVE_BINOMIAL:
+        value, slope, curvature = expected_log_sigmoid(np.log(scale) - m, s)
+        value = log_ways(y, scale) + y * (m - np.log(scale)) + (y + scale) * value
+        return value, y - (y + scale) * slope, (y + scale) * curvature
     value, slope = log_likelihood(m, y, family, scale)
     return value - 0.5 * (s / scale) ** 2, slope, -1.0 / (scale * scale) + 0.0 * slope
 
@@ -151,7 +176,7 @@ def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
         for j in range(x.size):
             x[j] = X[i, j]
         m, s = activation(x, offset[i], mu, variance, factor, full, u)
-        if family == POISSON:
+        if family in (POISSON, NEGATIVE_BINOMIAL):
             mean[i] = np.exp(m + 0.5 * s * s)
         elif family == GAUSSIAN:
             mean[i] = m

@@ -1,11 +1,11 @@
 """What the glm kernels mean: every example's vector is written down, clipped and summed. float64, plain and slow."""
 
 import numpy as np
-from scipy.special import expit, gammaln, ndtr
+from scipy.special import betaln, expit, gammaln, ndtr
 
 from . import rng
 
-BERNOULLI, POISSON, GAUSSIAN = range(3)
+BERNOULLI, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
 STL, TOTAL, ANALYTIC_ELBO = range(3)
 ANALYTIC, WEIGHT_MC, ACTIVATION_MC = range(3)
 PROBIT, QUADRATURE = range(2)
@@ -24,7 +24,7 @@ def in_domain(y, family):
     with np.errstate(invalid="ignore"):
         if family == BERNOULLI:
             known = (y == 0) | (y == 1)
-        elif family == POISSON:
+        elif family in (POISSON, NEGATIVE_BINOMIAL):
             known = (y >= 0) & (y == np.floor(y)) & (y < np.inf)
         else:
             known = np.isfinite(y)
@@ -37,6 +37,10 @@ def log_likelihood(a, y, family, scale):
         return y * a - np.logaddexp(0, a), y - expit(a), -expit(a) * expit(-a)
     if family == POISSON:
         return y * a - np.exp(a) - gammaln(y + 1), y - np.exp(a), -np.exp(a)
+    if family == NEGATIVE_BINOMIAL:
+        b, count = a - np.log(scale), y + scale
+        ways = -betaln(scale, y + 1) - np.log(count)  # log Gamma(y + scale) - log Gamma(scale) - log y!
+        return ways + y * b - count * np.logaddexp(0, b), y - count * expit(b), -count * expit(b) * expit(-b)
     z = (y - a) / scale
     return -(z**2) / 2 - np.log(scale * np.sqrt(2 * np.pi)), z / scale, -(scale**-2) + 0 * z
 
@@ -49,6 +53,10 @@ def expected_log_likelihood(m, s, y, family, scale):
     if family == GAUSSIAN:
         value, slope, curvature = log_likelihood(m, y, family, scale)
         return value - (s / scale) ** 2 / 2, slope, curvature
+    if family == NEGATIVE_BINOMIAL:
+        ways, count = log_likelihood(np.full_like(m, np.log(scale)), y, family, scale)[0] + np.log(2) * (y + scale), y + scale
+        value, slope, curvature = expected_log_likelihood(np.log(scale) - m, s, np.ones_like(m), BERNOULLI, 1.0)
+        return ways + y * (m - np.log(scale)) + count * value, y - count * slope, count * curvature
     sign = 2 * y - 1
     b = sign * m
     a = b[:, None] + s[:, None] * T
@@ -176,7 +184,7 @@ def predict(X, mu, log_sigma, offset, family, method, mean, n_threads):
     X = X.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         m, s = X @ mu + column(offset, n, 0.0), spread(X, log_sigma)
-        if family == POISSON:
+        if family in (POISSON, NEGATIVE_BINOMIAL):
             mean[:] = np.exp(m + s**2 / 2)
         elif family == GAUSSIAN:
             mean[:] = m

@@ -98,6 +98,44 @@ struct Gaussian {
     void predict(Index n, const double* m, const double*, bool, double* mean) const { std::copy_n(m, n, mean); }
 };
 
+/// log Gamma(y + r) - log Gamma(r) for y >= 0, r > 0, without the digits that the two would lose to each other.
+inline double log_rising(double y, double r) {
+    double low = 1, high = 1; // both arguments are raised above 10, where the series holds to 1e-14
+    for (; r < 10; ++r) low *= r, high *= y + r;
+    const auto rest = [](double x) {
+        const double i = 1 / x, i2 = i * i;
+        return i * (1.0 / 12 - i2 * (1.0 / 360 - i2 * (1.0 / 1260 - i2 * (1.0 / 1680 - i2 * (1.0 / 1188)))));
+    };
+    const double growth = y * (std::log(y + r) - 1) + (r - 0.5) * std::log1p(y / r);
+    return growth + rest(y + r) - rest(r) + std::log(low / high);
+}
+
+/// y in {0, 1, 2, ..}, mean e^a, variance e^a + e^2a / scale. With b = a - log scale: log p = y b - (y + scale) log(1 + e^b) + base.
+struct NegativeBinomial {
+    double scale, shift = std::log(scale);
+
+    double clean(double y) const { return Poisson{}.clean(y); }
+    double base(double y) const { return y == y ? log_rising(y, scale) - log_factorial(y) : nan; }
+    template <class T> FEDKERN_INLINE T value(T a, T y) const { return y * (a - T(shift)) - (y + T(scale)) * math::softplus(a - T(shift)); }
+    template <class T> FEDKERN_INLINE T slope(T a, T y) const { return y - (y + T(scale)) * math::sigmoid(a - T(shift)); }
+
+    void expect(Index n, const double* m, const double* s, const double* y, double* value, double* slope, double* curvature) const {
+        for (Index i = 0; i < n; i += 8) {
+            double b[8];
+            for (int l = 0; l < 8; ++l) b[l] = shift - m[i + l]; // log sigmoid(-b) = -log(1 + e^b)
+            logistic_expectations(8, b, s + i, value ? value + i : nullptr, slope + i, curvature + i);
+            for (Index l = i; l < i + 8; ++l) {
+                const double count = y[l] + scale;
+                if (value) value[l] = y[l] * (m[l] - shift) + count * value[l];
+                slope[l] = y[l] - count * slope[l];
+                curvature[l] *= count;
+            }
+        }
+    }
+
+    void predict(Index n, const double* m, const double* s, bool probit, double* mean) const { Poisson{}.predict(n, m, s, probit, mean); }
+};
+
 /// A likelihood over the rows of a block. The loops are written once, below, for every family.
 struct Family {
     virtual ~Family() = default;
@@ -146,6 +184,7 @@ inline std::unique_ptr<const Family> make_family(Likelihood likelihood) {
     switch (likelihood.family) {
     case 0: return std::make_unique<FamilyOf<Bernoulli>>(Bernoulli{});
     case 1: return std::make_unique<FamilyOf<Poisson>>(Poisson{});
+    case 3: return std::make_unique<FamilyOf<NegativeBinomial>>(NegativeBinomial{likelihood.scale});
     default: return std::make_unique<FamilyOf<Gaussian>>(Gaussian{likelihood.scale});
     }
 }
