@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..algorithms.core.messages import Message, schema
+from ..algorithms.core.messages import Message, Refused, schema
 from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import SchemaReply
 from ..algorithms.exchanges.rows import Ids
-from ..algorithms.pvi.machine import Refused
 from ..models.encoding import Spec
 from ..transports import tags
 from ..transports.codec import Codec

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.core.messages import SERVER
 from ..algorithms.sfvi import machine as sfvi
-from ..algorithms.sfvi.families import Settings as Variational
+from ..algorithms.sfvi.settings import Settings as Variational
 from ..algorithms.training.fit import Federation
 from ..algorithms.training.training import State
 from ..api import run as run_job

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.sfvi.families import Settings as Variational
+from ..algorithms.sfvi.settings import Settings as Variational
 from ..algorithms.training.fit import Tau, compare, match_variances
 from ..data.graph import Map
 from ..data.sets import au_sa2

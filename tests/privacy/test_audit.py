@@ -17,7 +17,7 @@ from sources import Silent
 
 import fedkern
 from fedkern.algorithms.pvi.local import Local, gradient_of
-from fedkern.algorithms.pvi.machine import SiteDelta
+from fedkern.algorithms.pvi.messages import SiteDelta
 from fedkern.algorithms.pvi.settings import Settings
 from fedkern.kernels import glm
 from fedkern.models.glm import Rows

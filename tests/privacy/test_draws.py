@@ -21,7 +21,7 @@ from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.settings import Settings
 from fedkern.algorithms.split import private as vertical_private
 from fedkern.algorithms.split.messages import Begin, Residual
-from fedkern.algorithms.split.messages import Settings as VerticalSettings
+from fedkern.algorithms.split.settings import Settings as VerticalSettings
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows, prior
 from fedkern.models.split.site import Auxiliary, Linear, Site

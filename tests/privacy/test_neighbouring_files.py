@@ -12,7 +12,7 @@ import pytest
 from sources import Silent
 
 import fedkern
-from fedkern.algorithms.pvi.global_vi import Gradient
+from fedkern.algorithms.pvi.messages import Gradient
 from fedkern.methods.pvi import model
 from fedkern.transports.driver import ServerSide
 

@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core.messages import Charge, Charged
+from fedkern.algorithms.pvi import client as pvi_client
 from fedkern.algorithms.pvi import client_level, local
-from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.split import private as vertical_private
 from fedkern.jobs.outbox import Outbox
 from fedkern.methods.pvi import run as pvi_run
@@ -122,7 +122,7 @@ def accountant_told_another_sampler(patch):
 
 def batch_size_in_a_message(patch):
     """`version` of a SiteDelta counts the rows of the last batch."""
-    real_draw, real_delta, size = Mechanism.draw, pvi.SiteDelta, [0]
+    real_draw, real_delta, size = Mechanism.draw, pvi_client.SiteDelta, [0]
 
     def draw(self, source, n_rows, step):
         rows = real_draw(self, source, n_rows, step)
@@ -130,7 +130,7 @@ def batch_size_in_a_message(patch):
         return rows
 
     patch.setattr(Mechanism, "draw", draw)
-    patch.setattr(pvi, "SiteDelta", lambda round, version, *rest: real_delta(round, version + size[0], *rest))
+    patch.setattr(pvi_client, "SiteDelta", lambda round, version, *rest: real_delta(round, version + size[0], *rest))
 
 
 def budget_without_its_lock(patch):

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, RemoteFault
-from fedkern.algorithms.pvi.machine import Refused
+from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, Refused, RemoteFault
 from fedkern.algorithms.split import machine as vertical
 from fedkern.algorithms.split import private as vertical_private
-from fedkern.algorithms.split.messages import Begin, PredictorSum, Residual, Settings, ZShare
+from fedkern.algorithms.split.messages import Begin, PredictorSum, Residual, ZShare
 from fedkern.algorithms.split.private import Release, client, client_receive, mechanism
+from fedkern.algorithms.split.settings import Settings
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng
 from fedkern.models.likelihood import Likelihood

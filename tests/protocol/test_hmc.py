@@ -11,7 +11,8 @@ from federations import play
 
 from fedkern.algorithms.core.messages import SERVER, ClientLost, RemoteFault, schema
 from fedkern.algorithms.hmc import machine as hmc
-from fedkern.algorithms.hmc.moves import ACCEPT, JITTER, LOST, SHRINK, Settings, Step, Walk
+from fedkern.algorithms.hmc.moves import LOST, SHRINK, Step, Walk, evaluate
+from fedkern.algorithms.hmc.settings import ACCEPT, JITTER, Settings
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.hierarchical import MixedModel
 from fedkern.transports import inprocess
@@ -93,7 +94,7 @@ def test_a_trajectory_runs_back_and_the_energy_error_falls_as_the_square_of_the_
 
     def trajectory(at, v, step, n):
         def see(u):
-            value, _, slope = hmc.evaluate(model, xi, u)
+            value, _, slope = evaluate(model, xi, u)
             return value, slope
 
         walk = replace(Walk.begin(at, *see(at)), scale=scale).launched(v, step)

@@ -8,11 +8,12 @@ import pytest
 from federations import deal, make_rows, play, run, settings
 from scipy.optimize import minimize
 
-from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, RemoteFault
+from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, Refused, RemoteFault
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.machine import QUpdate, Refused, SiteApplied, SiteDelta
+from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
+from fedkern.algorithms.pvi.server import product
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import prior
 from fedkern.privacy.accountant import Mechanism
@@ -152,7 +153,7 @@ def test_rows_in_another_order_give_the_same_posterior():
 
 def test_q_is_always_the_product_of_its_sites():
     server, clients = run(deal(make_rows("bernoulli"), 4), settings(rounds=3, damping=0.5))
-    again = pvi.product(server.prior, server.site_h, server.site_P)
+    again = product(server.prior, server.site_h, server.site_P)
     assert (again.h == server.q.h).all()
     assert (again.P == server.q.P).all()
     for k, c in clients.items():

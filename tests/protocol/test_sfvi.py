@@ -12,7 +12,8 @@ from scipy import stats
 
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.families import Settings, barycentre
+from fedkern.algorithms.sfvi.families import barycentre
+from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.hierarchical import MixedModel
 from fedkern.models.variational import Block

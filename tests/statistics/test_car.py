@@ -7,7 +7,7 @@ import pytest
 
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.families import Settings as Variational
+from fedkern.algorithms.sfvi.settings import Settings as Variational
 from fedkern.data.graph import grid
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.car import Areas, CarModel, exact_areas

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core.messages import SERVER
+from fedkern.algorithms.hmc import client as hmc_client
 from fedkern.algorithms.hmc import machine as hmc
-from fedkern.algorithms.hmc.moves import Settings, Walk
+from fedkern.algorithms.hmc.moves import Walk
+from fedkern.algorithms.hmc.settings import Settings
 from fedkern.reproduce.common import references
 
 # (leapfrog, step, rounds for each data set)
@@ -44,7 +46,7 @@ def test_negative_control_a_whole_kick_at_the_end(seed, monkeypatch):
 
 
 def test_negative_control_the_kinetic_energy_of_clients_not_counted(seed, monkeypatch):
-    real = hmc._visit
+    real = hmc_client._visit
 
     def forgotten(state, xi):
         state, (answer,) = real(state, xi)
@@ -52,7 +54,7 @@ def test_negative_control_the_kinetic_energy_of_clients_not_counted(seed, monkey
             answer = hmc.SlopeChange(answer.gradient, state.walk.trial_value - state.walk.value)
         return state, [answer]
 
-    monkeypatch.setattr(hmc, "_visit", forgotten)
+    monkeypatch.setattr(hmc_client, "_visit", forgotten)
     assert worst(seed) > 1.5 * geweke.BOUND
 
 
@@ -76,8 +78,8 @@ def test_negative_control_a_target_that_is_a_little_wide(seed, monkeypatch):
     """The same test sees standard deviations that are 15 % too large."""
     models = ham.side_by_side(h.linear([2, 1]))
     _, covariance = h.exact(models)
-    real = hmc.evaluate
-    monkeypatch.setattr(hmc, "evaluate", lambda *a: tuple(0.75 * part for part in real(*a)))
+    real = hmc_client.evaluate
+    monkeypatch.setattr(hmc_client, "evaluate", lambda *a: tuple(0.75 * part for part in real(*a)))
     s = Settings(draws=250, warmup=200, chains=40, leapfrog=5, seed=seed)
     draws = ham.together(*ham.run(models, s))
     assert np.abs(ham.z_scores((draws - h.exact(models)[0]) ** 2, np.diag(covariance))).max() > 5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.families import Settings
+from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.models.hierarchical import MixedModel, MixedPrior
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.variational import Block

@@ -8,6 +8,7 @@ import soul_runs
 import vertical_oracle as oracle
 from scipy import optimize
 
+from fedkern.algorithms.soul import client as soul_client
 from fedkern.algorithms.soul import machine as soul
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear
@@ -51,8 +52,8 @@ def test_negative_control_planted_faults_miss_the_mode(rows, planted, monkeypatc
     X, y = rows
     form, rho = ("power", "shared"), 2.0
     if planted == "1/J forgotten":
-        real = soul._own
-        monkeypatch.setattr(soul, "_own", lambda *given: tuple(3 * part for part in real(*given)))
+        real = soul_client._own
+        monkeypatch.setattr(soul_client, "_own", lambda *given: tuple(3 * part for part in real(*given)))
     else:
         monkeypatch.setattr(soul.Settings, "first", 0)
         monkeypatch.setattr(soul.Settings, "decay", lambda self, round: 0.01)
@@ -71,7 +72,7 @@ def test_langevin_steps_have_their_exact_stationary_law(rows, power):
     client = replace(client, round=s.first)  # so that all steps count
     event = soul.AuxiliaryTotal(0, z, Z, 0.1, np.zeros(0)) if power else None
     for _ in range(300):
-        client = soul._sampled(client, z, event)[0]
+        client = soul_client._sampled(client, z, event)[0]
     w = 1 / (3 * 0.7**2) if power else 0.0
     A = np.eye(2) + X[0].T @ X[0] * (1 / 0.8**2 + w)
     mean = np.linalg.solve(A, X[0].T @ (z / 0.8**2 + w * (y - 0.1 - Z + z)))

@@ -11,6 +11,7 @@ from geweke import BOUND, ROUNDS, joint_test, worst
 from sparse_protocol import Federated
 
 from fedkern.algorithms.gibbs import machine as gibbs
+from fedkern.algorithms.gibbs import sweeps
 from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
 from fedkern.algorithms.gibbs.sites import Factor, Regression
 from fedkern.transports.codec import Codec
@@ -73,9 +74,9 @@ def test_a_federated_run_is_the_plain_sampler_with_all_rows(m, options):
     sites = [Regression(Factor.of(X_k, y_k)) for X_k, y_k in zip(X, y)]
     clients = {k: gibbs.client(f"c{k}", k, s, site) for k, site in enumerate(sites)}
     server, clients = run(gibbs.protocol(s), gibbs.start(s, m), clients, Codec(s.dims(), m))[:2]
-    starts, first = [site.start(s) for site in sites], gibbs.update.first(s)
-    sweeps = {"local_sweeps": s.local_sweeps, "server_sweeps": s.server_sweeps}
-    own = plain_sampler.Settings(c0=s.prior.c0, s_tau=s.prior.scale_tau, s_lambda=s.prior.scale_lambda, **sweeps)
+    starts, first = [site.start(s) for site in sites], sweeps.first(s)
+    passes = {"local_sweeps": s.local_sweeps, "server_sweeps": s.server_sweeps}
+    own = plain_sampler.Settings(c0=s.prior.c0, s_tau=s.prior.scale_tau, s_lambda=s.prior.scale_lambda, **passes)
     for chain in range(2):
         start = {"theta": np.zeros(p), "tau_sq": np.ones(p), "eta": first.eta[chain, 0, 0], "rho": first.rho[chain, 0]}
         start |= {"d": [a["deviation"][chain, 0] for a in starts], "lambda_sq": np.ones((m, p)), "sigma_sq": np.ones(m)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedkern.algorithms.pvi import client_level
-from fedkern.algorithms.pvi.machine import QUpdate, SiteDelta
+from fedkern.algorithms.pvi.messages import QUpdate, SiteDelta
 from fedkern.algorithms.pvi.settings import Settings
 from fedkern.models.glm import prior
 from fedkern.privacy.accountant import Mechanism

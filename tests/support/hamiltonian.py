@@ -11,7 +11,7 @@ from scipy import stats
 
 from fedkern.algorithms.core.messages import SERVER
 from fedkern.algorithms.hmc import machine as hmc
-from fedkern.algorithms.hmc.moves import Settings
+from fedkern.algorithms.hmc.settings import Settings
 
 SHORT = Settings(draws=5, warmup=40, chains=2, leapfrog=3)
 

@@ -50,6 +50,10 @@ class Trajectory:
         first = min(round(self.count / 2 / self.stride), len(self.kept) - 1)
         return (self.total - self.kept[first]) / (self.count - first * self.stride)
 
+    def released(self, average: str, last: Array) -> Array:
+        """What a job publishes of the points: with average = "half" the mean of the second half, else the last one."""
+        return self.half_mean() if average == "half" and self.count else last
+
     def save(self) -> dict[str, Array | int | float | bytes]:
         """For a checkpoint: named, so that a machine's state can hold it beside its own."""
         kept = np.stack(self.kept) if self.kept else np.zeros((0, len(self.total)))

@@ -86,6 +86,15 @@ class ChargeFailed:
 
 
 @dataclass(frozen=True)
+class Refused(Message, kind=13):
+    """Client to server: what was asked would exceed my budget. Final. `spent`: steps of this job; how many more the holder would
+    allow is its own affair, for it tells what was spent in other jobs."""
+
+    round: int
+    spent: int
+
+
+@dataclass(frozen=True)
 class Release:
     """Not a message: what the server's machine asks of its own driver before anything of a round's noisy sum leaves. The sum must
     be on disk, so that it is never drawn again.
@@ -125,8 +134,12 @@ class Protocol:
     load: Callable[[Any, Mapping[str, Any]], Any]
 
 
-def lost(name: str, round: int, why: str = "the model needs all its clients") -> LostPeer:
-    """What to say of a client that is gone."""
+NO_MODEL = "the model needs all its clients"
+NO_PREDICTOR = "without its part there is no linear predictor"
+
+
+def lost(name: str, round: int, why: str = NO_MODEL) -> LostPeer:
+    """What to say of a client that is gone, and why the job cannot go on without it."""
     return LostPeer(
         f"client {name!r} is gone in round {round}, and {why}; --resume goes on from the last checkpoint when it is back"
     )

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from ...privacy.certificate_fields import problem
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core import once
+from ..core.messages import ClientEffects, ClientLost, Message, RemoteFault, ServerEffects
 
 BYTES = 4096
 DIMS = {"certificate": BYTES}
@@ -52,7 +53,7 @@ class Client:
 
 def start(n_clients: int) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(n_clients), [(k, AskCertificate(0)) for k in range(n_clients)]
+    return Server(n_clients), once.ask(n_clients, AskCertificate(0))
 
 
 def server_receive(state: Server, sender: int, event: Certificate | ClientLost) -> tuple[Server, ServerEffects]:
@@ -73,7 +74,7 @@ def server_receive(state: Server, sender: int, event: Certificate | ClientLost) 
         raise RemoteFault(f"client {sender}: Certificate.text is not JSON") from None
     if wrong := problem(content):
         raise RemoteFault(f"client {sender}: Certificate{wrong}")
-    return replace(state, replies={**state.replies, sender: content}), []
+    return once.with_reply(state, sender, content), []
 
 
 def client_receive(state: Client, event: AskCertificate) -> tuple[Client, ClientEffects]:
@@ -87,14 +88,4 @@ def finished(state: Server) -> bool:
     return len(state.replies.keys() | state.lost) == state.n_clients
 
 
-def save(state: Server | Client) -> Saved:
-    """Nothing: after a crash the questions are asked again."""
-    return {}
-
-
-def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
-    """`fresh`."""
-    return fresh
-
-
-PROTOCOL = Protocol("certificates", (AskCertificate,), (Certificate,), server_receive, client_receive, finished, save, load)
+PROTOCOL = once.protocol("certificates", (AskCertificate,), (Certificate,), server_receive, client_receive, finished)

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from ...errors import LostPeer
-from ..core import pieces
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core import once, pieces
+from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.rounds import in_order, needed
 
 DIMS = {"schema": pieces.PIECE}
 
@@ -119,12 +119,12 @@ class Server:
     @property
     def notes(self) -> list[str]:
         """Once all have answered."""
-        return (split_notes if self.split else notes)(self.clients, [self.told[k] for k in sorted(self.told)])
+        return (split_notes if self.split else notes)(self.clients, in_order(self.told))
 
 
 def start(clients: tuple[str, ...], split: bool = False) -> tuple[Server, ServerEffects]:
     """The first state and the questions."""
-    return Server(clients, split), [(k, AskNotes(0)) for k in range(len(clients))]
+    return Server(clients, split), once.ask(len(clients), AskNotes(0))
 
 
 def finished(state: Server) -> bool:
@@ -145,8 +145,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
     """One client's answer, or a piece of it."""
-    if isinstance(event, ClientLost):
-        raise LostPeer(f"client {state.clients[event.client]!r} is gone before the first round; start again when it is back")
+    needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, ColumnNotes) or sender in state.told:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     who = f"client {sender}: ColumnNotes"
@@ -166,13 +165,4 @@ def _checked(who: str, content: dict[str, Any]) -> Degenerate:
     return Degenerate(constant, coarse, others, (bool(judged[0]), bool(judged[1])))
 
 
-def save(state: Server | Client) -> Saved:
-    """Nothing needs to be kept: the question is asked again."""
-    return {}
-
-
-def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
-    return state
-
-
-PROTOCOL = Protocol("columns", (AskNotes,), (ColumnNotes,), server_receive, client_receive, finished, save, load)
+PROTOCOL = once.protocol("columns", (AskNotes,), (ColumnNotes,), server_receive, client_receive, finished)

@@ -28,10 +28,11 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import JobError, LostPeer, OwnFault
+from ...errors import JobError, OwnFault
 from ...models.encoding import Column, Encoding, Spec
 from ..core import pieces
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core.messages import ClientEffects, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core.rounds import in_order, needed
 from . import lacking
 
 DIMS = {"schema": pieces.PIECE}
@@ -118,7 +119,7 @@ def _to_all(state: Server, kind: type[AskSchema | Agreed], leg: int, content: Ma
     return state, [(k, kind(leg, *piece)) for k in range(len(state.clients)) for piece in cut]
 
 
-def server_receive(state: Server, sender: int, event: SchemaReply | ClientLost) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
     """One answer. When the last one of a leg is here, the next question, or the agreed encoding.
 
     Raises
@@ -130,8 +131,7 @@ def server_receive(state: Server, sender: int, event: SchemaReply | ClientLost) 
     RemoteFault
         A malformed answer, or one that nobody asked for.
     """
-    if isinstance(event, ClientLost):
-        raise LostPeer("the columns are not agreed yet; see why it ended, and start the job again")
+    needed(event, "the columns are not agreed yet; see why it ended, and start the job again")
     if event.round != state.leg or sender in state.replies:
         raise RemoteFault(f"client {sender}: SchemaReply.round is {event.round}, expected one answer of leg {state.leg}")
     who = f"client {sender}: SchemaReply"
@@ -301,7 +301,7 @@ def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
 
 def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     """Joins levels and labels, and asks for deviations if constants are to be exchanged."""
-    replies = [state.replies[k] for k in range(len(state.clients))]
+    replies = in_order(state.replies)
     columns = tuple(_joined(state, column, replies) for column in state.columns)
     state = replace(state, columns=columns, labels=_labels(state, replies))
     if not any(column.center is None for column in columns if column.kind == "numeric"):
@@ -383,7 +383,7 @@ def _labels(state: Server, replies: list[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def _deviations_known(state: Server) -> tuple[Column, ...]:
     """The standardising constants: mean and standard deviation (divisor n) of all rows together; 1 for a constant column."""
-    replies = [state.replies[k] for k in range(len(state.clients))]
+    replies = in_order(state.replies)
     constants: list[tuple[float, float]] = []
     for mean, sums, squares in zip(state.means, zip(*(r["sums"] for r in replies)), zip(*(r["squares"] for r in replies))):
         shift = math.fsum(sums) / state.rows

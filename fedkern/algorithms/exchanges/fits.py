@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import LostPeer
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core import once
+from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.rounds import needed
 
 Columns = Annotated[NDArray[np.float64], "w"]
 
@@ -47,7 +48,7 @@ class Server:
 
 def start(n_clients: int) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(n_clients), [(k, AskFit(0)) for k in range(n_clients)]
+    return Server(n_clients), once.ask(n_clients, AskFit(0))
 
 
 def finished(state: Server) -> bool:
@@ -60,20 +61,10 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
-    if isinstance(event, ClientLost):
-        raise LostPeer("its own fit had not come; --resume goes on from the last checkpoint")
+    needed(event, "its own fit had not come; --resume goes on from the last checkpoint")
     if sender in state.replies or event.error.min(initial=0) < 0:
         raise RemoteFault(f"client {sender}: SiteFit comes twice, or has an error below 0")
-    return replace(state, replies={**state.replies, sender: event}), []
+    return once.with_reply(state, sender, event), []
 
 
-def save(state: Any) -> Saved:
-    """It is over in one question."""
-    return {}
-
-
-def load(state: Any, saved: Mapping[str, Any]) -> Any:
-    return state
-
-
-PROTOCOL = Protocol("site-fits", (AskFit,), (SiteFit,), server_receive, client_receive, finished, save, load)
+PROTOCOL = once.protocol("site-fits", (AskFit,), (SiteFit,), server_receive, client_receive, finished)

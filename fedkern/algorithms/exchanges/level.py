@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import JobError, LostPeer
+from ...errors import JobError
 from ...kernels.families import FAMILIES
 from ...models.spatial.site import Rows
 from ...models.spatial.units import Units, pooled_level, spread, sums
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core import once
+from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.rounds import in_order, needed
 
 DIMS: dict[str, int] = {}
 LEVEL, SPREAD = 0, 1  # the legs
@@ -105,7 +107,7 @@ class Server:
 
 def start(settings: Settings, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
     """The first state, and the first questions."""
-    return Server(settings, clients), [(k, AskLevel(LEVEL, 0.0)) for k in range(len(clients))]
+    return Server(settings, clients), once.ask(len(clients), AskLevel(LEVEL, 0.0))
 
 
 def finished(state: Server) -> bool:
@@ -136,8 +138,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     JobError
         No client has a response, or a Gaussian one has no spread to learn its scale from.
     """
-    if isinstance(event, ClientLost):
-        raise LostPeer(f"client {state.clients[event.client]!r} is gone before the first round; start again when it is back")
+    needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelSums) or event.round != state.leg or sender in state.told:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     if (not state.settings.measured and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
@@ -145,7 +146,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     state = replace(state, told={**state.told, sender: (event.first, event.second)})
     if len(state.told) < len(state.clients):
         return state, []
-    told, s = [state.told[k] for k in range(len(state.clients))], state.settings
+    told, s = in_order(state.told), state.settings
     state = replace(state, told={})
     if state.leg == SPREAD:
         return _known(state, _gaussian(s, told, state.centre, state.rows))
@@ -158,12 +159,11 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     if not s.measured:
         return _known(state, Units(level if s.intercept else 0.0, pooled=level))
     state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in told))
-    return state, [(k, AskLevel(SPREAD, level)) for k in range(len(state.clients))]
+    return state, once.ask(len(state.clients), AskLevel(SPREAD, level))
 
 
 def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:
-    message = Level(state.leg, units.level, units.scale)
-    return replace(state, units=units), [(k, message) for k in range(len(state.clients))]
+    return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
 
 
 def _gaussian(s: Settings, told: list[tuple[float, float]], centre: float, n: float) -> Units:
@@ -180,13 +180,4 @@ def _gaussian(s: Settings, told: list[tuple[float, float]], centre: float, n: fl
     return Units(mean if s.intercept else 0.0, scale or s.sd or 1.0, mean)
 
 
-def save(state: Server | Client) -> Saved:
-    """Nothing needs to be kept: the questions are asked again."""
-    return {}
-
-
-def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
-    return state
-
-
-PROTOCOL = Protocol("level", (AskLevel, Level), (LevelSums,), server_receive, client_receive, finished, save, load)
+PROTOCOL = once.protocol("level", (AskLevel, Level), (LevelSums,), server_receive, client_receive, finished)

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import LostPeer
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core import once
+from ..core.messages import ClientEffects, Message, Protocol, RemoteFault, ServerEffects
+from ..core.rounds import in_order, needed
 
 Vector = NDArray[np.float64]
 Tested = Annotated[NDArray[np.float64], "t"]
@@ -65,22 +66,22 @@ class Server:
     @property
     def mean(self) -> Vector:
         """(J, t) means of the clients' parts."""
-        return np.stack([self.replies[k].mean for k in range(self.n_clients)])
+        return np.stack([reply.mean for reply in in_order(self.replies)])
 
     @property
     def variance(self) -> Vector:
         """(J, t) variances."""
-        return np.stack([self.replies[k].variance for k in range(self.n_clients)])
+        return np.stack([reply.variance for reply in in_order(self.replies)])
 
     def moments(self) -> tuple[Vector, Vector]:
         """(J,) mean and (J, J) covariance of E z_j over the training rows."""
-        z = np.stack([self.z[k] for k in range(self.n_clients)])
+        z = np.stack(in_order(self.z))
         return z.mean(axis=1), np.cov(z, bias=True).reshape(self.n_clients, self.n_clients)
 
 
 def start(n_clients: int, with_z: bool) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(n_clients, with_z), [(k, AskPrediction(0)) for k in range(n_clients)]
+    return Server(n_clients, with_z), once.ask(n_clients, AskPrediction(0))
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
@@ -89,29 +90,19 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
-    if isinstance(event, ClientLost):
-        raise LostPeer("its predictions had not come; --resume goes on from the last checkpoint")
+    needed(event, "its predictions had not come; --resume goes on from the last checkpoint")
     if isinstance(event, MeanZ) and state.with_z and sender not in state.z:
         return replace(state, z={**state.z, sender: event.z.copy()}), []
     if not isinstance(event, Prediction) or sender in state.replies or event.variance.min(initial=0) < 0:
         raise RemoteFault(f"client {sender}: {type(event).__name__} comes twice, or has a variance below 0")
-    return replace(state, replies={**state.replies, sender: event}), []
+    return once.with_reply(state, sender, event), []
 
 
 def finished(state: Server) -> bool:
     return len(state.replies) == state.n_clients and (not state.with_z or len(state.z) == state.n_clients)
 
 
-def save(state: Any) -> Saved:
-    """It is over in one question."""
-    return {}
-
-
-def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
-    return fresh
-
-
 def protocol(with_z: bool) -> Protocol:
     """With only the messages that the job can send."""
     up: tuple[type[Message], ...] = (Prediction, MeanZ) if with_z else (Prediction,)
-    return Protocol("prediction", (AskPrediction,), up, server_receive, client_receive, finished, save, load)
+    return once.protocol("prediction", (AskPrediction,), up, server_receive, client_receive, finished)

@@ -6,12 +6,13 @@ job, and names it. Source: docs/methods/sigma.md, section 6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from ...errors import JobError, LostPeer
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from ...errors import JobError
+from ..core import once
+from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects, evolve
+from ..core.rounds import needed
 
 DIMS = {"digest": 64}
 
@@ -68,9 +69,7 @@ def finished(state: Server) -> bool:
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
     """One client has its file."""
-    if isinstance(event, ClientLost):
-        name = state.names[event.client]
-        raise LostPeer(f"client {name!r} is gone before the first round; start the job again when it is back")
+    needed(event, "client {client} is gone before the first round; start the job again when it is back", state.names)
     if not isinstance(event, Holds) or sender not in state.waiting:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     return evolve(state, waiting=state.waiting - {sender}), []
@@ -92,13 +91,4 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     return evolve(state, agreed=True), [Holds(0)]
 
 
-def save(state: Server | Client) -> Saved:
-    """Nothing needs to be kept: the question is asked again."""
-    return {}
-
-
-def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
-    return state
-
-
-PROTOCOL = Protocol("prior", (Expected,), (Holds,), server_receive, client_receive, finished, save, load)
+PROTOCOL = once.protocol("prior", (Expected,), (Holds,), server_receive, client_receive, finished)

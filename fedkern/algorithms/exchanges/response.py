@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import LostPeer
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core import once
+from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.rounds import needed
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
-    if isinstance(event, ClientLost):
-        raise LostPeer("the server does not have the response yet; start the job again")
+    needed(event, "the server does not have the response yet; start the job again")
     if sender != state.holder or state.y is not None:
         raise RemoteFault(f"client {sender}: Response was not expected")
     return replace(state, y=event.y.copy()), []
@@ -65,13 +64,4 @@ def finished(state: Server) -> bool:
     return state.y is not None
 
 
-def save(state: Any) -> Saved:
-    """It is over in one question."""
-    return {}
-
-
-def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
-    return fresh
-
-
-PROTOCOL = Protocol("response", (AskResponse,), (Response,), server_receive, client_receive, finished, save, load)
+PROTOCOL = once.protocol("response", (AskResponse,), (Response,), server_receive, client_receive, finished)

@@ -16,9 +16,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import JobError, LostPeer, OwnFault
-from ..core import pieces
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ...errors import JobError, OwnFault
+from ..core import once, pieces
+from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.rounds import needed
 
 DIMS = {"schema": pieces.PIECE}
 WIDTH = 32  # hexadecimal digits of a digest
@@ -189,8 +190,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     RemoteFault
         A malformed or repeated answer.
     """
-    if isinstance(event, ClientLost):
-        raise LostPeer("the rows are not aligned yet; see why it ended, and start the job again")
+    needed(event, "the rows are not aligned yet; see why it ended, and start the job again")
     if sender in state.replies or state.told:
         raise RemoteFault(f"client {sender}: Ids came twice")
     have, content = pieces.add(f"client {sender}: Ids", state.pieces.get(sender, ()), event)
@@ -260,14 +260,4 @@ def finished(state: Server) -> bool:
     return state.told
 
 
-def save(state: Any) -> Saved:
-    """Nothing: it is over in two questions."""
-    return {}
-
-
-def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
-    """`fresh`."""
-    return fresh
-
-
-PROTOCOL = Protocol("alignment", (AskIds, Aligned), (Ids,), server_receive, client_receive, finished, save, load)
+PROTOCOL = once.protocol("alignment", (AskIds, Aligned), (Ids,), server_receive, client_receive, finished)

@@ -17,8 +17,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import JobError, LostPeer
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ...errors import JobError
+from ..core import once
+from ..core.messages import ClientEffects, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core.rounds import in_order, needed
 
 Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -94,7 +96,7 @@ class Server:
 
 def start(names: tuple[str, ...], clients: tuple[str, ...], second: bool) -> tuple[Server, ServerEffects]:
     """The first state, and the first questions."""
-    return Server(names, clients, second), [(k, AskMoments(0)) for k in range(len(clients))]
+    return Server(names, clients, second), once.ask(len(clients), AskMoments(0))
 
 
 def finished(state: Server) -> bool:
@@ -163,23 +165,22 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     JobError
         A column that is constant at all clients; two columns that no client has together; a singular Psi.
     """
-    if isinstance(event, ClientLost):
-        raise LostPeer("the columns' scales are not agreed yet; see why it ended, and start the job again")
+    needed(event, "the columns' scales are not agreed yet; see why it ended, and start the job again")
     wanted = ColumnMoments if state.scales is None else SecondMoments
     if type(event) is not wanted or sender in state.replies:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     if min(event.degrees.min(initial=0), np.diag(np.atleast_2d(getattr(event, "products", np.zeros((1, 1))))).min()) < 0:
         raise RemoteFault(f"client {sender}: {type(event).__name__} has a negative count or sum of squares")
-    state = replace(state, replies={**state.replies, sender: event})
+    state = once.with_reply(state, sender, event)
     if len(state.replies) < len(state.clients):
         return state, []
-    replies: list[Any] = [state.replies[k] for k in range(len(state.clients))]
-    everyone, state = range(len(state.clients)), replace(state, replies={})
+    replies: list[Any] = in_order(state.replies)
+    everyone, state = len(state.clients), replace(state, replies={})
     if state.scales is None:
         scales = pooled_scales(state.names, replies)
-        return replace(state, scales=scales), [(k, Scaling(0, int(state.second), scales)) for k in everyone]
+        return replace(state, scales=scales), once.ask(everyone, Scaling(0, int(state.second), scales))
     psi = pooled_psi(state.names, replies)
-    return replace(state, psi=psi), [(k, Psi(1, psi)) for k in everyone]
+    return replace(state, psi=psi), once.ask(everyone, Psi(1, psi))
 
 
 def pooled_scales(names: tuple[str, ...], replies: list[ColumnMoments]) -> Array:

@@ -8,37 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...errors import LostPeer
-from ..core.messages import ClientEffects, ClientLost, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core import once
+from ..core.messages import ClientEffects, RemoteFault, ServerEffects
+from ..core.rounds import needed
 from . import machine as gibbs
+from .messages import AskStatistics, Statistics
 from .settings import Settings
 from .sites import Factor, MarkovRandomField, Regression
 
 SITES: dict[str, Callable[..., Regression | MarkovRandomField]] = {"regression": Regression, "mrf": MarkovRandomField}
-
-
-@dataclass(frozen=True)
-class AskStatistics(Message, kind=35):
-    """Server to client: send them."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class Statistics(Message, kind=36):
-    """Client to server: R and q (with zeros below its rows), rss, its number of rows, its degrees of freedom."""
-
-    round: int
-    R: Annotated[NDArray[np.float64], "p p"]
-    q: Annotated[NDArray[np.float64], "p"]
-    rss: float
-    rows: int
-    n: float
 
 
 @dataclass(frozen=True)
@@ -67,7 +49,7 @@ class Client:
 
 def start(server: Server) -> tuple[Server, ServerEffects]:
     """The first questions."""
-    return server, [(k, AskStatistics(0)) for k in range(server.n_clients)]
+    return server, once.ask(server.n_clients, AskStatistics(0))
 
 
 def finished(state: Server) -> bool:
@@ -81,8 +63,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
     """One client's statistics; with the last, the whole sampler."""
-    if isinstance(event, ClientLost):
-        raise LostPeer("its statistics had not come; start the job again")
+    needed(event, "its statistics had not come; start the job again")
     if sender in state.received or event.rows < 1 or not event.rss >= 0:
         raise RemoteFault(f"client {sender}: Statistics come twice, or of no rows, or with rss = {event.rss:g} below 0")
     state = replace(state, received={**state.received, sender: event})
@@ -113,13 +94,4 @@ def sample(state: Server) -> gibbs.Server:
     return server
 
 
-def save(state: Server | Client) -> Saved:
-    """Nothing lasts from before the statistics are sent."""
-    return {}
-
-
-def load(state: Any, saved: Mapping[str, Any]) -> Any:
-    return state
-
-
-PROTOCOL = Protocol("gibbs-pooled", (AskStatistics,), (Statistics,), server_receive, client_receive, finished, save, load)
+PROTOCOL = once.protocol("gibbs-pooled", (AskStatistics,), (Statistics,), server_receive, client_receive, finished)

@@ -136,6 +136,11 @@ class Settings:
         sizes = {"c": self.chains, "n": self.layout.size, "s": self.sums, "w": len(self.coordinates(0)) if self.moves else 0}
         return sizes | {"p": self.layout.shape[1] if p is None else p}
 
+    def keeps(self, finished_rounds: int) -> bool:
+        """Whether the draw of a round is kept: after the burn-in, every `thin`-th."""
+        after = finished_rounds - self.burn_in
+        return after > 0 and after % self.thin == 0
+
     def takes_part(self, round: int, n_clients: int) -> NDArray[np.bool_]:
         """(n_clients,) Who takes part in a round: chosen without a look at any state. In the first round everybody."""
         if round == 0 or self.participation >= 1:

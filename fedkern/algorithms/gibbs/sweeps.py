@@ -87,3 +87,12 @@ def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], st
         **_options(settings, step),
     )  # fmt: skip
     return Values(*drawn), events
+
+
+def counted(before: NDArray[np.int64], events: NDArray[Any]) -> NDArray[np.int64]:
+    """Counts of clipped scales, QR fall-backs and data-space draws, with those of these sweeps."""
+    counts = events[..., :3]
+    if not counts.any():  # as nearly always
+        return before
+    total: NDArray[np.int64] = before + counts.reshape(-1, 3).sum(axis=0)
+    return total

@@ -1,4 +1,4 @@
-"""Numbers of Hamiltonian Monte Carlo: the schedule of its warm-up, and one party's part of a trajectory, for all chains at once.
+"""One party's part of a trajectory of Hamiltonian Monte Carlo, for all chains at once, and the steps that it is taken with.
 
 A party holds some coordinates q of the state, their gradient, and the standard deviations s by which they are measured: with
 momenta p = v / s of variance 1 / s^2, v ~ N(0, I), a step of the leapfrog is
@@ -19,108 +19,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
-from ...kernels import rng
 from ...models.hierarchical import LocalModel
-from ..core.messages import SERVER, Saved, evolve
+from ..core.messages import Saved, evolve
+from .settings import Settings
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-STREAM = "momenta"
-ACCEPT, JITTER, START = 1, 2, 3  # draws of the stream beside the momenta, which are draw 0
 LOST = -1e300  # the change of log-density of a trajectory that left the finite numbers; never accepted
 DIVERGENT = -1000.0  # a change below this one is counted as a divergence
 SHRINK, FLOOR = 5.0, 1e-3  # an adapted variance counts as much as its draws, and the floor as five draws
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings that every party of a job knows.
-
-    Attributes
-    ----------
-    draws, thin : kept draws of each chain; trajectories from one to the next
-    warmup : trajectories before them, in which step and standard deviations adapt; 0: `step` and ones
-    chains : they run side by side, in the same messages; a chain's numbers do not depend on how many others there are
-    leapfrog : steps of a trajectory, each of them one exchange; 1 is MALA
-    step : h, at the start
-    target : acceptance rate that the step is adapted to; None: 0.8, and 0.57 with one leapfrog step
-    jitter : h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
-    seed : of the keyed random streams
-    """
-
-    draws: int = 1000
-    thin: int = 1
-    warmup: int = 1000
-    chains: int = 4
-    leapfrog: int = 10
-    step: float = 0.1
-    target: float | None = None
-    jitter: float = 0.2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        def refuse(what: str, wanted: str) -> None:
-            raise ValueError(f"hmc: {what} must be {wanted}, got {getattr(self, what)!r}")
-
-        for name, least in (("draws", 1), ("thin", 1), ("warmup", 0), ("chains", 1), ("leapfrog", 1)):
-            if getattr(self, name) < least:
-                refuse(name, f"at least {least}")
-        if not 0 < self.step < np.inf:
-            refuse("step", "positive and finite")
-        if self.target is not None and not 0 < self.target < 1:
-            refuse("target", "in (0, 1)")
-        if not 0 <= self.jitter < 1:
-            refuse("jitter", "in [0, 1)")
-
-    @property
-    def rounds(self) -> int:
-        """Trajectories of each chain."""
-        return self.warmup + self.draws * self.thin
-
-    @property
-    def wanted(self) -> float:
-        """The acceptance rate that the step is adapted to."""
-        return self.target if self.target is not None else 0.57 if self.leapfrog == 1 else 0.8
-
-    def keeps(self, round: int) -> bool:
-        """Whether the state after this trajectory is a draw."""
-        return round >= self.warmup and (round - self.warmup + 1) % self.thin == 0
-
-    def windows(self) -> tuple[int, tuple[int, ...]]:
-        """First trajectory whose draws count for the standard deviations, and those after which they change."""
-        if self.warmup < 20:
-            return self.warmup, ()
-        first, width, last = (75, 25, 50) if self.warmup >= 150 else (0, 0, 0)
-        if not width:
-            first, last = int(0.15 * self.warmup), int(0.1 * self.warmup)
-            return first, (self.warmup - last - 1,)
-        end, at, ends = self.warmup - last, first, []
-        while at < end:
-            at += width if at + 3 * width <= end else end - at  # what is left is no window of its own
-            ends.append(at - 1)
-            width *= 2
-        return first, tuple(ends)
-
-    def sizes(self, n_global: int) -> dict[str, int]:
-        """Lengths of the messages' arrays."""
-        return {"s": self.chains, "xi": n_global}
-
-    def normals(self, party: int, round: int, size: int, draw: int = 0) -> Matrix:
-        """(chains, size) The momenta (before scaling) of a party's coordinates."""
-        out = np.empty((self.chains, size))
-        for chain, row in enumerate(out):
-            rng.normal(size, key=rng.key(self.seed, STREAM, chain), client=party, step=round, draw=draw, out=row)
-        return out
-
-    def uniforms(self, round: int, draw: int) -> Vector:
-        """(chains,) The server's uniform numbers of a trajectory."""
-        keys = (rng.key(self.seed, STREAM, chain) for chain in range(self.chains))
-        return np.array([rng.uniform(1, key=key, client=SERVER, step=round, draw=draw)[0] for key in keys])
-
-    def starts(self, party: int, size: int, mean: Vector | float = 0.0, sd: Vector | float = 1.0) -> Matrix:
-        """(chains, size) Start values scattered about `mean`; `party` is a client's number or SERVER."""
-        return np.asarray(mean + sd * self.normals(party, 0, size, draw=START), np.float64)
+def placed(values: Vector | float, chains: int, size: int, what: str) -> Matrix:
+    """(chains, size) Start values, where one row or one number may have been given for all chains."""
+    values = np.asarray(values, np.float64)
+    if values.shape not in ((), (size,), (chains, size)):
+        raise ValueError(f"hmc: start values of {what} must have the shape ({size},) or ({chains}, {size}), got {values.shape}")
+    return np.broadcast_to(values, (chains, size)).copy()
 
 
 def evaluate(model: LocalModel, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, Matrix]:

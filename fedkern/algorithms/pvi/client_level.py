@@ -33,7 +33,6 @@ from ..core.messages import (
     Charged,
     ChargeFailed,
     ClientLost,
-    Message,
     Protocol,
     Release,
     Released,
@@ -41,21 +40,15 @@ from ..core.messages import (
     Saved,
     ServerEffects,
 )
+from ..core.rounds import flags, members, to_each
 from . import machine as pvi
-from .machine import Precision, QUpdate, Shift, SiteApplied, SiteDelta
+from .messages import QUpdate, SiteApplied, SiteDelta, SiteShare
+from .server import SMALLEST_ALPHA, point_of
+from .server import released as released
 from .settings import Settings
 from .shards import clipped
 
 Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class SiteShare(Message, kind=14):
-    """Server to every client (averaged-sites): what to add to the site; the M-th part of what q has gained."""
-
-    round: int
-    dh: Shift
-    dP: Precision
 
 
 @dataclass(frozen=True)
@@ -99,13 +92,10 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """As `pvi.Server.stop`."""
-        if self.settings.rounds is not None and self.round >= self.settings.rounds:
-            return "rounds"
+        """See `Settings.stop`."""
         cap = self.settings.updates_per_client  # one update of each client is a round
-        if self.spent or (cap is not None and self.round >= cap):
-            return "budget"
-        return "lost" if len(self.lost) == self.n_clients else None
+        spent = self.spent or (cap is not None and self.round >= cap)
+        return self.settings.stop(self.round, budget=spent, lost=len(self.lost) == self.n_clients)
 
 
 def start(
@@ -125,15 +115,6 @@ def finished(state: Server) -> bool:
     return state.stop is not None and not state.waiting and not state.charging and not state.releasing
 
 
-def released(state: Server) -> Gaussian:
-    """The averaged or the last q."""
-    if state.settings.average != "half" or not state.trajectory.count:
-        return state.q
-    point, d = state.trajectory.half_mean(), state.prior.d
-    P = np.exp(-2 * point[d:])
-    return Gaussian(P * point[:d], P)
-
-
 def _charge(state: Server) -> tuple[Server, ServerEffects]:
     if state.stop:
         return state, []
@@ -147,7 +128,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     if sender == SERVER and state.charging and isinstance(event, Charged):
         everybody = frozenset(range(state.n_clients)) - state.lost
         state = replace(state, charging=False, waiting=everybody)
-        return state, [(k, QUpdate(state.round, state.round, state.q.h, state.q.P)) for k in sorted(everybody)]
+        return state, to_each(sorted(everybody), QUpdate(state.round, state.round, state.q.h, state.q.P))
     if sender == SERVER and state.releasing and isinstance(event, Released) and event.round == state.round:
         return _apply(replace(state, releasing=False), event.content)
     if isinstance(event, ClientLost):
@@ -191,9 +172,9 @@ def _apply(state: Server, content: Mapping[str, Any]) -> tuple[Server, ServerEff
     noisy = content["noisy"] * _scale(state)
     dh, dP = noisy[:d], noisy[d:]
     alpha = 1.0
-    while alpha >= pvi.SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):
+    while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):
         alpha /= 2
-    if alpha < pvi.SMALLEST_ALPHA:
+    if alpha < SMALLEST_ALPHA:
         alpha = 0.0
     q = Gaussian(state.q.h + alpha * dh, state.q.P + alpha * dP)
     effects: ServerEffects = []
@@ -206,7 +187,7 @@ def _apply(state: Server, content: Mapping[str, Any]) -> tuple[Server, ServerEff
         effects += [(k, share) for k in range(M) if k not in state.lost]
     updates = state.updates.copy()
     updates[answered] += 1
-    trajectory = state.trajectory.add(np.concatenate([q.mean, -0.5 * np.log(q.P)]))
+    trajectory = state.trajectory.add(point_of(q))
     state = replace(state, q=q, pending={}, updates=updates, trajectory=trajectory, round=state.round + 1)
     state = replace(state, halvings=state.halvings + int(0 < alpha < 1), rejected=state.rejected + int(alpha == 0))
     state, charge = _charge(state)
@@ -229,7 +210,7 @@ def save(state: Server | pvi.Client) -> Saved:
         return pvi.save(state)
     saved: Saved = {name: getattr(state, name) for name in _COUNTS}
     saved |= {"h": state.q.h, "P": state.q.P, "updates": state.updates.astype(float), "spent": int(state.spent)}
-    saved["flags"] = np.array([[k in s for k in range(state.n_clients)] for s in (state.lost, state.waiting)], float)
+    saved["flags"] = flags(state.n_clients, state.lost, state.waiting)
     return saved | state.trajectory.save()
 
 
@@ -237,7 +218,7 @@ def load(state: Server | pvi.Client, saved: Mapping[str, Any]) -> Any:
     """As `pvi.load`."""
     if isinstance(state, pvi.Client):
         return pvi.load(state, saved)
-    lost, waiting = (frozenset(np.flatnonzero(row).tolist()) for row in saved["flags"])
+    lost, waiting = members(saved["flags"])
     return replace(
         state,
         **{name: saved[name] for name in _COUNTS},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,37 +22,21 @@ from ..core.messages import (
     ChargeFailed,
     ClientEffects,
     ClientLost,
-    Message,
     Protocol,
+    Refused,
     RemoteFault,
     Saved,
     ServerEffects,
 )
 from ..core.optim import OPTIMISERS
+from ..core.rounds import flags, in_order, members, to_each
 from .local import OMEGA_BOUND, Local, gradient_of
-from .machine import Refused
+from .messages import Gradient, Parameters
+from .server import of_point
+from .server import released as released
 from .settings import Settings
 
 Vector = NDArray[np.float64]
-Block = Annotated[NDArray[np.float64], "d"]
-
-
-@dataclass(frozen=True)
-class Parameters(Message, kind=20):
-    """Server to client: mean and log standard deviations of q."""
-
-    round: int
-    mu: Block
-    omega: Block
-
-
-@dataclass(frozen=True)
-class Gradient(Message, kind=21):
-    """Client to server: gradient of its expected log-likelihood, clipped and noised if the job is private."""
-
-    round: int
-    mu: Block
-    omega: Block
 
 
 @dataclass(frozen=True)
@@ -77,28 +61,13 @@ class Server:
         return len(self.updates)
 
     @property
-    def active(self) -> list[int]:
-        out = self.refused | self.capped | self.lost
-        return [k for k in range(self.n_clients) if k not in out]
-
-    @property
     def q(self) -> Gaussian:
-        return _gaussian(self.lam)
+        return of_point(self.lam)
 
     @property
     def stop(self) -> str | None:
-        """As `pvi.Server.stop`; one lost or refusing client ends the job, because q would forget its rows."""
-        if self.settings.rounds is not None and self.round >= self.settings.rounds:
-            return "rounds"
-        if self.refused | self.capped:
-            return "budget"
-        return "lost" if self.lost else None
-
-
-def _gaussian(lam: Vector) -> Gaussian:
-    d = len(lam) // 2
-    P = np.exp(-2 * lam[d:])
-    return Gaussian(P * lam[:d], P)
+        """See `Settings.stop`; one lost or refusing client ends the job, because q would forget its rows."""
+        return self.settings.stop(self.round, budget=bool(self.refused | self.capped), lost=bool(self.lost))
 
 
 def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, ServerEffects]:
@@ -111,12 +80,6 @@ def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, 
 
 def finished(state: Server) -> bool:
     return state.stop is not None and not state.waiting
-
-
-def released(state: Server) -> Gaussian:
-    """The averaged or the last q."""
-    averaged = state.settings.average == "half" and state.trajectory.count
-    return _gaussian(state.trajectory.half_mean()) if averaged else state.q
 
 
 def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
@@ -139,8 +102,8 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 def _step(state: Server) -> Server:
     s, d = state.settings, state.prior.d
     g = np.zeros(2 * d)
-    for k in sorted(state.gradients):
-        g += state.gradients[k]
+    for gradient in in_order(state.gradients):
+        g += gradient
     mu, omega = state.lam[:d], state.lam[d:]
     g[:d] += state.prior.h - state.prior.P * mu
     g[d:] += 1 - state.prior.P * np.exp(2 * omega)
@@ -170,7 +133,7 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
         return state, []
     d, everyone = state.prior.d, range(state.n_clients)
     question = Parameters(state.round, state.lam[:d], state.lam[d:])
-    return replace(state, waiting=frozenset(everyone)), [(k, question) for k in everyone]
+    return replace(state, waiting=frozenset(everyone)), to_each(everyone, question)
 
 
 @dataclass(frozen=True)
@@ -213,11 +176,9 @@ def save(state: Server | Client) -> Saved:
     """The state as named arrays and numbers; rows are never among them."""
     if isinstance(state, Client):
         return {"step": state.step, "refused": int(state.refused)}
-    flags = np.array(
-        [[k in s for k in range(state.n_clients)] for s in (state.refused, state.capped, state.lost, state.waiting)], float
-    )
+    out = flags(state.n_clients, state.refused, state.capped, state.lost, state.waiting)
     saved: Saved = {"round": state.round, "lam": state.lam, "optimiser": state.optimiser}
-    saved |= {"updates": state.updates.astype(float), "out": flags}
+    saved |= {"updates": state.updates.astype(float), "out": out}
     return saved | state.trajectory.save()
 
 
@@ -225,7 +186,7 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     """A fresh state as it was when it was saved."""
     if isinstance(state, Client):
         return replace(state, step=saved["step"], refused=bool(saved["refused"]))
-    refused, capped, lost, waiting = (frozenset(np.flatnonzero(row).tolist()) for row in saved["out"])
+    refused, capped, lost, waiting = members(saved["out"])
     return replace(
         state,
         round=saved["round"],

@@ -58,6 +58,12 @@ class Settings:
     seed: int = 0
     by_client: bool = False
 
+    def stop(self, round: int, *, budget: bool, lost: bool) -> str | None:
+        """Why no more is asked: all rounds are done, a budget (or the public cap) is spent, clients are lost; None: go on."""
+        if self.rounds is not None and round >= self.rounds:
+            return "rounds"
+        return "budget" if budget else "lost" if lost else None
+
     def sizes(self, d: int) -> dict[str, int]:
         """Lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""
         return {"d": d, "p": d if self.covariance == "diagonal" else d * (d + 1) // 2}

@@ -21,21 +21,8 @@ from ...models.split.site import Drawn, Site
 from ..core.averaging import Trajectory
 from ..core.messages import ClientEffects, RemoteFault, Saved, evolve
 from ..core.optim import OPTIMISERS
-from .messages import (
-    Begin,
-    BoundShare,
-    Index,
-    LikelihoodShare,
-    LikelihoodSum,
-    PredictorSum,
-    Residual,
-    Settings,
-    Vector,
-    ZShare,
-    batch_of,
-    of_batch,
-    stacked,
-)
+from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
+from .settings import Index, Settings, Vector, batch_of, of_batch, stacked
 
 
 @lru_cache(maxsize=8)
@@ -82,8 +69,7 @@ class Client:
     @property
     def released(self) -> Vector:
         """The averaged or the last parameters."""
-        averaged = self.settings.average == "half" and self.trajectory.count
-        return self.trajectory.half_mean() if averaged else self.parameters
+        return self.trajectory.released(self.settings.average, self.parameters)
 
     @property
     def extra(self) -> Vector:

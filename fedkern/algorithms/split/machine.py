@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.messages import ClientEffects, Message, Protocol, Saved
-from ..pvi.machine import Refused
-from . import client as vertical_client
-from . import private as vertical_private
-from . import server as vertical_server
+from ..core.messages import ClientEffects, Message, Protocol, Refused, Saved
+from . import client as client_side
+from . import private as private_side
+from . import server as server_side
 from .client import Client, client
-from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, Settings, ZShare, batch_of
+from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .private import PrivateClient
 from .server import Server, finished, server_receive, start
+from .settings import Settings, batch_of
 
 __all__ = [
     "Begin",
@@ -56,20 +56,20 @@ def protocol(settings: Settings) -> Protocol:
 
 
 def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
-    """See `vertical_client` and `vertical_private`."""
-    machine = vertical_private.client_receive if isinstance(state, PrivateClient) else vertical_client.client_receive
+    """See `client` and `private`."""
+    machine = private_side.client_receive if isinstance(state, PrivateClient) else client_side.client_receive
     return machine(state, event)  # type: ignore[arg-type]
 
 
 def save(state: Server | Client) -> Saved:
     """The state as named arrays and numbers; rows are never among them."""
     if isinstance(state, PrivateClient):
-        return vertical_private.save(state)
-    return vertical_client.save(state) if isinstance(state, Client) else vertical_server.save(state)
+        return private_side.save(state)
+    return client_side.save(state) if isinstance(state, Client) else server_side.save(state)
 
 
 def load(fresh: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     """A fresh state as it was when it was saved."""
     if isinstance(fresh, PrivateClient):
-        return vertical_private.load(fresh, saved)
-    return vertical_client.load(fresh, saved) if isinstance(fresh, Client) else vertical_server.load(fresh, saved)
+        return private_side.load(fresh, saved)
+    return client_side.load(fresh, saved) if isinstance(fresh, Client) else server_side.load(fresh, saved)

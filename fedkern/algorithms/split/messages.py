@@ -1,21 +1,15 @@
-"""Messages and settings of the vertical protocols, and the rows of a round. Source: vertical.md, sections 6 and 7."""
+"""Messages of the vertical protocols (see `machine`). Source: docs/methods/vertical.md, section 6."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import LostPeer
-from ...kernels import rng
-from ..core import messages
-from ..core.messages import SERVER, Message
+from ..core.messages import Message
 
-Vector = NDArray[np.float64]
-Index = NDArray[np.int64]
 Rows = Annotated[NDArray[np.float64], "s n"]
 Draws = Annotated[NDArray[np.float64], "s"]
 Dispersions = Annotated[NDArray[np.float64], "s gamma"]
@@ -78,90 +72,3 @@ class BoundShare(Message, kind=56):
 
     round: int
     value: float
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Numbers that all parties of a job have in common.
-
-    Attributes
-    ----------
-    model : "augmented" (AV), "power" (PL), or "none" (the split network: z = g)
-    response : where y is: "server", or "shared" with all clients
-    draws : S, joint draws an iteration
-    batch : rows of a mini-batch; None for all
-    local_steps : K, steps of a client on its own minorant of the ELBO from one exchange (AV)
-    curvature : kappa with -l'' <= kappa; needed where local_steps > 1
-    closed_form : whether q(theta) is set to its optimum given q(z) after each step (AV, linear, mean-field)
-    cool_down : share of the rounds, the last ones, over which the learning rate falls to 0
-    memory : of the average of messages that amortised families are told
-    average : "half": the released parameters are the mean over the second half of all rounds
-    bound : whether clients send their terms of the ELBO
-    gradient_clip : bound on the norm of a gradient; None for none
-    private : whether clients release z with noise, and may say that their budget is spent (`vertical_private`)
-    """
-
-    seed: int
-    rounds: int
-    n_rows: int
-    n_clients: int
-    model: str = "augmented"
-    response: str = "server"
-    draws: int = 1
-    batch: int | None = None
-    local_steps: int = 1
-    curvature: float | None = None
-    closed_form: bool = False
-    optimiser: str = "adam"
-    learning_rate: float = 0.01
-    cool_down: float = 0.0
-    memory: float = 0.9
-    average: str = "none"
-    bound: bool = False
-    gradient_clip: float | None = None
-    dispersed: bool = False
-    private: bool = False
-
-    def dims(self) -> dict[str, int]:
-        """Sizes of the messages."""
-        return {"s": self.draws, "n": self.batch or self.n_rows, "gamma": int(self.dispersed)}
-
-    @property
-    def factor(self) -> float:
-        """All rows over those of a batch."""
-        return 1.0 if self.batch is None else self.n_rows / self.batch
-
-    def rate(self, round: int) -> float:
-        """The learning rate of a round."""
-        left = (self.rounds - round) / max(self.cool_down * self.rounds, 1e-300)
-        return self.learning_rate * min(1.0, left)
-
-
-@lru_cache(maxsize=4)
-def _shuffled(seed: int, n_rows: int, epoch: int) -> Index:
-    coins = rng.uniform(n_rows, key=rng.key(seed, "batch"), client=SERVER, step=epoch)
-    return np.argsort(coins, kind="stable")
-
-
-def batch_of(settings: Settings, round: int) -> Index | None:
-    """The rows of a round, the same at every party: each epoch goes once through a fresh shuffle (section 7)."""
-    if settings.batch is None:
-        return None
-    epoch, k = divmod(round, settings.n_rows // settings.batch)
-    shuffled = _shuffled(settings.seed, settings.n_rows, epoch)
-    return np.sort(shuffled[k * settings.batch : (k + 1) * settings.batch])
-
-
-def lost(name: str, round: int) -> LostPeer:
-    """What to say of a client that is gone."""
-    return messages.lost(name, round, "without its part there is no linear predictor")
-
-
-def of_batch(values: Vector, index: Index | None) -> Vector:
-    """Those of a round's rows; all of them without batches."""
-    return values if index is None else values[index]
-
-
-def stacked(draws: list[Vector]) -> Vector:
-    """(S, n) of one array for each draw; no copy of a single one."""
-    return draws[0][np.newaxis] if len(draws) == 1 else np.stack(draws)

@@ -56,11 +56,11 @@ from ...models.split.predictors import Linear
 from ...models.split.site import Site
 from ...privacy.accountant import Mechanism
 from ...privacy.noise import Source
-from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, RemoteFault, Saved, evolve
+from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Refused, RemoteFault, Saved, evolve
 from ..core.optim import OPTIMISERS
-from ..pvi.machine import Refused
 from . import client as plain
-from .messages import Begin, PredictorSum, Residual, Settings, ZShare
+from .messages import Begin, PredictorSum, Residual, ZShare
+from .settings import Settings
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -193,7 +193,7 @@ def client(
     likelihood: Likelihood | None = None,
     sd: float = 0.1,
 ) -> PrivateClient:
-    """A private client before the first round; the other arguments are those of `vertical_client.client`.
+    """A private client before the first round; the other arguments are those of `client.client`.
 
     Raises
     ------

@@ -16,24 +16,11 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.split.site import Shared
 from ..core.averaging import Trajectory
-from ..core.messages import SERVER, ClientLost, Message, RemoteFault, Saved, ServerEffects, evolve
+from ..core.messages import NO_PREDICTOR, SERVER, Message, Refused, RemoteFault, Saved, ServerEffects, evolve
 from ..core.optim import OPTIMISERS
-from ..pvi.machine import Refused
-from .messages import (
-    Begin,
-    BoundShare,
-    LikelihoodShare,
-    LikelihoodSum,
-    PredictorSum,
-    Residual,
-    Settings,
-    Vector,
-    ZShare,
-    batch_of,
-    lost,
-    of_batch,
-    stacked,
-)
+from ..core.rounds import in_order, needs_all, summed, to_each
+from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
+from .settings import Settings, Vector, batch_of, of_batch, stacked
 
 
 @dataclass(frozen=True)
@@ -85,8 +72,7 @@ class Server:
     @property
     def released(self) -> Vector:
         """The averaged or the last parameters of q(b, log sigma)."""
-        averaged = self.settings.average == "half" and self.trajectory.count
-        return self.trajectory.half_mean() if averaged else self.parameters
+        return self.trajectory.released(self.settings.average, self.parameters)
 
 
 def start(
@@ -98,7 +84,7 @@ def start(
     parameters = shared.block.initial(0.0, sd)
     optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
     state = Server(settings, shared, y, offset, names, parameters, optimiser, Trajectory(np.zeros(len(parameters))))
-    return state, [(k, Begin(0)) for k in range(settings.n_clients)]
+    return state, to_each(range(settings.n_clients), Begin(0))
 
 
 def finished(state: Server) -> bool:
@@ -116,8 +102,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     RemoteFault
         A stale, repeated or unexpected message.
     """
-    if isinstance(event, ClientLost):
-        raise lost(state.names[event.client], state.round)
+    needs_all(event, state.names, state.round, NO_PREDICTOR)
     if getattr(event, "round", None) != state.round:
         raise RemoteFault(f"client {sender}: {type(event).__name__} of round {event.round}, expected round {state.round}")
     if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
@@ -136,9 +121,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 def _summed(state: Server) -> tuple[Server, ServerEffects]:
     """All z are here: their sum in client order, a draw of b and log sigma, and the answer."""
     s, shared = state.settings, state.shared
-    Z = state.answers[0].z.copy()
-    for k in range(1, s.n_clients):
-        Z += state.answers[k].z
+    Z = summed(answer.z for answer in in_order(state.answers))
     index = batch_of(s, state.round)
     if state.offset is not None:
         Z += of_batch(state.offset, index)
@@ -155,7 +138,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
         gamma = np.array([[w] for _, w in drawn]) if s.dispersed else np.zeros((s.draws, 0))
         question: Message = PredictorSum(state.round, Z, np.array([b for b, _ in drawn]), gamma)
         if s.model == "power":
-            return evolve(state, phase="likelihood"), [(k, question) for k in everyone]
+            return evolve(state, phase="likelihood"), to_each(everyone, question)
     assert state.y is not None
     y = of_batch(state.y, index)
     found = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
@@ -170,20 +153,17 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     if s.bound:
         loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(Z, drawn)])) * s.factor
     state = _moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in found]))
-    return state, [(k, question) for k in everyone]
+    return state, to_each(everyone, question)
 
 
 def _combined(state: Server) -> tuple[Server, ServerEffects]:
     """PL: all parts of the likelihood's slopes are here."""
     s = state.settings
-    R = state.answers[0].rho.copy()
-    for k in range(1, s.n_clients):
-        R += state.answers[k].rho
-    slopes = sum(state.answers[k].slopes for k in range(s.n_clients))
-    scales = sum(state.answers[k].scales for k in range(s.n_clients))
-    question = LikelihoodSum(state.round, R)
+    answers = in_order(state.answers)
+    slopes, scales = sum(answer.slopes for answer in answers), sum(answer.scales for answer in answers)
+    question = LikelihoodSum(state.round, summed(answer.rho for answer in answers))
     state = _moved(state, np.asarray(slopes), np.asarray(scales)[:, 0] if s.dispersed else np.zeros(s.draws))
-    return evolve(state, phase="z", answers={}), [(k, question) for k in range(s.n_clients)]
+    return evolve(state, phase="z", answers={}), to_each(range(s.n_clients), question)
 
 
 def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
@@ -196,7 +176,7 @@ def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
             if s.model == "none"
             else float(np.mean([shared.bound(state.parameters, e, v) for e, v in zip(state.eps, state.values)]))
         )
-        bound = own + sum(state.bounds[k] for k in range(s.n_clients)) + (0.0 if s.model == "power" else state.loglik)
+        bound = own + sum(in_order(state.bounds)) + (0.0 if s.model == "power" else state.loglik)
     parameters, optimiser = state.parameters, state.optimiser
     if shared.block.size:
         g = np.zeros(len(parameters))

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ...algorithms.exchanges import level
-from ...algorithms.hmc.moves import Settings as HmcSettings
-from ...algorithms.sfvi.families import LARGEST_FULL, Family, Settings
+from ...algorithms.hmc.settings import Settings as HmcSettings
+from ...algorithms.sfvi.families import Family
 from ...algorithms.sfvi.nested import NestedFamily
+from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
 from ...data.artifact import ClientFile, Common
 from ...errors import JobError
 from ...jobs.load import SigmaConfig

@@ -1,0 +1,126 @@
+"""A client of the Gibbs sampler: sweeps over its own unknowns (see `machine`). Source: docs/methods/sparse.md, section 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import shrinkage
+from ..core.messages import ClientEffects, RemoteFault, Saved
+from ..core.trace import Trace
+from .messages import Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, Sums
+from .settings import Settings
+from .sites import Site, State, moved
+from .sweeps import counted, first
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's state.
+
+    Attributes
+    ----------
+    name, index, site : of the client; its rows are in `site`
+    state : of the site, see `sites`
+    theta, tau_sq : (c, g, p) as it was last told
+    step : its own sweeps so far
+    since : the burn-in that it knows of
+    trace : kept draws of theta_k and of what it never sends
+    events : counts of clipped scales, QR fall-backs, data-space draws
+    """
+
+    name: str
+    index: int
+    settings: Settings
+    site: Site
+    state: State
+    theta: Array
+    tau_sq: Array
+    trace: Any
+    step: int = 0
+    since: int = 0
+    events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
+
+
+def client(name: str, index: int, settings: Settings, site: Site, trace: Any = None) -> Client:
+    """A client before the first round."""
+    values = first(settings)
+    return Client(
+        name, index, settings, site, site.start(settings), values.theta, values.tau_sq, Trace() if trace is None else trace
+    )
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """theta and tau^2 in; local sweeps; the deviations (or their sums) out."""
+    if not isinstance(event, Globals | GlobalsMoved | GlobalsTempered):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    layout = state.settings.layout
+    theta, tau_sq = layout.full(event.theta, 0.0), layout.full(event.tau_sq, 1.0)
+    local = state.state
+    if isinstance(event, GlobalsMoved):
+        t = layout.full(event.t, 1.0)
+        local = {**local, "deviation": t * (local["deviation"] / np.sqrt(state.tau_sq))}
+        local = moved(local, layout.full(event.moved, 0.0) - theta)
+    else:
+        local = moved(local, state.theta - theta)
+    if isinstance(event, GlobalsTempered):
+        local["temperature"] = event.temperature.copy()
+    state = swept(state, local, theta, tau_sq, event)
+    return state, answers(state, event.round)
+
+
+def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:
+    """The local sweeps of a round, from the site's state as the server's draws have left it."""
+    settings, since = state.settings, event.since
+    counter = {"seed": settings.seed, "client": state.index, "step": state.step}
+    local = state.site.sweeps(settings, before, theta, tau_sq, **counter)
+    events = counted(state.events, local.pop("events"))
+    if since != state.since:
+        state.trace.clear()
+    if settings.keeps(event.round + 1 - since):
+        flat, cold = settings.layout.flat, _cold(settings, before)
+        draw = {"theta": flat((theta + local["deviation"])[cold]), "deviation": flat(local["deviation"][cold])}
+        state.trace.add(draw | {name: local[name][cold] for name in state.site.own})
+    step = state.step + settings.local_sweeps
+    return replace(state, state=before | local, theta=theta, tau_sq=tau_sq, step=step, since=since, events=events)
+
+
+def _cold(settings: Settings, state: State) -> Any:
+    """The chains whose draws count."""
+    return np.flatnonzero(state["temperature"] == 1) if settings.tempering > 1 else slice(None)
+
+
+def answers(state: Client, round: int) -> ClientEffects:
+    """What a client says after its sweeps."""
+    settings, local = state.settings, state.state
+    flat = settings.layout.flat
+    if settings.aggregate == "sums":
+        sums = shrinkage.local_sums(local["deviation"], local["lambda_sq"], slab=settings.prior.slab)
+        return [Sums(round, flat(sums))]
+    told: ClientEffects = [Locals(round, flat(local["deviation"]), flat(local["lambda_sq"]))]
+    if settings.tempering > 1:
+        told.append(Loglik(round, local["loglik"]))
+    if settings.moves:
+        block = settings.coordinates(round)
+        told.append(MoveTerms(round, *state.site.move_terms(settings, local, state.theta, state.tau_sq, block)))  # type: ignore[attr-defined]
+    return told
+
+
+def save(state: Client) -> Saved:
+    """As named arrays and numbers; rows are never among them."""
+    saved: Saved = {"theta": state.theta, "tau_sq": state.tau_sq, "step": state.step, "since": state.since}
+    saved |= {"events": state.events.astype(float)} | {f"state.{name}": value for name, value in state.state.items()}
+    return saved | state.trace.save()  # type: ignore[no-any-return]
+
+
+def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+    """A fresh state as it was when it was saved."""
+    local = {name.removeprefix("state."): value for name, value in saved.items() if name.startswith("state.")}
+    same = {name: saved[name] for name in ("theta", "tau_sq", "step", "since")}
+    return replace(fresh, **same, state=local, trace=fresh.trace.load(saved), events=saved["events"].astype(np.int64))

@@ -1,0 +1,112 @@
+"""Messages of the Gibbs sampler (see `machine`), and of its pooled form. Source: docs/methods/sparse.md, sections 5 and 6."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.messages import Message
+from .settings import Settings
+
+Coefficients = Annotated[NDArray[np.float64], "c n"]
+
+
+@dataclass(frozen=True)
+class Globals(Message, kind=30):
+    """Server to client: theta and tau^2 of all chains. `since`: the round in which this burn-in began."""
+
+    round: int
+    since: int
+    theta: Coefficients
+    tau_sq: Coefficients
+
+
+@dataclass(frozen=True)
+class GlobalsMoved(Message, kind=31):
+    """Server to client: the same after a move. The client's d becomes t w, and then follows theta from `moved` to `theta`."""
+
+    round: int
+    since: int
+    moved: Coefficients
+    t: Coefficients
+    theta: Coefficients
+    tau_sq: Coefficients
+
+
+@dataclass(frozen=True)
+class Locals(Message, kind=32):
+    """Client to server: its deviations and lambda^2."""
+
+    round: int
+    deviation: Coefficients
+    lambda_sq: Coefficients
+
+
+@dataclass(frozen=True)
+class MoveTerms(Message, kind=33):
+    """Client to server, with `Locals`, if the job has a move: its terms of the move's gradient and precision."""
+
+    round: int
+    gradient: Annotated[NDArray[np.float64], "c w"]
+    precision: Annotated[NDArray[np.float64], "c w w"]
+
+
+@dataclass(frozen=True)
+class GlobalsTempered(Message, kind=37):
+    """Server to client: theta and tau^2, and the power of each chain's likelihood from now on."""
+
+    round: int
+    since: int
+    theta: Coefficients
+    tau_sq: Coefficients
+    temperature: Annotated[NDArray[np.float64], "c"]
+
+
+@dataclass(frozen=True)
+class Loglik(Message, kind=38):
+    """Client to server, with `Locals`, if chains exchange temperatures: its log-likelihood, one number for each chain."""
+
+    round: int
+    loglik: Annotated[NDArray[np.float64], "c"]
+
+
+@dataclass(frozen=True)
+class Sums(Message, kind=34):
+    """Client to server, instead of `Locals`: 1 / lambda^2, d / lambda^2, d^2 / lambda^2 (and d, with a slab), to be added."""
+
+    round: int
+    sums: Annotated[NDArray[np.float64], "s c n"]
+
+
+@dataclass(frozen=True)
+class AskStatistics(Message, kind=35):
+    """Server to client: send them."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Statistics(Message, kind=36):
+    """Client to server: R and q (with zeros below its rows), rss, its number of rows, its degrees of freedom."""
+
+    round: int
+    R: Annotated[NDArray[np.float64], "p p"]
+    q: Annotated[NDArray[np.float64], "p"]
+    rss: float
+    rows: int
+    n: float
+
+
+KINDS: dict[str, type[Message]] = {"Locals": Locals, "MoveTerms": MoveTerms, "Sums": Sums, "Loglik": Loglik}
+
+
+def expected(settings: Settings) -> tuple[str, ...]:
+    """What a client answers in each round, by name."""
+    if settings.aggregate == "sums":
+        return ("Sums",)
+    if settings.tempering > 1:
+        return ("Locals", "Loglik")
+    return ("Locals", "MoveTerms") if settings.moves else ("Locals",)

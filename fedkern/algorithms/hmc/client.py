@@ -1,0 +1,127 @@
+"""A client of Hamiltonian Monte Carlo: u_j, its momentum and F_j (see `machine`). Source: docs/methods/sigma.md, section 7."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...models.hierarchical import LocalModel
+from ..core.messages import ClientEffects, RemoteFault, Saved, evolve
+from ..core.trace import Trace
+from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
+from .moves import Walk, evaluate, finite, placed
+from .settings import Settings
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's state.
+
+    Attributes
+    ----------
+    name, index : its name and number
+    model : of its own rows
+    walk : u of all chains; value and slope are those of F_j
+    h : the steps of this trajectory
+    round, inner : number of the trajectory (-1 before the first), steps taken of it
+    xi, trial : (c, P) xi of this state, and of the trajectory's present end, as they came
+    trace : draws of u, and of the xi that belong to them
+    """
+
+    name: str
+    index: int
+    settings: Settings
+    model: LocalModel
+    walk: Walk
+    h: Vector
+    xi: Matrix
+    trial: Matrix
+    round: int = -1
+    inner: int = 0
+    trace: Trace = field(default_factory=Trace)
+
+
+def client(name: str, index: int, settings: Settings, model: LocalModel, u: Vector | float = 0.0) -> Client:
+    """A client that has seen nothing yet.
+
+    Parameters
+    ----------
+    u : start values, a number, (d,), or (c, d) with one row for each chain
+    """
+    at = placed(u, settings.chains, model.size, f"client {name!r}")
+    none = np.zeros(settings.chains)
+    xi = np.zeros((settings.chains, model.n_global))
+    return Client(name, index, settings, model, Walk.begin(at, none, np.zeros(at.shape)), none, xi, xi)
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """A question in, one answer out; at the end the last decision."""
+    s = state.settings
+    if isinstance(event, Place) and state.round == -1:
+        value, gradient, slope = evaluate(state.model, event.xi, state.walk.at)
+        good = finite(value, gradient, slope)
+        if not good.all():
+            raise NumericalError(
+                f"client {state.name!r}: the log-density at the start of chain {int(np.argmin(good))} is not finite: "
+                "give other start values"
+            )
+        xi = np.array(event.xi)
+        return evolve(state, walk=evolve(state.walk, value=value, slope=slope), xi=xi, trial=xi), [Slope(gradient)]
+    if isinstance(event, (Launch, Decided)) and event.round == state.round + 1:
+        state = _settle(state, event.accepted > 0.5)
+        if isinstance(event, Decided):
+            return evolve(state, round=event.round), []
+        walk = state.walk.launched(s.normals(state.index, event.round, state.model.size), event.step)
+        return _visit(evolve(state, walk=walk, h=np.array(event.step), round=event.round, inner=1), event.xi)
+    if isinstance(event, Move) and 0 < state.inner < s.leapfrog:
+        return _visit(evolve(state, walk=state.walk.moved(state.h), inner=state.inner + 1), event.xi)
+    raise RemoteFault(f"server: {type(event).__name__} was not expected")
+
+
+def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:
+    """dF_j/dxi at the new place; of a chain that left the finite numbers, zeros, and the change that is never accepted."""
+    value, gradient, slope = evaluate(state.model, xi, state.walk.trial)
+    good = finite(value, gradient)
+    walk = state.walk.visited(np.where(good, value, np.nan), slope)
+    gradient = np.where(walk.lost[:, None], 0.0, gradient)
+    if state.inner < state.settings.leapfrog:
+        return evolve(state, walk=walk), [Slope(gradient)]
+    walk, change = walk.landed(state.h)
+    return evolve(state, walk=walk, trial=np.array(xi)), [SlopeChange(gradient, change)]
+
+
+def _settle(state: Client, accepted: NDArray[np.bool_]) -> Client:
+    """The decision of the trajectory that has ended."""
+    if state.round < 0:
+        return state
+    walk, xi = state.walk.settled(accepted), np.where(accepted[:, None], state.trial, state.xi)
+    if state.round < state.settings.warmup:
+        walk = walk.learned(state.settings, state.round)
+    if state.settings.keeps(state.round):
+        state.trace.add({"u": walk.at, "xi": xi})
+    return evolve(state, walk=walk, xi=xi, inner=0)
+
+
+def local_draws(state: Client) -> NDArray[np.float64]:
+    """(c, t, d) Draws of u_j, which belong to the same iterations as those of xi."""
+    return state.trace["u"]
+
+
+def save(state: Client) -> Saved:
+    """As named arrays and numbers; rows are never among them."""
+    saved: Saved = {"round": state.round, "inner": state.inner, "h": state.h}
+    return saved | state.walk.save() | state.trace.save() | {"xi": state.xi, "trial": state.trial}
+
+
+def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+    """A fresh state as it was when it was saved."""
+    own = {name: value for name, value in saved.items() if "." not in name}
+    return evolve(fresh, **own, walk=Walk.load(saved), trace=Trace.load(saved))

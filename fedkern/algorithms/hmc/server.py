@@ -1,0 +1,195 @@
+"""The server of Hamiltonian Monte Carlo: xi, its momentum, and the decisions (see `machine`). Source: sigma.md, section 7."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...models.hierarchical import GlobalPrior
+from ..core.messages import SERVER, Saved, ServerEffects, evolve
+from ..core.rounds import ask_all, in_order, tell_all, with_answer
+from ..core.trace import Trace
+from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
+from .moves import DIVERGENT, LOST, Step, Walk, finite, placed
+from .settings import ACCEPT, JITTER, Settings
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server's state.
+
+    Attributes
+    ----------
+    prior, names : of xi; of the clients
+    walk : xi of all chains; its slope is that of all parties, its value log p(xi)
+    step, h : what is adapted; the steps of this trajectory
+    round, inner : trajectories finished; steps taken of this one (0: nobody has answered `Place` yet)
+    rate, divergences, warmup_divergences : (c,) summed acceptance probabilities, divergences after the warm-up and in it
+    waiting, answers : clients that have yet to answer; client -> its answer
+    trace : draws of xi
+    """
+
+    settings: Settings
+    prior: GlobalPrior
+    names: tuple[str, ...]
+    walk: Walk
+    step: Step
+    h: Vector
+    rate: Vector
+    divergences: Vector
+    warmup_divergences: Vector
+    round: int = 0
+    inner: int = 0
+    waiting: frozenset[int] = frozenset()
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    trace: Trace = field(default_factory=Trace)
+
+    @property
+    def n_clients(self) -> int:
+        return len(self.names)
+
+    @property
+    def stop(self) -> str | None:
+        """Why no more is asked: "rounds"; None while the job runs."""
+        return "rounds" if self.round >= self.settings.rounds else None
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(J,) rounds in which each client took part: all of them."""
+        return np.full(self.n_clients, self.round)
+
+    @property
+    def acceptance(self) -> Vector:
+        """(c,) Mean probability of acceptance after the warm-up; NaN before its end."""
+        kept = self.round - self.settings.warmup
+        return self.rate / kept if kept > 0 else np.full(len(self.rate), np.nan)
+
+    @property
+    def step_size(self) -> Vector:
+        """(c,) h before its jitter."""
+        return np.exp(self.step.log_step)
+
+
+def start(
+    settings: Settings, prior: GlobalPrior, names: tuple[str, ...], xi: Vector | float = 0.0
+) -> tuple[Server, ServerEffects]:
+    """The server's first state and its first question.
+
+    Parameters
+    ----------
+    xi : start values, a number, (P,), or (c, P) with one row for each chain (`Settings.starts` scatters them)
+    """
+    at = placed(xi, settings.chains, prior.size, "xi")
+    value, slope = _prior(prior, at)
+    if not finite(value, slope).all():
+        raise NumericalError("hmc: log p(xi) at the start values of xi is not finite: give others")
+    none, log_step = np.zeros(settings.chains), np.full(settings.chains, np.log(settings.step))
+    walk = Walk.begin(at, value, slope)
+    state = Server(settings, prior, names, walk, Step.at(log_step), none, none, none, none)
+    if settings.warmup == 0:
+        state = evolve(state, step=Step(log_step, log_step, log_step, none))
+    return ask_all(state, Place(at))
+
+
+def _prior(prior: GlobalPrior, xi: Matrix) -> tuple[Vector, Matrix]:
+    value, slope = np.empty(len(xi)), np.empty(xi.shape)
+    with np.errstate(all="ignore"):
+        for c, row in enumerate(xi):
+            value[c], slope[c] = prior.log_prior_grad(row)
+    return value, slope
+
+
+def finished(state: Server) -> bool:
+    return state.stop is not None and not state.waiting
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One answer; the next step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
+    state = with_answer(state, sender, event, SlopeChange if state.inner == state.settings.leapfrog else Slope)
+    if state.waiting:
+        return state, []
+    answers = in_order(state.answers)
+    if state.inner == 0:
+        slope = state.walk.slope + _total(answers)
+        return _launch(evolve(state, walk=evolve(state.walk, slope=slope)), np.zeros(state.settings.chains))
+    value, slope = _prior(state.prior, state.walk.trial)
+    with np.errstate(all="ignore"):
+        walk = state.walk.visited(value, slope + _total(answers))
+    if state.inner < state.settings.leapfrog:
+        walk = walk.moved(state.h)
+        return ask_all(evolve(state, walk=walk, inner=state.inner + 1), Move(walk.trial))
+    walk, change = walk.landed(state.h)
+    return _decide(evolve(state, walk=walk), [change, *(answer.change for answer in answers)])
+
+
+def _total(answers: list[Any]) -> Matrix:
+    """The sum of the clients' gradients, in their order."""
+    total: Matrix = np.zeros(answers[0].gradient.shape)
+    for answer in answers:
+        total += answer.gradient
+    return total
+
+
+def _launch(state: Server, accepted: Vector) -> tuple[Server, ServerEffects]:
+    """The first step of a new trajectory; after the last one the decision alone."""
+    s = state.settings
+    if state.stop:
+        return tell_all(state, Decided(state.round, accepted))
+    h = state.step_size * (1 + s.jitter * (2 * s.uniforms(state.round, JITTER) - 1))
+    walk = state.walk.launched(s.normals(SERVER, state.round, state.prior.size), h)
+    return ask_all(evolve(state, walk=walk, h=h, inner=1), Launch(state.round, accepted, h, walk.trial))
+
+
+def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects]:
+    """Metropolis: each party's change of (log-density - kinetic energy) is added up, in the order of the clients."""
+    s, round = state.settings, state.round
+    lost = np.any([change <= LOST for change in changes], axis=0)
+    total = np.zeros(s.chains)
+    with np.errstate(all="ignore"):
+        for change in changes:
+            total += np.where(lost, 0.0, change)
+        total = np.where(lost, LOST, total)
+        rate = np.exp(np.minimum(total, 0.0))
+        accepted = np.log(s.uniforms(round, ACCEPT)) < total
+    walk, step, divergent = state.walk.settled(accepted), state.step, (total < DIVERGENT).astype(float)
+    if round < s.warmup:
+        walk = walk.learned(s, round)
+        step = step.learned(rate, s.wanted)
+        if round + 1 == s.warmup:
+            step = evolve(step, log_step=step.log_mean)
+        elif round in s.windows()[1]:
+            step = Step.at(step.log_step)
+        state = evolve(state, warmup_divergences=state.warmup_divergences + divergent)
+    else:
+        state = evolve(state, rate=state.rate + rate, divergences=state.divergences + divergent)
+    if s.keeps(round):
+        state.trace.add({"xi": walk.at})
+    return _launch(evolve(state, walk=walk, step=step, round=round + 1), accepted.astype(float))
+
+
+def draws(state: Server) -> NDArray[np.float64]:
+    """(c, t, P) Draws of xi."""
+    return state.trace["xi"]
+
+
+def save(state: Server) -> Saved:
+    """As named arrays and numbers."""
+    saved: Saved = {"round": state.round, "inner": state.inner, "h": state.h}
+    saved |= state.walk.save() | state.trace.save()
+    saved |= {name: getattr(state, name) for name in ("rate", "divergences", "warmup_divergences")}
+    return saved | state.step.save() | {"waiting": np.array(sorted(state.waiting), np.int64)}
+
+
+def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+    """A fresh state as it was when it was saved."""
+    own = {name: value for name, value in saved.items() if "." not in name}
+    own["waiting"] = frozenset(own["waiting"].tolist())
+    return evolve(fresh, **own, walk=Walk.load(saved), trace=Trace.load(saved), step=Step.load(saved), answers={})

@@ -1,0 +1,110 @@
+"""Numbers of Hamiltonian Monte Carlo that every party knows: the schedule of its warm-up, and its random numbers.
+
+Source: docs/methods/sigma.md, section 7; the windows are those of Stan's reference manual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import rng
+from ..core.messages import SERVER
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+STREAM = "momenta"
+ACCEPT, JITTER, START = 1, 2, 3  # draws of the stream beside the momenta, which are draw 0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that every party of a job knows.
+
+    Attributes
+    ----------
+    draws, thin : kept draws of each chain; trajectories from one to the next
+    warmup : trajectories before them, in which step and standard deviations adapt; 0: `step` and ones
+    chains : they run side by side, in the same messages; a chain's numbers do not depend on how many others there are
+    leapfrog : steps of a trajectory, each of them one exchange; 1 is MALA
+    step : h, at the start
+    target : acceptance rate that the step is adapted to; None: 0.8, and 0.57 with one leapfrog step
+    jitter : h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
+    seed : of the keyed random streams
+    """
+
+    draws: int = 1000
+    thin: int = 1
+    warmup: int = 1000
+    chains: int = 4
+    leapfrog: int = 10
+    step: float = 0.1
+    target: float | None = None
+    jitter: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        def refuse(what: str, wanted: str) -> None:
+            raise ValueError(f"hmc: {what} must be {wanted}, got {getattr(self, what)!r}")
+
+        for name, least in (("draws", 1), ("thin", 1), ("warmup", 0), ("chains", 1), ("leapfrog", 1)):
+            if getattr(self, name) < least:
+                refuse(name, f"at least {least}")
+        if not 0 < self.step < np.inf:
+            refuse("step", "positive and finite")
+        if self.target is not None and not 0 < self.target < 1:
+            refuse("target", "in (0, 1)")
+        if not 0 <= self.jitter < 1:
+            refuse("jitter", "in [0, 1)")
+
+    @property
+    def rounds(self) -> int:
+        """Trajectories of each chain."""
+        return self.warmup + self.draws * self.thin
+
+    @property
+    def wanted(self) -> float:
+        """The acceptance rate that the step is adapted to."""
+        return self.target if self.target is not None else 0.57 if self.leapfrog == 1 else 0.8
+
+    def keeps(self, round: int) -> bool:
+        """Whether the state after this trajectory is a draw."""
+        return round >= self.warmup and (round - self.warmup + 1) % self.thin == 0
+
+    def windows(self) -> tuple[int, tuple[int, ...]]:
+        """First trajectory whose draws count for the standard deviations, and those after which they change."""
+        if self.warmup < 20:
+            return self.warmup, ()
+        first, width, last = (75, 25, 50) if self.warmup >= 150 else (0, 0, 0)
+        if not width:
+            first, last = int(0.15 * self.warmup), int(0.1 * self.warmup)
+            return first, (self.warmup - last - 1,)
+        end, at, ends = self.warmup - last, first, []
+        while at < end:
+            at += width if at + 3 * width <= end else end - at  # what is left is no window of its own
+            ends.append(at - 1)
+            width *= 2
+        return first, tuple(ends)
+
+    def sizes(self, n_global: int) -> dict[str, int]:
+        """Lengths of the messages' arrays."""
+        return {"s": self.chains, "xi": n_global}
+
+    def normals(self, party: int, round: int, size: int, draw: int = 0) -> Matrix:
+        """(chains, size) The momenta (before scaling) of a party's coordinates."""
+        out = np.empty((self.chains, size))
+        for chain, row in enumerate(out):
+            rng.normal(size, key=rng.key(self.seed, STREAM, chain), client=party, step=round, draw=draw, out=row)
+        return out
+
+    def uniforms(self, round: int, draw: int) -> Vector:
+        """(chains,) The server's uniform numbers of a trajectory."""
+        keys = (rng.key(self.seed, STREAM, chain) for chain in range(self.chains))
+        return np.array([rng.uniform(1, key=key, client=SERVER, step=round, draw=draw)[0] for key in keys])
+
+    def starts(self, party: int, size: int, mean: Vector | float = 0.0, sd: Vector | float = 1.0) -> Matrix:
+        """(chains, size) Start values scattered about `mean`; `party` is a client's number or SERVER."""
+        return np.asarray(mean + sd * self.normals(party, 0, size, draw=START), np.float64)

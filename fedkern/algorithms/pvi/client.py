@@ -1,0 +1,192 @@
+"""A client of partitioned variational inference: its site, and what it does at each event (see the table in `machine`).
+
+Source: docs/methods/pvi.md, sections 1, 2, 8 and 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...models.expfam import Gaussian, floored, pack, packed_size, unpack
+from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Refused, RemoteFault, Saved
+from . import local, shards
+from .messages import QUpdate, SiteApplied, SiteDelta
+from .settings import SHARDED
+
+Vector = NDArray[np.float64]
+
+CAVITY_FLOOR = 0.01  # of the prior's precision
+OMEGA_CAP = 0.2  # largest damped change of log sigma in one update
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's state.
+
+    Attributes
+    ----------
+    name, local, prior_P : its name; rows, settings, mechanism and noise source; (d,) precisions of the prior, for the
+        cavity's floor
+    site_h, site_P : (d,) and (p,) its own site
+    optimiser : the local optimiser's state; None before the first update
+    shards : of local averaging and virtual clients; None otherwise
+    step : its own count of local steps since the job began, never reset
+    updates : deltas sent
+    asked : the question whose charge is being made
+    outstanding : (dh, dP, shards as they will be if the delta is applied whole) until SiteApplied
+    refused : its budget is spent
+    floors : cavity coordinates that were floored, over all updates
+    failed : optimisers (its own, or its shards') that failed where that must not show, over all updates
+    """
+
+    name: str
+    local: local.Local
+    prior_P: Vector
+    site_h: Vector
+    site_P: Vector
+    optimiser: Vector | None = None
+    shards: shards.Shards | None = None
+    step: int = 0
+    updates: int = 0
+    asked: QUpdate | None = None
+    outstanding: tuple[Vector, Vector, Vector | None] | None = None
+    refused: bool = False
+    floors: int = 0
+    failed: int = 0
+
+
+def client(name: str, context: local.Local, prior: Gaussian) -> Client:
+    """A client that has seen nothing yet: its site is 1."""
+    P = prior.P if prior.diagonal else np.diag(prior.P).copy()
+    p = packed_size(prior.d, context.settings.covariance)
+    own = shards.start(context, prior.d) if context.settings.variant in SHARDED else None
+    if context.settings.by_client and not (good := context.rows.finite).all():
+        context = replace(context, rows=context.rows.take(np.flatnonzero(good)))
+    return Client(name, context, P, np.zeros(prior.d), np.zeros(p), shards=own)
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """See the table at the head of `machine`."""
+    if isinstance(event, QUpdate):
+        if state.refused or state.asked or state.outstanding:
+            raise RemoteFault(f"server: QUpdate of round {event.round}, but this client {_busy(state)}")
+        if state.local.mechanism is None:
+            return _update(state, event, state.local.settings.local_steps)
+        return replace(state, asked=event), [Charge(_charge(state), event.round)]
+    if isinstance(event, Charged) and state.asked:
+        return _update(replace(state, asked=None), state.asked, event.steps)
+    if isinstance(event, ChargeFailed) and state.asked:
+        refused = Refused(state.asked.round, event.spent)
+        return replace(state, asked=None, refused=True), [refused]
+    if isinstance(event, SiteApplied):
+        return _applied(state, event), []
+    raise RemoteFault(f"server: {type(event).__name__} was not expected: this client {_busy(state)}")
+
+
+def _busy(state: Client) -> str:
+    if state.refused:
+        return "has spent its budget"
+    return "still makes a charge" if state.asked else "waits for SiteApplied" if state.outstanding else "waits for a question"
+
+
+def _charge(state: Client) -> int:
+    """Accounted steps of one update: shards answer once, however many steps they take (docs/methods/pvi.md, section 12)."""
+    return 1 if state.shards else state.local.settings.local_steps
+
+
+def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEffects]:
+    s, d = state.local.settings, len(event.h)
+    q = Gaussian(event.h, unpack(event.P, d))
+    if state.local.source is not None:
+        state.local.source.rekey()
+    if state.shards:
+        dh, dP, moved = shards.update(
+            state.local, state.shards, q, unpack(state.site_P, d), state.site_h, state.prior_P, state.step
+        )
+        own = replace(state.shards, optimiser=moved.optimiser)
+        state = replace(state, shards=own, step=state.step + s.local_steps, failed=state.failed + moved.failed)
+        after: Vector | None = moved.deltas
+    else:
+        Pc, floors = floored(unpack(event.P - state.site_P, d), CAVITY_FLOOR * state.prior_P)
+        kept = state.optimiser if s.optimiser_state == "keep" else None
+        cavity = Gaussian(event.h - state.site_h, Pc)
+        try:
+            new, optimiser = (local.attempt if s.by_client else local.optimise)(state.local, q, cavity, kept, steps, state.step)
+        except NumericalError as error:
+            raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
+        dh, dP = damped(q, new, s.damping, s.damping_form)
+        floors, failed = state.floors + floors, state.failed + (new is q)
+        state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)
+        after = None
+    delta = SiteDelta(event.round, event.version, state.updates, dh, dP)
+    return replace(state, updates=state.updates + 1, outstanding=(dh, dP, after)), [delta]
+
+
+def damped(q: Gaussian, new: Gaussian, damping: float, form: str) -> tuple[Vector, Vector]:
+    """The packed site change that moves q a part of the way to `new`; both forms have the same fixed points (docs/methods/pvi.md,
+    section 8).
+    """
+    if form == "natural" or not q.diagonal:
+        return damping * (new.h - q.h), damping * (pack(new.P) - pack(q.P))
+    omega, new_omega = -0.5 * np.log(q.P), -0.5 * np.log(new.P)
+    mean = q.mean + damping * (new.mean - q.mean)
+    P = np.exp(-2 * (omega + np.clip(damping * (new_omega - omega), -OMEGA_CAP, OMEGA_CAP)))
+    return P * mean - q.h, P - q.P
+
+
+def _applied(state: Client, event: SiteApplied) -> Client:
+    if state.outstanding is None:
+        raise RemoteFault(f"server: SiteApplied of delta {event.delta_id}, but this client {_busy(state)}")
+    if not 0 <= event.alpha <= 1:
+        raise RemoteFault(f"server: SiteApplied.alpha is {event.alpha}, expected 0 to 1")
+    dh, dP, after = state.outstanding
+    own = state.shards
+    if own is not None and after is not None:
+        own = replace(own, sites=own.sites + event.alpha * after)
+    site_h, site_P = state.site_h + event.alpha * dh, state.site_P + event.alpha * dP
+    return replace(state, site_h=site_h, site_P=site_P, shards=own, outstanding=None)
+
+
+def save(state: Client) -> Saved:
+    """The state as named arrays and numbers; rows are never among them."""
+    empty = np.zeros((0, 0))
+    saved: Saved = {name: int(getattr(state, name)) for name in ("step", "updates", "refused", "floors", "failed")}
+    saved |= {"site_h": state.site_h, "site_P": state.site_P, "optimiser": empty if state.optimiser is None else state.optimiser}
+    if state.outstanding:
+        dh, dP, after = state.outstanding
+        saved |= {"outstanding.dh": dh, "outstanding.dP": dP, "outstanding.after": empty if after is None else after}
+    if state.shards:
+        saved["shards.sites"] = state.shards.sites
+        saved |= {f"shards.{i}": empty if o is None else o for i, o in enumerate(state.shards.optimiser)}
+    return saved
+
+
+def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+    """A fresh state as it was when it was saved."""
+
+    def array(name: str) -> Vector | None:
+        return saved[name] if name in saved and saved[name].size else None
+
+    dh, dP = array("outstanding.dh"), array("outstanding.dP")
+    own = fresh.shards
+    if own:
+        own = replace(own, sites=saved["shards.sites"], optimiser=tuple(array(f"shards.{i}") for i in range(len(own.members))))
+    return replace(
+        fresh,
+        step=saved["step"],
+        updates=saved["updates"],
+        refused=bool(saved["refused"]),
+        floors=saved["floors"],
+        failed=saved["failed"],
+        site_h=saved["site_h"],
+        site_P=saved["site_P"],
+        optimiser=array("optimiser"),
+        shards=own,
+        outstanding=None if dh is None or dP is None else (dh, dP, array("outstanding.after")),
+    )

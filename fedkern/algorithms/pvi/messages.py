@@ -1,0 +1,75 @@
+"""Messages of partitioned variational inference (see `machine`), of its client-level form, and of the baseline without sites.
+
+`Refused`, which other machines have too, is in `core.messages`. Source: docs/methods/pvi.md, sections 7, 11 and 13.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.messages import Message
+
+Shift = Annotated[NDArray[np.float64], "d"]
+Precision = Annotated[NDArray[np.float64], "p"]
+
+
+@dataclass(frozen=True)
+class QUpdate(Message, kind=10):
+    """Server to client: q. `version` counts the updates that are in it."""
+
+    round: int
+    version: int
+    h: Shift
+    P: Precision
+
+
+@dataclass(frozen=True)
+class SiteDelta(Message, kind=11):
+    """Client to server: damped change of its site, computed from q of that version; `delta_id` counts the client's own
+    updates.
+    """
+
+    round: int
+    version: int
+    delta_id: int
+    dh: Shift
+    dP: Precision
+
+
+@dataclass(frozen=True)
+class SiteApplied(Message, kind=12):
+    """Server to client: your site has changed by alpha times that delta (0: refused, it would have made q improper)."""
+
+    delta_id: int
+    alpha: float
+
+
+@dataclass(frozen=True)
+class SiteShare(Message, kind=14):
+    """Server to every client (averaged-sites): what to add to the site; the M-th part of what q has gained."""
+
+    round: int
+    dh: Shift
+    dP: Precision
+
+
+@dataclass(frozen=True)
+class Parameters(Message, kind=20):
+    """Server to client: mean and log standard deviations of q."""
+
+    round: int
+    mu: Shift
+    omega: Shift
+
+
+@dataclass(frozen=True)
+class Gradient(Message, kind=21):
+    """Client to server: gradient of its expected log-likelihood, clipped and noised if the job is private."""
+
+    round: int
+    mu: Shift
+    omega: Shift

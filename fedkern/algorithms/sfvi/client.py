@@ -1,0 +1,186 @@
+"""A client of structured federated variational inference: q(u_j | xi), of which nothing is sent (see `machine`).
+
+Source: docs/methods/sigma.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...kernels import rng
+from ...models.hierarchical import GlobalPrior, LocalModel
+from ...models.variational import Block
+from ..core.messages import ClientEffects, Message, RemoteFault, Saved, evolve
+from ..core.optim import OPTIMISERS
+from .families import Family
+from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
+from .nested import NestedFamily
+from .settings import Settings
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's state.
+
+    Attributes
+    ----------
+    name, index, n_clients : its name and number, and J
+    model : of its own rows
+    family, parameters, optimiser : q(u | xi), its flat parameters, and the state of its optimiser
+    prior, block, global_optimiser : of xi, for the steps of SFVI-Avg; None in SFVI
+    centre, recent, count : c; sum and number of the xi that came since it was moved; None before the first
+    step : its own count of steps
+    fitted : the flat parameters of q(xi), at the end
+    """
+
+    name: str
+    index: int
+    n_clients: int
+    settings: Settings
+    model: LocalModel
+    family: Family | NestedFamily
+    parameters: Vector
+    optimiser: Matrix
+    prior: GlobalPrior | None = None
+    block: Block | None = None
+    global_optimiser: Matrix | None = None
+    centre: Vector | None = None
+    recent: Vector | None = None
+    count: int = 0
+    step: int = 0
+    fitted: Vector | None = None
+
+
+def client(
+    name: str,
+    index: int,
+    settings: Settings,
+    model: LocalModel,
+    n_clients: int,
+    prior: GlobalPrior | None = None,
+    family: Family | NestedFamily | None = None,
+) -> Client:
+    """A client that has seen nothing yet.
+
+    Parameters
+    ----------
+    name, index, settings, model, n_clients : see `Client`
+    prior : of xi: SFVI-Avg takes its steps with it
+    family : of q(u | xi), instead of the one that the settings give
+    """
+    family = family or settings.family(model)
+    parameters = family.initial(settings.local_sd)
+    optimiser = OPTIMISERS[settings.optimiser](1.0)
+    state = Client(name, index, n_clients, settings, model, family, parameters, optimiser.init(family.n_parameters))
+    if not settings.local_steps:
+        return state
+    if prior is None:
+        raise ValueError(f"sfvi: client {name!r} needs the prior of xi: with local_steps > 0 it takes steps of q(xi) itself")
+    block = settings.block(model.n_global)
+    return evolve(state, prior=prior, block=block, global_optimiser=optimiser.init(block.n_parameters))
+
+
+def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+    """A question in, one answer out; at the end the fitted q(xi)."""
+    if isinstance(event, Global) and not state.settings.local_steps:
+        state, G, bound = _local_step(state, event.xi, event.round)
+        answer: Message = GlobalGradientBound(G, bound) if state.settings.bound else GlobalGradient(G)
+        return state, [answer]
+    if isinstance(event, Start) and state.settings.local_steps:
+        return _local_steps(state, event)
+    if isinstance(event, Fitted):
+        return evolve(state, fitted=np.array(event.parameters)), []
+    raise RemoteFault(f"server: {type(event).__name__} was not expected")
+
+
+def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, float]:
+    """One step of q(u | xi) with the given draws of xi: G_j of each, and F_j on average."""
+    s, family = state.settings, state.family
+    state = _centred(state, xi)
+    assert state.centre is not None
+    d = family.n_normals
+    eps = rng.normal(s.draws * d, key=rng.key(s.seed, "draws"), client=state.index, step=state.step).reshape(s.draws, d)
+    G, g, bound = np.empty(xi.shape), np.zeros(family.n_parameters), 0.0
+    for i in range(s.draws):
+        with np.errstate(all="ignore"):  # what leaves the finite numbers is found below
+            value, G[i], flat = family.gradient(
+                state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path, bound=s.bound
+            )
+        g += flat
+        bound += value / s.draws
+    for what, array in (("G", G), ("q(u)", g)):
+        if not np.isfinite(array).all():
+            raise NumericalError(
+                f"client {state.name!r}: round {round}: the gradient of {what} is not finite: lower learning_rate"
+            )
+    optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
+    parameters = state.parameters + s.rate(round) * move
+    return evolve(state, parameters=parameters, optimiser=optimiser, step=state.step + 1), G, bound
+
+
+def _centred(state: Client, xi: Matrix) -> Client:
+    """The state after these draws of xi have been counted, and c perhaps moved to the mean of those since the last move."""
+    if state.centre is None or state.recent is None:
+        return evolve(state, centre=xi[0].copy(), recent=xi.sum(axis=0), count=1)
+    if state.count < state.settings.centre_every:
+        return evolve(state, recent=state.recent + xi.sum(axis=0), count=state.count + 1)
+    centre = state.recent / (state.count * state.settings.draws)
+    parameters = state.family.moved(state.parameters, centre - state.centre)
+    return evolve(state, centre=centre, parameters=parameters, recent=xi.sum(axis=0), count=1)
+
+
+def _local_steps(state: Client, event: Start) -> tuple[Client, ClientEffects]:
+    """The steps of SFVI-Avg on log p(xi) - log q(xi) + F_j / w_j."""
+    s, block, prior, optimiser = state.settings, state.block, state.prior, state.global_optimiser
+    assert block is not None
+    assert prior is not None
+    assert optimiser is not None
+    lam, weight = np.array(event.parameters), s.weight(state.index, state.n_clients)
+    for step in range(s.local_steps):
+        e = s.normals(event.round, step, block.size)
+        xi = np.array([block.sample(lam, row) for row in e])
+        state, G, _ = _local_step(state, xi, event.round)
+        slopes = [prior.log_prior_grad(x)[1] for x in xi]
+        g = np.mean([block.gradient(lam, e[i], G[i] / weight + slopes[i], path=s.path) for i in range(s.draws)], axis=0)
+        optimiser, move = OPTIMISERS[s.optimiser](1.0).update(optimiser, g)
+        lam = lam + s.rate(event.round) * move
+    if not np.isfinite(lam).all():
+        raise NumericalError(f"client {state.name!r}: q(xi) left the finite numbers in round {event.round}: lower learning_rate")
+    return evolve(state, global_optimiser=optimiser), [Reached(event.round, lam)]
+
+
+def local_posterior(state: Client) -> tuple[Vector, Matrix]:
+    """Mean (d,) and covariance (d, d) of q(u_j), xi integrated out (of a nested family: of its outer part). ValueError before the
+    fitted q(xi) has come."""
+    if state.fitted is None or state.centre is None:
+        raise ValueError(f"sfvi: client {state.name!r} has not been told the fitted q(xi)")
+    mu, spread = state.settings.block(state.model.n_global).moments(state.fitted)
+    cov = spread if spread.ndim == 2 else np.diag(spread**2)
+    family = state.family.outer if isinstance(state.family, NestedFamily) else state.family
+    parameters = state.parameters[: family.n_parameters]
+    B = family.coupling(parameters)
+    mean, own = family.block.moments(family.given(parameters, mu - state.centre))
+    return mean, (own if own.ndim == 2 else np.diag(own**2)) + B @ cov @ B.T
+
+
+def save(state: Client) -> Saved:
+    """As named arrays and numbers; rows are never among them."""
+    saved: Saved = {"parameters": state.parameters, "optimiser": state.optimiser, "count": state.count, "step": state.step}
+    optional = {"centre": state.centre, "recent": state.recent, "fitted": state.fitted, "global": state.global_optimiser}
+    return saved | {name: array for name, array in optional.items() if array is not None}
+
+
+def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+    """A fresh state as it was when it was saved."""
+    same = {name: saved[name] for name in ("parameters", "optimiser", "count", "step")}
+    optional = {name: saved.get(name) for name in ("centre", "recent", "fitted")}
+    return evolve(fresh, **same, **optional, global_optimiser=saved.get("global", fresh.global_optimiser))

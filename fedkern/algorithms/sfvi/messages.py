@@ -1,0 +1,61 @@
+"""Messages of structured federated variational inference (see `machine`). Source: docs/methods/sigma.md, section 6."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.messages import Message
+
+Draws = Annotated[NDArray[np.float64], "s xi"]
+Parameters = Annotated[NDArray[np.float64], "k"]
+
+
+@dataclass(frozen=True)
+class Global(Message, kind=70):
+    """Server to client: draws of xi."""
+
+    round: int
+    xi: Draws
+
+
+@dataclass(frozen=True)
+class GlobalGradient(Message, kind=71):
+    """Client to server: G_j of each draw, and nothing else. (A client has one open question, so no round is needed.)"""
+
+    gradient: Draws
+
+
+@dataclass(frozen=True)
+class GlobalGradientBound(Message, kind=72):
+    """Client to server, instead, in a job with a trace: also F_j, its term of the bound at these draws, on average."""
+
+    gradient: Draws
+    bound: float
+
+
+@dataclass(frozen=True)
+class Fitted(Message, kind=73):
+    """Server to client, at the end: the flat parameters of q(xi), with which the client knows q(u_j)."""
+
+    round: int
+    parameters: Parameters
+
+
+@dataclass(frozen=True)
+class Start(Message, kind=74):
+    """Server to client, SFVI-Avg: q(xi), from which the client takes its own steps."""
+
+    round: int
+    parameters: Parameters
+
+
+@dataclass(frozen=True)
+class Reached(Message, kind=75):
+    """Client to server, SFVI-Avg: where its steps have led q(xi)."""
+
+    round: int
+    parameters: Parameters

@@ -1,0 +1,164 @@
+"""The server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...models.hierarchical import GlobalPrior
+from ...models.variational import Block
+from ..core.messages import Message, Saved, ServerEffects, evolve
+from ..core.optim import OPTIMISERS
+from ..core.rounds import ask_all, in_order, tell_all, with_answer
+from .families import barycentre
+from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
+from .settings import Settings
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+TRACED = 100  # rounds whose bounds are averaged into one number of the trace
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server's state.
+
+    Attributes
+    ----------
+    prior : of xi
+    block, parameters, optimiser : q(xi), its flat parameters, and the state of its optimiser
+    names, round : of the clients; rounds finished
+    waiting, answers : clients that have yet to answer; client -> its answer
+    trace, recent : bounds, each the mean of 100 rounds; the sum of the bounds since
+    """
+
+    settings: Settings
+    prior: GlobalPrior
+    block: Block
+    parameters: Vector
+    optimiser: Matrix
+    names: tuple[str, ...]
+    round: int = 0
+    waiting: frozenset[int] = frozenset()
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    trace: tuple[float, ...] = ()
+    recent: float = 0.0
+
+    @property
+    def n_clients(self) -> int:
+        return len(self.names)
+
+    @property
+    def stop(self) -> str | None:
+        """Why no more is asked: "rounds"; None while the job runs."""
+        return "rounds" if self.round >= self.settings.rounds else None
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(J,) rounds in which each client took part: all of them."""
+        return np.full(self.n_clients, self.round)
+
+
+def start(
+    settings: Settings, prior: GlobalPrior, names: tuple[str, ...], mean: Vector | float = 0.0
+) -> tuple[Server, ServerEffects]:
+    """The server's first state, q(xi) narrow about `mean`, and its first questions."""
+    if settings.weights and len(settings.weights) != len(names):
+        raise ValueError(f"sfvi: weights must have one number for each of {len(names)} clients, got {len(settings.weights)}")
+    block = settings.block(prior.size)
+    optimiser = OPTIMISERS[settings.optimiser](1.0).init(block.n_parameters)
+    return _ask(Server(settings, prior, block, block.initial(mean, settings.initial_sd), optimiser, names))
+
+
+def finished(state: Server) -> bool:
+    return state.stop is not None and not state.waiting
+
+
+def _ask(state: Server) -> tuple[Server, ServerEffects]:
+    if state.stop:
+        return tell_all(state, Fitted(state.round, state.parameters))
+    question: Message
+    if state.settings.local_steps:
+        question = Start(state.round, state.parameters)
+    else:
+        xi = np.array([state.block.sample(state.parameters, e) for e in _normals(state)])
+        if not np.isfinite(xi).all():
+            raise NumericalError(f"server: round {state.round}: draws of xi left the finite numbers: lower learning_rate")
+        question = Global(state.round, xi)
+    return ask_all(state, question)
+
+
+def _normals(state: Server) -> Matrix:
+    return state.settings.normals(state.round, 0, state.block.size)
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One answer; the step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
+    expected = Reached if state.settings.local_steps else GlobalGradientBound if state.settings.bound else GlobalGradient
+    state = with_answer(state, sender, event, expected)
+    if state.waiting:
+        return state, []
+    with np.errstate(all="ignore"):  # what leaves the finite numbers is found in both
+        return _ask(_averaged(state) if state.settings.local_steps else _step(state))
+
+
+def _step(state: Server) -> Server:
+    """One step of q(xi), with the answers in client order."""
+    s, answers = state.settings, in_order(state.answers)
+    total = np.zeros((s.draws, state.block.size))
+    for answer in answers:
+        total += answer.gradient
+    g, bound = np.zeros(state.block.n_parameters), 0.0
+    for e, share in zip(_normals(state), total):
+        value, slope = state.prior.log_prior_grad(state.block.sample(state.parameters, e))
+        g += state.block.gradient(state.parameters, e, share + slope, path=s.path)
+        if s.bound:
+            bound += (value - state.block.log_density(state.parameters, e)) / s.draws
+    optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
+    parameters = state.parameters + s.rate(state.round) * move
+    if not np.isfinite(parameters).all():
+        raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
+    state = evolve(state, parameters=parameters, optimiser=optimiser, round=state.round + 1)
+    if not s.bound:
+        return state
+    recent = state.recent + bound + sum(answer.bound for answer in answers)
+    if state.round % TRACED:
+        return evolve(state, recent=recent)
+    return evolve(state, recent=0.0, trace=(*state.trace, recent / TRACED))
+
+
+def _averaged(state: Server) -> Server:
+    weights = np.array([state.settings.weight(k, state.n_clients) for k in range(state.n_clients)])
+    reached = np.array([answer.parameters for answer in in_order(state.answers)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide = [k for k, row in enumerate(reached) if not np.isfinite(state.block.moments(row)[1]).all()]
+    if wide:
+        raise NumericalError(
+            f"server: round {state.round}: q(xi) of client {state.names[wide[0]]!r} is not finite: lower learning_rate"
+        )
+    return evolve(state, parameters=barycentre(state.block, reached, weights), round=state.round + 1)
+
+
+def posterior(state: Server) -> tuple[Vector, Vector]:
+    """Mean of q(xi), and its standard deviations (P,) or covariance (P, P)."""
+    return state.block.moments(state.parameters)
+
+
+def save(state: Server) -> Saved:
+    """As named arrays and numbers."""
+    saved: Saved = {"parameters": state.parameters, "optimiser": state.optimiser}
+    saved |= {"round": state.round, "trace": np.array(state.trace, float), "recent": state.recent}
+    return saved | {"waiting": np.array(sorted(state.waiting), np.int64)}
+
+
+def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+    """A fresh state as it was when it was saved."""
+    same = {name: saved[name] for name in ("parameters", "optimiser", "recent", "round")}
+    waiting, trace = frozenset(saved["waiting"].tolist()), tuple(saved["trace"].tolist())
+    return evolve(fresh, **same, trace=trace, waiting=waiting, answers={})

@@ -1,0 +1,191 @@
+"""The server of SOUL: Robbins-Monro steps of z, b and log sigma (see `machine`). Source: docs/methods/vertical.md, section 10."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...models.likelihood import Likelihood
+from ..core.messages import NO_PREDICTOR, Message, Saved, ServerEffects, evolve
+from ..core.rounds import ask_all, in_order, summed, with_answer
+from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
+from .settings import Settings
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+LARGEST_MOVE = 0.2  # of log sigma in one round
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server.
+
+    Attributes
+    ----------
+    likelihood, y, offset : of the response; (N,) or None
+    intercept, prior_sd : whether there is b ~ N(0, prior_sd^2)
+    z, z_total : (J, N) auxiliary variables, and their sum over the rounds that are averaged
+    b, log_scale, total : the maximised b and log sigma, and (2,) the sum of these over the rounds that are averaged
+    waiting, answers : clients that have yet to answer; client -> its answer
+    """
+
+    settings: Settings
+    likelihood: Likelihood
+    y: Vector | None
+    offset: Vector | None
+    names: tuple[str, ...]
+    intercept: bool
+    prior_sd: float
+    z: Matrix
+    z_total: Matrix
+    b: float = 0.0
+    log_scale: float = 0.0
+    total: Vector = field(default_factory=lambda: np.zeros(2))
+    round: int = 0
+    waiting: frozenset[int] = frozenset()
+    answers: Mapping[int, Any] = field(default_factory=dict)
+
+    @property
+    def stop(self) -> str | None:
+        """Why the rounds ended."""
+        return "rounds" if self.round >= self.settings.rounds else None
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(J,) rounds in which each client took part: all of them."""
+        return np.full(self.settings.n_clients, self.round)
+
+    @property
+    def Z(self) -> Vector:
+        """offset + sum_j z_j, in client order."""
+        out = np.zeros(self.settings.n_rows) if self.offset is None else self.offset.copy()
+        for z in self.z:
+            out += z
+        return out
+
+    @property
+    def averaged(self) -> tuple[Matrix, float, float]:
+        """(J, N) means of z over the second half of the rounds (after their steps), and of b and log sigma."""
+        count = self.round - self.settings.first
+        if count <= 0:
+            return self.z, self.b, self.log_scale
+        return self.z_total / count, float(self.total[0] / count), float(self.total[1] / count)
+
+
+def start(
+    settings: Settings,
+    likelihood: Likelihood,
+    names: tuple[str, ...],
+    y: Vector | None,
+    offset: Vector | None = None,
+    intercept: bool = True,
+    prior_sd: float = 1.0,
+) -> tuple[Server, ServerEffects]:
+    """The server's first state (z = 0), and its first questions."""
+    if y is None and not settings.power:
+        raise ValueError("soul: the server needs y in the augmented model")
+    if settings.dispersed != likelihood.dispersed:
+        raise ValueError(f"soul: dispersed must be {likelihood.dispersed} with {likelihood}, got {settings.dispersed}")
+    zero = np.zeros((settings.n_clients, settings.n_rows))
+    return _ask(Server(settings, likelihood, y, offset, names, intercept, prior_sd, zero, zero))
+
+
+def finished(state: Server) -> bool:
+    """Whether all rounds are done."""
+    return state.stop is not None
+
+
+def _ask(state: Server) -> tuple[Server, ServerEffects]:
+    s = state.settings
+    if state.stop:
+        return evolve(state, answers={}), []
+    k = state.round
+    if not s.power and s.response == "server":
+        return _waiting(state, [Auxiliary(k, z) for z in state.z])
+    Z, w = state.Z, np.full(int(s.dispersed), state.log_scale)
+    if s.power:
+        return _waiting(state, [AuxiliaryTotal(k, z, Z, state.b, w) for z in state.z])
+    return ask_all(state, Total(k, Z, state.b, w))
+
+
+def _waiting(state: Server, questions: Sequence[Message]) -> tuple[Server, ServerEffects]:
+    """Each client has a question of its own."""
+    asked: ServerEffects = [*enumerate(questions)]
+    return evolve(state, waiting=frozenset(range(len(asked))), answers={}), asked
+
+
+def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+    """One answer; when all clients have answered, a step of z, b and log sigma, and the next questions.
+
+    Raises
+    ------
+    LostPeer
+        A client is gone: without its part there is no predictor.
+    RemoteFault
+        A stale, repeated or unexpected message.
+    """
+    expected = Slopes if state.settings.power else Moved if state.settings.response == "shared" else Predicted
+    state = with_answer(state, sender, event, expected, NO_PREDICTOR)
+    return (state, []) if state.waiting else _ask(_step(state))
+
+
+def _step(state: Server) -> Server:
+    """z, b and log sigma after this round. All use the slopes at the z, b and log sigma that the clients were asked with."""
+    s, k = state.settings, state.round
+    answers = in_order(state.answers)
+    eta = state.b + state.Z
+    kappa = state.likelihood.curvature(state.y, eta, state.log_scale)
+    if s.power:
+        R = summed(answer.rho for answer in answers)
+        z = np.array([s.moved(state.z[j], R - a.rho, a.g, kappa, k) for j, a in enumerate(answers)])
+        slopes, scales = float(R.sum()), float(sum(a.scales.sum() for a in answers))
+    else:
+        assert state.y is not None
+        r = state.likelihood.slope(state.y, eta, state.log_scale)
+        if s.response == "server":
+            z = np.array([s.moved(state.z[j], r, a.g, kappa, k) for j, a in enumerate(answers)])
+        else:
+            z = np.array([a.z for a in answers])
+        slopes = float(r.sum())
+        scales = float(state.likelihood.slope_scale(state.y, eta, state.log_scale).sum()) if s.dispersed else 0.0
+    b, log_scale, c = state.b, state.log_scale, s.decay(k)
+    if state.intercept:
+        steepest = 2 * float(np.sum(kappa) if isinstance(kappa, np.ndarray) else s.n_rows * kappa)
+        step = c * (slopes - b / state.prior_sd**2) / (1 / state.prior_sd**2 + steepest)
+        b += float(np.clip(step, -1, 1))
+    if s.dispersed:
+        # A mode of sigma ~ HalfNormal(1): its density has no Jacobian, d log p(sigma) / d log sigma = -sigma^2.
+        step = c * (scales - float(np.exp(2 * log_scale))) / (2 * s.n_rows + 2)
+        log_scale += float(np.clip(step, -LARGEST_MOVE, LARGEST_MOVE))
+    state = _checked(evolve(state, z=z, b=b, log_scale=log_scale, round=k + 1))
+    if k < s.first:
+        return state
+    return evolve(state, z_total=state.z_total + z, total=state.total + np.array([b, log_scale]))
+
+
+def _checked(state: Server) -> Server:
+    s = state.settings
+    if not (np.isfinite(state.z).all() and np.isfinite(state.b)):
+        raise NumericalError(f"server: round {state.round - 1} left the finite numbers")
+    if s.dispersed and np.exp(state.log_scale) < 0.1 * np.sqrt(s.n_clients) * s.rho:
+        raise NumericalError(
+            f"server: sigma fell to {np.exp(state.log_scale):.2g} in round {state.round - 1}: z is maximised, and where rho is "
+            "not small beside sigma it fits y exactly. Give model.scale, lower model.rho, or take another algorithm"
+        )
+    return state
+
+
+def save(state: Server) -> Saved:
+    """As named arrays and numbers."""
+    return {name: getattr(state, name) for name in ("z", "z_total", "b", "log_scale", "total", "round")}
+
+
+def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+    """A fresh state as it was when it was saved."""
+    return evolve(fresh, **saved)
