@@ -7,9 +7,10 @@ BUILDERS := $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # $(call timed,NAME,COMMAND): `make demo` ends with the seconds of each name.
 timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VENV)/seconds
+LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-asv
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def')
 
-.PHONY: demo test lint nightly golden docs references clean
+.PHONY: demo install test suite share lint $(LINTS) nightly golden docs pages references clean
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
@@ -22,13 +23,19 @@ demo: $(VENV)/demo
 	@rm $(VENV)/seconds
 
 # What must pass before a change goes in. Tests run from their own folder, against the installed package, on two workers.
-PYTEST := $(BIN)/python -P -m pytest -q -n 2 --dist loadfile
+PYTEST := $(BIN)/python -P -m pytest -q -n 2
 
-test: lint
-	cd tests && $(PYTEST)
+test: lint suite
+
+suite: install
+	cd tests && $(PYTEST) --dist loadfile
+
+# Three minutes of the nightly tests, others for every commit.
+share: install
+	cd tests && $(PYTEST) --dist load -m nightly --nightly-share 180
 
 nightly: lint
-	cd tests && $(PYTEST) -m 'nightly or not nightly'
+	cd tests && $(PYTEST) --dist loadfile -m 'nightly or not nightly'
 
 # Whether this commit computes the same bits as another, on this machine: make golden BASE=COMMIT
 BASE ?= HEAD
@@ -40,6 +47,10 @@ docs: $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
+# Pages and references that are generated from the program; a test says when they are old.
+pages: $(VENV)/test
+	$(BIN)/python tools/pages.py
+
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tests/references needs this.
 references: $(VENV)/test
 	$(PIP) 'numpyro>=0.16' 'jax>=0.4.30' jaxlib
@@ -48,12 +59,26 @@ references: $(VENV)/test
 	$(BIN)/python tests/references/hierarchical.py
 	$(BIN)/python tests/references/sigma.py
 
-lint: $(VENV)/test
-	$(BIN)/ruff check .
+# Two at a time, the longest first.
+lint: install
+	@$(MAKE) --no-print-directory -k -j2 -Otarget $(LINTS)
+
+lint-mypy:
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+
+lint-stubs:
 	$(BIN)/python -P -m mypy.stubtest --mypy-config-file pyproject.toml fedkern._core
+
+lint-imports:
+	$(BIN)/lint-imports
+
+lint-ruff:
+	$(BIN)/ruff check .
+
+lint-asv:
 	cd benchmarks && $(BIN)/asv check -E existing:$(BIN)/python
+
+install: $(VENV)/test
 
 define install
 @$(call timed,pip,$(PIP) $(BUILDERS))

@@ -1,4 +1,4 @@
-"""Effective draws per 1000 rounds of one chain: the table of sparse-models.md, section 6 (p = 11, four sites of 110 to 152 rows).
+"""Effective draws per 1000 rounds of one chain: the table of sparse.md, section 6 (p = 11, four sites of 110 to 152 rows).
 
     python benchmarks/sparse_ess.py [rounds]
 

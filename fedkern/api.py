@@ -10,7 +10,7 @@ from .errors import BudgetSpent
 from .jobs import check, engine
 from .jobs.load import AnyConfig, Config, load
 from .jobs.run import Output
-from .methods import door
+from .methods import named
 from .results.result import Result
 from .transports.inprocess import InProcess
 
@@ -48,12 +48,12 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
 
 def perform(place: Place, config: AnyConfig, folder: Path, output: Output) -> Result | None:
     """The part of one place in a job whose paths are relative to `folder`: the result at the server's, None elsewhere."""
-    return engine.perform(door(config.job.method, "run").perform, place, config, folder, output)
+    return engine.perform(named(config.job.method), place, config, folder, output)
 
 
 def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
     """What `fedkern check` prints of a job, at the server's place; None elsewhere."""
-    return check.checked(door(config.job.method, "stages").checked, place, config, folder)
+    return check.checked(named(config.job.method), place, config, folder)
 
 
 def least(config: AnyConfig) -> int:

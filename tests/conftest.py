@@ -5,6 +5,8 @@ import secrets
 
 import pytest
 
+pytest_plugins = ("suite_order", "suite_share", "suite_minima")
+
 
 @pytest.fixture(scope="session")
 def seed():

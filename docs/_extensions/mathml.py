@@ -24,6 +24,8 @@ FUNCTIONS = ("log", "exp", "sin", "cos", "min", "max", "det", "arg", "tr", "diag
 ElementTree.register_namespace("", MATHML.strip("{}"))
 # Environments that the converter does not know, and those that mean the same to a reader.
 SAME = {"{aligned}": "{split}", "{gathered}": "{split}", "{align}": "{align*}"}
+# Operators of two signs, which the converter would draw apart: command -> a letter on the way, operator.
+TOGETHER = {r"\mathrel{+}=": ("\ue000", "+="), r"\mathrel{-}=": ("\ue001", "-=")}
 
 
 def formula(node: nodes.Element, display: str) -> str:
@@ -32,6 +34,8 @@ def formula(node: nodes.Element, display: str) -> str:
     source = text
     for name, other in SAME.items():
         source = source.replace(name, other)
+    for command, (letter, _) in TOGETHER.items():
+        source = source.replace(command, f"{letter} ")
     try:
         tree = ElementTree.fromstring(convert(source, display=display))
     except Exception as fault:  # the converter has many of its own, and ParseError says that it let something through
@@ -43,6 +47,9 @@ def formula(node: nodes.Element, display: str) -> str:
     for element in list(tree.iter()):
         if element.text == "~":  # what the converter makes of \sim
             element.tag, element.text = MO, "\N{TILDE OPERATOR}"
+        for letter, operator in TOGETHER.values():
+            if element.text == letter:
+                element.tag, element.text = MO, operator
         lower_prime(element)
         space(element)
     return ElementTree.tostring(tree, encoding="unicode")

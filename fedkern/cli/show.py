@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..methods import door
+from ..methods import named
 from ..results.result import Result
 
 WHY = {
@@ -18,4 +18,4 @@ WHY = {
 
 def lines(result: Result) -> Iterator[str]:
     """Why the run ended, and what its method has to say."""
-    yield from door(result.summary["method"], "show").lines(result.summary, WHY[result.stop])
+    yield from named(result.summary["method"]).show.lines(result.summary, WHY[result.stop])

@@ -1,4 +1,4 @@
-"""Rows that all parties share, split by column (vertical.md, section 1)."""
+"""Rows that all parties share, split by column (docs/methods/vertical.md, section 1)."""
 
 from __future__ import annotations
 

@@ -25,9 +25,10 @@ from ..transports.codec import Codec
 from . import columns, holders
 from .engine import agree
 from .load import AnyConfig
-from .parties import Parties, fingerprint, parties
+from .parties import Parties, fingerprint
 
 if TYPE_CHECKING:
+    from .method import Method
     from .run import Place
 
 MOST_LEVELS = 200  # of a column that is looked through
@@ -99,20 +100,18 @@ class Check(Generic[C]):
         return [c.name for c in encoding.columns if c.levels is None and c.name not in spec.columns and not spec.private]
 
 
-def checked(
-    method: Callable[[Check[Any]], list[str] | None], place: Place, config: AnyConfig, folder: Path
-) -> list[str] | None:
-    """What `fedkern check` prints, at the server's place; None elsewhere. `method`: `stages.checked` of the job's method.
+def checked(method: Method, place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
+    """What `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
     ------
     JobError
         Whatever would end the job before the first row is read.
     """
-    found = parties(config, folder)
+    found = method.rows.parties(config, folder)
     agree(place, config, found)
     holders.permit_all(config, found, place.mine(found.n_clients), server=place.is_server)
-    return method(Check(place, config, folder, found))
+    return method.stages.checked(Check(place, config, folder, found))
 
 
 def own_columns(spec: Spec, own: Table, intercept: bool = True) -> Degenerate:
@@ -132,11 +131,11 @@ def _kind(spec: Spec, name: str) -> Any:
     return spec.columns[name].kind if name in spec.columns else "numeric"
 
 
-def local(stages: Any, config: AnyConfig, folder: Path, path: Path) -> int:
-    """What is wrong with the rows of one's own file. Nothing leaves this process. `stages`: of the job's method."""
-    found = parties(config, folder)
+def local(method: Method, config: AnyConfig, folder: Path, path: Path) -> int:
+    """What is wrong with the rows of one's own file. Nothing leaves this process."""
+    found = method.rows.parties(config, folder)
     own = table.load(path, text=found.spec.texts, response=found.spec.response or "y")
-    spec = stages.spec_of_file(config, found.spec, own.names)
+    spec = method.stages.spec_of_file(config, found.spec, own.names)
     check_header(own.names, spec, own.source)
     encoding = spec.encoding(tuple(_found(spec, own, name) for name in spec.covariates(own.names)))
     design = encode(own, encoding, private=True)
@@ -151,7 +150,7 @@ def local(stages: Any, config: AnyConfig, folder: Path, path: Path) -> int:
     print("\n".join(map(printable, lines)))
     if faults.rows and not spec.private:
         return JobError.exit_code
-    stages.look_through(config, folder, path, own, spec, encoding)
+    method.stages.look_through(config, folder, path, own, spec, encoding)
     return 0
 
 

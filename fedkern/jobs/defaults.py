@@ -18,7 +18,7 @@ BASE: Tables = {
     },
 }
 OPEN: Tables = {"algorithm": {"optimiser": "exact", "damping_form": "natural"}}
-# dp-pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
+# pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
 PRIVATE: Tables = {
     "job": {"rounds": "budget"},
     "data": {"standardise": "public"},
@@ -29,7 +29,7 @@ GLOBAL_VI: Tables = {"algorithm": {"optimiser": "adagrad", "local_steps": 1, "le
 ONE_SHOT: Tables = {"job": {"rounds": 1}, "algorithm": {"schedule": "synchronous", "damping": 1.0}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
 ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
-# The public configuration files of the poster (dp-pvi.md, section 13), with exact expectations.
+# The public configuration files of the poster (docs/methods/pvi.md, section 13), with exact expectations.
 PAPER: Tables = {
     "algorithm": {"schedule": "random", "optimiser": "adagrad", "damping": 0.1, "damping_form": "moment", "average": "none"}
 }
@@ -41,7 +41,7 @@ PAPER_PRIVATE: Tables = {
 LEARNING_RATE = {"adagrad": 0.5, "adam": 0.05, "sgd": 0.001, "exact": 1.0}
 
 
-# sparse-models.md, sections 5 and 6.
+# docs/methods/sparse.md, sections 5 and 6.
 SPARSE: Tables = {
     "job": {"rounds": 2500},
     "data": {"standardise": "none"},
@@ -49,10 +49,10 @@ SPARSE: Tables = {
 }
 
 
-# vertical.md, sections 4 and 9.
+# docs/methods/vertical.md, sections 4 and 9.
 VERTICAL: Tables = {"job": {"rounds": 10_000}}
 
-# sigma.md, sections 6 and 7.
+# docs/methods/sigma.md, sections 6 and 7.
 SIGMA: Tables = {
     "job": {"rounds": 5_000},
     "privacy": {"calibrate": False, "accountant": "pld"},  # only so that a whole section can be refused in one sentence
@@ -153,7 +153,7 @@ def _vertical(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sigma(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Beside a smooth curve the auxiliary model's white noise would pass for error (sigma.md, section 8)."""
+    """Beside a smooth curve the auxiliary model's white noise would pass for error (docs/methods/sigma.md, section 8)."""
     out = _laid(raw, [SIGMA])
     job, model, algorithm = out["job"], out["model"], out["algorithm"]
     points = bool(table(raw, "data").get("location"))

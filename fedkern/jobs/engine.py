@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,24 +13,23 @@ from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
 from .load import AnyConfig
-from .parties import Parties, parties
+from .parties import Parties
 from .run import Output, Run
 
 if TYPE_CHECKING:
+    from .method import Method
     from .run import Place
 
 
-def perform(
-    method: Callable[[Run[AnyConfig]], Result | None], place: Place, config: AnyConfig, folder: Path, output: Output
-) -> Result | None:
+def perform(method: Method, place: Place, config: AnyConfig, folder: Path, output: Output) -> Result | None:
     """The part of one place (a process, or an MPI rank) in a job whose paths are relative to `folder`.
 
     Returns
     -------
-    what `method` makes of it: the result at the server's place, None elsewhere
+    the result at the server's place, None elsewhere
     """
     place.signals.advice = " before the first round; nothing is lost"
-    found = parties(config, folder)
+    found = method.rows.parties(config, folder)
     mine = place.mine(found.n_clients)
     agree(place, config, found)
     identity = job_bytes(config, found.names)
@@ -45,7 +43,7 @@ def perform(
             found = hooks.begin(place, found, resume=output.resume)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.note_use()
-        return method(Run(place, config, folder, found, hooks, output))
+        return method.run.perform(Run(place, config, folder, found, hooks, output))
 
 
 def agree(place: Place, config: AnyConfig, found: Parties) -> None:

@@ -16,12 +16,10 @@ from uuid import uuid4
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Release, Released
 from ..algorithms.exchanges import certificates
 from ..errors import HolderError, JobError
-from ..methods.pvi.budget import Plan
-from ..methods.pvi.watch import MeasuredWatch, Watch
-from ..methods.sparse.watch import SamplerWatch
 from ..privacy.binding import Account, Binding, account, client_home
 from ..privacy.budget import Books, Holder, Total
 from ..privacy.chain import Mark
+from ..privacy.plan import Plan
 from ..transports.codec import Codec
 from . import holders
 from .files import RunFolder, write_atomically, writing
@@ -29,6 +27,7 @@ from .identity import Identity
 from .keeping import Keeper
 from .load import AnyConfig
 from .parties import Parties
+from .watch import MeasuredWatch, SamplerWatch, Watch
 
 if TYPE_CHECKING:
     from .parties import Parties

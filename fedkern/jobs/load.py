@@ -65,7 +65,7 @@ class ColumnSection(Section):
 
 
 class SplitSection(Section):
-    """How built-in data are dealt to clients (dp-pvi.md, section 13)."""
+    """How built-in data are dealt to clients (docs/methods/pvi.md, section 13)."""
 
     clients: Count = key(10, help="how many clients the rows are dealt to")
     rho: float = key(0.0, ge=0, lt=1, help="half of the clients get (1 - rho) n / clients rows, half (1 + rho) n / clients")
@@ -174,7 +174,7 @@ class AlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
     def damping_of(self, n_clients: int) -> float:
-        """The damping of a job with so many clients: those that work at once share one step (dp-pvi.md, section 8)."""
+        """The damping of a job with so many clients: those that work at once share one step (docs/methods/pvi.md, section 8)."""
         at_once = self.schedule in ("synchronous", "asynchronous")
         return self.damping or (1.0 / n_clients if at_once else 1.0)
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
+from typing import Any
 
 from ..algorithms.core.messages import SERVER
 from ..data import table
 from ..data.faults import HINT
 from ..data.header import unfit
+from ..data.sets.builtin import Federation
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
 from ..kernels.families import BINARY, FAMILIES, REAL
-from ..methods.sigma import rows as sigma
-from ..methods.vertical import rows as vertical
 from ..models.encoding import Column, Spec
 from ..privacy.policy import DataSet
-from .load import AnyConfig, Config, SigmaConfig, SparseConfig, VerticalConfig
+from .load import AnyConfig, DataSection
 from .naming import faults as faults_of_names
 
 
@@ -57,67 +57,51 @@ class Parties:
         return len(self.names)
 
 
-def parties(config: AnyConfig, folder: Path) -> Parties:
-    """The parties of a job whose paths are relative to `folder`.
+def there(found: Parties, **named: Iterable[str]) -> Parties:
+    """The parties, once every client that a section of the job file names is one of them; JobError.
 
-    Raises
-    ------
-    JobError
-        No file matches, two clients have one name, or the job file names clients that do not exist.
+    `named`: key of the section, with two underscores for a dot, -> names.
     """
-    if isinstance(config, SigmaConfig) or not config.data.builtin:
-        found = _files(config, folder)
-    else:
-        found = _columns(config) if isinstance(config, VerticalConfig) else _builtin(config)
-    known = ", ".join(found.names)
-    weights = config.algorithm.client_weights if isinstance(config, Config) else ()
-    priors = config.model.priors if isinstance(config, VerticalConfig) else ()
-    for section, names in (
-        ("algorithm.client_weights", weights),
-        ("privacy.clients", _own_terms(config)),
-        ("model.priors", priors),
-    ):
+    for section, names in named.items():
         for name in names:
             if name not in found.names:
-                raise JobError(f"{section}.{name}: there is no such client; there are {known}")
+                known = ", ".join(found.names)
+                raise JobError(f"{section.replace('__', '.')}.{name}: there is no such client; there are {known}")
     return found
 
 
-def _own_terms(config: AnyConfig) -> list[str]:
-    return list(config.privacy.clients) if isinstance(config, Config) and config.privacy is not None else []
-
-
-def _declared(config: Config | SparseConfig) -> dict[str, Column]:
-    tables = config.data.columns.items()
+def declared(config: AnyConfig, data: DataSection) -> dict[str, Column]:
+    """What the job file says of columns."""
+    tables = data.columns.items()
     said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in tables}
     return {name: Column.declared(name, given) for name, given in said.items() if given or config.privacy is None}
 
 
-def _spec(config: Config | SparseConfig, response: str | None, positive: str | None, columns: dict[str, Column]) -> Spec:
-    data, model = config.data, config.model
-    sparse = isinstance(config, SparseConfig)  # its intercepts belong to the clients, and have no column
+def rows_spec(
+    config: AnyConfig, data: DataSection, response: str | None, positive: str | None, columns: dict[str, Column], **model: Any
+) -> Spec:
+    """What is known of the columns where every client has rows of its own. `model`: family, intercept, missing."""
     return Spec(
         response=response,
-        family=model.family,
         positive=positive,
         offset=data.offset,
         weight=data.weight,
         row_id=data.row_id,
         ignore=tuple(data.ignore),
-        intercept=model.intercept and not sparse,
         standardise=data.standardise,
         private=config.privacy is not None,
-        missing=isinstance(config, SparseConfig) and config.model.missing == "impute",
         columns=columns,
+        **model,
     )
 
 
-def _builtin(config: Config | SparseConfig) -> Parties:
+def dealt(data: DataSection) -> Federation:
+    """Built-in rows, dealt to the clients that the job file asks for."""
     from ..data.sets import builtin
 
-    data, split = config.data, config.data.split
+    split = data.split
     assert data.builtin is not None
-    dealt = builtin.load(
+    return builtin.load(
         data.builtin,
         n_clients=split.clients,
         rho=split.rho,
@@ -126,59 +110,30 @@ def _builtin(config: Config | SparseConfig) -> Parties:
         seed=split.seed,
         preprocess=data.preprocess,
     )
-    _fits(config, dealt.response, dealt.positive)
-    graph = isinstance(config, SparseConfig) and config.model.kind != "regression"
-    response = None if graph else config.data.response or dealt.response or None
-    public = {} if isinstance(config, SparseConfig) else dealt.columns
-    spec = _spec(config, response, dealt.positive, {**public, **_declared(config)})
-    names = _named(config, dealt.clients)
+
+
+def of_dealt(config: AnyConfig, found: Federation, spec: Spec) -> Parties:
+    """Of a job on built-in rows."""
+    names = named(config, found.clients)
     return Parties(
         names,
         spec,
-        dealt.client,
-        lambda k: (f"{dealt.name}, {names[k]}", dealt.names()),
-        dealt.test,
-        lambda k: DataSet((dealt.name,)),
+        found.client,
+        lambda k: (f"{found.name}, {names[k]}", found.names()),
+        found.test,
+        lambda k: DataSet((found.name,)),
     )
 
 
-def _columns(config: VerticalConfig) -> Parties:
-    """Built-in data whose columns are split."""
-    from ..data.sets import heart_failure
-
-    clients = tuple(heart_failure.CLIENTS)
-    names = _named(config, clients)
-
-    def rows(k: int) -> Table:
-        return heart_failure.read().table(clients[k])
-
-    def header(k: int) -> tuple[str, tuple[str, ...]]:
-        return f"heart-failure, {names[k]}", ("id", *heart_failure.CLIENTS[clients[k]])
-
-    spec = vertical.spec_of(config, response=False)
-    return Parties(
-        names,
-        spec,
-        rows,
-        header,
-        lambda: None,
-        lambda k: DataSet(("heart-failure",)),
-        server=lambda: heart_failure.read().table("server"),
-    )
-
-
-def _fits(config: Config | SparseConfig, response: str, positive: str | None) -> None:
-    """Whether the model can explain what the built-in data have."""
-    model, name = config.model, config.data.builtin
-    if isinstance(config, SparseConfig) and model.kind == "regression" and not (response or config.data.response):
-        raise JobError(f'model.kind = "regression": data.builtin = "{name}" has no response; give data.response, or another kind')
+def fits(family: str, name: str | None, response: str, positive: str | None) -> None:
+    """Whether a model of this family can explain what the built-in data have; JobError."""
     wanted = BINARY if positive is not None else REAL
-    if response and FAMILIES[model.family].domain is not wanted and model.kind not in ("mrf", "sem"):
+    if response and FAMILIES[family].domain is not wanted:
         what = "a binary" if wanted is BINARY else "a real"
-        raise JobError(f'model.family = "{model.family}": data.builtin = "{name}" has {what} response')
+        raise JobError(f'model.family = "{family}": data.builtin = "{name}" has {what} response')
 
 
-def _named(config: AnyConfig, found: tuple[str, ...]) -> tuple[str, ...]:
+def named(config: AnyConfig, found: tuple[str, ...]) -> tuple[str, ...]:
     """The clients' names: those of the job file, or those that were found."""
     names = tuple(config.data.names) or found
     if len(names) != len(found):
@@ -191,21 +146,21 @@ def _named(config: AnyConfig, found: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _files(config: AnyConfig, folder: Path) -> Parties:
+def from_files(config: AnyConfig, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
+    """Of a job whose clients have files: `texts` are the columns that are read as text.
+
+    Raises
+    ------
+    JobError
+        No file matches, or two clients have one name.
+    """
     data = config.data
     files: list[tuple[str, Path]] = []
     for pattern in data.clients:
         # A plain path is not looked for: it may lie on another machine, and only the client's own rank opens it.
         wild = any(mark in pattern for mark in "*?[")
         files += table.find([pattern], folder).items() if wild else [(_stem(Path(pattern)), folder / pattern)]
-    names, paths = _named(config, tuple(name for name, _ in files)), [path for _, path in files]
-    if isinstance(config, VerticalConfig):
-        spec, texts = vertical.spec_of(config, response=False), vertical.texts_of(config)
-    elif isinstance(config, SigmaConfig):
-        spec, texts = sigma.spec_of(config), sigma.texts_of(config)
-    else:
-        spec = _spec(config, config.data.response, config.data.positive, _declared(config))
-        texts = spec.texts
+    names, paths = named(config, tuple(name for name, _ in files)), [path for _, path in files]
 
     def rows(k: int) -> Table:
         with owned(k), _client(names[k], spec):

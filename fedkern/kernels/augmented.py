@@ -51,7 +51,7 @@ _GRADIENTS = (Array("grad_w", ("p",), F64), Array("cotangent", ("n",), F64))
 COEFFICIENTS = Kernel(
     "augmented.coefficients",
     purpose="A draw of one client's coefficients.",
-    source="vertical.md, section 4",
+    source="docs/methods/vertical.md, section 4",
     inputs=(Array("mu", ("p",), F64), Array("log_sd", ("p",), F64), Array("eps", ("p",), F64)),
     outputs=(Array("theta", ("p",), F64),),
     backends=_BACKENDS,
@@ -60,7 +60,7 @@ COEFFICIENTS = Kernel(
 MEAN_FIELD_DRAW = Kernel(
     "augmented.mean_field_draw",
     purpose="Linear predictor and auxiliary variables of one client, mean-field.",
-    source="vertical.md, section 4",
+    source="docs/methods/vertical.md, section 4",
     inputs=(_H, _W, *_rows("tau", "mean", "log_sd")),
     outputs=_rows("g", "z"),
     backends=_BACKENDS,
@@ -69,7 +69,7 @@ MEAN_FIELD_DRAW = Kernel(
 MEAN_FIELD_GRADIENT = Kernel(
     "augmented.mean_field_gradient",
     purpose="Gradient of the ELBO in one client's coefficients and mean-field parameters.",
-    source="vertical.md, section 5",
+    source="docs/methods/vertical.md, section 5",
     inputs=(_H, *_rows("g", "z", "tau", "log_sd", "message"), _OWN),
     outputs=(*_GRADIENTS, *_rows("grad_mean", "grad_log_sd")),
     backends=_BACKENDS,
@@ -78,7 +78,7 @@ MEAN_FIELD_GRADIENT = Kernel(
 AMORTISED_DRAW = Kernel(
     "augmented.amortised_draw",
     purpose="Linear predictor and auxiliary variables of one client, amortised.",
-    source="vertical.md, section 4",
+    source="docs/methods/vertical.md, section 4",
     inputs=(_H, _W, *_rows("tau"), _EXTRA, _PSI),
     outputs=_rows("g", "z"),
     backends=_BACKENDS,
@@ -87,7 +87,7 @@ AMORTISED_DRAW = Kernel(
 AMORTISED_GRADIENT = Kernel(
     "augmented.amortised_gradient",
     purpose="Gradient of the ELBO in one client's coefficients and in the network of its auxiliary variables.",
-    source="vertical.md, section 5",
+    source="docs/methods/vertical.md, section 5",
     inputs=(_H, *_rows("g", "z", "tau"), _EXTRA, _PSI, *_rows("message"), _OWN),
     outputs=(*_GRADIENTS, Array("grad_psi", ("k",), F64)),
     backends=_BACKENDS,
@@ -110,7 +110,7 @@ def _state(prefix: str = "") -> tuple[Array, ...]:
 MEAN_FIELD_ITERATION = Kernel(
     "augmented.mean_field_iteration",
     purpose="One client's gradient, step of Adam and next draw, mean-field.",
-    source="vertical.md, sections 4 to 6",
+    source="docs/methods/vertical.md, sections 4 to 6",
     inputs=(_H, *_state(), *_rows("message")),
     outputs=_state("new_"),
     streams=("draws",),
@@ -120,7 +120,7 @@ MEAN_FIELD_ITERATION = Kernel(
 AMORTISED_ITERATION = Kernel(
     "augmented.amortised_iteration",
     purpose="One client's gradient, step of Adam and next draw, amortised.",
-    source="vertical.md, sections 4 to 6",
+    source="docs/methods/vertical.md, sections 4 to 6",
     inputs=(_H, *_state(), *_rows("message"), _EXTRA, Array("extra_next", ("n", "e"), F64)),
     outputs=_state("new_"),
     streams=("draws",),

@@ -43,14 +43,14 @@ _ROWS = Array("rows", ("b",), (np.dtype("int64"),), optional=True)
 LOGLIK_GRAD = Kernel(
     "glm.loglik_grad",
     purpose="Log-likelihood of all rows and its gradient in theta.",
-    source="dp-pvi.md, section 1",
+    source="docs/methods/pvi.md, section 1",
     inputs=(_X, _Y, Array("theta", ("d",), F64), *_COLUMNS),
     outputs=(Array("grad", ("d",), F64),),
 )
 ELBO_GRAD = Kernel(
     "glm.elbo_grad",
     purpose="Evidence lower bound of a mean-field posterior and its gradient in (mu, log sigma).",
-    source="dp-pvi.md, sections 2, 3.1 and 3.4",
+    source="docs/methods/pvi.md, sections 2, 3.1 and 3.4",
     inputs=(_X, _Y, _MU, _LOG_SIGMA, *_PRIOR, *_COLUMNS),
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d",), F64)),
     streams=("draws",),
@@ -58,7 +58,7 @@ ELBO_GRAD = Kernel(
 ELBO_GRAD_FULL = Kernel(
     "glm.elbo_grad_full",
     purpose="Evidence lower bound of a full-rank posterior and its gradient in (mu, L).",
-    source="dp-pvi.md, sections 2, 3.4 and 3.5",
+    source="docs/methods/pvi.md, sections 2, 3.4 and 3.5",
     inputs=(_X, _Y, _MU, _FACTOR, *_PRIOR_FULL, *_COLUMNS),
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d", "d"), F64)),
     streams=("draws",),
@@ -67,14 +67,14 @@ ELBO_GRAD_FULL = Kernel(
 EXPECTATIONS = Kernel(
     "glm.expectations",
     purpose="E log p(y | a) of every row and of its first two derivatives in a, under a mean-field posterior.",
-    source="dp-pvi.md, section 3.1",
+    source="docs/methods/pvi.md, section 3.1",
     inputs=(_X, _Y, _MU, _LOG_SIGMA, *_COLUMNS),
     outputs=(Array("value", ("n",), F64), Array("slope", ("n",), F64), Array("curvature", ("n",), F64)),
 )
 EXPECTATIONS_FULL = Kernel(
     "glm.expectations_full",
     purpose="E log p(y | a) of every row and of its first two derivatives in a, under a full-rank posterior.",
-    source="dp-pvi.md, sections 3.1 and 3.5",
+    source="docs/methods/pvi.md, sections 3.1 and 3.5",
     inputs=(_X, _Y, _MU, _FACTOR, *_COLUMNS),
     outputs=EXPECTATIONS.outputs,
     function="expectations",
@@ -82,7 +82,7 @@ EXPECTATIONS_FULL = Kernel(
 CLIPPED_GRAD_SUM = Kernel(
     "glm.clipped_grad_sum",
     purpose="Sum over rows of the clipped gradients of E log p(y_i | x_i'theta) in (mu, log sigma).",
-    source="dp-pvi.md, sections 3.1 to 3.3 and 4",
+    source="docs/methods/pvi.md, sections 3.1 to 3.3 and 4",
     inputs=(_X, _Y, _MU, _LOG_SIGMA, _ROWS, *_COLUMNS),
     outputs=(Array("total", ("2*d",), (np.dtype("float64"), np.dtype("int64"))),),
     streams=("draws", "noise"),
@@ -90,7 +90,7 @@ CLIPPED_GRAD_SUM = Kernel(
 CLIPPED_GRAD_SUM_FULL = Kernel(
     "glm.clipped_grad_sum_full",
     purpose="Sum over rows of the clipped gradients of E log p(y_i | x_i'theta) in (mu, L).",
-    source="dp-pvi.md, sections 3.5 and 4",
+    source="docs/methods/pvi.md, sections 3.5 and 4",
     inputs=(_X, _Y, _MU, _FACTOR, _ROWS, *_COLUMNS),
     outputs=(Array("total", ("d*(d+3)/2",), (np.dtype("float64"), np.dtype("int64"))),),
     streams=("noise",),
@@ -99,14 +99,14 @@ CLIPPED_GRAD_SUM_FULL = Kernel(
 PREDICT = Kernel(
     "glm.predict",
     purpose="Predictive mean of every row under a mean-field posterior.",
-    source="dp-pvi.md, section 13",
+    source="docs/methods/pvi.md, section 13",
     inputs=(_X, _MU, _LOG_SIGMA, _COLUMNS[0]),
     outputs=(Array("mean", ("n",), F64),),
 )
 PREDICT_FULL = Kernel(
     "glm.predict_full",
     purpose="Predictive mean of every row under a full-rank posterior.",
-    source="dp-pvi.md, section 13",
+    source="docs/methods/pvi.md, section 13",
     inputs=(_X, _MU, _FACTOR, _COLUMNS[0]),
     outputs=PREDICT.outputs,
     function="predict",

@@ -16,7 +16,7 @@ _GRADIENT, _STEP = Array("gradient", ("k",), F64), Array("step", ("k",), F64)
 ADAM = Kernel(
     "optim.adam",
     purpose="One iteration of Adam with bias correction.",
-    source="dp-pvi.md, section 5; Kingma and Ba (2015), Algorithm 1",
+    source="docs/methods/pvi.md, section 5; Kingma and Ba (2015), Algorithm 1",
     inputs=(Array("state", ("3", "k"), F64), _GRADIENT),
     outputs=(Array("new_state", ("3", "k"), F64), _STEP),
 )
@@ -24,7 +24,7 @@ ADAM = Kernel(
 ADAGRAD = Kernel(
     "optim.adagrad",
     purpose="One iteration of Adagrad.",
-    source="dp-pvi.md, section 5; Duchi, Hazan and Singer (2011)",
+    source="docs/methods/pvi.md, section 5; Duchi, Hazan and Singer (2011)",
     inputs=(Array("state", ("1", "k"), F64), _GRADIENT),
     outputs=(Array("new_state", ("1", "k"), F64), _STEP),
 )

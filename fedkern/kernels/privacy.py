@@ -10,7 +10,7 @@ from ._registry import F64, Array, Kernel
 CLIP_SUM = Kernel(
     "privacy.clip_sum",
     purpose="Sum of rows, each scaled to a Euclidean norm of at most `bound`.",
-    source="dp-pvi.md, section 4, steps 2-3",
+    source="docs/methods/pvi.md, section 4, steps 2-3",
     inputs=(Array("rows", ("n", "p")),),
     outputs=(Array("out", ("p",), F64),),
 )
@@ -18,7 +18,7 @@ CLIP_SUM = Kernel(
 ADD_NOISE = Kernel(
     "privacy.add_noise",
     purpose="A sum plus normal noise that a key repeats: for experiments, not for privacy.",
-    source="dp-pvi.md, section 4, step 4",
+    source="docs/methods/pvi.md, section 4, step 4",
     inputs=(Array("total", ("d",), F64),),
     outputs=(Array("out", ("d",), F64),),
     streams=("noise",),
@@ -30,7 +30,7 @@ LARGEST_SIGMA = 2**31 - 1
 DISCRETE_GAUSSIAN = Kernel(
     "privacy.discrete_gaussian",
     purpose="Exact draws of the discrete Gaussian distribution, from given uniform words.",
-    source="dp-pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3",
+    source="docs/methods/pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3",
     inputs=(Array("words", ("w",), (np.dtype("uint32"),)),),
     outputs=(Array("out", ("n",), (np.dtype("int64"),)),),
 )

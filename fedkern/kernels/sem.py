@@ -38,7 +38,7 @@ _STATE = (
 SWEEPS = Kernel(
     "sem.sweeps",
     purpose="Sweeps of the sampler of one site of a cyclic structural equation model, for several chains.",
-    source="sparse-models.md, sections 2, 9 and 10",
+    source="docs/methods/sparse.md, sections 2, 9 and 10",
     inputs=(
         Array("Y", ("c", "p", "n"), F64),
         Array("theta", _MATRIX, F64),
@@ -53,7 +53,7 @@ SWEEPS = Kernel(
 LOG_DENSITY = Kernel(
     "sem.log_density",
     purpose="Log-likelihood of a cyclic structural equation model with Laplace errors.",
-    source="sparse-models.md, section 9",
+    source="docs/methods/sparse.md, section 9",
     inputs=(Array("Y", ("c", "p", "n"), F64), Array("coefficients", _MATRIX, F64), Array("b", ("c", "p"), F64)),
     outputs=(Array("loglik", ("c",), F64),),
 )

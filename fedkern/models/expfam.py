@@ -3,7 +3,7 @@
 density(theta; h, P) is proportional to exp(h'theta - theta'P theta / 2). A product of densities is a sum of parameters, a
 quotient their difference, so sites and cavities are plain array arithmetic. On the wire, and wherever parameters are only
 added, a precision is *packed*: (d,) for a diagonal one, the d (d + 1) / 2 numbers of the lower triangle, row by row, for a
-full one. Source: dp-pvi.md, section 1.
+full one. Source: docs/methods/pvi.md, section 1.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def kl(p: Gaussian, q: Gaussian) -> float:
 
 
 def keeps_proper(P: Vector, dP: Vector, alpha: float, factor: float = 0.1) -> bool:
-    """Whether P + alpha dP >= factor P, coordinate by coordinate or as matrices. NaN is never proper. Source: dp-pvi.md,
+    """Whether P + alpha dP >= factor P, coordinate by coordinate or as matrices. NaN is never proper. Source: pvi.md,
     section 9.
     """
     if P.ndim == 1:
@@ -148,7 +148,7 @@ def floored(P: Vector, floor: Vector) -> tuple[Vector, int]:
     P : (d,) or (d, d), perhaps not positive
     floor : (d,) positive
 
-    Source: dp-pvi.md, section 9 (cavity).
+    Source: docs/methods/pvi.md, section 9 (cavity).
     """
     if P.ndim == 1:
         low = np.logical_not(P > floor)  # NaN counts as low

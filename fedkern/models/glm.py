@@ -75,8 +75,8 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[st
 
     Returns
     -------
-    log_likelihood, the mean of the family's `predictive` (bernoulli: log(p + 1e-10), dp-pvi.md, section 13; counts: at the
-    predictive mean; gaussian: the log predictive density), and accuracy at 1/2 of a binary response, else rmse.
+    log_likelihood, the mean of the family's `predictive` (bernoulli: log(p + 1e-10), docs/methods/pvi.md, section 13; counts: at
+    the predictive mean; gaussian: the log predictive density), and accuracy at 1/2 of a binary response, else rmse.
     """
     p, y, record = predictive_mean(q, rows, family, scale), rows.y, FAMILIES[family]
     assert record.predictive is not None

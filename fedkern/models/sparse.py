@@ -1,6 +1,6 @@
 """From agreed columns to the coefficients of a sparse model: dummies without their reference level, spline columns, indicators.
 
-Nothing here reads a row except `Coefficients.columns`, at the client. Source: sparse-models.md, sections 7 and 11.
+Nothing here reads a row except `Coefficients.columns`, at the client. Source: docs/methods/sparse.md, sections 7 and 11.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 library's.
 
 (alpha - 1) eps(alpha) = log sum_k binom(alpha, k) (1 - q)^(alpha - k) q^k exp((k^2 - k) / (2 sigma^2)) for whole alpha
-(dp-pvi.md,
+(docs/methods/pvi.md,
 section 6; Mironov, Talwar and Zhang 2019).
 """
 

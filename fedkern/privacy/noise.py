@@ -1,4 +1,4 @@
-"""Where secret coins and noise come from. Specification: dp-pvi.md, section 4.
+"""Where secret coins and noise come from. Specification: docs/methods/pvi.md, section 4.
 
 A secure source is a ChaCha20 key stream whose key comes from the operating system and is never stored; no argument of it
 can make it

@@ -1,7 +1,7 @@
-"""DP-PVI on UCI Adult: ten clients, three splits, three privacy budgets (dp-pvi.md, section 13).
+"""DP-PVI on UCI Adult: ten clients, three splits, three privacy budgets (docs/methods/pvi.md, section 13).
 
-Every cell is one whole federated run in this process: Poisson sampling, exact noise from the secure source, the accountant's own
-limit on the number of steps. Beside accuracy and log-likelihood the table says how honest the released posterior is: in how many
+Every cell is one whole job in this process: Poisson sampling, exact noise from the secure source, the accountant's own limit on
+the number of steps. Beside accuracy and log-likelihood the table says how honest the released posterior is: in how many
 coordinates its central 95 % interval holds the mean of the non-private optimum, and KL(optimum || released) per coordinate.
 """
 
@@ -10,50 +10,72 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from ..algorithms.core.messages import Charge, Charged, ChargeFailed
-from ..algorithms.pvi import global_vi
-from ..algorithms.pvi import machine as pvi
-from ..algorithms.pvi.local import Local, exact
+from ..algorithms.pvi.local import exact
 from ..algorithms.pvi.settings import Settings
-from ..data import split
+from ..api import run as run_job
 from ..data.design import Encoding, encode
-from ..data.sets import adult
+from ..data.sets import adult, builtin
+from ..data.table import Table
 from ..models.expfam import Gaussian, kl
-from ..models.glm import Rows, metrics, prior
+from ..models.glm import Rows, prior
 from ..privacy.accountant import Mechanism
 from ..privacy.moments import moments_epsilon, moments_max_steps
-from ..privacy.noise import SecureSource
-from ..transports import inprocess
-from ..transports.codec import Codec
-from ..transports.driver import Hooks
+from ..results.gaussian import Posterior
 
 SPLITS = {"homogeneous": (0.0, 0.0), "A": (0.9, 0.95), "B": (0.7, -3.0)}  # (rho, kappa)
 CAPS = (0.5, 0.75, 1.0)
 CLIENTS, SEEDS, SIGMA, STEPS = 10, 5, 5.0, 25
 POINTS = 120  # of a learning curve
 
-DP = Settings(
-    schedule="sequential", rounds=None, local_steps=STEPS, learning_rate=0.5, damping=0.1, damping_form="moment", average="half"
-)
-# name -> settings, clipping norm (None: not private), accounting of the caps
-METHODS: dict[str, tuple[Settings, float | None, str]] = {
-    "PVI": (Settings(optimiser="exact", rounds=25), None, ""),
-    "PVI, Adagrad": (replace(DP, learning_rate=2.0, local_steps=20, rounds=100), None, ""),
-    "global VI": (Settings(variant="global-vi", learning_rate=0.05, local_steps=1, rounds=1000), None, ""),
-    "DP-PVI": (DP, 2.0, "pld"),
-    "DP-PVI, paper's accounting": (DP, 2.0, "moments"),
-    "DP-PVI, poster's settings": (replace(DP, schedule="random", average="none"), 1.5, "rdp"),
-    "DP global VI": (Settings(variant="global-vi", learning_rate=0.05, local_steps=1, rounds=5000), 2.0, "pld"),
+DIMENSION = 216  # numbers that get noise at each step: means and precisions of 108 coefficients
+
+
+@dataclass(frozen=True)
+class Method:
+    """Keys of a job's [algorithm], its rounds, the clipping norm (None: not private), and how the caps are accounted for."""
+
+    algorithm: Mapping[str, Any]
+    rounds: int | str
+    clip: float | None = None
+    accounting: str = ""
+
+
+DP: dict[str, Any] = {
+    "schedule": "sequential",
+    "local_steps": STEPS,
+    "optimiser": "adagrad",
+    "learning_rate": 0.5,
+    "damping": 0.1,
+    "damping_form": "moment",
+    "average": "half",
+}
+GLOBAL: dict[str, Any] = {
+    "variant": "global-vi",
+    "optimiser": "adagrad",
+    "learning_rate": 0.05,
+    "local_steps": 1,
+    "damping": 1.0,
+    "damping_form": "natural",
+    "average": "none",
+}
+METHODS = {
+    "PVI": Method({"optimiser": "exact"}, 25),
+    "PVI, Adagrad": Method(DP | {"learning_rate": 2.0, "local_steps": 20}, 100),
+    "global VI": Method(GLOBAL, 1000),
+    "DP-PVI": Method(DP, "budget", 2.0, "pld"),
+    "DP-PVI, paper's accounting": Method(DP, "budget", 2.0, "moments"),
+    "DP-PVI, poster's settings": Method(DP | {"schedule": "random", "average": "none"}, "budget", 1.5, "rdp"),
+    "DP global VI": Method(GLOBAL, 5000, 2.0, "pld"),
 }
 
 
@@ -84,128 +106,127 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The data of one split, and the optimum that a non-private party holding all dealt rows would find."""
+    """The data of one split, and the optimum that a non-private party holding all dealt rows would find.
 
-    clients: list[Rows]
+    Attributes
+    ----------
+    sizes : client -> its number of rows
+    test : what the server keeps
+    """
+
+    sizes: Mapping[str, int]
     test: Rows
     optimum: Gaussian
 
 
 @cache
 def experiment(name: str) -> Experiment:
-    """The published preprocessing and split."""
-    rows = adult.read()
-    columns = adult.columns("paper")
-    encoding = Encoding(tuple(columns[c] for c in adult.COVARIATES), adult.RESPONSE, positive=adult.POSITIVE, intercept=False)
-    train, held_out = split.train_test(rows.n_rows, 0.2)
+    """The published preprocessing and split, as the jobs have them."""
     rho, kappa = SPLITS[name]
-    parts = split.imbalanced(rows.positive()[train], CLIENTS, rho=rho, kappa=kappa)
+    dealt = builtin.load("adult", n_clients=CLIENTS, rho=rho, kappa=kappa, preprocess="paper")
+    columns = dealt.columns
+    encoding = Encoding(tuple(columns[c] for c in adult.COVARIATES), adult.RESPONSE, positive=adult.POSITIVE, intercept=False)
 
-    def load(index: Any) -> Rows:
-        design = encode(rows.table(index), encoding)
+    def encoded(table: Table | None) -> Rows:
+        assert table is not None
+        design = encode(table, encoding)
         return Rows(design.X, design.y)
 
-    clients = [load(train[part]) for part in parts]
+    clients = [encoded(dealt.client(k)) for k in range(CLIENTS)]
     pooled = Rows(np.concatenate([c.X for c in clients]), np.concatenate([c.y for c in clients]))
     p = prior(pooled.X.shape[1])
-    return Experiment(clients, load(held_out), exact(pooled, Settings(), p, p))
+    sizes = {client: len(rows) for client, rows in zip(dealt.clients, clients)}
+    return Experiment(sizes, encoded(dealt.test()), exact(pooled, Settings(), p, p))
 
 
-def mechanism(n_rows: int, cell: Cell, clip: float) -> tuple[Mechanism, float]:
-    """A client's mechanism and delta, with the published batch size and delta (which publish its number of rows)."""
-    rate = max(20, math.ceil(0.02 * n_rows)) / n_rows
-    if cell.method == "DP-PVI, poster's settings":
-        clip = max(clip, 75 * rate)  # the authors' code clips N / L times the gradient at 75
-    accountant = METHODS[cell.method][2]
-    found = Mechanism(
-        sampling="poisson",
-        sampling_rate=rate,
-        noise_multiplier=SIGMA,
-        clip=clip,
-        dimension=216,
-        accountant="rdp" if accountant == "rdp" else "pld",
-    )
-    return found, 10.0 ** math.floor(math.log10(1 / n_rows))
+def sampling_rate(n_rows: int) -> float:
+    """The published batch size over the rows."""
+    return max(20, math.ceil(0.02 * n_rows)) / n_rows
 
 
-class Watch(Hooks):
-    """Stops every client at its number of allowed steps, and follows q."""
+def terms(n_rows: int, cell: Cell) -> dict[str, float]:
+    """What protects one client, with the published batch size and delta (which publish its number of rows)."""
+    method, rate = METHODS[cell.method], sampling_rate(n_rows)
+    assert method.clip is not None
+    assert cell.cap is not None
+    # the authors' code clips N / L times the gradient at 75
+    clip = max(method.clip, 75 * rate) if cell.method == "DP-PVI, poster's settings" else method.clip
+    delta, epsilon = 10.0 ** math.floor(math.log10(1 / n_rows)), cell.cap
+    if method.accounting == "moments":  # as many steps as that accountant would allow; what they cost says the job's own
+        noise = Mechanism(sampling="poisson", sampling_rate=rate, noise_multiplier=SIGMA, clip=clip, dimension=DIMENSION)
+        epsilon = noise.epsilon(moments_max_steps(noise.rate, SIGMA, epsilon, delta), delta)
+    return {"epsilon": epsilon, "delta": delta, "clip": clip, "sampling_rate": rate}
 
-    def __init__(self, allowed: Sequence[int] | None, every: int, test: Rows) -> None:
-        self.allowed, self.every, self.test = allowed, every, test
-        self.spent = [0] * CLIENTS
-        self.curve: list[tuple[int, float, float]] = []
 
-    def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
-        assert self.allowed is not None
-        if self.spent[client] + charge.steps > self.allowed[client]:
-            return ChargeFailed(charge.steps, self.spent[client], self.allowed[client])
-        self.spent[client] += charge.steps
-        return Charged(charge.steps)
+def job(cell: Cell) -> dict[str, Any]:
+    """One run: Poisson sampling, exact noise from the secure source, and each client's own budget."""
+    method, sizes = METHODS[cell.method], experiment(cell.split).sizes
+    rho, kappa = SPLITS[cell.split]
+    algorithm, own = dict(method.algorithm), {client: terms(n, cell) for client, n in sizes.items()} if method.clip else {}
+    if algorithm.get("schedule") == "random":
+        algorithm["client_weights"] = {client: 1 / n for client, n in sizes.items()}
+    if not own and algorithm["optimiser"] != "exact":
+        algorithm["batch"] = sampling_rate(max(sizes.values()))
+    tables: dict[str, Any] = {
+        "job": {"method": "pvi", "seed": cell.seed, "rounds": method.rounds},
+        "data": {"builtin": "adult", "preprocess": "paper", "split": {"clients": CLIENTS, "rho": rho, "kappa": kappa}},
+        "algorithm": algorithm,
+    }
+    if own:
+        accountant = "rdp" if method.accounting == "rdp" else "pld"
+        tables["privacy"] = {"noise_multiplier": SIGMA, "accountant": accountant, "clients": own}
+    # whole rounds: within one, q swings towards the client that came last
+    length = _rounds(method, own.values())
+    return tables | {"output": {"metrics_every": max(1, length // POINTS)}}
 
-    def observe(self, state: Any, event: Any) -> None:
-        updates = int(state.updates.sum())
-        if updates >= len(self.curve) * self.every:
-            found = metrics(state.q, self.test, "bernoulli")
-            self.curve.append((updates, found["accuracy"], found["log_likelihood"]))
+
+def _rounds(method: Method, own: Collection[Mapping[str, float]]) -> int:
+    """About how many rounds a job will have."""
+    if not own or method.rounds != "budget":
+        return int(method.rounds)
+    steps = []
+    for one in own:
+        noise = Mechanism(sampling="poisson", noise_multiplier=SIGMA, dimension=DIMENSION, **_without(one, "epsilon", "delta"))
+        steps.append(noise.max_steps(one["epsilon"], one["delta"]))
+    return sum(steps) // int(method.algorithm["local_steps"]) // CLIENTS
+
+
+def _without(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name not in names}
 
 
 def run_cell(cell: Cell) -> Outcome:
     """One whole federated run."""
-    settings, clip, accounting = METHODS[cell.method]
-    algorithm = global_vi if settings.variant == "global-vi" else pvi
     data = experiment(cell.split)
-    settings = replace(settings, seed=cell.seed)
-    rates = [max(20, math.ceil(0.02 * len(rows))) / len(rows) for rows in data.clients]
-    if settings.schedule == "random":
-        settings = replace(settings, client_weights=tuple(1 / len(rows) for rows in data.clients))
-    plans = [mechanism(len(rows), cell, clip) for rows in data.clients] if clip else []
-    allowed = [_allowed(m, delta, cell.cap or 0.0, accounting) for m, delta in plans]
-
-    p = prior(data.test.X.shape[1])
-    clients = {}
-    for k, rows in enumerate(data.clients):
-        own = settings if clip or settings.optimiser == "exact" else replace(settings, batch_rate=rates[k])
-        local = Local(rows, own, k, plans[k][0], SecureSource()) if clip else Local(rows, own, k)
-        clients[k] = algorithm.client(f"client-{k}", local, p)
-    length = sum(allowed) // settings.local_steps if allowed else (settings.rounds or 1) * CLIENTS
-    rounds = max(1, length // (POINTS * CLIENTS))  # whole rounds: within one, q swings towards the client that came last
-    watch = Watch(allowed or None, rounds * CLIENTS, data.test)
-    codec = Codec(settings.sizes(p.d), CLIENTS)
-    with threadpool_limits(1, user_api="blas"):  # cells run side by side
-        server, _ = inprocess.run(algorithm.PROTOCOL, algorithm.start(settings, p, CLIENTS), clients, codec, watch)
-
-    q = algorithm.released(server)
-    found = metrics(q, data.test, "bernoulli")
+    with TemporaryDirectory() as folder:
+        result = run_job(job(cell), out=folder)
+        lines = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert isinstance(result.posterior, Posterior)
+    q = result.posterior.q
     held = np.abs(data.optimum.mean - q.mean) < 1.959963984540054 * q.sd
-    tight = [m.epsilon(steps, delta) for (m, delta), steps in zip(plans, watch.spent)]
-    paper = [moments_epsilon(m.rate, SIGMA, steps, delta) for (m, delta), steps in zip(plans, watch.spent)]
+    spent = result.summary["privacy"]
+    paper = [moments_epsilon(one["sampling_rate"], SIGMA, one["steps"], one["delta"]) for one in spent.values()]
+    measured = [(line["updates"], line["metrics"]) for line in lines if "metrics" in line]
     return Outcome(
         cell,
-        found["accuracy"],
-        found["log_likelihood"],
+        result.summary["metrics"]["accuracy"],
+        result.summary["metrics"]["log_likelihood"],
         float(held.mean()),
         kl(data.optimum, q) / q.d,
-        int(server.updates.sum()),
-        max(tight, default=None),
+        sum(client["updates"] for client in result.summary["clients"].values()),
+        max((one["epsilon"] for one in spent.values()), default=None),
         max(paper, default=None),
-        watch.curve,
+        [(updates, of["accuracy"], of["log_likelihood"]) for updates, of in measured],
     )
-
-
-def _allowed(m: Mechanism, delta: float, cap: float, accounting: str) -> int:
-    if accounting == "moments":
-        return moments_max_steps(m.rate, SIGMA, cap, delta)
-    return m.max_steps(cap, delta)
 
 
 def cells(fast: bool) -> list[Cell]:
     """All runs; `fast` takes one seed, and of the caps the largest."""
     chosen = []
     for name in SPLITS:
-        for method, (settings, clip, _) in METHODS.items():
-            seeds = range(1 if fast or settings.optimiser == "exact" else SEEDS)
-            caps: Sequence[float | None] = CAPS if clip and method != "DP global VI" else (1.0,) if clip else (None,)
+        for method, how in METHODS.items():
+            seeds = range(1 if fast or how.algorithm["optimiser"] == "exact" else SEEDS)
+            caps: Sequence[float | None] = CAPS if how.clip and method != "DP global VI" else (1.0,) if how.clip else (None,)
             chosen += [Cell(name, method, cap, seed) for cap in (caps[-1:] if fast else caps) for seed in seeds]
     return chosen
 
@@ -293,7 +314,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _figure(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Accuracy and log-likelihood against client updates, one column a split; lines are means over seeds of the last iterate."""
+    """Accuracy and log-likelihood against client updates, one column a split; means over seeds, of what would be released."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -15,25 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.sfvi.families import Settings as Variational
-from ..algorithms.training import training as training
 from ..algorithms.training.fit import Tau, compare, match_variances
 from ..data.graph import Map
 from ..data.sets import au_sa2
-from ..kernels import mlp, rng
+from ..kernels import rng
 from ..models.likelihood import Likelihood
-from ..models.spatial.car import Areas, CarModel, exact_areas
+from ..models.spatial.car import Areas as Lattice
+from ..models.spatial.car import CarModel, exact_areas
 from ..models.spatial.condition import Condition, Hyperprior
 from ..models.spatial.prior import AreaPrior
 from ..models.spatial.site import Layout, Rows
-from .sigma import Array, Trained, fit, mean_field, sites, split, trained
-from .sparse import table
-from .vertical import append, stored
+from .common import Array, append, stored, table
+from .sigma import Areas, Trained, fit, mean_field, trained, write_map
 
 PHI, ERROR_SD, HELD_OUT, SEEDS = 0.95, 0.5, 0.2, (1, 2, 3, 4, 5)
 OTHERS = (0.6, 0.9, 0.98)  # other maps, one each
 N_GLOBAL, N_LOCAL, GAMMA, STEPS = 40, 20, 0.8, 2_000
-FIT = Variational(rounds=4_000, learning_rate=0.02, seed=1)
-LAYOUT = Layout(True, N_GLOBAL, intercept=False, scaled=False)
+ROUNDS, RATE = 4_000, 0.02
 MODELS = {
     "independent": "independent areas",
     "deterministic": "deterministic",
@@ -55,11 +53,17 @@ def prior() -> AreaPrior:
     return AreaPrior(areas().graph.indptr, areas().graph.indices, condition)
 
 
+@cache
 def networks(folder: Path, steps: int = STEPS) -> Trained:
     """The trained prior."""
-    architecture = mlp.Architecture("multiplicative", areas().sizes, 1, N_GLOBAL, (N_LOCAL,) * len(areas().sizes))
-    settings = training.Settings(steps, 128, 3e-5, decay=0.7, warmup=0.0, gamma=GAMMA)
-    return trained(folder, architecture, prior(), prior().training_sd(), settings, nodes=12, start="analytic")
+    tables: dict[str, dict[str, Any]] = {
+        "prior": {"kind": "car", "phi": [0.0, 0.99]},
+        "data": write_map(folder / "map", areas()),
+        "network": {"global_latents": N_GLOBAL, "local_latents": N_LOCAL, "gamma": GAMMA},
+        "training": {"steps": steps, "batch": 128},
+        "auxiliary": {"draws": 4_000},
+    }
+    return trained(folder, tables)
 
 
 @cache
@@ -79,28 +83,20 @@ def example(phi: float, seed: int) -> tuple[Array, Array, NDArray[np.bool_]]:
 
 def measured(folder: Path, steps: int, phi: float, seed: int, out: Path | None = None) -> dict[str, Any]:
     """One map: rms of the posterior means to the exact ones, mean posterior sds, and what is predicted where nothing was seen."""
-    federation, tau = networks(folder, steps).federation, matched(folder, steps)
     theta, y, seen = example(phi, seed)
     everywhere, where = np.arange(len(y)), np.flatnonzero(seen)
     truth = exact_areas(_graph(), prior().condition, y, everywhere, ERROR_SD, n_nodes=61)
     variance = prior().mean_variance()
-    likelihood = Likelihood("gaussian", ERROR_SD)
-    rows = split(federation, y, everywhere)
-    fits = {
-        kind: fit(sites(federation, LAYOUT, likelihood, rows, t), FIT)
-        for kind, t in (("deterministic", None), ("auxiliary", tau))
-    }
-    fits["mean-field"] = mean_field(
-        _true_model(y, everywhere), Variational(rounds=4_000, learning_rate=0.02, coupled=False, seed=1)
-    )
-    means = {"independent": variance / (variance + ERROR_SD**2) * y} | {kind: one.mean for kind, one in fits.items()}
-    sds = {"independent": np.sqrt(variance * ERROR_SD**2 / (variance + ERROR_SD**2))} | {
-        kind: one.sd for kind, one in fits.items()
-    }
-    held = fit(sites(federation, LAYOUT, likelihood, split(federation, y[where], where), tau), FIT)
+    made = networks(folder, steps)
+    fits = {kind: posterior(made, kind, y) for kind in ("deterministic", "auxiliary")}
+    other = mean_field(_true_model(y, everywhere), Variational(rounds=ROUNDS, learning_rate=RATE, coupled=False, seed=1))
+    shrunk = variance / (variance + ERROR_SD**2)
+    means = {"independent": shrunk * y} | {kind: one.mean for kind, one in fits.items()} | {"mean-field": other.mean}
+    sds = {"independent": np.sqrt(shrunk) * ERROR_SD} | {kind: one.sd for kind, one in fits.items()} | {"mean-field": other.sd}
+    held = posterior(made, "auxiliary", np.where(seen, y, np.nan))
     gone = np.flatnonzero(~seen)
     expected = exact_areas(_graph(), prior().condition, y[where], where, ERROR_SD, n_nodes=61, variances=False).mean[gone]
-    low, high = np.quantile(held.theta[:, gone], (0.05, 0.95), axis=0)
+    low, high = held.low[gone], held.high[gone]
     if out is not None:
         _figures(truth.mean, np.sqrt(truth.variance), means, sds, out)
     found: dict[str, Any] = {
@@ -111,15 +107,25 @@ def measured(folder: Path, steps: int, phi: float, seed: int, out: Path | None =
     }
     for kind in MODELS:
         found[kind] = {"rms": _rms(means[kind] - truth.mean), "sd": float(sds[kind].mean())}
-    found["phi posterior"] = {"exact": float(truth.weight @ truth.phi)} | {
-        kind: float(one.phi.mean()) for kind, one in fits.items()
-    }
+    found["phi posterior"] = {"exact": float(truth.weight @ truth.phi), "mean-field": float(other.phi.mean())}
+    found["phi posterior"] |= {kind: float(one.summary["parameters"]["phi"]["mean"]) for kind, one in fits.items()}
     found["held out"] = {
         "rms": _rms(held.mean[gone] - expected) / _rms(expected),
         "coverage": float(np.mean((low <= theta[gone]) & (theta[gone] <= high))),
     }
     found["seconds"] = fits["auxiliary"].seconds
     return found
+
+
+def posterior(made: Trained, kind: str, y: Array) -> Areas:
+    """The federated fit of a map's rows; areas whose y is missing are predicted."""
+    tables: dict[str, dict[str, Any]] = {
+        "job": {"rounds": ROUNDS},
+        "data": {"area": "area"},
+        "model": {"kind": kind, "family": "gaussian", "scale": ERROR_SD, "spatial_scale": 1.0, "intercept": False},
+        "algorithm": {"learning_rate": RATE},
+    }
+    return fit(made, {"area": areas().graph.names, "y": y}, areas().client, tables)
 
 
 def _true_model(y: Array, area: Any) -> CarModel:
@@ -129,8 +135,8 @@ def _true_model(y: Array, area: Any) -> CarModel:
 
 
 @cache
-def _graph() -> Areas:
-    return Areas(areas().graph.indptr, areas().graph.indices)
+def _graph() -> Lattice:
+    return Lattice(areas().graph.indptr, areas().graph.indices)
 
 
 def _rms(values: Array) -> float:
@@ -142,7 +148,7 @@ def run(out: Path, fast: bool = False) -> Path:
 
     Parameters
     ----------
-    out : folder for trained-*.npz, results.jsonl, table.md, means.png, spread.png
+    out : folder for the map, trained-*, results.jsonl, table.md, means.png, spread.png
     fast : one map, 100 steps of training
 
     Returns
@@ -208,11 +214,10 @@ def _text(found: list[dict[str, Any]], made: Trained, tau: Tau) -> str:
         ]
         lines += [table(heads, rows)]
     errors = [(phi, compare(prior(), made.federation, phi, draws=4_000)) for phi in (0.5, 0.9, 0.98)]
-    start, steps = made.seconds
     rounds = np.median([m["seconds"] for m in maps])
     shares = ", ".join(f"{one.variance_ratio:.2f} at {phi:g}" for phi, one in errors)
     lines += [
-        f"Start {start:.0f} s, {made.state.step:,} steps of 128 draws {steps:.0f} s; a federated fit of {FIT.rounds:,} rounds"
+        f"Training of {made.state.step:,} steps of 128 draws, with its report, {made.seconds:.0f} s; a job of {ROUNDS:,} rounds"
     ]
     lines[-1] += f" {rounds:.0f} s."
     lines += [f"tau^2 unclipped: {100 * tau.unclipped:.1f} %. Share of the prior variance in the latents by phi: {shares}.", ""]

@@ -1,4 +1,4 @@
-"""A curve on 100 points that three clients share: trained priors against the Gaussian process (sigma.md, section 8).
+"""A curve on 100 points that three clients share: trained priors against the Gaussian process (docs/methods/sigma.md, section 8).
 
 Three variants of the networks, five seeds: the error of the covariance at three lengthscales, with 10,000 stored draws and with
 fresh ones. Then 15 noisy rows of a sine: federated structured variational inference, against the exact posterior by quadrature
@@ -14,24 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.sfvi.families import Settings as Variational
 from ..algorithms.training import training as training
-from ..algorithms.training.fit import compare, match_variances
+from ..algorithms.training.fit import compare
 from ..data.simulate import sigma as sigma_examples
-from ..kernels import mlp, rng
-from ..models.likelihood import Likelihood
+from ..kernels import rng
 from ..models.spatial.car import Exact, exact_process
-from ..models.spatial.condition import Condition, Transform
+from ..models.spatial.condition import Condition
 from ..models.spatial.prior import GpPrior
-from ..models.spatial.site import Layout
-from .sigma import Array, Posterior, Start, Trained, fit, references, sites, split, trained
-from .sparse import table
+from .common import Array, references, table
+from .sigma import Areas, Trained, fit, trained
 
 GROUPS, LENGTHSCALES, SEEDS = (34, 33, 33), (0.2, 0.5, 0.8), (1, 2, 3, 4, 5)
 PUBLISHED = {"printed": (0.8, 0.12, 0.3), "amended": (0.65, 0.08, 0.2), "multiplicative": (0.15, 0.15, 0.15)}
 CROSS = 0.2  # largest error of a correlation between two clients that "multiplicative" may have
 FITTED = (("printed", False), ("amended", False), ("multiplicative", False), ("multiplicative", True))  # and if auxiliary
-FIT = Variational(rounds=6_000, learning_rate=0.01, seed=1)
+ROUNDS = 6_000
 
 
 @dataclass(frozen=True)
@@ -45,27 +42,24 @@ class Cell:
     entries: int = 512
 
     @property
-    def start(self) -> Start:
-        return "analytic" if self.variant == "multiplicative" else "random"
-
-    @property
     def prior(self) -> GpPrior:
-        transform: Transform = "unit" if self.variant == "multiplicative" else "identity"
         x = np.linspace(0, 1, sum(GROUPS))[:, None]
-        return GpPrior(x, Condition("lengthscale", 0.2, 1.0, transform))
+        return GpPrior(x, Condition("lengthscale", 0.2, 1.0, "unit" if self.variant == "multiplicative" else "identity"))
 
-    @property
-    def settings(self) -> training.Settings:
-        if self.variant == "multiplicative":
-            return training.Settings(self.steps, 32, 3e-5, decay=0.7, warmup=0.0, gamma=0.5, seed=self.seed)
-        return training.Settings(self.steps, 32, 1e-3, decay=0.0, warmup=0.0, gamma=0.5, seed=self.seed)
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Of the prior file."""
+        training: dict[str, Any] = {"steps": self.steps, "batch": 32, "table": self.entries, "seed": self.seed}
+        training |= {"draws": "none" if self.draws is None else self.draws}
+        network: dict[str, Any] = {"variant": self.variant, "gamma": 0.5}
+        if self.variant != "multiplicative":
+            training |= {"learning_rate": 1e-3, "decay": 0.0, "warmup": 0.0}
+            network |= {"condition": "identity"}
+        network["start"] = "analytic" if self.variant == "multiplicative" else "random"
+        prior = {"kind": "gp", "lengthscale": [0.2, 1.0], "grid": {"points": sum(GROUPS), "cuts": [0.34, 0.67]}}
+        return {"prior": prior, "network": network, "training": training, "auxiliary": {"floor": 1e-4}}
 
     def run(self, folder: Path) -> Trained:
-        architecture = mlp.Architecture(self.variant, GROUPS)
-        sd = np.ones(sum(GROUPS))
-        return trained(
-            folder, architecture, self.prior, sd, self.settings, entries=self.entries, start=self.start, draws=self.draws
-        )
+        return trained(folder, self.tables())
 
 
 def cells(fast: bool) -> list[Cell]:
@@ -77,34 +71,41 @@ def cells(fast: bool) -> list[Cell]:
 
 
 @cache
-def exact() -> Exact:
-    """The posterior under the true process."""
+def exact(scale: float = 1.0) -> Exact:
+    """The posterior under the true process of what is `scale` times as small; the error's sd ~ HalfNormal(1) there."""
     _, seen, y = sigma_examples.process()
     prior = Cell("printed", 1).prior
-    return exact_process(prior.covariance, prior.condition, y, seen)
+    return exact_process(lambda phi: prior.covariance(phi) / scale**2, prior.condition, y / scale, seen)
 
 
-def posterior(cell: Cell, folder: Path, auxiliary: bool) -> Posterior:
+def posterior(cell: Cell, folder: Path, auxiliary: bool) -> Areas:
     """The federated fit with one trained prior, error standard deviation unknown."""
-    _, seen, y = sigma_examples.process()
-    federation = cell.run(folder).federation
-    layout = Layout(True, 5, intercept=False, scaled=False, dispersed=True)
-    tau = match_variances(cell.prior, federation, floor=1e-4, seed=cell.seed) if auxiliary else None
-    return fit(sites(federation, layout, Likelihood("gaussian", None), split(federation, y, seen), tau), FIT)
+    x, seen, y = sigma_examples.process()
+    tables: dict[str, dict[str, Any]] = {
+        "job": {"rounds": ROUNDS},
+        "data": {"location": ["x"]},
+        "model": {"kind": "auxiliary" if auxiliary else "deterministic", "family": "gaussian"},
+        "algorithm": {"learning_rate": 0.01},
+    }
+    tables["model"] |= {"spatial_scale": 1.0, "intercept": False}
+    return fit(cell.run(folder), {"x": x[seen], "y": y}, np.repeat(np.arange(len(GROUPS)), GROUPS)[seen], tables)
 
 
-def distance(found: Posterior) -> dict[str, float]:
-    """From the exact posterior: mean and largest |difference of means| over its sd; mean ratio of sds; of the error's sd."""
-    truth = exact()
-    sd = np.sqrt(truth.variance)
-    off = np.abs(found.mean - truth.mean) / sd
-    noise = np.exp(found.xi[:, -1])
+def distance(found: Areas) -> dict[str, float]:
+    """From the exact posterior: mean and largest |difference of means| over its sd; mean ratio of sds; of the error's sd.
+
+    The job's error has the prior HalfNormal(s), s the spread of the responses: that of the exact posterior too.
+    """
+    s = float(found.summary["sigma"]["response"]["scale"])
+    truth = exact(s)
+    sd = s * np.sqrt(truth.variance)
+    off = np.abs(found.mean - s * truth.mean) / sd
     return {
         "mean": float(off.mean()),
         "largest": float(off.max()),
         "sd": float((found.sd / sd).mean()),
-        "error sd": float(noise.mean()),
-        "exact error sd": float(truth.weight @ truth.sd),
+        "error sd": float(found.summary["parameters"]["sigma"]["mean"]),
+        "exact error sd": s * float(truth.weight @ truth.sd),
     }
 
 
@@ -129,7 +130,7 @@ def run(out: Path, fast: bool = False) -> Path:
 
     Parameters
     ----------
-    out : folder for trained-*.npz, table.md, covariance.png, draws.png, posterior.png
+    out : folder for trained-*, table.md, covariance.png, draws.png, posterior.png
     fast : one seed of each variant, trained on fresh draws
 
     Returns
@@ -162,8 +163,7 @@ def _text(found: dict[Cell, dict[str, Any]], fits: dict[tuple[str, bool], dict[s
         "largest between clients",
         "share of z_L",
         "ELBO",
-        "start s",
-        "steps s",
+        "seconds",
     ]
     rows = []
     for draws in dict.fromkeys(cell.draws for cell in found):
@@ -171,15 +171,16 @@ def _text(found: dict[Cell, dict[str, Any]], fits: dict[tuple[str, bool], dict[s
             of = [m for cell, m in found.items() if (cell.variant, cell.draws) == (variant, draws)]
             error = np.median([m["error"] for m in of], axis=0)
             medians = {name: float(np.median([m[name] for m in of])) for name in ("cross", "local", "elbo")}
-            start, steps = np.median([m["seconds"] for m in of], axis=0)
+            seconds = float(np.median([m["seconds"] for m in of]))
             rows.append([
                 variant, "fresh" if draws is None else f"{draws:,} stored", str(len(of)),
                 " / ".join(f"{e:.3f}" for e in error), " / ".join(f"{e:g}" for e in wanted), f"{medians['cross']:.3f}",
-                f"{medians['local']:.2g}", f"{medians['elbo']:.2f}", f"{start:.1f}", f"{steps:.1f}",
+                f"{medians['local']:.2g}", f"{medians['elbo']:.2f}", f"{seconds:.1f}",
             ])  # fmt: skip
     lines += [table(head, rows)]
     lines += ['"Largest between clients": the largest error of a correlation between points of two clients, over the three']
-    lines += [f"lengthscales; `multiplicative` is to reach {CROSS:g}. Five linear factors: 0.017 / 0.006 / 0.005.", ""]
+    lines += [f"lengthscales; `multiplicative` is to reach {CROSS:g}. Five linear factors: 0.017 / 0.006 / 0.005. Seconds: of"]
+    lines += ["`fedkern sigma train`, with its report.", ""]
     lines += ["## Posterior of the curve", ""]
     lines += [
         "y = sin(x) + 0.2 e at 15 points, against the exact posterior under the process: mean and largest difference of the"
@@ -195,7 +196,7 @@ def _text(found: dict[Cell, dict[str, Any]], fits: dict[tuple[str, bool], dict[s
         for (v, a), d in fits.items()
     ]  # fmt: skip
     lines += [table(head, rows)]
-    nuts = references().get("process")
+    nuts = references("sigma").get("process")
     if nuts:
         off = np.abs(np.array(nuts["theta"]["mean"]) - exact().mean) / np.sqrt(exact().variance)
         lines += [
@@ -247,19 +248,19 @@ def _borders(ax: Any, x: Array, ends: Any) -> None:
         ax.axvline((x[end - 1] + x[end]) / 2, color="grey", lw=0.5, ls="--")
 
 
-def _bands(found: Posterior, path: Path) -> None:
+def _bands(found: Areas, path: Path) -> None:
     from matplotlib.figure import Figure
 
     x, seen, y = sigma_examples.process()
-    truth = exact()
+    s = float(found.summary["sigma"]["response"]["scale"])
+    truth = exact(s)
     figure = Figure(figsize=(7, 4), layout="constrained")
     ax = figure.subplots()
-    low, high = np.quantile(found.theta, (0.05, 0.95), axis=0)
-    ax.fill_between(x, low, high, alpha=0.25, color="C0", label="trained prior, federated: 90 %")
+    ax.fill_between(x, found.low, found.high, alpha=0.25, color="C0", label="trained prior, federated: 90 %")
     ax.plot(x, found.mean, color="C0")
     for p in (0.05, 0.95):
-        ax.plot(x, truth.quantile(p), color="C1", lw=1, ls="--")
-    ax.plot(x, truth.mean, color="C1", lw=1, label="process, exact")
+        ax.plot(x, s * truth.quantile(p), color="C1", lw=1, ls="--")
+    ax.plot(x, s * truth.mean, color="C1", lw=1, label="process, exact")
     ax.plot(x, np.sin(x), color="black", lw=1, ls=":", label="sin x")
     ax.plot(x[seen], y, "k.", label="rows")
     _borders(ax, x, np.concatenate([[0], np.cumsum(GROUPS)]))

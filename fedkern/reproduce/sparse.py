@@ -1,34 +1,26 @@
-"""What the reproductions of the sparse models share: runs that are kept, and tables."""
+"""What the reproductions of the sparse models share: jobs, and what is read from their summaries."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..api import run as run_job
 from ..results import selection
 from ..results.gaussian import comparable
 from ..results.plain import real
+from . import common
+from .common import Array, write_csv
 
-Array = NDArray[np.float64]
 Parameters = Mapping[str, Mapping[str, float]]
 
 
 def kept(folder: Path, job: Mapping[str, Any]) -> dict[str, Any]:
-    """summary.json of a job in its own folder; one that has been run there is only read: an interrupted reproduction goes on."""
-    text = json.dumps(job, sort_keys=True)
-    told, path = folder / "asked.json", folder / "summary.json"
-    if not (told.exists() and path.exists() and told.read_text(encoding="utf-8") == text):
-        folder.mkdir(parents=True, exist_ok=True)
-        run_job(job, out=folder)
-        told.write_text(text, encoding="utf-8")
-    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    """`common.kept`, which says how its chains have mixed."""
+    summary = common.kept(folder, job)
     print(f"{folder.name}: {converged(summary)}", flush=True)
     return summary
 
@@ -44,18 +36,7 @@ def job(kind: str, data: Mapping[str, Any], rounds: int, *, chains: int = 4, **s
 
 def write_sites(folder: Path, sites: Mapping[str, Mapping[str, Array]]) -> list[str]:
     """One csv file for each site; the paths, in the sites' order. Missing values are empty cells."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for site, columns in sites.items():
-        cells = ([*map(_cell, values.tolist())] for values in columns.values())
-        lines = [",".join(columns), *(",".join(row) for row in zip(*cells))]
-        paths.append(folder / f"{site}.csv")
-        paths[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return [str(path.resolve()) for path in paths]
-
-
-def _cell(value: float) -> str:
-    return "" if math.isnan(value) else repr(value)
+    return [write_csv(folder / f"{site}.csv", columns) for site, columns in sites.items()]
 
 
 def converged(summary: Mapping[str, Any]) -> str:
@@ -87,20 +68,6 @@ def interval(row: Mapping[str, Any], digits: int = 3) -> str:
     """The mean with its 90 % interval."""
     mean, low, high = (f"{real(row[key]):.{digits}f}" for key in ("mean", "q05", "q95"))
     return f"{mean} ({low}, {high})"
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table; numbers with three decimals. "None." without rows."""
-
-    def cell(value: Any) -> str:
-        if isinstance(value, float):
-            return "" if math.isnan(value) else f"{value:.3f}"
-        return str(value)
-
-    found = ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
-    if not found:
-        return "None.\n"
-    return "\n".join(["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads), *found]) + "\n"
 
 
 def pairs_at(symmetric: Array, level: float) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Protein networks of breast tumours, seven hospitals (sparse-models.md, section 16): the paper's eleven proteins; all 217."""
+"""Protein networks of breast tumours, seven hospitals (sparse.md, section 16): the paper's eleven proteins; all 217."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 from ..data.sets import rppa
 from ..results import graphs, selection
 from ..results.plain import real
-from .sparse import converged, job, kept, pairs_at, standardised, table, write_sites
+from .common import table
+from .sparse import converged, job, kept, pairs_at, standardised, write_sites
 
 ROUNDS, FAST, WHOLE = 2500, 300, 2500
 LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn

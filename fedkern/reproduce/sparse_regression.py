@@ -1,4 +1,4 @@
-"""Heart disease in four hospitals: the largest heart rate regressed on ten covariates (sparse-models.md, section 16).
+"""Heart disease in four hospitals: the largest heart rate regressed on ten covariates (docs/methods/sparse.md, section 16).
 
 The table is like Table 1 of the paper (global effect and PIP), with what that lacks: intervals, the average over sites, which
 hospital deviates, other priors, each hospital left out, and a meta-analysis of separate fits. A second, simulated federation of
@@ -17,7 +17,8 @@ from ..data.sets import heart_disease
 from ..results import graphs
 from ..results.plain import real
 from . import printed as sampler
-from .sparse import Array, Parameters, converged, interval, job, kept, standardised, table, write_sites
+from .common import Array, table
+from .sparse import Parameters, converged, interval, job, kept, standardised, write_sites
 
 ROUNDS, FAST = 6000, 600
 PAPER = {  # the published Table 1: its data are closed, so that these can't be computed again

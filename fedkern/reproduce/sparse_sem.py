@@ -1,4 +1,4 @@
-"""Protein signalling under nine conditions as a cyclic structural equation model (sparse-models.md, section 16).
+"""Protein signalling under nine conditions as a cyclic structural equation model (docs/methods/sparse.md, section 16).
 
 Conditions are the clients. Edges are scored by their PIPs against the two published networks, beside the same model on the pooled
 cells and on each condition alone. The conditions are interventions (inhibitors and activators of some of the proteins), which the
@@ -15,7 +15,8 @@ import numpy as np
 from ..data.sets import sachs
 from ..results import chains, graphs, selection
 from ..results.plain import real
-from .sparse import Array, converged, job, kept, pairs_at, standardised, table, write_sites
+from .common import Array, table
+from .sparse import converged, job, kept, pairs_at, standardised, write_sites
 
 ROUNDS, FAST = 2500, 120
 LEVEL, SURE = 0.1, 0.95

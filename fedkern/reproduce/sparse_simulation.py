@@ -1,6 +1,6 @@
 """Sparse regression with a known truth: power and false discoveries against the number of clients, their differences, and L.
 
-Every data set is one whole federated run (sparse-models.md, section 16). Covariates and errors are standard normal, so that
+Every data set is one whole federated run (docs/methods/sparse.md, section 16). Covariates and errors are standard normal, so that
 nothing is scaled; each client's own coefficients differ from the common effects as the design says.
 """
 
@@ -21,7 +21,8 @@ import numpy as np
 from ..api import run as run_job
 from ..results import meta, selection
 from ..results.plain import real
-from .sparse import Array, job, table, write_sites
+from .common import Array, table
+from .sparse import job, write_sites
 
 ROUNDS, FAST = 1000, 300
 LEVEL = 0.1

@@ -1,115 +1,121 @@
-"""What the reproductions of the vertical models share: federated fits in this process, and numbers that are kept."""
+"""What the reproductions of the vertical models share: jobs on columns of clients, and fits seen on the way."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ..algorithms.split import machine as vertical
+from ..api import run as run_job
 from ..data.columns import Columns
-from ..models.split.site import Shared, Site
+from ..methods.vertical.model import VerticalModel
+from ..models.split.site import Site
 from ..transports import inprocess
 from ..transports.codec import Codec
-from ..transports.driver import Hooks
+from . import common
+from .common import Array, write_csv
 
-Array = NDArray[np.float64]
 Clients = dict[int, vertical.Client]
+Parameters = Mapping[str, Mapping[str, float]]
 
 
-class Trace(Hooks):
-    """The ELBO estimates of all rounds, where clients send their terms."""
+def names(data: Columns) -> list[str]:
+    """Of the clients."""
+    return [f"client-{k + 1}" for k in range(len(data.X))]
 
-    def __init__(self) -> None:
-        self.bounds: list[float] = []
 
-    def observe(self, state: Any, event: Any) -> None:
-        if state.round > len(self.bounds):
-            self.bounds.append(state.bound)
+def job(folder: Path, data: Columns, seed: int, rounds: int, **sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of a vertical job, whose files are written into `folder`: y at the server, and where it is shared at all clients."""
+    ids: dict[str, Any] = {"id": [str(row) for row in range(data.n_rows)]}
+    y: dict[str, Any] = {"y": data.y}
+    group: dict[str, Any] = {} if data.group is None else {"group": [data.groups[level] for level in data.group]}
+    told = sections["model"].get("augmentation") == "power"
+    clients = [
+        write_csv(folder / f"{name}.csv", ids | dict(zip(own, X.T)) | group | (y if told else {}))
+        for name, own, X in zip(names(data), data.names, data.X)
+    ]
+    offset = {} if data.offset is None else {"offset": data.offset}
+    tables: dict[str, Any] = {
+        "clients": clients,
+        "server": write_csv(folder / "server.csv", ids | y | offset),
+        "id": "id",
+        "response": "y",
+        "standardise": "none",
+    }
+    tables |= ({"offset": "offset"} if offset else {}) | ({"group": "group"} if group else {})
+    return {"job": {"method": "vertical", "seed": seed, "rounds": rounds}, "data": tables, **sections}
+
+
+class Ran:
+    """What a job has left in its folder.
+
+    Attributes
+    ----------
+    server : name -> numbers of the server's parameters
+    clients : of each client, in their order: name -> numbers of its own parameters, which only it sees
+    bounds : the ELBO where it was measured, each the mean over the rounds since the one before
+    """
+
+    def __init__(self, folder: Path, clients: Sequence[str]) -> None:
+        def read(name: str) -> Any:
+            return json.loads((folder / name).read_text(encoding="utf-8"))["parameters"]
+
+        self.server: Parameters = read("summary.json")
+        self.clients: list[Parameters] = [read(f"client-{name}/posterior.json") for name in clients]
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        metrics = [json.loads(line)["metrics"] for line in lines]
+        self.bounds: list[float] = [line["elbo"] for line in metrics if "elbo" in line]
+
+
+def ran(data: Columns, seed: int, rounds: int, **sections: Mapping[str, Any]) -> Ran:
+    """A job in a folder that is not kept: the ledgers of thousands of rounds are large."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        run_job(job(Path(folder), data, seed, rounds, **sections), out=out)
+        return Ran(out, names(data))
 
 
 def fit(
-    data: Columns,
-    sites: Sequence[Site],
-    shared: Shared,
-    settings: vertical.Settings,
-    marks: Sequence[int] = (),
-    hooks: Hooks | None = None,
+    model: VerticalModel, sites: Sequence[Site], y: Array, marks: Sequence[int] = ()
 ) -> Iterator[tuple[vertical.Server, Clients]]:
-    """A federated run in this process, looked at after certain rounds; stopping there and going on changes no bit of it.
+    """A job's rounds in this process, looked at after certain ones; stopping there and going on changes no bit of them.
 
     Parameters
     ----------
-    data : y, and the offset if there is one; the covariates are in `sites`
-    sites, shared, settings : see `models.vertical` and `algorithms.vertical`; `settings.rounds` is the last mark
+    model : of the job; `job.rounds` is the last mark
+    sites : of its clients, see `VerticalModel.site`
+    y : of the rows that are learnt from
     marks : rounds after which the states are yielded; by default only the last
-    hooks : watches
 
     Returns
     -------
     server and clients at each mark
     """
+    settings, sd = model.settings, model.config.algorithm.start_sd
     if marks and settings.cool_down:
         raise ValueError("a cooling learning rate depends on the last round: no marks before it")
-    told = settings.model == "power" or settings.response == "shared"
-    names = tuple(f"client-{k + 1}" for k in range(len(sites)))
-
-    def client(k: int) -> vertical.Client:
-        if told or "response" in sites[k].auxiliary.inputs:
-            return vertical.client(names[k], k, settings, sites[k], data.y, shared.likelihood)
-        return vertical.client(names[k], k, settings, sites[k])
-
-    clients = {k: client(k) for k in range(len(sites))}
-    server, _ = vertical.start(settings, shared, names, data.y, data.offset)
+    told, likelihood = (y, model.likelihood) if model.shared else (None, None)
+    clients = {k: vertical.client(model.names[k], k, settings, site, told, likelihood, sd) for k, site in enumerate(sites)}
+    server, _ = vertical.start(settings, model.server, model.names, y, None, sd)
     codec = Codec(settings.dims(), len(sites))
     for mark in (*(m for m in marks if m < settings.rounds), settings.rounds):
         until = replace(settings, rounds=mark)
         clients = {k: replace(one, settings=until, drawn=()) for k, one in clients.items()}
         begin: list[Any] = [(k, vertical.Begin(server.round)) for k in clients]
         with threadpool_limits(1, user_api="blas"):  # fits run side by side
-            server, clients = inprocess.run(
-                vertical.protocol(until), (replace(server, settings=until), begin), clients, codec, hooks
-            )
+            server, clients = inprocess.run(vertical.protocol(until), (replace(server, settings=until), begin), clients, codec)
         yield server, clients
-
-
-def last(*arguments: Any, **more: Any) -> tuple[vertical.Server, Clients]:
-    """`fit` without marks."""
-    (found,) = fit(*arguments, **more)
-    return found
 
 
 @cache
 def references() -> dict[str, Any]:
-    """Summaries of long NUTS runs on the simulated data and on the counties, which tests/references/vertical.py has made."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("vertical_nuts.json").read_text(encoding="utf-8"))
-    return found
-
-
-def stored(path: Path) -> dict[str, dict[str, Any]]:
-    """Lines of a file of results, by their key."""
-    if not path.exists():
-        return {}
-    return {line["key"]: line for line in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
-
-
-def append(path: Path, line: Mapping[str, Any]) -> None:
-    """One more line."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line, separators=(",", ":")) + "\n")
-
-
-def shown(values: Iterable[float], digits: int) -> str:
-    """Mean ± standard deviation."""
-    found = np.fromiter(values, dtype=np.float64)
-    if not len(found):
-        return ""
-    spread = f" ± {found.std(ddof=1):.{digits}f}" if len(found) > 1 else ""
-    return f"{found.mean():.{digits}f}{spread}"
+    """NUTS runs on the simulated data and on the counties: the posterior of each, and the density of one coefficient."""
+    found = common.references("vertical")
+    return {name: run["posterior"] | ({"drawn": run["drawn"]} if "drawn" in run else {}) for name, run in found.items()}

@@ -1,4 +1,4 @@
-"""Split networks on the 918 heart patients, two clients: Table 3 of the vertical paper (vertical.md, section 9.3).
+"""Split networks on the 918 heart patients, two clients: Table 3 of the vertical paper (docs/methods/vertical.md, section 9.3).
 
 Ten-fold cross-validation by five fold seeds. Every fit is a whole federated run of 50,000 rounds of Adam at 1e-3 with all rows,
 and is looked at on the way: test rows are predicted after certain rounds, by both rules. So the table can say beside the
@@ -19,15 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.split.machine import Settings
 from ..data import split
 from ..data.sets import heart_failure
 from ..errors import JobError
+from ..jobs.load import VerticalConfig, parse
+from ..methods.vertical.model import VerticalModel
+from ..methods.vertical.rows import columns
 from ..models.likelihood import Likelihood
 from ..models.split.predictive import log_density, predicted, spread
-from ..models.split.site import Auxiliary, Network, Shared, Site
-from .sparse import table
-from .vertical import Array, append, fit, shown, stored
+from .common import Array, append, shown, stored, table
+from .vertical import fit
 
 PRIOR = ", prior of all weights"
 MODELS: dict[str, float | None] = {  # rho; None: point estimates
@@ -98,23 +99,33 @@ def train_of(fold: Any) -> Any:
     return np.setdiff1d(np.arange(heart_failure.N_ROWS), fold)
 
 
+def model_of(cell: Cell, rounds: int, n_rows: int) -> VerticalModel:
+    """What all parties of a cell's job know."""
+    rho = MODELS[cell.model]
+    model: dict[str, Any] = {"kind": "network" if rho is None else "bayes-network", "hidden": [*HIDDEN], "features": FEATURES}
+    model |= {} if rho is None else {"rho": rho}
+    model |= {"weight_sd": WEIGHT_SD} if cell.model.endswith(PRIOR) else {}
+    job = {"method": "vertical", "seed": 1000 * cell.seed + cell.fold, "rounds": rounds}
+    algorithm = {"learning_rate": RATE, "average": "none"}
+    as_it_is = {name: {"center": 0.0, "scale": 1.0} for name in heart_failure.BINARY}
+    data = {"builtin": "heart-failure", "columns": as_it_is}
+    config = parse({"job": job, "data": data, "model": model, "algorithm": algorithm})
+    assert isinstance(config, VerticalConfig)
+    return VerticalModel(config, tuple(heart_failure.CLIENTS), n_rows)
+
+
 def run_cell(task: tuple[Cell, int]) -> dict[str, Any]:
     """One fit: mean and variance of the test rows' predictor after each mark."""
     cell, rounds = task
     fold = folds(cell.seed)[cell.fold]
     train = train_of(fold)
-    everybody = heart_failure.read().columns(train)
-    data, rho = everybody.rows(train), MODELS[cell.model]
-    auxiliary = Auxiliary("none") if rho is None else Auxiliary("amortised", rho, inputs=("residual",))
-    weight_sd = WEIGHT_SD if cell.model.endswith(PRIOR) else None
-    sites = [Site(Network(x, HIDDEN, FEATURES, weight_sd=weight_sd), auxiliary) for x in data.X]
-    new = [Network(x[fold], HIDDEN, FEATURES) for x in everybody.X]
-    model = "none" if rho is None else "augmented"
-    seed = 1000 * cell.seed + cell.fold
-    settings = Settings(seed, rounds, data.n_rows, len(sites), model=model, learning_rate=RATE)
-    shared = Shared(BERNOULLI, data.n_rows, len(sites), intercept=False)
+    model = model_of(cell, rounds, len(train))
+    tables = [heart_failure.read().table(name) for name in model.names]
+    held = [columns(rows, model.config, train, name, response=False) for rows, name in zip(tables, model.names)]
+    sites = [model.site(k, own, train) for k, own in enumerate(held)]
+    new = [model.predictor(k, own, fold) for k, own in enumerate(held)]
     marks, means, variances = [m for m in MARKS if m <= rounds], [], []
-    for _, clients in fit(data, sites, shared, settings, marks):
+    for _, clients in fit(model, sites, heart_failure.read().response()[train], marks):
         each = [c.site.predicted(c.parameters, new[k], np.empty((0, FEATURES))) for k, c in clients.items()]
         means.append(np.round(sum(mean for mean, _ in each), 5).tolist())
         variances.append(np.round(sum(variance for _, variance in each), 6).tolist())

@@ -1,4 +1,4 @@
-"""Logistic regression on simulated rows whose 20 columns are split over 2 or 10 clients (vertical.md, section 9.1).
+"""Logistic regression on simulated rows whose 20 columns are split over 2 or 10 clients (docs/methods/vertical.md, section 9.1).
 
 The augmented-variable (AV) and the power-likelihood (PL) model with rho = 0.5, 1, 2, each fitted with mean-field and with
 amortised auxiliary variables, and the true model; beside them long NUTS runs of the same models. Bounds of AV, PL and the true
@@ -9,20 +9,17 @@ model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..algorithms.split.machine import Settings
 from ..data.columns import Columns
 from ..data.simulate import vertical as data
-from ..models.likelihood import Likelihood
-from ..models.split.site import Auxiliary, Linear, Shared, Site
-from .sparse import table
-from .vertical import Array, Trace, append, last, references, stored
+from .common import Array, append, stored, table
+from .vertical import ran, references
 
 CLIENTS, RHOS = (2, 10), (0.5, 1.0, 2.0)
 ROUNDS, FAST, RATE = 10_000, 2_000, 0.01
@@ -35,7 +32,7 @@ POINTS = 200  # of a curve
 
 @dataclass(frozen=True)
 class Cell:
-    """One federated fit; the true model is PL of one client, whose auxiliary variables nothing depends on."""
+    """One job; the true model is PL of one client, whose auxiliary variables nothing depends on."""
 
     model: str
     clients: int
@@ -69,39 +66,26 @@ def example(clients: int) -> Columns:
 
 
 def run_cell(cell: Cell, rounds: int) -> dict[str, Any]:
-    """One fit: the ELBO along the way, and mean and sd of every coefficient."""
+    """One job: the ELBO along the way, and mean and sd of every coefficient."""
     rows = example(max(cell.clients, 2))
-    parts = [rows.pooled()] if cell.model == "true" else list(rows.X)
-    power = cell.model in ("true", "PL")
-    inputs: tuple[str, ...] = ()
-    if cell.model != "true":
-        inputs = ("response", "residual") if power else ("residual",)
-    sites = [Site(Linear(x), Auxiliary(cell.family, cell.rho, inputs=inputs)) for x in parts]
-    settings = Settings(
+    if cell.model == "true":
+        rows = replace(rows, X=(rows.pooled(),), names=(tuple(name for own in rows.names for name in own),))
+    found = ran(
+        rows,
         SEED,
         rounds,
-        rows.n_rows,
-        len(parts),
-        model=MODELS.get(cell.model, "power"),
-        response="shared" if power else "server",
-        learning_rate=RATE,
-        cool_down=0.5,
-        bound=True,
+        model={"kind": "linear", "augmentation": MODELS.get(cell.model, "power"), "rho": cell.rho},
+        algorithm={"auxiliary": cell.family, "learning_rate": RATE, "cool_down": 0.5, "average": "none"},
+        output={"bound": True, "metrics_every": max(rounds // POINTS, 1)},
     )
-    shared = Shared(Likelihood("bernoulli"), rows.n_rows, len(parts))
-    trace = Trace()
-    server, clients = last(rows, sites, shared, settings, hooks=trace)
-    moments = [c.site.block.moments(c.parameters[c.site.parts["theta"]]) for c in clients.values()]
-    own = server.shared.block.moments(server.parameters)
-    width = max(rounds // POINTS, 1)
-    bounds = np.array(trace.bounds)[: rounds // width * width].reshape(-1, width).mean(axis=1)
+    slopes = [own[f"theta[{name}]"] for own, names in zip(found.clients, rows.names) for name in names]
     return {
         "key": cell.key,
         "rounds": rounds,
-        "elbo": np.round(bounds, 3).tolist(),
-        "mean": np.concatenate([m for m, _ in moments]).round(5).tolist(),
-        "sd": np.concatenate([s for _, s in moments]).round(5).tolist(),
-        "intercept": [float(own[0][0]), float(own[1][0])],
+        "elbo": [round(bound, 3) for bound in found.bounds],
+        "mean": [round(one["mean"], 5) for one in slopes],
+        "sd": [round(one["sd"], 5) for one in slopes],
+        "intercept": [found.server["intercept"][what] for what in ("mean", "sd")],
     }
 
 

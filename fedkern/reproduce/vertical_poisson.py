@@ -1,4 +1,4 @@
-"""Counts in areas whose covariates two clients hold, with slopes that vary by group (vertical.md, section 9.2).
+"""Counts in areas whose covariates two clients hold, with slopes that vary by group (docs/methods/vertical.md, section 9.2).
 
 The augmented-variable model with amortised auxiliary variables, for the published rho = 1 and 2 and for a rho that is small
 beside the noise of the counts; beside it a long NUTS run of the true model. On simulated areas of five levels of remoteness, and
@@ -16,26 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.split.machine import Settings
 from ..data.columns import Columns
 from ..data.sets import county_homicide
 from ..data.simulate import vertical
-from ..models.likelihood import Likelihood
-from ..models.split.site import Auxiliary, Multilevel, Shared, Site
-from .sparse import table
-from .vertical import Array, append, last, references, stored
+from .common import append, stored, table
+from .vertical import ran, references
 
 ROUNDS, FAST = 15_000, 3_000
 SEED = 1
 RHOS = {"areas": (2.0, 1.0, 0.1, 0.02), "counties": (1.0, 0.3, 0.1, 0.03)}
 TITLES = {"areas": "Simulated areas, five levels of remoteness", "counties": "Homicides in 3,085 US counties, 49 states"}
 RATE = 0.005
-POISSON = Likelihood("poisson")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One federated fit."""
+    """One job."""
 
     data: str
     rho: float
@@ -64,30 +60,25 @@ def information(name: str, rho: float) -> float:
 
 
 def run_cell(cell: Cell, rounds: int) -> dict[str, Any]:
-    """One fit: mean and sd of mu, sigma and the slopes of all covariates, and of b."""
+    """One job: mean and sd of mu, sigma and the slopes of all covariates, and of b."""
     rows = example(cell.data)
-    assert rows.group is not None
-    predictors = [Multilevel(x, rows.group, len(rows.groups), centred=True) for x in rows.X]
-    sites = [Site(p, Auxiliary("amortised", cell.rho, inputs=("residual",))) for p in predictors]
-    settings = Settings(SEED, rounds, rows.n_rows, len(sites), learning_rate=RATE, cool_down=0.7)
-    server, clients = last(rows, sites, Shared(POISSON, rows.n_rows, len(sites)), settings)
-    draws = [_draws(c.site, c.parameters[c.site.parts["theta"]]) for c in clients.values()]
-    own = server.shared.block.moments(server.parameters)
-    found: dict[str, Any] = {"key": cell.key, "rounds": rounds, "intercept": {"mean": float(own[0][0]), "sd": float(own[1][0])}}
-    for i, name in enumerate(("mu", "sigma", "beta")):
-        values = np.concatenate([part[i] for part in draws], axis=-1)
-        found[name] = {"mean": values.mean(axis=0).round(5).tolist(), "sd": values.std(axis=0).round(5).tolist()}
-    return found
-
-
-def _draws(site: Site, part: Array, n: int = 4000) -> tuple[Array, Array, Array]:
-    """Draws of mu, sigma (n, p) and of the slopes (n, L, p)."""
-    predictor = site.predictor
-    assert isinstance(predictor, Multilevel)
-    p = predictor.X.shape[1]
-    normals = np.random.default_rng(SEED).standard_normal((n, predictor.n_theta))
-    theta = np.array([site.block.sample(part, e) for e in normals])
-    return theta[:, :p], np.exp(theta[:, p : 2 * p]), np.array([predictor.slopes(t) for t in theta])
+    found = ran(
+        rows,
+        SEED,
+        rounds,
+        model={"kind": "multilevel", "family": "poisson", "rho": cell.rho},
+        algorithm={"learning_rate": RATE, "cool_down": 0.7, "average": "none"},
+    )
+    columns = [(own, name) for own, names in zip(found.clients, rows.names) for name in names]
+    line: dict[str, Any] = {"key": cell.key, "rounds": rounds}
+    line["intercept"] = {what: found.server["intercept"][what] for what in ("mean", "sd")}
+    for kind in ("mu", "sigma"):
+        line[kind] = {what: [round(own[f"{kind}[{name}]"][what], 5) for own, name in columns] for what in ("mean", "sd")}
+    line["beta"] = {
+        what: [[round(own[f"theta[{name},{level}]"][what], 5) for own, name in columns] for level in rows.groups]
+        for what in ("mean", "sd")
+    }
+    return line
 
 
 def run(out: Path, fast: bool = False) -> Path:

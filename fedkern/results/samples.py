@@ -1,4 +1,4 @@
-"""What a sampler kept: draws of the hierarchical sparse models, and their summary by name (sparse-models.md, section 12)."""
+"""What a sampler kept: draws of the hierarchical sparse models, and their summary by name (sparse.md, section 12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From inclusion probabilities to sets, graphs and tables (sparse-models.md, sections 8 and 12)."""
+"""From inclusion probabilities to sets, graphs and tables (docs/methods/sparse.md, sections 8 and 12)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def symmetrised(values: ArrayLike, rule: Rule = "or") -> NDArray[np.float64]:
 
 
 def partial_correlations(theta: ArrayLike) -> tuple[NDArray[np.float64], int]:
-    """sign(theta_jh) sqrt(theta_jh theta_hj) where the two signs agree, else 0 (sparse-models.md, section 8).
+    """sign(theta_jh) sqrt(theta_jh theta_hj) where the two signs agree, else 0 (docs/methods/sparse.md, section 8).
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Mode:
 
 
 def modes(samples: Samples, gap: float = GAP) -> list[Mode]:
-    """Modes of a multimodal posterior, the largest first (sparse-models.md, section 10).
+    """Modes of a multimodal posterior, the largest first (docs/methods/sparse.md, section 10).
 
     Chains are cut into tenths. A coefficient tells modes from each other if the tenths' medians, in order, jump by more than
     `gap` between them: each side is a mode's. Signs are those of the modes' medians, 0 below a tenth; no other coefficient has

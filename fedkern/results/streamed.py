@@ -1,4 +1,4 @@
-"""What a sampler published of too many coefficients to keep their draws: streaming summaries (sparse-models.md, section 8)."""
+"""What a sampler published of too many coefficients to keep their draws: streaming summaries (sparse.md, section 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summaries of draws that are too many to keep: memory does not grow with their number (sparse-models.md, section 8)."""
+"""Summaries of draws that are too many to keep: memory does not grow with their number (docs/methods/sparse.md, section 8)."""
 
 from __future__ import annotations
 

@@ -69,10 +69,11 @@ class Source:
     choose: Callable[[Sequence[Any]], Any]
     random: np.random.Generator
     sizes: Sequence[int] = SIZES
+    layouts: Sequence[str] = LAYOUTS
     layout: str = field(init=False)  # one for all arrays of a case: each combination costs Numba a compilation
 
     def __post_init__(self) -> None:
-        self.layout = self.choose(LAYOUTS)
+        self.layout = self.choose(self.layouts)
 
     def size(self) -> int:
         return int(self.choose(self.sizes))
@@ -114,20 +115,20 @@ def maker(kernel: str) -> Callable[[Source], Case]:
         raise LookupError(f"{kernel}: no test cases; write {name}(source) in fedkern/testing/{family}.py") from None
 
 
-def case(kernel: str, seed: int, sizes: Sequence[int] = SIZES) -> Case:
+def case(kernel: str, seed: int, sizes: Sequence[int] = SIZES, layouts: Sequence[str] = LAYOUTS) -> Case:
     """A case that follows from a seed."""
     random = np.random.default_rng(seed)
-    return maker(kernel)(Source(lambda options: options[int(random.integers(len(options)))], random, sizes))
+    return maker(kernel)(Source(lambda options: options[int(random.integers(len(options)))], random, sizes, layouts))
 
 
-def cases(kernel: str) -> Any:
+def cases(kernel: str, layouts: Sequence[str] = LAYOUTS) -> Any:
     """The Hypothesis strategy of a kernel's cases."""
     from hypothesis import strategies as st
 
     @st.composite
     def strategy(draw: Any) -> Case:
         random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-        return maker(kernel)(Source(lambda options: draw(st.sampled_from(options)), random))
+        return maker(kernel)(Source(lambda options: draw(st.sampled_from(options)), random, layouts=layouts))
 
     return strategy()
 

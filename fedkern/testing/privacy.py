@@ -30,9 +30,10 @@ def add_noise(source: Source) -> Case:
 
 
 def discrete_gaussian(source: Source) -> Case:
-    """Enough words for all draws: what happens without has a test of its own. Some of the words make ties and long runs."""
+    """Enough words for all draws: what happens without has a test of its own. Some of the words make ties and long runs (then a
+    draw takes up to 45)."""
     n = source.size()
-    words = source.random.integers(0, 2**32, 40 * n + 600, dtype=np.uint32)
+    words = source.random.integers(0, 2**32, 60 * n + 600, dtype=np.uint32)
     if source.choose([True, False]):
         words[:: source.choose([3, 50])] = source.choose([0, 2**31, 2**32 - 1])
     sigma = source.choose([1, 2, 7, 1000, 5 << 20, 2**28 + 1, 2**31 - 1])

@@ -157,7 +157,7 @@ def test_planted_faults_are_seen(
     data: dict[str, Any], tmp_path: Path, wire: list[Any], drawn: list[Any], monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """The coins in a count, in what is sent, and in a line of metrics.jsonl."""
-    from fedkern.methods.pvi.watch import Watch
+    from fedkern.jobs.watch import Watch
 
     real = client_level.PROTOCOL.server_receive
 

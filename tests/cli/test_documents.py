@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedkern import kernels
 from fedkern.cli.__main__ import EXIT_CODES, parser
 from fedkern.jobs.load import Config, load, parse
 from fedkern.jobs.reference import text
@@ -19,7 +21,7 @@ from fedkern.privacy.policy import read_policies
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
-TEXTS = {"README.md": (ROOT / "README.md").read_text(encoding="utf-8"), **DOCUMENTS}
+TEXTS = {**{name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md")}, **DOCUMENTS}
 
 
 def blocks(language: str, text: str) -> list[str]:
@@ -30,18 +32,32 @@ def with_blocks(language: str) -> list[str]:
     return [name for name, text in TEXTS.items() if blocks(language, text)]
 
 
-def test_the_reference_is_what_the_program_says() -> None:
-    """Written by `python -m fedkern.jobs.reference > mpi/reference.toml`, and with a method for mpi/reference-METHOD.toml."""
-    assert (ROOT / "mpi" / "reference.toml").read_text(encoding="utf-8") == text()
-    for method in ("sparse", "vertical", "sigma"):
-        assert (ROOT / "mpi" / f"reference-{method}.toml").read_text(encoding="utf-8") == text(method)
+PAGES = runpy.run_path(str(ROOT / "tools" / "pages.py"))["FILES"]
 
 
-def test_the_reference_of_prior_files_is_what_the_program_says() -> None:
-    """Written by `python -m fedkern.methods.sigma.prior.reference > mpi/reference-prior.toml`."""
-    written = (ROOT / "mpi" / "reference-prior.toml").read_text(encoding="utf-8")
-    assert written == prior_reference.text()
-    assert tomllib.loads(written).keys() == PriorConfig.model_fields.keys()
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_generated_is_what_the_program_says(name: str) -> None:
+    """Written by `make pages`."""
+    assert (ROOT / name).read_text(encoding="utf-8") == PAGES[name](), "run `make pages`"
+
+
+def test_the_reference_of_prior_files_names_every_section() -> None:
+    assert tomllib.loads(prior_reference.text()).keys() == PriorConfig.model_fields.keys()
+
+
+def test_the_page_of_keys_names_every_key() -> None:
+    page = DOCUMENTS["docs/reference/jobs.md"]
+    for method in METHODS:
+        part = page.partition(f"## `{method}`\n")[2].partition("\n## ")[0]
+        keys = re.findall(r"^# (\S+) = ", text(method), flags=re.MULTILINE)
+        assert re.findall(r"^\| `(\w+)` \|", part, flags=re.MULTILINE) == keys
+        assert len(keys) > 40
+    assert set(PriorConfig.model_fields) <= set(re.findall(r"### `\[(\w+)\]`", page.partition("## Prior files")[2]))
+
+
+def test_the_page_of_kernels_names_every_kernel() -> None:
+    page = DOCUMENTS["docs/reference/kernels.md"]
+    assert re.findall(r"^### `([\w.]+)`$", page, flags=re.MULTILINE) == sorted(kernels.KERNELS)
 
 
 @pytest.mark.parametrize(("method", "without"), [("pvi", set()), ("sparse", {"privacy"}), ("sigma", {"privacy"})])
@@ -104,7 +120,6 @@ CODE = [
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in (".py", ".pyi", ".hpp", ".cpp", ".def")
 ]
-FORMER = {"pvi": "dp-pvi", "sparse": "sparse-models"}  # what comments call the pages
 
 
 def sections(method: str) -> list[str]:
@@ -122,9 +137,7 @@ def test_sections_are_numbered_without_a_gap(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_section_that_code_names_is_there(method: str) -> None:
     number = r"\d+(?:\.\d+)*"
-    reference = re.compile(
-        rf"\b(?:{method}|{FORMER.get(method, method)})\.md, sections? ({number}(?:(?:, | and |, and | to ){number})*)"
-    )
+    reference = re.compile(rf"\b{method}\.md, sections? ({number}(?:(?:, | and |, and | to |-){number})*)")
     there, named = set(sections(method)), set()
     for path in CODE:
         text = re.sub(r"\s*\n\s*(?:#|///?)?\s*", " ", path.read_text(encoding="utf-8"))
@@ -133,8 +146,49 @@ def test_every_section_that_code_names_is_there(method: str) -> None:
     assert named <= there, sorted(named - there)
 
 
+def test_pages_that_code_names_are_there() -> None:
+    """By full paths; a method's page by its name alone, where a line has no room for more, and no other page so."""
+    for path in CODE:
+        for page in re.findall(r"(?<![\w/.-])docs/[\w/-]+\.md\b", path.read_text(encoding="utf-8")):
+            assert page in DOCUMENTS, f"{path}: {page}"
+        for page in re.findall(r"(?<![\w/}-])([a-z-]+)\.md\b, sections? \d", path.read_text(encoding="utf-8")):
+            assert page in METHODS, f"{path}: {page}.md"
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_pages_speak_of_what_there_is(name: str) -> None:
     """Plans, numbers that no script prints, and how the texts came about have no place in them."""
-    out_of_place = r"prototype|acceptance|\[run\]|\bissues?\b|\bsessions?\b|\bTODO\b|shared/"
+    out_of_place = r"prototype|acceptance (?:criteri|test)|\[run\]|\bissues?\b|\bsessions?\b|\bTODO\b|shared/"
     assert not re.findall(out_of_place, DOCUMENTS[name], flags=re.IGNORECASE)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_paths_and_links_lead_somewhere(name: str) -> None:
+    """Paths in back quotes, where capitals stand for any name; links and figures between files, which GitHub shows too."""
+    folders = "fedkern|csrc|tests|docs|mpi|tools|benchmarks"
+    paths = re.findall(rf"`((?:{folders})/[\w./{{}},-]+)`", TEXTS[name])
+    for path in (one for some in paths if some.endswith("/") or "." in some for one in alternatives(some)):
+        assert list(ROOT.glob(re.sub(r"(?<![a-z])[A-Z]+(?![a-z])", "*", path))), path
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TEXTS[name]):
+        assert link.startswith("http") or ((ROOT / name).parent / link).exists(), link
+
+
+def alternatives(path: str) -> list[str]:
+    """mpi/{a,b}.toml -> both."""
+    found = re.fullmatch(r"(.*)\{(.*)\}(.*)", path)
+    return [path] if found is None else [found[1] + one + found[3] for one in found[2].split(",")]
+
+
+def test_the_page_of_doors_is_what_there_is() -> None:
+    """Which of the files that answer a question a method has."""
+    page = DOCUMENTS["docs/develop/architecture.md"]
+    methods = ("pvi", "sparse", "vertical", "sigma")
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\w*) ?\| (\w*) ?\| (\w*) ?\| (\w*) ?\|$", page, flags=re.MULTILINE)
+    assert len(rows) > 8
+    for file, *has in rows:
+        there = [(ROOT / "fedkern" / "methods" / method / f"{file}.py").exists() for method in methods]
+        assert [word == "yes" for word in has] == there, file
+
+
+def test_the_readme_is_one_screen() -> None:
+    assert len(TEXTS["README.md"].splitlines()) <= 90

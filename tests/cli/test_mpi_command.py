@@ -20,7 +20,7 @@ from fedkern.transports.inprocess import InProcess
 SYNCHRONOUS = OPEN.replace("clients = 3", "clients = 10") + '[algorithm]\nschedule = "synchronous"\n'
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 11])
+@pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4, 11))])
 def test_ranks_do_not_change_a_bit(tmp_path: Path, ranks: int) -> None:
     (tmp_path / "job.toml").write_text(SYNCHRONOUS)
     ended = mpirun(ranks, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
@@ -43,11 +43,12 @@ def test_threads_and_orders_of_arrival_do_not_change_a_bit(tmp_path: Path, optim
     assert len({result.digest for result in results if result is not None}) == 1
 
 
-def test_eight_ranks_say_little(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [3, pytest.param(8, marks=pytest.mark.nightly)])
+def test_ranks_say_little(tmp_path: Path, ranks: int) -> None:
     """U5: without a terminal at most one line in ten seconds from all ranks together, and no control character."""
     (tmp_path / "job.toml").write_text(OPEN.replace("clients = 3", "clients = 7").replace("rounds = 3", "rounds = 40"))
     began = monotonic()
-    ended = mpirun(8, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    ended = mpirun(ranks, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
     assert ended.code == 0, ended.err
     progress = [line for line in ended.err.splitlines() if line.startswith("fedkern: ")]
     assert len(progress) <= (monotonic() - began) / 10

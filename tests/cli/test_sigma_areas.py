@@ -116,12 +116,12 @@ def test_over_mpi_it_is_the_same(tmp_path: Path) -> None:
     path = job(tmp_path)
     emptied(tmp_path, "east", "west")
     here = fedkern.run(path, out=tmp_path / "here")
-    ended = mpirun(4, "run", path, "--out", tmp_path / "mpi", "--quiet")
+    ended = mpirun(3, "run", path, "--out", tmp_path / "mpi", "--quiet")
     assert (ended.code, ended.err) == (0, "")
     assert json.loads((tmp_path / "mpi" / "summary.json").read_text())["digest"] == here.digest
     assert areas(tmp_path / "mpi", "west") == areas(tmp_path / "here", "west")
     emptied(tmp_path, "north")
-    ended = mpirun(4, "run", path, "--out", tmp_path / "none", "--quiet")
+    ended = mpirun(3, "run", path, "--out", tmp_path / "none", "--quiet")
     assert ended.code == 2
     assert launcher_removed(ended.err) == "fedkern: column 'cases': no client has a response; there is nothing to learn from\n"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sigma_artifacts as artifacts
 import sigma_cases as cases
-from command import StopsAt, mpirun, python
+from command import StopsAt, mpirun
 from wires import checked_and_run
 
 import fedkern
@@ -131,18 +131,19 @@ def test_variants_run_and_send_only_what_the_specification_names(tmp_path: Path,
     assert not (tmp_path / "out" / "areas.csv").exists()
 
 
-@pytest.mark.parametrize("inference", ["sfvi", "hmc"])
-def test_one_process_and_several_ranks_give_the_same_bits(tmp_path: Path, inference: str) -> None:
+@pytest.mark.parametrize(
+    ("inference", "ranks"), [("sfvi", 3), pytest.param("sfvi", 4, marks=pytest.mark.nightly), ("hmc", 3)]
+)
+def test_one_process_and_several_ranks_give_the_same_bits(tmp_path: Path, inference: str, ranks: int) -> None:
     few = {"inference": inference, "leapfrog_steps": 2}
     path = job(tmp_path, job={"rounds": 10}, algorithm=few, output={"chains": 2})
     here = fedkern.run(path, out=tmp_path / "here")
-    for ranks in (3,) if inference == "hmc" else (3, 4):
-        out = tmp_path / f"mpi-{ranks}"
-        ended = mpirun(ranks, "run", path, "--out", out, "--quiet")
-        assert ended.code == 0, ended.err
-        assert json.loads((out / "summary.json").read_text())["digest"] == here.digest
-        for name in artifacts.NAMES:
-            assert areas(out, name) == areas(tmp_path / "here", name)
+    out = tmp_path / "mpi"
+    ended = mpirun(ranks, "run", path, "--out", out, "--quiet")
+    assert ended.code == 0, ended.err
+    assert json.loads((out / "summary.json").read_text())["digest"] == here.digest
+    for name in artifacts.NAMES:
+        assert areas(out, name) == areas(tmp_path / "here", name)
 
 
 @pytest.mark.parametrize("inference", ["sfvi", "hmc"])
@@ -327,8 +328,8 @@ def test_between_grid_points_thetahat_is_linear(tmp_path: Path, variant: str) ->
     assert [row["rows"] for row in areas(tmp_path / "out", "east")] == ["0"] * 5 + ["1"] * 5
 
 
-def test_check_lists_every_message_and_sends_no_row(tmp_path: Path) -> None:
-    ended = python("-m", "fedkern.cli", "check", job(tmp_path))
+def test_check_lists_every_message_and_sends_no_row(fedkern: Any, tmp_path: Path) -> None:
+    ended = fedkern("check", job(tmp_path))
     assert ended.code == 0, ended.err
     for text in ("auxiliary model", "GlobalGradient", "gradient (1, 7)", "phi in [0, 0.99]", "have no message"):
         assert text in ended.out

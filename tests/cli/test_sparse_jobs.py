@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import mpirun, python
+from command import mpirun_jobs
 from wires import checked_and_run
 
 import fedkern
@@ -300,15 +300,17 @@ def test_a_covariate_far_from_zero_moves_the_intercept_and_nothing_else(tmp_path
     assert own[1]["intercept"]["mean"] == pytest.approx(moved, rel=1e-9)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("topology", ["server", "allgather"])
-def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks: int, topology: str) -> None:
+@pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4))])
+def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks: int) -> None:
     path = job(tmp_path)
-    sets = ["--set", "job.rounds=60", "--set", "algorithm.burn_in=20", "--set", f"algorithm.topology={topology}"]
-    ended = mpirun(ranks, "run", path, "--out", tmp_path / "out", *sets)
-    assert ended.code == 0, ended.err
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["digest"] == fedkern.run(path, job={"rounds": 60}, algorithm={"burn_in": 20}).digest
+    sets = ["--set", "job.rounds=60", "--set", "algorithm.burn_in=20", "--set"]
+    jobs = {
+        name: ["run", path, "--out", tmp_path / name, *sets, f"algorithm.topology={name}"] for name in ("server", "allgather")
+    }
+    codes, err = mpirun_jobs(ranks, tmp_path / "jobs.json", jobs)
+    assert codes == dict.fromkeys(jobs, 0), err
+    want = fedkern.run(path, job={"rounds": 60}, algorithm={"burn_in": 20}).digest
+    assert [json.loads((tmp_path / name / "summary.json").read_text())["digest"] for name in jobs] == [want, want]
 
 
 class Later(Signals):
@@ -340,19 +342,19 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     assert resumed.digest == whole.digest
 
 
-def test_check_prints_what_is_disclosed(tmp_path: Path) -> None:
+def test_check_prints_what_is_disclosed(fedkern: Any, tmp_path: Path) -> None:
     path = job(tmp_path)
-    plain = python("-m", "fedkern.cli", "check", path)
+    plain = fedkern("check", path)
     assert plain.code == 0, plain.err
     assert "draws of every client's coefficients in every round" in plain.out
     assert "Locals" in plain.out
     assert "Statistics" not in plain.out
-    moves = python("-m", "fedkern.cli", "check", path, "--set", 'algorithm.moves=["translate"]')
+    moves = fedkern("check", path, "--set", 'algorithm.moves=["translate"]')
     assert "sufficient statistics follow" in moves.out
 
 
-def test_a_run_prints_its_effects(tmp_path: Path) -> None:
-    ended = python("-m", "fedkern.cli", "run", job(tmp_path), "--out", tmp_path / "out", "--set", "job.rounds=200")
+def test_a_run_prints_its_effects(fedkern: Any, tmp_path: Path) -> None:
+    ended = fedkern("run", job(tmp_path), "--out", tmp_path / "out", "--set", "job.rounds=200")
     assert ended.code == 0, ended.err
     for words in ("PIP", "site average", "false discovery rate 0.1", "count as zero", "R-hat at most", "digest"):
         assert words in ended.out

@@ -1,7 +1,7 @@
 """`fedkern check` says exactly what leaves: its list against the ledgers and the wire of a run, both ways, messages and sizes.
 
 The variants of each method are compared where they are tested; here are the example jobs, the simulated ones, those of the
-README, and what a job sends only sometimes.
+methods' pages, and what a job sends only sometimes.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def table(path: Path, names: str, rows: list[Any]) -> None:
     path.write_text("\n".join([names, *(",".join(map(str, row)) for row in rows)]) + "\n")
 
 
-def readme(folder: Path) -> dict[str, Path]:
-    """The README's jobs, with data for each: method -> job file."""
+def documented(folder: Path) -> dict[str, Path]:
+    """The jobs of the methods' pages, with data for each: method -> job file."""
     random, ids = np.random.default_rng(0), range(40)
     for name in "ab":
         rows = [(random.normal(), random.normal()) for _ in ids]
@@ -91,15 +91,16 @@ def readme(folder: Path) -> dict[str, Path]:
         path.write_text(path.read_text().replace("district,cases", "county,deaths"))
     artifacts.written(folder / "prior", names=("a", "b"), sizes=(4, 5))
     jobs = {}
-    for text in re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL):
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "methods").glob("*.md"))
+    for text in re.findall(r"```toml\n(.*?)```", pages, flags=re.DOTALL):
         if "job" in (tables := tomllib.loads(text)):
             jobs[tables["job"]["method"]] = folder / f"{tables['job']['method']}.toml"
             jobs[tables["job"]["method"]].write_text(text)
     return jobs
 
 
-def test_the_jobs_of_the_readme(tmp_path: Path) -> None:
-    jobs = readme(tmp_path)
+def test_the_jobs_of_the_pages(tmp_path: Path) -> None:
+    jobs = documented(tmp_path)
     assert jobs.keys() == {"pvi", "sparse", "vertical", "sigma"}
     for method, path in jobs.items():
         few: dict[str, Any] = {"job": {"rounds": 4}}

@@ -34,17 +34,28 @@ def compile_(*arguments, stdin=None):
     return run.stderr
 
 
+def compile_headers(*headers):
+    text = "".join(f'#include "fedkern/{header}"\n' for header in headers)
+    compile_(*FLAGS, "-fsyntax-only", "-x", "c++", "-", stdin=text + "int main() {}\n")
+
+
+@pytest.mark.parametrize("step", [1, -1], ids=["in order", "in reverse"])
+def test_headers_compile_together(step):
+    """A header that leans on the one before it fails in one of the two orders, unless both its neighbours help it."""
+    compile_headers(*HEADERS[::step], *HEADERS[::step])
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("header", HEADERS)
 def test_header_compiles_alone(header):
-    text = f'#include "fedkern/{header}"\n#include "fedkern/{header}"\nint main() {{}}\n'
-    compile_(*FLAGS, "-fsyntax-only", "-x", "c++", "-", stdin=text)
+    compile_headers(header, header)
 
 
-@pytest.mark.parametrize("header", HEADERS)
-def test_header_knows_no_python_no_mpi_and_no_file(header):
-    included = re.findall(r"#\s*include\s*[<\"]([^>\"]+)", (INCLUDE / "fedkern" / header).read_text())
+def test_headers_know_no_python_no_mpi_and_no_file():
     forbidden = r"Python|pybind|numpy|mpi|iostream|fstream|stdio|filesystem|omp\.h"
-    assert not [name for name in included if re.search(forbidden, name)]
+    for header in HEADERS:
+        included = re.findall(r"#\s*include\s*[<\"]([^>\"]+)", (INCLUDE / "fedkern" / header).read_text())
+        assert not [name for name in included if re.search(forbidden, name)], header
 
 
 def test_no_table_of_the_package_is_among_the_headers():

@@ -13,22 +13,40 @@ from fedkern.kernels._registry import KERNELS
 PAIRS = [(name, backend) for name, kernel in sorted(KERNELS.items()) for backend in kernel.backends if backend != "reference"]
 NAMES = sorted(KERNELS)
 BIG = (1000, 4097)
+# To Numba a layout is a type, and a type a compilation: the others are a matter of its own typing, and wait for the night.
+LAYOUTS = {"cpp": testing.LAYOUTS, "numba": ("C", "strided")}
 
 
-@pytest.mark.parametrize(("name", "backend"), PAIRS)
-def test_conforms_to_the_reference(name, backend):
+def conforms(name, backend, layouts):
     @settings(max_examples=60, deadline=None, derandomize=True, database=None)
-    @given(testing.cases(name))
+    @given(testing.cases(name, layouts))
     def check(case):
         testing.assert_conforms(name, backend, case)
 
     check()
 
 
+def conforms_over_several_blocks(name, backend, layouts):
+    sizes = BIG if name.startswith("rng") else (200, 333)
+    for seed in range(3):
+        testing.assert_conforms(name, backend, testing.case(name, seed, sizes, layouts))
+
+
+@pytest.mark.parametrize(("name", "backend"), PAIRS)
+def test_conforms_to_the_reference(name, backend):
+    conforms(name, backend, LAYOUTS[backend])
+
+
 @pytest.mark.parametrize(("name", "backend"), PAIRS)
 def test_conforms_over_several_blocks(name, backend):
-    for seed in range(3):
-        testing.assert_conforms(name, backend, testing.case(name, seed, sizes=BIG if name.startswith("rng") else (200, 333)))
+    conforms_over_several_blocks(name, backend, LAYOUTS[backend])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [name for name, backend in PAIRS if backend == "numba"])
+def test_numba_conforms_in_every_layout(name):
+    conforms(name, "numba", testing.LAYOUTS)
+    conforms_over_several_blocks(name, "numba", testing.LAYOUTS)
 
 
 def faulty(kernel, fault):

@@ -207,7 +207,7 @@ def test_weights_multiply():
 
 # Quadrature --------------------------------------------------------------------------------------------------------------------
 
-# Largest errors of (value, slope, curvature) with the 64-node rule at s (dp-pvi.md, section 3.1, with the digits that it rounds
+# Largest errors of (value, slope, curvature) with the 64-node rule at s (pvi.md, section 3.1, with the digits that it rounds
 # away), and with the mixture, whose normalised weights make the specified 2e-9 and 2e-10 smaller.
 TABLE = {1.0: (1.5e-10, 2.5e-11, 1e-11), 3.0: (3.5e-10, 2.5e-11, 1e-11), 5.0: (2.5e-9, 6.5e-9, 4.5e-8)}
 WIDE = (1e-9, 2e-10, 5e-11)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import vertical_cases as cases
-import vertical_jax as pooled
+import vertical_elbo as pooled
 from vertical_cases import AUXILIARIES, KINDS, LIKELIHOODS, PREDICTORS, federated
 
 from fedkern.models.split.site import Likelihood

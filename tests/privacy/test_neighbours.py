@@ -1,6 +1,6 @@
 """Neighbouring data sets through the private local step: what they may move, what they may not change, and planted faults.
 
-Each check below passes on the package, and fails on the fault that it is there for (reliability.md, D3, D4 and the faults of D6).
+Each check below passes on the package, and fails on the fault that it is there for.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from fedkern.privacy.noise import CHUNK, KeyedSource, SecureSource
 ZERO = np.zeros(50, np.int64)
 
 
-# --- unpredictable (D1)
+# --- unpredictable
 
 
 def test_no_argument_anywhere_could_be_a_seed():

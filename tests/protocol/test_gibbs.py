@@ -156,7 +156,7 @@ def test_the_servers_copy_of_a_deviation_is_the_clients(changes):
 
 
 def test_no_counter_is_used_twice_where_a_client_takes_part_now_and_then():
-    """`architecture.md`: every party counts its own sweeps. Who takes part follows from the seed alone."""
+    """`docs/concepts/bits.md`: every party counts its own sweeps. Who takes part follows from the seed alone."""
     s = settings(participation=0.5, rounds=30, local_sweeps=2)
     server, here = run(s)
     taken = [s.takes_part(r, 3) for r in range(30)]

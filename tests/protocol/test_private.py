@@ -208,7 +208,7 @@ class Silent(KeyedSource):
 
 
 def test_negative_control_a_weight_by_row_count_moves_more_than_one_shard():
-    """The published weight N couples all shards: with one row less every shard's problem changes (dp-pvi.md, section 12 b)."""
+    """The published weight N couples all shards: with one row less every shard's problem changes (pvi.md, section 12 b)."""
     rows, ids = make_rows("bernoulli", n=60), np.arange(60, dtype=np.uint64)
     s = settings(shards=6, optimiser="exact")
     moved = 0

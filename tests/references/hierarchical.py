@@ -1,4 +1,5 @@
-"""Long NUTS runs of small mixed models with NumPyro: `make references` writes hierarchical.json beside this file.
+"""Long NUTS runs of small mixed models with NumPyro: `make references` writes hierarchical.json into
+fedkern/reproduce/references, from where the tests read it.
 
 The rows are those of tests/support/hierarchical.py, all clients together: y ~ Poisson or Bernoulli,
 eta = o + x' beta + tau u_g, beta ~ N(0, 1), tau ~ HalfNormal(1), u_g ~ N(0, 1).
@@ -19,6 +20,8 @@ from numpyro.infer import MCMC, NUTS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import hierarchical as h
+
+from fedkern.reproduce.common import REFERENCES
 
 CHAINS, DRAWS = 8, 20_000
 FAMILIES = {"poisson": lambda eta: dist.Poisson(jnp.exp(eta)), "bernoulli": lambda eta: dist.Bernoulli(logits=eta)}
@@ -49,7 +52,7 @@ def main():
             by_chain = value.mean(axis=1)
             found[family][name] = by_chain.mean(axis=0).tolist()
             found[family][f"{name}_error"] = (by_chain.std(axis=0, ddof=1) / np.sqrt(CHAINS)).tolist()
-    out = Path(__file__).with_suffix(".json")
+    out = REFERENCES / "hierarchical.json"
     out.write_text(
         json.dumps({"order": "beta, log tau, u", "chains": CHAINS, "draws": DRAWS, "families": found}, indent=1) + "\n"
     )

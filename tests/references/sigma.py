@@ -1,9 +1,10 @@
-"""Long NUTS runs of the true models behind the trained priors: `make references` writes sigma.json beside this file.
+"""Long NUTS runs of the true models behind the trained priors: `make references` writes sigma.json into
+fedkern/reproduce/references, from where the reproductions and the tests read it.
 
 An independent program (NumPyro): the one-dimensional Gaussian process of sigma.md, section 8, with an unknown error standard
 deviation, and homicides in US counties with a proper CAR prior (the folder FEDKERN_DATA). The process by its Cholesky factor at
 each lengthscale, and once more with theta integrated out; the counties by the sparse precision with the log-determinant from the
-eigenvalues. What is stored are summaries; a part of it goes into fedkern.reproduce.
+eigenvalues. What is stored are summaries.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import arviz as az
@@ -22,12 +22,11 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 
-import fedkern.reproduce
 from fedkern.data.sets import county_homicide
 from fedkern.data.simulate import sigma as sigma_examples
+from fedkern.reproduce.common import REFERENCES
 
 CHAINS, HIGHEST = 2, 0.99
-PACKED = Path(fedkern.reproduce.__file__).with_name("sigma_nuts.json")
 
 
 def ran(model, *, draws, seed, target=0.9, depth=10, **data):
@@ -118,13 +117,12 @@ MODELS = {"process": process, "counties": counties}
 
 
 def main(names) -> None:
-    path = Path(__file__).with_suffix(".json")
+    path = REFERENCES / "sigma.json"
     stored = json.loads(path.read_text()) if path.exists() else {}
     for name in names or MODELS:
         print(name, flush=True)
         stored[name] = MODELS[name]()
         path.write_text(json.dumps(stored, separators=(",", ":")) + "\n")
-        PACKED.write_text(json.dumps(stored, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Long NUTS runs of the sparse regression on three small federations: `make references` writes sparse.json beside this file.
+"""Long NUTS runs of the sparse regression on three small federations: `make references` writes sparse.json into
+fedkern/reproduce/references, from where the tests read it.
 
 An independent program (NumPyro) for the same posterior, with gamma summed and deviations integrated out: given the scales
 they are Gaussian, and without them there is no funnel (24 leapfrogs a draw; d = tau lambda z takes 120 to 250 and diverges).
@@ -21,6 +22,8 @@ import numpyro
 import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
 from numpyro.infer import MCMC, NUTS
+
+from fedkern.reproduce.common import REFERENCES
 
 DATA = {
     "equal sites": {"seed": 1, "n": (40, 40, 40), "effects": (1.0, -0.6, 0.3, 0, 0, 0), "site": 0.0, "noise": 1.0},
@@ -129,4 +132,4 @@ def main(path, chains=4, warmup=1000, draws=4000):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).with_suffix(".json"))
+    main(sys.argv[1] if len(sys.argv) > 1 else REFERENCES / "sparse.json")

@@ -1,5 +1,5 @@
-"""Long NUTS runs of the vertical models: `make references` writes vertical.json beside this file, and a small part of it into
-fedkern.reproduce.
+"""Long NUTS runs of the vertical models: `make references` writes vertical.json into
+fedkern/reproduce/references, from where the reproductions and the tests read it.
 
 An independent program (NumPyro) for the simulated data of vertical.md, section 9: the true logistic model, the augmented-variable
 (AV) and power-likelihood (PL) models with rho = 0.5, 1, 2 for 2 and 10 clients, the true Poisson multilevel model, and that of
@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from pathlib import Path
 
 import arviz as az
 import jax
@@ -26,14 +25,13 @@ import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 from scipy.stats import gaussian_kde
 
-import fedkern.reproduce
 from fedkern.data.sets import county_homicide
 from fedkern.data.simulate import vertical
 from fedkern.kernels import rng
+from fedkern.reproduce.common import REFERENCES
 
 RHOS, CLIENTS, CHAINS = (0.5, 1.0, 2.0), (2, 10), 4
 LEVELS = np.array([0.005, 0.025, *np.arange(0.05, 0.96, 0.05).round(2), 0.975, 0.995])
-PACKED = Path(fedkern.reproduce.__file__).with_name("vertical_nuts.json")
 DRAWN = 3  # the coefficient whose density is drawn
 
 
@@ -170,16 +168,6 @@ def density(a):
     return {"at": np.round(at, 4).tolist(), "density": np.round(gaussian_kde(a.ravel())(at), 4).tolist()}
 
 
-def packed(stored):
-    """What the reproductions draw and compare with: means and sds, and the density of one coefficient."""
-    out = {}
-    for name, run in stored.items():
-        if "another way" not in name:
-            rows = {key: {part: rows[part] for part in ("mean", "sd")} for key, rows in run["posterior"].items()}
-            out[name] = rows | ({"drawn": run["drawn"]} if "drawn" in run else {})
-    return out
-
-
 def main(path, only=(), draws=600, warmup=300):
     jax.config.update("jax_enable_x64", True)
     stored = json.loads(path.read_text()) if only and path.exists() else {}
@@ -195,8 +183,7 @@ def main(path, only=(), draws=600, warmup=300):
         short = {key: value for key, value in stored[name].items() if key not in ("posterior", "drawn")}
         print(name, short, f"{time.perf_counter() - begin:.0f} s", flush=True)
         path.write_text(json.dumps(stored, separators=(",", ":")) + "\n")
-        PACKED.write_text(json.dumps(packed(stored), separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":  # with names: only the runs whose names start with one of these, beside what is stored
-    main(Path(__file__).with_suffix(".json"), sys.argv[1:])
+    main(REFERENCES / "vertical.json", sys.argv[1:])

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from fedkern.jobs.load import parse
+from fedkern.models.glm import metrics
 from fedkern.reproduce import dp_pvi_adult as reproduction
 from fedkern.reproduce.dp_pvi_adult import CAPS, METHODS, SPLITS, Cell, Outcome, cells, experiment, run_cell
 
@@ -14,9 +16,9 @@ needs_adult = pytest.mark.skipif("FEDKERN_DATA" not in os.environ, reason="set F
 
 @needs_adult
 def test_the_pooled_optimum_is_the_published_one():
-    """dp-pvi.md, section 13: global mean-field optimum, accuracy 0.8511 and log-likelihood -0.3170."""
+    """docs/methods/pvi.md, section 13: global mean-field optimum, accuracy 0.8511 and log-likelihood -0.3170."""
     data = experiment("homogeneous")
-    found = reproduction.metrics(data.optimum, data.test, "bernoulli")
+    found = metrics(data.optimum, data.test, "bernoulli")
     assert found["accuracy"] == pytest.approx(0.8511, abs=2e-4)
     assert found["log_likelihood"] == pytest.approx(-0.3170, abs=2e-4)
 
@@ -39,6 +41,21 @@ def test_a_private_run_spends_its_cap_and_not_more():
     assert 0.5 < outcome.coverage <= 1
     assert outcome.updates == 10 * (1702 // 25)
     assert len(outcome.curve) > 50
+
+
+@needs_adult
+def test_every_cell_is_a_job_of_its_split_whose_clients_can_pay():
+    for cell in cells(fast=True):
+        config = parse(reproduction.job(cell))
+        sizes = experiment(cell.split).sizes
+        assert config.data.split.rho == SPLITS[cell.split][0]
+        assert (config.privacy is None) == (cell.cap is None)
+        if config.privacy is not None:
+            own = config.privacy.clients
+            assert own.keys() == sizes.keys()
+            assert all(terms.delta <= 1 / n < 10 * terms.delta for terms, n in zip(own.values(), sizes.values()))
+            tight = "moments" not in METHODS[cell.method].accounting
+            assert all((terms.epsilon == cell.cap) == tight for terms in own.values())
 
 
 def test_the_table_and_the_figure_have_every_cell(tmp_path, monkeypatch):

@@ -11,16 +11,15 @@ import pytest
 from published import needs
 from scipy import stats
 
-from fedkern.algorithms.sfvi.families import Settings as Variational
 from fedkern.algorithms.training.fit import compare
+from fedkern.data.artifact import read_server
 from fedkern.data.simulate import sigma as sigma_examples
 from fedkern.errors import JobError
 from fedkern.models.spatial.car import exact_process
 from fedkern.reproduce import sigma, sigma_car, sigma_gp, sigma_homicide
-from fedkern.reproduce.vertical import stored
+from fedkern.reproduce.common import references, stored
 
-STORED = json.loads((Path(__file__).parents[1] / "references" / "sigma.json").read_text())
-SHORT = Variational(rounds=1500, learning_rate=0.02, seed=1)
+STORED = references("sigma")
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +30,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_trainings_are_kept_and_told_apart(folder: Path) -> None:
     cell = sigma_gp.Cell("amended", 1, steps=20, entries=8)
     first = cell.run(folder)
-    before = len(list(folder.glob("*.npz")))
+    before = len(list(folder.glob("*/state.npz")))
     again = cell.run(folder)
     np.testing.assert_array_equal(first.federation.parameters, again.federation.parameters)
     assert again.state.step == 20
     assert first.seconds == again.seconds
-    assert len(list(folder.glob("*.npz"))) == before
+    assert len(list(folder.glob("*/state.npz"))) == before
     other = replace(cell, seed=2).run(folder)
-    assert len(list(folder.glob("*.npz"))) == before + 1
+    assert len(list(folder.glob("*/state.npz"))) == before + 1
     assert (other.federation.parameters != first.federation.parameters).any()
     assert cell.run(folder / "elsewhere").state.step == 20
 
@@ -56,12 +55,31 @@ def test_the_multiplicative_prior_reaches_its_figures(folder: Path) -> None:
 
 
 def test_the_federated_curve_is_near_the_exact_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sigma_gp, "FIT", replace(SHORT, rounds=3000, learning_rate=0.01))
+    monkeypatch.setattr(sigma_gp, "ROUNDS", 3000)
     cell = sigma_gp.Cell("multiplicative", 1, steps=2_000, entries=64)
     off = sigma_gp.distance(sigma_gp.posterior(cell, folder, auxiliary=False))
     assert off["mean"] < 0.15
     assert 0.85 < off["sd"] < 1.1
     assert abs(off["error sd"] - off["exact error sd"]) < 0.02
+
+
+def test_the_networks_of_the_clients_files_are_those_that_were_trained(folder: Path) -> None:
+    cell = sigma_gp.Cell("printed", 2, steps=20, entries=8)
+    made = cell.run(folder)
+    shown = json.loads((made.folder / "fit.json").read_text())["covariance"][0]
+    assert made.clients == read_server(made.folder).clients
+    found = compare(cell.prior, made.federation, shown["phi"], draws=20_000, seed=2)
+    assert found.error_split == pytest.approx(shown["error_split"], rel=1e-9)
+    assert found.largest_cross_correlation == pytest.approx(shown["largest_cross_correlation"], rel=1e-9)
+
+
+def test_a_log_rate_is_read_from_the_moments_of_the_rate() -> None:
+    z = np.random.default_rng(1).normal(size=(200_000, 3)) * [0.1, 0.3, 0.6] + [-1.0, 0.0, 2.0]
+    rate, nothing = np.exp(z), np.zeros(3)
+    found = sigma.Areas(*[nothing] * 4, rate.mean(axis=0), rate.std(axis=0), nothing, {}, {}, 0.0)
+    mean, sd = found.log_rate
+    np.testing.assert_allclose(mean, z.mean(axis=0), atol=0.01)
+    np.testing.assert_allclose(sd, z.std(axis=0), rtol=0.02)
 
 
 def test_nuts_agrees_with_the_quadrature() -> None:
@@ -94,10 +112,6 @@ def test_nuts_of_the_counties_is_of_these_rows() -> None:
     assert np.corrcoef(nuts["log_rate"]["mean"], raw)[0, 1] > 0.7
     assert np.abs(np.array(nuts["log_rate"]["mean"]) - raw)[exposed].mean() < 0.3
     assert np.abs(np.roll(nuts["log_rate"]["mean"], 1) - raw)[exposed].mean() > 0.5
-
-
-def test_what_reproductions_use_is_what_was_stored() -> None:
-    assert sigma.references() == STORED
 
 
 def test_the_example_is_a_noisy_sine() -> None:

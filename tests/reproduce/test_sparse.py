@@ -14,7 +14,7 @@ from fedkern import reproduce
 from fedkern.data import table
 from fedkern.data.sets import sachs
 from fedkern.errors import JobError
-from fedkern.reproduce import printed, sparse, sparse_sem, sparse_simulation
+from fedkern.reproduce import common, printed, sparse, sparse_sem, sparse_simulation
 from fedkern.reproduce.sparse_simulation import Design, Outcome, Setting
 
 SUMMARY: dict[str, Any] = {"sampler": {"chains": 2, "kept": 5, "rhat": 1.01, "ess": 50.0, "slowest": "eta"}}
@@ -38,7 +38,7 @@ def test_a_run_that_is_there_is_not_run_again(tmp_path: Path, monkeypatch: pytes
         ran.append(job)
         (out / "summary.json").write_text(json.dumps(SUMMARY))
 
-    monkeypatch.setattr(sparse, "run_job", run_job)
+    monkeypatch.setattr(common, "run_job", run_job)
     asked = sparse.job("mrf", {"clients": ["a.csv"]}, 1000, output={"fdr": 0.1})
     for _ in range(2):
         assert sparse.kept(tmp_path / "one", asked) == SUMMARY
@@ -50,8 +50,8 @@ def test_a_run_that_is_there_is_not_run_again(tmp_path: Path, monkeypatch: pytes
 
 
 def test_tables() -> None:
-    assert sparse.table(("a", "b"), [["x", 0.12345], ["y", np.nan]]) == "| a | b |\n| --- | --- |\n| x | 0.123 |\n| y |  |\n"
-    assert sparse.table(("a", "b"), []) == "None.\n"
+    assert common.table(("a", "b"), [["x", 0.12345], ["y", np.nan]]) == "| a | b |\n| --- | --- |\n| x | 0.123 |\n| y |  |\n"
+    assert common.table(("a", "b"), []) == "None.\n"
 
 
 def test_numbers_of_either_kind_on_the_standardised_scale() -> None:

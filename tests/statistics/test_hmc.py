@@ -1,8 +1,6 @@
 """Federated Hamiltonian Monte Carlo: joint tests, the exact posterior of a linear model, and NUTS on a mixed model."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import geweke
 import hamiltonian as ham
@@ -13,6 +11,7 @@ import pytest
 from fedkern.algorithms.core.messages import SERVER
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.hmc.moves import Settings, Walk
+from fedkern.reproduce.common import references
 
 # (leapfrog, step, rounds for each data set)
 SCHEDULES = [(3, 0.2, 1), (1, 0.25, 2)]
@@ -86,7 +85,7 @@ def test_negative_control_a_target_that_is_a_little_wide(seed, monkeypatch):
 
 # NUTS --------------------
 
-NUTS = json.loads((Path(__file__).parents[1] / "references" / "hierarchical.json").read_text())["families"]
+NUTS = references("hierarchical")["families"]
 
 
 @pytest.mark.parametrize(("family", "leapfrog"), [("poisson", 6), pytest.param("bernoulli", 1, marks=pytest.mark.nightly)])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from geweke import BOUND, joint_test, worst
+from geweke import BOUND, ROUNDS, joint_test, worst
 from sem_joint import Equations, PlainEquations, radius, take
 from sparse_joint import Hierarchy, inverse_gamma
 
@@ -24,7 +24,7 @@ SHORT = {"chains": 400, "steps": 40, "draws": 40_000}
 FULL = {"chains": 4000, "steps": 250, "draws": 1_000_000}
 
 
-@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("rounds", ROUNDS)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_prior_and_chain_agree(name, rounds, seed):
     size = SHORT | ({"draws": 15_000} if "stable" in name else {})  # such priors are drawn by rejection
@@ -44,7 +44,7 @@ def test_prior_and_chain_agree_closely(name, rounds, seed):
 
 
 def test_the_plain_sampler_agrees(seed):
-    z = joint_test(PlainEquations(), seed, **SHORT)
+    z = joint_test(PlainEquations(), seed, rounds=2, **SHORT)
     assert worst(z)[0] < BOUND, z
 
 
@@ -59,7 +59,7 @@ def test_the_plain_sampler_agrees(seed):
     ],
 )
 def test_negative_control_a_fault_inside_a_move_is_seen(fault, p, seed):
-    z = joint_test(PlainEquations(fault=fault, p=p), seed, chains=800, steps=60, draws=40_000)
+    z = joint_test(PlainEquations(fault=fault, p=p), seed, rounds=2, chains=800, steps=60, draws=40_000)
     assert worst(z)[0] > BOUND, z
 
 
@@ -110,5 +110,5 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_negative_control_a_planted_fault_is_seen(name, seed):
     model, options = FAULTS[name]
-    z = joint_test(model(**options), seed, **(SHORT | {"draws": 20_000}))
+    z = joint_test(model(**options), seed, rounds=2, **(SHORT | {"draws": 20_000}))
     assert worst(z)[0] > BOUND, z

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sparse_chains import posterior
 from sparse_joint import Regression
 
-REFERENCES = json.loads((Path(__file__).parents[1] / "references" / "sparse.json").read_text())
+from fedkern.reproduce.common import references
+
+REFERENCES = references("sparse")
 DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shape": 2.0, "rate": 1.0}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geweke import BOUND, joint_test, worst
+from geweke import BOUND, ROUNDS, joint_test, worst
 from sparse_joint import Imputed, Logistic
 
 SHORT = {"chains": 500, "steps": 60, "draws": 100_000}
@@ -19,7 +19,7 @@ SITES = {
 }
 
 
-@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("rounds", ROUNDS)
 @pytest.mark.parametrize("name", SITES)
 def test_rows_of_logistic_and_imputed_sites(name, rounds, seed):
     model, options = SITES[name]
@@ -56,7 +56,7 @@ class NarrowIntercept(Logistic):
 
 
 def test_negative_control_another_prior_of_the_intercept_is_seen(seed):
-    z = joint_test(NarrowIntercept(), seed, rounds=1, **SHORT)
+    z = joint_test(NarrowIntercept(), seed, rounds=2, **SHORT)
     assert worst(z)[0] > 2 * BOUND, z
 
 

@@ -157,8 +157,9 @@ def test_covariances_of_the_optima(kind, rho):
             np.testing.assert_allclose(covariance, want, rtol=1e-9)
 
 
+@pytest.mark.parametrize("moves", [40, pytest.param(200, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_optima_are_optima(kind, seed):
+def test_optima_are_optima(kind, moves, seed):
     """Below the normaliser, ordered by the families' sizes, and no small change of a family's own kind raises the ELBO."""
     joint = model(kind, 0.5).joint()
     values = [joint.elbo(joint.mean, joint.optimum(f, full)) for f in ("mean-field", "structured") for full in (False, True)]
@@ -174,7 +175,7 @@ def test_optima_are_optima(kind, seed):
             for theta, z in zip(joint.theta, joint.z):
                 allowed[theta, theta] = np.tri(theta.stop - theta.start) if full else np.eye(theta.stop - theta.start)
                 allowed[z, theta] = family == "structured"
-            for _ in range(200):
+            for _ in range(moves):
                 move = 1e-3 * random.standard_normal(root.shape) * allowed
                 assert joint.elbo(joint.mean, root + move) < best
                 assert joint.elbo(joint.mean + 1e-3 * random.standard_normal(len(root)), root) < best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -61,11 +62,22 @@ def python(*arguments: str | Path, timeout: float = 120, folder: Path | None = N
 
 def mpirun(ranks: int, *arguments: str | Path, timeout: float = 120) -> Ended:
     """`fedkern ARGUMENTS --mpi` on this machine, with the mpirun beside this Python."""
+    return _mpirun(ranks, "-m", "fedkern.cli", *map(str, arguments), "--mpi", timeout=timeout)
+
+
+def mpirun_jobs(ranks: int, path: Path, jobs: dict[str, list[str | Path]], timeout: float = 120) -> tuple[dict[str, int], str]:
+    """Several commands one after the other, as MPI starts slowly: their exit codes, and what was said on standard error."""
+    path.write_text(json.dumps([(name, [str(argument) for argument in arguments]) for name, arguments in jobs.items()]))
+    ended = _mpirun(ranks, str(Path(__file__).with_name("many_jobs.py")), str(path), timeout=timeout)
+    return dict(json.loads(line) for line in ended.out.splitlines() if line.startswith('["')), ended.err
+
+
+def _mpirun(ranks: int, *program: str, timeout: float) -> Ended:
     path = str(Path(fedkern.__file__).parents[1])
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    command = [str(Path(sys.executable).with_name("mpirun")), "--oversubscribe", "-n", str(ranks)]
+    command = [str(Path(sys.executable).with_name("mpirun")), "--oversubscribe", "-n", str(ranks), sys.executable, *program]
     done = subprocess.run(
-        [*command, sys.executable, "-m", "fedkern.cli", *map(str, arguments), "--mpi"],
+        command,
         env={**os.environ, **allowed, "PYTHONPATH": path},
         capture_output=True,
         text=True,

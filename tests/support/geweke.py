@@ -6,13 +6,15 @@ given the parameters. Many chains run at once, along the kernels' own axis of ch
 spread between chains, whatever the chains' memory.
 
 With one round for each data set, a fault in the last move that uses the data is invisible where that move keeps the prior: so
-every schedule is tested with two rounds as well.
+every schedule and every planted fault is tested with two rounds, and schedules with one at night.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+ROUNDS = [pytest.param(1, marks=pytest.mark.nightly), 2]
 BOUND = 4.5
 CHUNK = 50_000
 

@@ -1,6 +1,6 @@
 """The sparse regression sampled in the plainest way: all sites' rows in one place, one number after the other.
 
-Written from sparse-models.md, sections 1 to 4 and 7. It shares only the random numbers (streams and counters) with the library,
+Written from sparse.md, sections 1 to 4 and 7. It shares only the random numbers (streams and counters) with the library,
 so a federated run must give the same draws.
 """
 

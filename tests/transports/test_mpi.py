@@ -31,7 +31,7 @@ def digest(out):
     return json.loads(out)["digest"]
 
 
-@pytest.mark.parametrize("n_ranks", [2, 4])
+@pytest.mark.parametrize("n_ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4))])
 def test_the_same_bits_as_one_process_and_one_quiet_line(n_ranks, want):
     code, out, err, _ = mpirun(n_ranks)
     assert (code, digest(out), err) == (0, want, "")

@@ -1,7 +1,7 @@
 """Optimisers as pure functions: `init(size)` makes a state, `update(state, gradient)` gives the next one and the step uphill.
 
 A state is a float64 array (k, size), so it can be kept in a checkpoint. Every state is a function of gradients alone: under
-privacy it is post-processing of released sums. Source: dp-pvi.md, section 5.
+privacy it is post-processing of released sums. Source: docs/methods/pvi.md, section 5.
 """
 
 from __future__ import annotations

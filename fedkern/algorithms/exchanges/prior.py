@@ -1,7 +1,7 @@
 """Before a job with a trained prior: has each client the file that belongs to the server's? Only digests travel.
 
 The server says which artifact it has, and the digest of the client's file in it; a client whose own file is another one ends the
-job, and names it. Source: sigma.md, section 6.
+job, and names it. Source: docs/methods/sigma.md, section 6.
 """
 
 from __future__ import annotations

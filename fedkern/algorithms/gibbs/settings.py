@@ -1,4 +1,4 @@
-"""The numbers of a sparse hierarchical model and of its sampler, known to every party. Source: sparse-models.md, sections 1-6."""
+"""The numbers of a sparse hierarchical model and of its sampler, known to every party. Source: sparse.md, sections 1-6."""
 
 from __future__ import annotations
 

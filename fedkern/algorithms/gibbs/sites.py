@@ -1,7 +1,7 @@
 """What a client's rows become for the sampler, and its local sweeps. Rows stay in these objects; no message can carry them.
 
 A site's state is a dictionary of arrays with the chain first: `deviation` and `lambda_sq` (c, g, p), and what it never sends
-(`sigma_sq`, `alpha`, `b`, ...). Source: sparse-models.md, sections 2, 3, 7-9, 11.
+(`sigma_sq`, `alpha`, `b`, ...). Source: docs/methods/sparse.md, sections 2, 3, 7-9, 11.
 """
 
 from __future__ import annotations

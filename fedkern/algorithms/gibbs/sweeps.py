@@ -1,4 +1,4 @@
-"""What the server draws between two rounds: a move, then its sweeps. Source: sparse-models.md, sections 4 and 6.
+"""What the server draws between two rounds: a move, then its sweeps. Source: docs/methods/sparse.md, sections 4 and 6.
 
 A function of the last values, of what the clients sent, and of the server's own random streams: whoever holds these makes the
 same draws, so that a job without a server (topology = "allgather") needs no other code.

@@ -1,4 +1,4 @@
-"""Parallel tempering across chains: likelihood^beta, and chains that exchange temperatures. Source: sparse-models.md, section 10.
+"""Parallel tempering across chains: likelihood^beta, and chains that exchange temperatures. Source: sparse.md, section 10.
 
 The chains are ladders of K: chain i belongs to ladder i // K. In each round neighbours on a ladder (even pairs and odd pairs in
 turn) may exchange; the sum of the clients' log-likelihoods decides. The ladder adapts in burn-in only. Draws at temperature 1

@@ -2,7 +2,7 @@
 
 The only place where rows meet the variational parameters. Coordinates are lambda = (mu, omega), omega = log sigma; under
 privacy only the likelihood part is clipped and noised, and the KL part, a function of released numbers, is added outside.
-Source: dp-pvi.md, sections 2-5.
+Source: docs/methods/pvi.md, sections 2-5.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def gradient_of(local: Local, cavity: Gaussian | None) -> Gradient:
 
 
 def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
-    """Secret batch, clip, exact integer sum, noise: dp-pvi.md, section 4, steps 1 to 5."""
+    """Secret batch, clip, exact integer sum, noise: docs/methods/pvi.md, section 4, steps 1 to 5."""
     rows, source = local.rows, local.source
     assert source is not None
     clip, grid, inverse_rate = mechanism.clip, mechanism.grid, mechanism.inverse_rate
@@ -208,7 +208,7 @@ def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, fl
 
 
 def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: dict[str, Any]) -> Gradient:
-    """STL and total reparameterised gradients of the whole of F (not under privacy: dp-pvi.md, section 3.4)."""
+    """STL and total reparameterised gradients of the whole of F (not under privacy: docs/methods/pvi.md, section 3.4)."""
     if cavity is None:
         raise ValueError(
             f"estimator {local.settings.estimator!r} mixes likelihood and prior; global VI needs 'analytic' or a '-mc' one"

@@ -3,7 +3,7 @@
 q = prior x t_1 x ... x t_M, all Gaussians in natural parameters. The server sends q; a client improves it on its own rows
 with everything else (the cavity q / t_m) as its prior, and answers with the damped change of its site. Both sides change
 t_m only when the server says by how much (`SiteApplied`), and q is recomputed from the sites in client order, so the order
-of arrival can't change a bit of it. Source: dp-pvi.md, sections 1, 2, 7-9.
+of arrival can't change a bit of it. Source: docs/methods/pvi.md, sections 1, 2, 7-9.
 
 | event at the client | what it does | what it sends |
 |---|---|---|
@@ -236,7 +236,7 @@ def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerE
 
 
 def _apply(state: Server, deltas: dict[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
-    """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper (dp-pvi.md,
+    """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper (docs/methods/pvi.md,
     section 9).
     """
     clients = sorted(deltas)
@@ -307,7 +307,7 @@ def _draw(state: Server) -> tuple[Server, int]:
 
 def _question(state: Server, clients: list[int]) -> tuple[Server, ServerEffects]:
     h, P = state.q.h, pack(state.q.P)
-    split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (dp-pvi.md, section 13)
+    split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (pvi.md, section 13)
     share = state.n_clients if split else 1
     waiting = {**state.waiting, **dict.fromkeys(clients, state.version)}
     return replace(state, waiting=waiting), [(k, QUpdate(state.round, state.version, h / share, P / share)) for k in clients]
@@ -387,7 +387,7 @@ def _busy(state: Client) -> str:
 
 
 def _charge(state: Client) -> int:
-    """Accounted steps of one update: shards answer once, however many steps they take (dp-pvi.md, section 12)."""
+    """Accounted steps of one update: shards answer once, however many steps they take (docs/methods/pvi.md, section 12)."""
     return 1 if state.shards else state.local.settings.local_steps
 
 
@@ -420,7 +420,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
 
 
 def damped(q: Gaussian, new: Gaussian, damping: float, form: str) -> tuple[Vector, Vector]:
-    """The packed site change that moves q a part of the way to `new`; both forms have the same fixed points (dp-pvi.md,
+    """The packed site change that moves q a part of the way to `new`; both forms have the same fixed points (docs/methods/pvi.md,
     section 8).
     """
     if form == "natural" or not q.diagonal:

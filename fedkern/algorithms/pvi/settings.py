@@ -32,7 +32,7 @@ class Settings:
     seed : of the keyed random streams
     by_client : whole clients are protected: one whose optimiser fails answers with no change
 
-    Source: dp-pvi.md, sections 5, 8, 9 and 12.
+    Source: docs/methods/pvi.md, sections 5, 8, 9 and 12.
     """
 
     family: str = "bernoulli"

@@ -1,6 +1,6 @@
 """The numbers and the variational family of structured federated variational inference: pure functions of arrays.
 
-Source: sigma.md, section 6.
+Source: docs/methods/sigma.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers and messages of SOUL (see `soul`). Source: vertical.md, section 10."""
+"""Numbers and messages of SOUL (see `soul`). Source: docs/methods/vertical.md, section 10."""
 
 from __future__ import annotations
 

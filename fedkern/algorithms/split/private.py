@@ -35,7 +35,7 @@ of the clip.
 It is expensive: at epsilon = 3 and delta = 1e-5 the noise on every z_i has 12 C_z in 10 rounds, and 56 C_z in 200.
 
 The releases are charged before rows are read: 1 at the start, 2 in each round (1 in the last). A charge that is refused ends
-the job with the answer `Refused`, which says how much this job has spent. Source: dp-pvi.md, sections 4 and 6; vertical.md,
+the job with the answer `Refused`, which says how much this job has spent. Source: pvi.md, sections 4 and 6; vertical.md,
 sections 5 and 11.
 """
 

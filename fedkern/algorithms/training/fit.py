@@ -1,4 +1,4 @@
-"""How well trained networks stand in for a prior, and the variances tau^2 that make up for what they lack (sigma.md, 5 and 8).
+"""How well trained networks stand in for a prior, and the variances tau^2 for what they lack (sigma.md, sections 5 and 8).
 
 Everything here is computed from the decoders alone, one for each client, as inference uses them.
 """

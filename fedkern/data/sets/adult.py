@@ -41,7 +41,7 @@ PUBLIC = {
     "hours-per-week": (40.0, 12.0),
 }
 
-# Mean and standard deviation (divisor n) over all 48,842 rows: what the published experiments use (dp-pvi.md, section 13).
+# Mean and standard deviation (divisor n) over all 48,842 rows: what the published experiments use (pvi.md, section 13).
 # Neither private nor blind to the test rows. Stored so that a rank need not parse all rows; a test recomputes them.
 PAPER = {
     "age": (38.64358543876172, 13.71036957798689),

@@ -1,4 +1,4 @@
-"""What the client's kernels of the augmented models mean: vertical.md, sections 4 and 5, term by term."""
+"""What the client's kernels of the augmented models mean: docs/methods/vertical.md, sections 4 and 5, term by term."""
 
 import numpy as np
 

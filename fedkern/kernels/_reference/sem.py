@@ -1,4 +1,4 @@
-"""What the kernels of the cyclic structural equation model mean: sparse-models.md, sections 9 and 10. One chain at a time."""
+"""What the kernels of the cyclic structural equation model mean: sparse.md, sections 9 and 10. One chain at a time."""
 
 import numpy as np
 from scipy.linalg import solve_triangular

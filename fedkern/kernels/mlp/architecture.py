@@ -1,4 +1,4 @@
-"""The networks of a hierarchical variational autoencoder, and where their parameters stand (sigma.md, section 1)."""
+"""The networks of a hierarchical variational autoencoder, and where their parameters stand (docs/methods/sigma.md, section 1)."""
 
 from __future__ import annotations
 

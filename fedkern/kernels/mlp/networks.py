@@ -40,7 +40,7 @@ _PARAMETERS = Array("parameters", ("k",), like="X")
 FORWARD = Kernel(
     "mlp.forward",
     purpose="Values of a fully connected network at every row.",
-    source="vertical.md, sections 4 and 9.3",
+    source="docs/methods/vertical.md, sections 4 and 9.3",
     inputs=(_X, _PARAMETERS),
     outputs=(Array("Y", ("n", "q"), like="X"),),
     blas=True,
@@ -49,7 +49,7 @@ FORWARD = Kernel(
 BACKWARD = Kernel(
     "mlp.backward",
     purpose="Gradient of sum(upstream * Y) in the network's parameters and in its input.",
-    source="vertical.md, sections 5 and 9.3",
+    source="docs/methods/vertical.md, sections 5 and 9.3",
     inputs=(_X, _PARAMETERS, Array("upstream", ("n", "q"), like="X")),
     outputs=(Array("grad_parameters", ("k",), like="X"), Array("grad_X", ("n", "d"), like="X")),
     blas=True,

@@ -1,4 +1,4 @@
-"""Hierarchical sparse models (sparse-models.md): regressions y_k = X_k theta_k + e at sites k, theta_k = theta + deviation_k.
+"""Hierarchical sparse models (sparse.md): regressions y_k = X_k theta_k + e at sites k, theta_k = theta + deviation_k.
 
     deviation_kj ~ N(0, lambda_kj^2 tau_j^2),  lambda_kj ~ C+(0, scale_lambda),  tau_j ~ C+(0, scale_tau)
 

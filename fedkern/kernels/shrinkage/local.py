@@ -36,7 +36,7 @@ def _new_state(*batch: str) -> tuple[Array, ...]:
 LOCAL_SWEEPS = Kernel(
     "shrinkage.local_sweeps",
     purpose="Gibbs sweeps of one site's regression: scales, coefficients, error variance.",
-    source="sparse-models.md, sections 2, 3 and 11 (slab)",
+    source="docs/methods/sparse.md, sections 2, 3 and 11 (slab)",
     inputs=(_R, *_state("c"), Array("q", ("c", "r"), F64), Array("rss", ("c",), F64), _GRAM),
     outputs=_new_state("c"),
     streams=("scales", "coefficients", "variances"),
@@ -45,7 +45,7 @@ LOCAL_SWEEPS = Kernel(
 LOCAL_SWEEPS_BATCHED = Kernel(
     "shrinkage.local_sweeps_batched",
     purpose="Gibbs sweeps of the regressions of every column on the others, all on one factor.",
-    source="sparse-models.md, section 8",
+    source="docs/methods/sparse.md, section 8",
     inputs=(_R, *_state("c", "p"), _GRAM),
     outputs=_new_state("c", "p"),
     streams=("scales", "coefficients", "variances"),
@@ -54,7 +54,7 @@ LOCAL_SWEEPS_BATCHED = Kernel(
 GAUSSIAN_POSTERIOR_DRAW = Kernel(
     "shrinkage.gaussian_posterior_draw",
     purpose="Draws of a linear regression's coefficients under independent normal priors.",
-    source="sparse-models.md, section 3",
+    source="docs/methods/sparse.md, section 3",
     inputs=(
         _R,
         Array("mean", ("c", "p"), F64),
@@ -148,7 +148,7 @@ def local_sweeps(
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
 
-    Source: sparse-models.md, sections 2 and 3.
+    Source: docs/methods/sparse.md, sections 2 and 3.
     """
     name = LOCAL_SWEEPS.name
     options = _options(name, n, scales, draw, scale_lambda, shape, rate, slab)
@@ -197,7 +197,7 @@ def local_sweeps_gram(
     ValueError
         The moments are those of no columns [X y].
 
-    Source: sparse-models.md, section 3.
+    Source: docs/methods/sparse.md, section 3.
     """
     R, q, rss = factor_of_moments(gram, xty, yy)
     return local_sweeps(R, q, rss, n, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram=gram, **options)
@@ -313,7 +313,7 @@ def local_sweeps_batched(
     NumericalError
         A draw is not finite: chain, regression, client, sweep and quantity are named.
 
-    Source: sparse-models.md, section 8.
+    Source: docs/methods/sparse.md, section 8.
     """
     name = LOCAL_SWEEPS_BATCHED.name
     options = _options(name, n, scales, draw, scale_lambda, shape, rate, slab)
@@ -376,7 +376,7 @@ def gaussian_posterior_draw(
     NumericalError
         A draw is not finite: chain and client are named.
 
-    Source: sparse-models.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data".
+    Source: docs/methods/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data".
     """
     name = GAUSSIAN_POSTERIOR_DRAW.name
     form = _choice(name, "draw", draw, FORMS)

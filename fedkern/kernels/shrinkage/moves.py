@@ -17,7 +17,7 @@ TERMS = (Array("gradient", ("c", "w"), F64), Array("precision", ("c", "w", "w"),
 MOVE_TERMS = Kernel(
     "shrinkage.move_terms",
     purpose="One client's second-moment terms of a translation or an interweaving move.",
-    source="sparse-models.md, section 6",
+    source="docs/methods/sparse.md, section 6",
     inputs=(
         Array("R", ("r", "p"), F64),
         Array("q", ("c", "r"), F64),
@@ -30,7 +30,7 @@ MOVE_TERMS = Kernel(
 MOVE = Kernel(
     "shrinkage.move",
     purpose="A joint draw of a block of global coefficients and signed scales that carries the local coefficients along.",
-    source="sparse-models.md, section 6",
+    source="docs/methods/sparse.md, section 6",
     inputs=(*TERMS, BLOCK, *(Array(name, CHAINS, F64) for name in ("theta", "tau_sq", "gamma", "eta"))),
     outputs=(Array("new_theta", CHAINS, F64), Array("t", CHAINS, F64)),
     streams=("moves",),
@@ -82,7 +82,7 @@ def move_terms(
     TypeError, ValueError
         Wrong types or shapes, a block with numbers outside [0, 2p) or with one twice.
 
-    Source: sparse-models.md, sections 6 and 11.
+    Source: docs/methods/sparse.md, sections 6 and 11.
     """
     if not slab > 0:
         raise ValueError(f"shrinkage.move_terms: slab must be > 0, got {slab}")
@@ -148,7 +148,7 @@ def move(
     NumericalError
         Terms that are not finite, or whose sum with the prior's is not positive definite: the chain is named.
 
-    Source: sparse-models.md, section 6.
+    Source: docs/methods/sparse.md, section 6.
     """
     if not (0 < c0 < 1 and 0 <= spike_variance < np.inf and 0 < scale_tau < np.inf):
         raise ValueError(

@@ -19,7 +19,7 @@ _Y = Array("y", ("c", "n"), F64)
 LOGISTIC_SWEEPS = Kernel(
     "shrinkage.logistic_sweeps",
     purpose="Gibbs sweeps of one site's logistic regression: scales, Polya-Gamma variables, coefficients with intercept.",
-    source="sparse-models.md, section 11; Polson, Scott and Windle (2013)",
+    source="docs/methods/sparse.md, section 11; Polson, Scott and Windle (2013)",
     inputs=(Array("X", ("n", "p"), F64), *_STATE, Array("alpha", ("c",), F64), _Y),
     outputs=(*_NEW, Array("new_alpha", ("c",), F64), _EVENTS),
     streams=("scales", "augmentation", "coefficients"),
@@ -28,7 +28,7 @@ LOGISTIC_SWEEPS = Kernel(
 IMPUTED_SWEEPS = Kernel(
     "shrinkage.imputed_sweeps",
     purpose="Gibbs sweeps of one site's regression with missing covariates, which are drawn given the others and the response.",
-    source="sparse-models.md, section 11",
+    source="docs/methods/sparse.md, section 11",
     inputs=(
         Array("X", ("n", "p"), F64),
         Array("psi", ("p", "p"), F64),
@@ -133,7 +133,7 @@ def logistic_sweeps(
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
 
-    Source: sparse-models.md, section 11.
+    Source: docs/methods/sparse.md, section 11.
     """
     name = LOGISTIC_SWEEPS.name
     expanded = _choice(name, "scales", scales, SCALES)
@@ -226,7 +226,7 @@ def imputed_sweeps(
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
 
-    Source: sparse-models.md, section 11.
+    Source: docs/methods/sparse.md, section 11.
     """
     name = IMPUTED_SWEEPS.name
     expanded = _choice(name, "scales", scales, SCALES)

@@ -26,7 +26,7 @@ STREAMS = ("global_scales", "indicators", "effects", "variances", "rates")
 GLOBAL_SWEEP = Kernel(
     "shrinkage.global_sweep",
     purpose="Sweeps of the server: global scales, indicators, global coefficients, slab variance, inclusion rate.",
-    source="sparse-models.md, sections 2 and 4",
+    source="docs/methods/sparse.md, sections 2 and 4",
     inputs=(*LOCALS, Array("indicators", ("g", "p"), INTEGER), *STATE),
     outputs=(*NEW_STATE, Array("moved_deviation", ("m", *ROW), F64), Array("new_lambda_sq", ("m", *ROW), F64), EVENTS),
     streams=("scales", *STREAMS),
@@ -34,7 +34,7 @@ GLOBAL_SWEEP = Kernel(
 GLOBAL_SWEEP_SUMS = Kernel(
     "shrinkage.global_sweep_sums",
     purpose="One sweep of the server from sums over the clients.",
-    source="sparse-models.md, sections 4 and 5",
+    source="docs/methods/sparse.md, sections 4 and 5",
     inputs=(Array("sums", ("s", *ROW), F64), Array("indicators", ("g", "p"), INTEGER), *STATE),
     outputs=(*NEW_STATE, EVENTS),
     streams=STREAMS,
@@ -42,7 +42,7 @@ GLOBAL_SWEEP_SUMS = Kernel(
 LOCAL_SUMS = Kernel(
     "shrinkage.local_sums",
     purpose="One client's terms of the sums that are sufficient for a sweep of the server.",
-    source="sparse-models.md, section 5",
+    source="docs/methods/sparse.md, section 5",
     inputs=tuple(Array(name, ROW, F64) for name in ("deviation", "lambda_sq")),
     outputs=(Array("sums", ("s", *ROW), F64),),
 )
@@ -141,7 +141,7 @@ def global_sweep(
     NumericalError
         A draw that is not finite: chain, regression, sweep and quantity.
 
-    Source: sparse-models.md, sections 2 and 4.
+    Source: docs/methods/sparse.md, sections 2 and 4.
     """
     options = _options(
         GLOBAL_SWEEP, scales, order, eta_form, shared_rho, c0, spike_variance, scale_tau, scale_lambda, shape_eta, rate_eta,
@@ -242,7 +242,7 @@ def global_sweep_sums(
     NumericalError
         A draw that is not finite: chain, regression, sweep and quantity.
 
-    Source: sparse-models.md, sections 4 and 5.
+    Source: docs/methods/sparse.md, sections 4 and 5.
     """
     options = _options(
         GLOBAL_SWEEP_SUMS, scales, order, eta_form, shared_rho, c0, spike_variance, scale_tau, 1.0, shape_eta, rate_eta,
@@ -290,7 +290,7 @@ def local_sums(
     TypeError, ValueError
         Wrong types or shapes, a slab that is not positive.
 
-    Source: sparse-models.md, section 5.
+    Source: docs/methods/sparse.md, section 5.
     """
     if not slab > 0:
         raise ValueError(f"shrinkage.local_sums: slab must be > 0, got {slab}")

@@ -19,14 +19,14 @@ _INDICES = Array("indices", ("e",), INT64)
 CAR_LOGDENSITY = Kernel(
     "spatial.car_logdensity",
     purpose="Log density of autoregressive priors, and its gradients in theta and phi.",
-    source="sigma.md, sections 3 and 9",
+    source="docs/methods/sigma.md, sections 3 and 9",
     inputs=(Array("theta", ("m", "n"), F64), _PHI, _INDPTR, _INDICES, Array("logdet", ("k",), F64)),
     outputs=(Array("value", ("m",), F64), Array("grad_theta", ("m", "n"), F64), Array("grad_phi", ("m",), F64)),
 )
 CAR_FACTOR = Kernel(
     "spatial.car_factor",
     purpose="Sparse Cholesky factors of the precisions of a graph, for many phi.",
-    source="sigma.md, section 3",
+    source="docs/methods/sigma.md, section 3",
     inputs=(
         _PHI,
         Array("order", ("n",), INT64),
@@ -40,7 +40,7 @@ CAR_FACTOR = Kernel(
 CAR_SAMPLE = Kernel(
     "spatial.car_sample",
     purpose="Draws of autoregressive priors through eigenvectors, each with a phi of its own.",
-    source="sigma.md, sections 3 and 9",
+    source="docs/methods/sigma.md, sections 3 and 9",
     inputs=(Array("vectors", ("n", "n"), F64), Array("values", ("n",), F64), Array("weights", ("n",), F64), _PHI),
     outputs=(Array("theta", ("m", "n"), F64),),
     streams=("prior_draws",),
@@ -95,7 +95,7 @@ def car_logdensity(
     TypeError, ValueError
         Wrong type or shape, an index outside the graph, a number outside its range, a wrong `out`.
 
-    Source: sigma.md, sections 3 and 9.
+    Source: docs/methods/sigma.md, sections 3 and 9.
     """
     name = CAR_LOGDENSITY.name
     code = choice(name, "form", form, FORMS)
@@ -145,7 +145,7 @@ def car_factor(
     NumericalError
         A pivot is not greater than zero: phi and area are named.
 
-    Source: sigma.md, section 3; columns from the left, as George and Liu (1981).
+    Source: docs/methods/sigma.md, section 3; columns from the left, as George and Liu (1981).
     """
     name = CAR_FACTOR.name
     code = choice(name, "form", form, {f: c for f, c in FORMS.items() if f != "icar"})
@@ -223,7 +223,7 @@ def car_sample(
     TypeError, ValueError
         Wrong type or shape, a number outside its range, a wrong `out`.
 
-    Source: sigma.md, sections 3 and 9.
+    Source: docs/methods/sigma.md, sections 3 and 9.
     """
     name = CAR_SAMPLE.name
     code = choice(name, "form", form, FORMS)

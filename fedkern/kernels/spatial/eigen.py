@@ -82,7 +82,7 @@ def car_eigen(indptr: Indices, indices: Indices, *, form: str = "car") -> Eigen:
     ValueError
         No graph: see `check_graph`.
 
-    Source: sigma.md, sections 3 and 9.
+    Source: docs/methods/sigma.md, sections 3 and 9.
     """
     name = "spatial.car_eigen"
     choice(name, "form", form, FORMS)
@@ -126,7 +126,7 @@ def car_variance(values: Floats, vectors: Floats, weights: Floats, phi: Floats, 
     -------
     (m, n) float64 array
 
-    Source: sigma.md, section 3.
+    Source: docs/methods/sigma.md, section 3.
     """
     found = precisions(values, np.asarray(phi, np.float64), form)
     inverse = np.divide(1.0, found, out=np.zeros_like(found), where=found > 0)
@@ -148,7 +148,7 @@ def icar_scale(values: Floats, vectors: Floats, groups: NDArray[np.int64]) -> Fl
     (n,) float64 array
         1 where an area is alone.
 
-    Source: sigma.md, section 9; Riebler et al. (2016), Freni-Sterrantino, Ventrucci and Rue (2018).
+    Source: docs/methods/sigma.md, section 9; Riebler et al. (2016), Freni-Sterrantino, Ventrucci and Rue (2018).
     """
     n = len(values)
     if not n:
@@ -226,7 +226,7 @@ def logdet_table(
     ValueError
         A range or tolerance that is none.
 
-    Source: sigma.md, section 3.
+    Source: docs/methods/sigma.md, section 3.
     """
     name = "spatial.logdet_table"
     choice(name, "form", form, FORMS)

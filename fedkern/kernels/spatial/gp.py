@@ -1,4 +1,4 @@
-"""Gaussian processes at fixed locations: covariances, low-rank factors and draws (sigma.md, section 3)."""
+"""Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/methods/sigma.md, section 3)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _LENGTHSCALE = Array("lengthscale", ("m",), F64)
 GP_COVARIANCE = Kernel(
     "spatial.gp_covariance",
     purpose="Covariance matrices of Gaussian processes of variance 1, for many lengthscales.",
-    source="sigma.md, section 3; Rasmussen and Williams (2006), chapter 4",
+    source="docs/methods/sigma.md, section 3; Rasmussen and Williams (2006), chapter 4",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("covariance", ("m", "n", "n"), F64),),
 )
 GP_FACTOR = Kernel(
     "spatial.gp_factor",
     purpose="Low-rank factors of the covariances of Gaussian processes by pivoted Cholesky.",
-    source="sigma.md, section 3; Harbrecht, Peters and Schneider (2012)",
+    source="docs/methods/sigma.md, section 3; Harbrecht, Peters and Schneider (2012)",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("factors", ("m", "n", "rank"), F64), Array("residual", ("m",), F64)),
 )
 GP_SAMPLE = Kernel(
     "spatial.gp_sample",
     purpose="Draws of Gaussian processes through whole Cholesky factors, each with a lengthscale of its own.",
-    source="sigma.md, section 3",
+    source="docs/methods/sigma.md, section 3",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("theta", ("m", "n"), F64),),
     streams=("prior_draws",),
@@ -170,7 +170,7 @@ def gp_sample(
     NumericalError
         A covariance has no Cholesky factor: its lengthscale is named.
 
-    Source: sigma.md, section 3.
+    Source: docs/methods/sigma.md, section 3.
     """
     name = GP_SAMPLE.name
     code = choice(name, "kind", kind, GP_KINDS)

@@ -13,7 +13,7 @@ from .graph import FORMS
 CAR_MEANFIELD = Kernel(
     "spatial.car_meanfield",
     purpose="Steps of mean-field variational inference of an autoregressive prior with Gaussian observations.",
-    source="sigma.md, sections 3, 6 and 8",
+    source="docs/methods/sigma.md, sections 3, 6 and 8",
     inputs=(
         Array("y", ("n",), F64),
         Array("weight", ("n",), F64),
@@ -98,7 +98,7 @@ def car_meanfield(
     TypeError, ValueError
         Wrong type or shape, an index outside the graph, a number outside its range, a wrong `out`.
 
-    Source: sigma.md, sections 3 and 6; Kingma and Ba (2015).
+    Source: docs/methods/sigma.md, sections 3 and 6; Kingma and Ba (2015).
     """
     name = CAR_MEANFIELD.name
     code = choice(name, "form", form, {f: c for f, c in FORMS.items() if f != "icar"})

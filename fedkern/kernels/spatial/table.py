@@ -1,4 +1,4 @@
-"""Draws from a finite set of priors: what trains a network that stands in for a prior (sigma.md, section 3)."""
+"""Draws from a finite set of priors: what trains a network that stands in for a prior (docs/methods/sigma.md, section 3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {"stored": 0, "dense": 1, "sparse": 2}
 TABLE_SAMPLE = Kernel(
     "spatial.table_sample",
     purpose="Draws from a table of priors, each from an entry that is drawn first.",
-    source="sigma.md, section 3",
+    source="docs/methods/sigma.md, section 3",
     inputs=(
         Array("values", ("t", "f"), F64),
         Array("scale", ("n",), F64),
@@ -92,7 +92,7 @@ def table_sample(
     TypeError, ValueError
         Wrong type or shape, an empty table, a pattern that is no lower triangle, a number outside its range, a wrong `out`.
 
-    Source: sigma.md, section 3.
+    Source: docs/methods/sigma.md, section 3.
     """
     name = TABLE_SAMPLE.name
     code = choice(name, "kind", kind, KINDS)
@@ -137,7 +137,7 @@ def check_table(
 
 @dataclass(frozen=True)
 class DrawTable:
-    """A table of priors with the condition of each: what a trainer draws from (sigma.md, section 3).
+    """A table of priors with the condition of each: what a trainer draws from (docs/methods/sigma.md, section 3).
 
     Attributes
     ----------

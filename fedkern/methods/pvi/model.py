@@ -16,6 +16,7 @@ from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
 from ...privacy.noise import KeyedSource, SecureSource, Source
+from ...privacy.plan import Plan
 from . import budget as terms
 
 
@@ -69,7 +70,7 @@ class Model:
         machines = pvi if self.by_client else self.algorithm
         return machines.client(self.names[index], local, self.prior)
 
-    def plan(self, client: str) -> terms.Plan:
+    def plan(self, client: str) -> Plan:
         """What one client may spend (with unit = "client": the federation, whatever the name)."""
         return terms.plan(self.config, client, self.encoding.size, len(self.names))
 

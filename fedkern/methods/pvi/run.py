@@ -20,12 +20,12 @@ from ...jobs.load import Config
 from ...jobs.parties import Parties
 from ...jobs.progress import Progress
 from ...jobs.run import Output, Run
+from ...jobs.watch import Watch
 from ...models.glm import Rows, metrics
 from ...results.result import Result
 from ...transports.codec import Codec
 from . import publish
 from .model import Model
-from .watch import Watch
 
 if TYPE_CHECKING:
     from ...jobs.run import Place

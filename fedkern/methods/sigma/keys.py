@@ -1,4 +1,4 @@
-"""The job file's sections where method = "sigma". Source: sigma.md, sections 4 to 7 and 9."""
+"""The job file's sections where method = "sigma". Source: docs/methods/sigma.md, sections 4 to 7 and 9."""
 
 from __future__ import annotations
 

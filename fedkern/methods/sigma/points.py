@@ -1,7 +1,7 @@
 """Data at other points than the grid that a Gaussian process was trained on: thetahat between two grid points is linear.
 
 A decoder's last map is affine, so that one whose output is interpolated is a decoder again, of the grid and of the data's own
-points. Source: sigma.md, section 4.
+points. Source: docs/methods/sigma.md, section 4.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from ...data.faults import who as begin
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs.load import SigmaConfig
+from ...jobs.parties import Parties, from_files
 from ...kernels.families import BINARY, COUNTS, FAMILIES
 from ...models.spatial.site import Rows
 
@@ -43,6 +45,11 @@ class AreaRows:
     notes: tuple[str, ...]
     faults: Faults
     degenerate: Degenerate
+
+
+def parties(config: SigmaConfig, folder: Path) -> Parties:
+    """The parties of a job whose paths are relative to `folder`; JobError where no file matches, or two clients have one name."""
+    return from_files(config, folder, spec_of(config), texts_of(config))
 
 
 def spec_of(config: SigmaConfig) -> Spec:

@@ -21,11 +21,11 @@ from ...jobs.hooks import RunHooks
 from ...jobs.load import SigmaConfig
 from ...jobs.progress import Progress
 from ...jobs.run import Output, Run
+from ...jobs.watch import MeasuredWatch
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
 from ...results.result import Result
 from ...transports.codec import Codec
-from ..pvi.watch import MeasuredWatch
 from . import own, publish
 from .model import SigmaModel
 from .points import extended

@@ -79,7 +79,7 @@ def lines(model: SigmaModel) -> Iterator[str]:
 
 
 def disclosure(model: SigmaModel) -> str:
-    """In words, what the server learns (section 6)."""
+    """In words, what the server learns (docs/methods/sigma.md, section 6)."""
     text = "the server sees two sums of each client's responses and offsets (gaussian: and two of their deviations), once, and "
     text += "the gradient of each client's log-likelihood in the global unknowns, in every round"
     if model.chains:

@@ -1,4 +1,4 @@
-"""Faults between the keys of a sparse job: what breaks the target is refused. Source: sparse-models.md, section 5."""
+"""Faults between the keys of a sparse job: what breaks the target is refused. Source: docs/methods/sparse.md, section 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job file's sections where method = "sparse". Source: sparse-models.md, sections 1, 5-7, 9-11."""
+"""The job file's sections where method = "sparse". Source: docs/methods/sparse.md, sections 1, 5-7, 9-11."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ from ...jobs.hooks import RunHooks
 from ...jobs.load import SparseConfig
 from ...jobs.progress import Progress
 from ...jobs.run import Run
+from ...jobs.watch import SamplerWatch
 from ...results import diagnostics, samples, streamed
 from ...results.result import Result
 from ...transports.codec import Codec
 from . import own, publish
 from .model import SparseModel
 from .streams import Streams
-from .watch import SamplerWatch
 
 if TYPE_CHECKING:
     from ...jobs.run import Place
@@ -194,7 +194,7 @@ def _at_the_server(
     return None if server is None else server.sampled
 
 
-GRID = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))  # section 12
+GRID = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))  # docs/methods/sparse.md, section 12
 
 
 def _others(place: Place, model: SparseModel, data: Data, hooks: RunHooks) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def _coefficients(model: SparseModel) -> int:
 
 
 def disclosure(model: SparseModel) -> str:
-    """In words, what the others learn of a client (section 5)."""
+    """In words, what the others learn of a client (docs/methods/sparse.md, section 5)."""
     a = model.config.algorithm
     seen = "all clients" if a.topology == "allgather" else "the server"
     if a.statistics == "pooled":

@@ -1,4 +1,4 @@
-"""Streaming summaries in the place of kept draws, where there are too many coefficients (sparse-models.md, section 8)."""
+"""Streaming summaries in the place of kept draws, where there are too many coefficients (docs/methods/sparse.md, section 8)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ...models.likelihood import Likelihood
 from ...models.split.site import Site, Vector
 from ...privacy.accountant import calibrate
 from ...privacy.noise import KeyedSource, SecureSource, Source
-from ..pvi.budget import Plan
+from ...privacy.plan import Plan
 from .keys import VerticalPrivacySection
 from .model import VerticalModel
 

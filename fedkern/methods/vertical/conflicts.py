@@ -1,4 +1,4 @@
-"""Faults between the keys of a vertical job. Source: vertical.md, sections 2, 6 to 11."""
+"""Faults between the keys of a vertical job. Source: docs/methods/vertical.md, sections 2, 6 to 11."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job file's sections where method = "vertical". Source: vertical.md, sections 2, 4, 6 to 11."""
+"""The job file's sections where method = "vertical". Source: docs/methods/vertical.md, sections 2, 4, 6 to 11."""
 
 from __future__ import annotations
 

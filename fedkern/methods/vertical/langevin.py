@@ -1,6 +1,6 @@
 """A vertical job with inference = "soul": Langevin draws of coefficients given the mode of the auxiliary variables.
 
-What comes of it is labelled "conditional" wherever it is shown: it is not the posterior (vertical.md, section 10).
+What comes of it is labelled "conditional" wherever it is shown: it is not the posterior (docs/methods/vertical.md, section 10).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from ...algorithms.soul import machine as soul
 from ...jobs.hooks import RunHooks
 from ...jobs.progress import Progress
+from ...jobs.watch import MeasuredWatch
 from ...models.expfam import Gaussian
 from ...models.split.predictors import Predictor
 from ...results.gaussian import Posterior
 from ...transports.codec import Codec
-from ..pvi.watch import MeasuredWatch
 from . import own, publish
 from .model import VerticalModel
 from .rows import Columns, Rows

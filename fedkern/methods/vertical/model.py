@@ -142,7 +142,7 @@ class VerticalModel:
         return Shared(self.likelihood, n, J, c.model.intercept, path=path, power_rho=power_rho)
 
     def kept(self, y: Array) -> float:
-        """The share of a row's information about the predictor that the auxiliary variables leave (section 11)."""
+        """The share of a row's information about the predictor that the auxiliary variables leave (vertical.md, section 11)."""
         link = self.likelihood.link_variance(y)
         rho, J = self.config.model.rho, len(self.names)
         lost = rho**2 * ((J - 1) ** 2 / J if self.power else J)

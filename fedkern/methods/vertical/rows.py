@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,45 @@ from ...data.header import unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs.load import VerticalConfig
+from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
+from ...privacy.policy import DataSet
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 TINY = 1e-14
+
+
+def parties(config: VerticalConfig, folder: Path) -> Parties:
+    """The parties of a job whose paths are relative to `folder`.
+
+    Raises
+    ------
+    JobError
+        No file matches, two clients have one name, or the job file names clients that do not exist.
+    """
+    spec = spec_of(config, response=False)
+    found = _builtin(config, spec) if config.data.builtin else from_files(config, folder, spec, texts_of(config))
+    return there(found, model__priors=config.model.priors)
+
+
+def _builtin(config: VerticalConfig, spec: Spec) -> Parties:
+    """Built-in data whose columns are split."""
+    from ...data.sets import heart_failure
+
+    clients = tuple(heart_failure.CLIENTS)
+    names = named(config, clients)
+
+    def rows(k: int) -> Table:
+        return heart_failure.read().table(clients[k])
+
+    def header(k: int) -> tuple[str, tuple[str, ...]]:
+        return f"heart-failure, {names[k]}", ("id", *heart_failure.CLIENTS[clients[k]])
+
+    held = DataSet(("heart-failure",))
+    return Parties(
+        names, spec, rows, header, lambda: None, lambda k: held, server=lambda: heart_failure.read().table("server")
+    )
 
 
 def spec_of(config: VerticalConfig, *, response: bool, names: Collection[str] = ()) -> Spec:

@@ -21,10 +21,10 @@ from ...jobs.load import VerticalConfig
 from ...jobs.parties import Parties
 from ...jobs.progress import Progress
 from ...jobs.run import Output, Run
+from ...jobs.watch import MeasuredWatch
 from ...kernels import rng
 from ...results.result import Result
 from ...transports.codec import Codec
-from ..pvi.watch import MeasuredWatch
 from . import budget as private
 from . import langevin, own, publish
 from .model import VerticalModel

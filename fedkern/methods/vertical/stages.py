@@ -123,7 +123,7 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
 
 
 def disclosure(model: VerticalModel) -> str:
-    """In words, what the parties learn of each other (section 11)."""
+    """In words, what the parties learn of each other (docs/methods/vertical.md, section 11)."""
     data = model.config.data
     texts = ["digests of row ids, a draw of each client's part of every training row's predictor in every round"]
     if model.network:

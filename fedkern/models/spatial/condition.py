@@ -1,7 +1,7 @@
 """The hyperparameter that a SIGMA prior is trained over: its range, its prior there, and what the networks see of it.
 
 phi has one coordinate (a CAR parameter in [0, 1), or a lengthscale). Training draws it over [lo, hi]; inference must stay in that
-range, for a network says nothing outside of what it was trained on (sigma.md, sections 3, 4 and 10).
+range, for a network says nothing outside of what it was trained on (docs/methods/sigma.md, sections 3, 4 and 10).
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Condition:
 
     def log_prior_grad(self, x: float) -> tuple[float, float]:
         """Log-density of x where phi = lo + (hi - lo) sigmoid(x) has the truncated prior, Jacobian once, and its derivative
-        (sigma.md, section 6)."""
+        (docs/methods/sigma.md, section 6)."""
         log_s, log_rest = -_softplus(-x), -_softplus(x)
         slope = math.exp(log_rest) - math.exp(log_s)
         if self.hyperprior.kind == "uniform":

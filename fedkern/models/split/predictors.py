@@ -1,7 +1,7 @@
 """What one client adds to the linear predictor: g = H w, with w a function of theta and H perhaps one of a network's weights.
 
 Every predictor is the same few pure functions, so that the models and protocols of vertical data know no difference between a
-linear one, slopes that vary by group, and a network. Source: vertical.md, section 9.
+linear one, slopes that vary by group, and a network. Source: docs/methods/vertical.md, section 9.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Multilevel:
     """Slopes that vary by group: g_i = x_i' beta^(l), l the group of row i.
 
     beta_k^(l) ~ N(mu_k, sd sigma_k), mu_k ~ N(0, sd 1), sigma_k ~ HalfNormal(1). theta is mu (p,), log sigma (p,), and for each
-    level (L, p) the slopes themselves (`centred`) or b with beta = mu + sigma b. Source: vertical.md, section 9.2.
+    level (L, p) the slopes themselves (`centred`) or b with beta = mu + sigma b. Source: docs/methods/vertical.md, section 9.2.
     """
 
     X: Matrix
@@ -195,7 +195,7 @@ class Multilevel:
 
 @dataclass(frozen=True)
 class Network:
-    """g = f_phi(X) w: a network's last hidden layer, then w ~ N(0, I). Source: vertical.md, section 9.3.
+    """g = f_phi(X) w: a network's last hidden layer, then w ~ N(0, I). Source: docs/methods/vertical.md, section 9.3.
 
     phi is maximised. With `weight_sd` it has a prior, N(0, weight_sd^2 / inputs of the layer) for weights and biases, and is its
     mode; without (as published), only the number of steps keeps the network from learning its rows by heart.

@@ -1,5 +1,5 @@
 // What a client of the augmented models does between two messages: a gradient of all its parameters, a step of Adam, the next draw.
-// w = theta with a diagonal q(theta). vertical.md, sections 4 to 6.
+// w = theta with a diagonal q(theta). docs/methods/vertical.md, sections 4 to 6.
 #pragma once
 #include "fedkern/optim/adaptive.hpp"
 #include "fedkern/rng.hpp"

@@ -1,4 +1,4 @@
-// The evidence lower bound of a mean-field posterior and its gradient in (mu, omega = log sigma). dp-pvi.md, sections 2 and 3.4.
+// The evidence lower bound of a mean-field posterior and its gradient in (mu, omega = log sigma). pvi.md, sections 2 and 3.4.
 #pragma once
 #include "examples.hpp"
 

@@ -1,5 +1,5 @@
 // Sums over examples of v_i, the gradient of w_i E log p(y_i | x_i'theta) in (mu, omega = log sigma), each clipped to a norm without
-// being written down. Specification: dp-pvi.md, sections 3 and 4.
+// being written down. Specification: docs/methods/pvi.md, sections 3 and 4.
 #pragma once
 #include "passes.hpp"
 
@@ -114,14 +114,14 @@ struct Analytic {
 };
 
 /// Draws of the activations, the same for all rows: section 3.3. z_s is element s of rng's draw 0.
-struct Activation {
+struct Activated {
     static constexpr Shape shape = Shape::square;
     using Number = double;
     using Scratch = NoScratch;
     const Activations& q;
     std::vector<double> z;
 
-    Activation(const Activations& q_, const Draws& draws) : q(q_), z(draws.count) {
+    Activated(const Activations& q_, const Draws& draws) : q(q_), z(draws.count) {
         fill_normal({z.data(), draws.count}, {0, 0, draws.client, draws.step}, draws.key);
     }
     const double* factor() const { return q.variance(); }
@@ -332,7 +332,7 @@ Index glm_clipped_sum(const Regression& data, const Posterior& q, Likelihood lik
         skipped = draws.count > 1 ? sum(SeveralWeights(q, draws)) : data.single ? sum(OneWeight<float>(q, draws)) : sum(OneWeight<double>(q, draws));
     } else {
         const Activations activations(q);
-        skipped = draws.kind == Draws::Kind::activations ? sum(Activation(activations, draws)) : sum(Analytic{activations});
+        skipped = draws.kind == Draws::Kind::activations ? sum(Activated(activations, draws)) : sum(Analytic{activations});
     }
     if constexpr (!std::is_integral_v<Out>)
         if (clip.noise > 0) add_keyed_noise(total, clip.noise * clip.bound, draws);

@@ -1,4 +1,4 @@
-// Local sweeps of the sparse models that touch rows: logistic response and missing covariates. sparse-models.md, section 11.
+// Local sweeps of the sparse models that touch rows: logistic response and missing covariates. sparse.md, section 11.
 //
 // Counters (client and step as given). scales: item j, as in scales.hpp. coefficients: normal e of (theta_k, alpha_k), the
 // intercept last, half e % 2 of item e / 2. augmentation: the Polya-Gamma variable of row i, item i. variances: sigma^2, item 0.

@@ -1,4 +1,4 @@
-// The server's sweep of the sparse models: sparse-models.md, sections 2 (tau), 4 (the sweep) and 11 (slab, groups of coefficients).
+// The server's sweep of the sparse models: sparse.md, sections 2 (tau), 4 (the sweep) and 11 (slab, groups of coefficients).
 //
 // Counters (client = server, step = number of the sweep, i = g p + j for coefficient j of regression g):
 //   global_scales  tau: item i, as in scales.hpp.

@@ -61,7 +61,7 @@ template <class Width> struct CarSums {
     }
 };
 
-FEDKERN_INLINE double sum_of(const Lanes& v) { return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7])); }
+FEDKERN_INLINE double sum_of_areas(const Lanes& v) { return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7])); }
 
 /// One draw: `gradient` becomes -Q x. `degrees` (n) is D.
 template <CarForm form>
@@ -79,7 +79,7 @@ CarSums<OneArea> car_row(const AreaGraph& g, const double* degrees, const double
         const Lanes here = eight(x), around = eight(gradient);
         sums.template add<form>(here, eight(degrees) * here, around, Lanes{} + phi, *reinterpret_cast<Lanes*>(gradient + i));
     }
-    CarSums<OneArea> all{sum_of(sums.whole), sum_of(sums.slope)};
+    CarSums<OneArea> all{sum_of_areas(sums.whole), sum_of_areas(sums.slope)};
     for (; i < n; ++i) {
         const double around = gradient[i];
         all.template add<form>(x[i], degrees[i] * x[i], around, phi, gradient[i]);

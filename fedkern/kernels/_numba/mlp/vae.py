@@ -1,4 +1,4 @@
-"""The hierarchical variational autoencoder for Numba: sigma.md, sections 1 and 2, in float64.
+"""The hierarchical variational autoencoder for Numba: docs/methods/sigma.md, sections 1 and 2, in float64.
 
 A block is a (sum of sizes, rows) array: the layers of a network below each other, one row of the batch in each column. What goes
 from block to block is plain Python: compiled as a whole, it would take Numba half a minute.

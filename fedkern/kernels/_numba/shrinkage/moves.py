@@ -1,4 +1,4 @@
-"""The moves of the sparse models for Numba: sparse-models.md, section 6 (and 11 for the slab)."""
+"""The moves of the sparse models for Numba: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
 
 import numpy as np
 from numba import njit

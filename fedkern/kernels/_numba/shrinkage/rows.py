@@ -1,4 +1,4 @@
-"""Local sweeps that touch rows, for Numba: sparse-models.md, section 11."""
+"""Local sweeps that touch rows, for Numba: docs/methods/sparse.md, section 11."""
 
 import numpy as np
 from numba import njit

@@ -1,4 +1,4 @@
-"""Scales of the horseshoe, local and global: sparse-models.md, section 2."""
+"""Scales of the horseshoe, local and global: docs/methods/sparse.md, section 2."""
 
 import numpy as np
 from numba import njit

@@ -1,4 +1,4 @@
-"""What the kernels of the hierarchical variational autoencoder mean: sigma.md, sections 1 and 2, in float64.
+"""What the kernels of the hierarchical variational autoencoder mean: docs/methods/sigma.md, sections 1 and 2, in float64.
 
 Every network keeps what went through it, so that `pull` can add to the gradient of its parameters and return that of its input.
 """

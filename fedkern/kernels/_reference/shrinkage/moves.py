@@ -1,4 +1,4 @@
-"""What the moves of the sparse models mean: sparse-models.md, section 6 (and 11 for the slab)."""
+"""What the moves of the sparse models mean: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
 
 import numpy as np
 

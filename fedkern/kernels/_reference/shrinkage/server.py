@@ -1,4 +1,4 @@
-"""What the server's sweeps of the sparse models mean: sparse-models.md, sections 2, 4 and 11."""
+"""What the server's sweeps of the sparse models mean: docs/methods/sparse.md, sections 2, 4 and 11."""
 
 from dataclasses import dataclass
 

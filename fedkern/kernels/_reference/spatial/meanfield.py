@@ -1,4 +1,4 @@
-"""Mean-field inference of autoregressive priors with Gaussian observations. sigma.md, sections 3 and 6."""
+"""Mean-field inference of autoregressive priors with Gaussian observations. docs/methods/sigma.md, sections 3 and 6."""
 
 import numpy as np
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...jobs.progress import Progress
-from ...models.expfam import Gaussian
+from ..models.expfam import Gaussian
+from .progress import Progress
 
 Measure = Callable[[Gaussian], Mapping[str, float]]
 
@@ -87,3 +87,30 @@ class MeasuredWatch:
         metrics |= self.measured(state)
         self.write({"round": self.round, "metrics": metrics, "seconds": round(time.monotonic() - self._began, 3)})
         self.progress.show(self.round, ", ".join(f"{name} {value:.3f}" for name, value in metrics.items()))
+
+
+class SamplerWatch:
+    """Follows the server's state: every `every` rounds a line with the size of the model and the seconds."""
+
+    def __init__(self, *, every: int, write: Callable[[Mapping[str, Any]], None], progress: Progress) -> None:
+        self.every, self.write, self.progress = every, write, progress
+        self.round = 0
+        self._began = time.monotonic()
+
+    def __call__(self, state: Any) -> None:
+        if state.round == self.round or not hasattr(state, "values"):
+            return
+        self.round = int(state.round)
+        if self.round % self.every and state.stop is None:
+            return
+        included = float(np.mean(state.values.inclusion.sum(axis=(1, 2))))
+        metrics = {"included": round(included, 3), "eta": float(np.median(state.values.eta))}
+        self.write(
+            {
+                "round": self.round,
+                "kept": state.trace.count,
+                "metrics": metrics,
+                "seconds": round(time.monotonic() - self._began, 3),
+            }
+        )
+        self.progress.show(self.round, f"about {included:.1f} included")

@@ -1,0 +1,32 @@
+"""Who takes part in a partitioned job, and what is known of their columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...jobs import parties as jobs
+from ...jobs.load import Config
+from ...jobs.parties import Parties
+
+
+def parties(config: Config, folder: Path) -> Parties:
+    """The parties of a job whose paths are relative to `folder`.
+
+    Raises
+    ------
+    JobError
+        No file matches, two clients have one name, or the job file names clients that do not exist.
+    """
+    data, model = config.data, config.model
+    known = {"family": model.family, "intercept": model.intercept}
+    if data.builtin:
+        dealt = jobs.dealt(data)
+        jobs.fits(model.family, data.builtin, dealt.response, dealt.positive)
+        columns = {**dealt.columns, **jobs.declared(config, data)}
+        spec = jobs.rows_spec(config, data, data.response or dealt.response or None, dealt.positive, columns, **known)
+        found = jobs.of_dealt(config, dealt, spec)
+    else:
+        spec = jobs.rows_spec(config, data, data.response, data.positive, jobs.declared(config, data), **known)
+        found = jobs.from_files(config, folder, spec, spec.texts)
+    terms = config.privacy.clients if config.privacy is not None else ()
+    return jobs.there(found, algorithm__client_weights=config.algorithm.client_weights, privacy__clients=terms)

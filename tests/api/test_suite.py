@@ -1,0 +1,83 @@
+"""The suite itself: what goes together, whose turn it is at night, and that a cut is seen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import suite_minima
+import suite_order
+import suite_share
+
+PAIRS = [f"tests/kernels/test_conformance.py::test_conforms_to_the_reference[glm.{name}-numba]" for name in "abc"]
+
+
+def test_a_family_of_kernels_is_compiled_on_one_worker():
+    assert {suite_order.group(name) for name in PAIRS} == {"kernels: glm"}
+    assert suite_order.group("tests/kernels/test_conformance.py::test_a[scaled-shrinkage.move]") == "kernels: shrinkage"
+    assert suite_order.group("kernels/test_shrinkage_local.py::test_a[1]") == "kernels: shrinkage"
+    assert suite_order.group("tests/kernels/test_vae_compiled.py::test_a") == "kernels: mlp"
+    assert suite_order.group("tests/cli/test_files.py::test_a[glm.b]") == "cli/test_files.py"
+
+
+def test_every_name_of_the_order_is_a_file_or_a_family():
+    files = {str(path.relative_to(suite_minima.TESTS)) for path in suite_minima.TESTS.glob("*/test_*.py")}
+    assert {name for name in suite_order.LONGEST if "kernels: " not in name} <= files
+    assert {suite_order.group(name) for name in files} >= set(suite_order.LONGEST)
+
+
+def test_what_passes_is_counted_by_kinds():
+    names = [*PAIRS, "cli/test_a.py::test_a_run_is_killed", "data/test_b.py::test_negative_control_b", "data/test_b.py::test_c"]
+    found = suite_minima.counted(names)
+    assert +found == Counter({"tests": 6, "kernel-backend pairs": 3, "planted faults": 1, "kills": 1})
+
+
+def test_negative_control_a_test_that_is_left_out_is_seen():
+    minima = dict(suite_minima.counted(PAIRS))
+    assert suite_minima.fallen(suite_minima.counted(PAIRS), minima) == []
+    assert "kernel-backend pairs: 2, not 3" in suite_minima.fallen(suite_minima.counted(PAIRS[1:]), minima)
+
+
+def test_other_commits_have_other_turns():
+    orders = {tuple(sorted(PAIRS, key=lambda name: suite_share.turn(commit, name))) for commit in map(str, range(50))}
+    assert len(orders) == 6
+
+
+NIGHT = """
+import time, pytest
+pytestmark = pytest.mark.nightly
+
+@pytest.mark.parametrize("n", range(9))
+def test_slow(n):
+    time.sleep(0.2)
+
+@pytest.mark.parametrize("n", range(BROKEN))
+def test_broken(n):
+    assert False
+
+@pytest.mark.timeout(1800)
+def test_long():
+    assert False
+"""
+
+
+@pytest.mark.parametrize(("seconds", "broken", "code"), [(0.3, 0, 0), (60, 0, 0), (60, 1, 1), (0, 1, 5)])
+def test_a_share_ends_in_time_and_may_fail(tmp_path: Path, seconds: float, broken: int, code: int):
+    """Also where nothing ran; what takes longer than other tests is left to the whole night."""
+    (tmp_path / "test_night.py").write_text(NIGHT.replace("BROKEN", str(broken)))
+    support = str(Path(suite_share.__file__).parent)
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "suite_share", "-p", "no:cacheprovider", "-W", "ignore"]
+    ended = subprocess.run(
+        [*command, "-c", os.devnull, f"--rootdir={tmp_path}", f"--nightly-share={seconds}", str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": support},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert ("left to other commits" in ended.stdout) == (seconds < 60)
+    assert "1 deselected" in ended.stdout

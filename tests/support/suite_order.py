@@ -1,0 +1,61 @@
+"""In which order files run, and which go together on one of several workers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+# What takes longest begins first, so that workers end together.
+LONGEST = (
+    "kernels: shrinkage",
+    "statistics/test_vertical_optimum.py",
+    "kernels: sem",
+    "kernels: mlp",
+    "statistics/test_sparse_joint.py",
+    "kernels: rng",
+    "kernels: privacy",
+    "kernels: glm",
+    "kernels: augmented",
+    "kernels: spatial",
+    "kernels: optim",
+    "cpp/test_cpp.py",
+    "transports/test_kills.py",
+    "golden/test_golden.py",
+    "cli/test_mpi_command.py",
+    "cli/test_sparse_jobs.py",
+    "statistics/test_sem_joint.py",
+    "privacy/test_audit.py",
+    "cli/test_rows_stay.py",
+    "cli/test_inputs.py",
+    "cli/test_sigma_jobs.py",
+    "cli/test_resuming.py",
+)
+FAMILIES = {"polya": "rng", "vae": "mlp"}  # the files whose first word is not a family
+
+
+def group(nodeid: str) -> str:
+    """What runs on one worker: a file, or all of a family of kernels, which Numba then compiles once."""
+    file, _, test = nodeid.removeprefix("tests/").partition("::")
+    kernel = re.search(r"\[(?:\w+-)?(\w+)\.\w+", test) if file == "kernels/test_conformance.py" else None
+    word = kernel or re.match(r"kernels/test_([a-z]+)", file)
+    return f"kernels: {FAMILIES.get(word[1], word[1])}" if word else file
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: n for n, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(group(item.nodeid), len(rank)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    if config.option.dist != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Groups(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid)
+
+    config.option.loadscopereorder = False  # it would begin with the files of the most tests
+    return Groups(config, log)

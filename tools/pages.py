@@ -1,0 +1,172 @@
+"""Writes what is generated from the program: docs/reference/jobs.md and kernels.md, and the references in mpi/.
+
+    python tools/pages.py
+
+A test compares the files with what the program says.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from fedkern import kernels
+from fedkern.jobs import reference
+from fedkern.kernels._registry import Array, Kernel
+from fedkern.methods.sigma.prior import reference as prior_reference
+
+ROOT = Path(__file__).parents[1]
+METHODS = ("pvi", "sparse", "vertical", "sigma")
+KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>.*)")
+
+JOBS = """\
+# Keys of a job file
+
+Written by `make pages` from the sections that check a job file; a test holds it to them. The same as commented TOML files, to
+copy from: `mpi/reference.toml`, `mpi/reference-sparse.toml`, `mpi/reference-vertical.toml`, `mpi/reference-sigma.toml`,
+`mpi/reference-prior.toml`.
+
+A job is one TOML file, which every party reads. An unknown key is an error that names the nearest; any key can be overridden
+on the command line: `--set privacy.epsilon=0.5`. Types are not converted, save whole numbers to real ones. A default is what
+a job of that method has without the key; `...` stands where there is none. Variants and presets have defaults of their own:
+`fedkern check` tells what a job will do.
+"""
+PRIORS = """\
+## Prior files
+
+What `fedkern sigma train` reads. Defaults are those of a map; the preset `"paper"` and the variants have their own.
+"""
+KERNELS = """\
+# Kernels
+
+Written by `make pages` from the kernels' records; a test holds it to them. A kernel is a function of arrays, scalars and a
+random key: it knows no client, no round and no file. `help(fedkern.kernels.FAMILY)` tells what a family computes and `help`
+of a function every argument; `fedkern.kernels.list()` and `fedkern info` give the table of kernels and backends.
+
+* `out=None` allocates; a given `out` is used as it is or refused with a reason, never converted.
+* `n_threads`, where work is split, changes no bit of the result.
+* `backend=None` takes the one at home where the arrays live; `"cpp"`, `"numba"` and `"reference"` (NumPy, plain and slow:
+  what the kernel means) can be named. A pair that does not exist is an error, and not silently replaced.
+* Shapes are given in symbols; one symbol has one value in a call. Arrays may be float64 or float32, any strides, where
+  nothing else is said.
+* Functions of `fedkern.kernels.numba` can be called inside other people's nopython code.
+"""
+
+
+def jobs() -> str:
+    """docs/reference/jobs.md"""
+    parts = [JOBS]
+    for method in METHODS:
+        parts += [
+            f"## `{method}`\n",
+            f'Jobs with `method = "{method}"`; what they mean is said on [its page](../methods/{method}.md).\n',
+        ]
+        parts += tables(reference.text(method))
+    return "\n".join([*parts, PRIORS, *tables(prior_reference.text())])
+
+
+def tables(toml: str) -> Iterator[str]:
+    """A table for each table of a commented reference."""
+    for table in re.split(r"\n(?=\[)", toml)[1:]:
+        name, *lines = table.strip().splitlines()
+        rows = []
+        for line in lines:
+            key = KEY.fullmatch(line)
+            assert key is not None, line
+            default = "..." if key["default"] == "..." else f"`{key['default']}`"
+            rows.append(f"| `{key['key']}` | {default} | {cell(key['type'])} | {cell(key['help'])} |")
+        yield "\n".join([f"### `{name}`\n", "| key | default | may be | |", "| --- | --- | --- | --- |", *rows]) + "\n"
+
+
+def cell(text: str) -> str:
+    """Text of a table's cell: choices are code, and no sign of it is Markdown."""
+    text = re.sub(r'"([^"\s]*)"', r'`"\1"`', text.replace('" | "', '", "'))
+    return re.sub(r"(?<!`)([*_<>|\[\]])(?![^`]*`)", r"\\\1", text)
+
+
+def kernel_pages() -> str:
+    """docs/reference/kernels.md"""
+    parts = [KERNELS]
+    names = sorted(kernels.KERNELS)
+    for family in dict.fromkeys(name.partition(".")[0] for name in names):
+        module = getattr(kernels, family)
+        head = (inspect.getdoc(module) or "").partition("\n")[0]
+        parts.append(f"## `{family}`\n\n{linked(cell(head))}\n")
+        parts += [entry(kernels.KERNELS[name], module) for name in names if name.startswith(f"{family}.")]
+    return "\n".join(parts)
+
+
+def entry(kernel: Kernel, module: object) -> str:
+    """A kernel: purpose, call, arrays."""
+    family, _, own = kernel.name.partition(".")
+    function = kernel.function or own
+    arguments = []
+    kind = None
+    for name, parameter in inspect.signature(getattr(module, function)).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and kind is not parameter.KEYWORD_ONLY:
+            arguments.append("*")
+        kind = parameter.kind
+        arguments.append(name if parameter.default is parameter.empty else f"{name}={parameter.default!r}")
+    source = f"Specified in {linked(kernel.source)}." if kernel.source else ""
+    about = [cell(kernel.purpose), source, f"Backends: {', '.join(kernel.backends)}."]
+    if kernel.streams:
+        about.append(f"Draws from the streams {', '.join(f'`{stream}`' for stream in kernel.streams)}.")
+    rows = [row(array, "in") for array in kernel.inputs] + [row(array, "out") for array in kernel.outputs]
+    return "\n".join(
+        [
+            f"### `{kernel.name}`\n",
+            " ".join(filter(None, about)) + "\n",
+            f"```\n{call(f'{family}.{function}', arguments)}\n```\n",
+            "| array | | shape | type |",
+            "| --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+def linked(text: str) -> str:
+    """Text that names a method's page, with a link to it."""
+    return re.sub(r"(?:docs/methods/)?\b(pvi|sparse|vertical|sigma)\.md", r"[`\1`](../methods/\1.md)", text)
+
+
+def call(name: str, arguments: Iterable[str]) -> str:
+    """name(a, b, ..) in lines of at most 96 characters."""
+    lines, indent = [f"{name}("], " " * 4
+    for argument in arguments:
+        if len(lines) == 1 or len(lines[-1]) + len(argument) > 94:
+            lines.append(indent + argument)
+        else:
+            lines[-1] += f" {argument}"
+        lines[-1] += ","
+    whole = lines[0] + " ".join(line.strip() for line in lines[1:]).removesuffix(",") + ")"
+    return whole if len(whole) <= 96 else "\n".join([*lines[:-1], lines[-1].removesuffix(","), ")"])
+
+
+def row(array: Array, direction: str) -> str:
+    types = " or ".join(map(str, array.dtypes))
+    notes = [f"as `{array.like}`"] if array.like else [] if types == "float64 or float32" else [types]
+    if array.optional:
+        notes.append("may be None")
+    shape = ", ".join(array.shape) + ("," if len(array.shape) == 1 else "")
+    return f"| `{array.name}` | {direction} | `({shape})` | {'; '.join(notes)} |"
+
+
+FILES = {
+    "docs/reference/jobs.md": jobs,
+    "docs/reference/kernels.md": kernel_pages,
+    "mpi/reference.toml": reference.text,
+    **{f"mpi/reference-{method}.toml": partial(reference.text, method) for method in METHODS[1:]},
+    "mpi/reference-prior.toml": prior_reference.text,
+}
+
+if __name__ == "__main__":
+    for name, text in FILES.items():
+        written = text()
+        if name.endswith(".toml"):
+            tomllib.loads(written)
+        (ROOT / name).write_text(written, encoding="utf-8")
