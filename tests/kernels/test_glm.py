@@ -482,7 +482,7 @@ def test_float32_is_right_to_a_millionth(n, d, draws):
 
 
 ERRORS = [
-    ({"family": "probit"}, ValueError, "family must be 'bernoulli' or 'poisson' or 'gaussian', got 'probit'"),
+    ({"family": "probit"}, ValueError, "family must be 'bernoulli' or .* or 'gaussian' or 'negative-binomial', got 'probit'"),
     ({"scale": 2.0}, ValueError, "bernoulli has none, got 2.0"),
     ({"family": "gaussian", "scale": 0.0}, ValueError, "scale must be positive and finite, got 0.0"),
     ({"estimator": "weight-mc"}, ValueError, "estimator 'weight-mc' needs a key"),
