@@ -24,17 +24,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, expit, gammaln
 
 Vector = NDArray[np.float64]
 Scale = float | Vector  # a number, or (m, 1) where eta is (m, n)
 Trials = Vector | None
 MOST = 30.0  # of a logarithm of a rate
 HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
+
+
+def _special(name: str, *arguments: Any) -> Any:
+    """A function of SciPy, which who only calls kernels need not load."""
+    return getattr(import_module("scipy.special"), name)(*arguments)
+
+
+def expit(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return _special("expit", x)
+
+
+def gammaln(x: Any) -> Any:
+    """log |Gamma(x)|."""
+    return _special("gammaln", x)
+
+
+def betaln(a: Any, b: Any) -> Any:
+    """log of the beta function."""
+    return _special("betaln", a, b)
 
 
 # What families have in common --------------------

@@ -190,7 +190,7 @@ def kill(run, kind, moment, chance, n_ranks):
 
 PRIVATE = """
 [job]
-rounds = 60
+rounds = 300
 [data]
 builtin = "breast-cancer"
 split = {clients = 3}
@@ -281,8 +281,8 @@ class Story:
         (kind, moment), came = kills[-1], came[-1]
         finished = (self.out / "summary.json").exists()
         codes = CODES[kind] if came else {0}
-        if kind == "client" and self.method.startswith("pvi") and finished:
-            codes = {4}
+        if came and kind == "client" and self.method.startswith("pvi") and finished:
+            codes = {4, 0}  # 0: after the last round
         elif finished and kind in ("client", "batch", "ctrl-c"):  # it came after the last round
             codes = {0, 3}
         self._judge(f"{kind} in {moment}", ended, codes)
