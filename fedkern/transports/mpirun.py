@@ -186,7 +186,8 @@ class Job:
     def _look(self, now: float) -> None:
         """Whether something has to be done."""
         if not self.asked:
-            self.asked = _waiting(self.mpirun.pid)
+            there = _waiting(self.mpirun.pid)
+            self.asked = self.asked or there  # a signal for us may have come while we looked
         if self.hurry:
             self._end(now, "interrupted; --resume goes on from the last checkpoint")
         elif self.code is not None:

@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from kills import MARK, processes
 
-from fedkern.transports.mpirun import Screen
+from fedkern.transports import mpirun as launcher
+from fedkern.transports.mpirun import Job, Screen
 
 EDGE = b"-" * 74 + b"\n"
 ABORT = EDGE + b"MPI_ABORT was invoked on rank 0 in communicator fedkern\n  Proc: [[1,1],0]\n" + EDGE + b"\0"
@@ -109,6 +111,16 @@ def test_a_signal_before_the_job_has_begun_ends_it_at_once(beside, name, whom, t
     assert (code, time.monotonic() - before < 2) == (3, True)
     if name in ("SIGTERM", "SIGINT") or whom == "beside":
         assert err == f"fedkern: stopped by {name} before the job had begun; start it again\n"
+
+
+def test_a_signal_that_comes_while_mpirun_is_looked_at_is_not_lost(monkeypatch):
+    job = object.__new__(Job)
+    job.asked, job.begun, job.hurry, job.code, job.mpirun = None, False, False, None, SimpleNamespace(pid=0)
+    ended = []
+    monkeypatch.setattr(Job, "_end", lambda self, now, why: ended.append(why))
+    monkeypatch.setattr(launcher, "_waiting", lambda pid: job._ask(signal.SIGTERM, None))
+    job._look(1.0)
+    assert ended == ["stopped by SIGTERM before the job had begun; start it again"]
 
 
 HEEDS = """

@@ -245,7 +245,9 @@ def example_rows(
         values += value
         w = 1.0
         if clip != KEEP_ALL:
-            squared = 0.0 * value  # NaN where an activation is not finite
+            squared = 0.0 * value  # NaN where an activation is not finite, or |x|^2 is not
+            for j in range(d):
+                squared += 0.0 * (x[j] * x[j])
             for j in range(v.size):
                 squared += v[j] * v[j]
             if not np.isfinite(squared):

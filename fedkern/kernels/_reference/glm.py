@@ -231,7 +231,8 @@ def clipped_grad_sum(
     with np.errstate(over="ignore", invalid="ignore"):
         v = example_vectors(X, y, mu, log_sigma, rows, offset, weights, family, scale, estimator, draws, key, client, step)
         squared = (v * v).sum(axis=1)
-    kept = np.isfinite(squared)
+        own = X if rows is None else X[rows]
+        kept = np.isfinite(squared) & np.isfinite((own.astype(np.float64) ** 2).sum(axis=1))  # too large a row is skipped
     v, norm = v[kept], np.sqrt(squared[kept])
     bound = clip * (1 - 1e-9)
     v *= np.divide(bound, norm, out=np.ones_like(norm), where=norm > bound)[:, None]

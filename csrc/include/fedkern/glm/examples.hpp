@@ -10,9 +10,6 @@ inline namespace FEDKERN_ISA {
 inline constexpr double clip_margin = 1 - 1e-9;
 
 /// The weights of rows in units of the grid; NaN for a row that is skipped: NaN x 0 is not 0, so it must never be multiplied.
-/// |c x|^2 of a row whose |x|^2 may be too large for a number: 0 for c = 0, and not 0 * infinity.
-inline double scaled_square(double c, double squared_norm) { return c == 0 ? 0 : c * c * squared_norm; }
-
 inline void clip_weights(Index n, const double* squared_norm, const Clipping& clip, double* w) {
     const double most = clip.bound * clip_margin, unit = clip.grid > 0 ? clip.grid : 1;
     for (Index i = 0; i < n; ++i) {
@@ -107,7 +104,7 @@ struct Analytic {
         for (Index i = 0; i < block.size; ++i) {
             const double w = block.weight[i];
             c.alpha[i] *= w, c.beta[i] *= w;
-            c.squared[i] = scaled_square(c.alpha[i], n2[i]) + scaled_square(c.beta[i], n4[i]) + 0 * m[i];
+            c.squared[i] = c.alpha[i] * c.alpha[i] * n2[i] + c.beta[i] * c.beta[i] * n4[i] + 0 * m[i];
         }
         if (!value) return;
         alignas(64) double base[block_rows];
@@ -145,7 +142,7 @@ struct Activated {
             const double w = block.weight[i] / double(z.size());
             c.alpha[i] *= w;
             c.beta[i] = s[i] == 0 ? 0 : c.beta[i] * w / s[i];
-            c.squared[i] = scaled_square(c.alpha[i], n2[i]) + scaled_square(c.beta[i], n4[i]) + 0 * m[i];
+            c.squared[i] = c.alpha[i] * c.alpha[i] * n2[i] + c.beta[i] * c.beta[i] * n4[i] + 0 * m[i];
         }
     }
 };
@@ -194,7 +191,7 @@ template <class T> struct OneWeight {
         family.slopes(block.padded, a, block.y, c.alpha);
         for (i = 0; i < block.padded; ++i) {
             c.beta[i] = c.alpha[i] *= block.weight[i];
-            c.squared[i] = scaled_square(c.alpha[i], c.squared[i]) + 0 * a[i];
+            c.squared[i] = c.alpha[i] * c.alpha[i] * c.squared[i] + 0 * a[i];
         }
     }
 };
@@ -256,7 +253,7 @@ struct SeveralWeights {
                 sum_z = sum_z + zj * zj;
             });
             c.beta[i] = 1;
-            c.squared[i] = scaled_square(c.alpha[i], sum_x.sum()) + sum_z.sum();
+            c.squared[i] = c.alpha[i] * c.alpha[i] * sum_x.sum() + sum_z.sum();
         }
     }
 };

@@ -51,7 +51,7 @@ Index sum_full_examples(const Regression& data, const Activations& q, const Fami
                         sum_2 += xj * xj;
                         sum_4 += xj * xj * below;
                     }
-                    const double squared = scaled_square(a, sum_2) + scaled_square(b, sum_4) + 0 * m[i];
+                    const double squared = a * a * sum_2 + b * b * sum_4 + 0 * m[i];
                     double w;
                     clip_weights(1, &squared, *clip, &w);
                     if (!(w == w)) {
