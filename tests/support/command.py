@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,9 +61,13 @@ def python(*arguments: str | Path, timeout: float = 120, folder: Path | None = N
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def mpirun(ranks: int, *arguments: str | Path, timeout: float = 120) -> Ended:
-    """`fedkern ARGUMENTS --mpi` on this machine, with the mpirun beside this Python."""
-    return _mpirun(ranks, "-m", "fedkern.cli", *map(str, arguments), "--mpi", timeout=timeout)
+def mpirun(ranks: int, *arguments: str | Path, timeout: float = 120, beside: bool = False) -> Ended:
+    """`fedkern ARGUMENTS --mpi` on this machine, with the mpirun beside this Python.
+
+    `beside`: under the process that mpi/run.sh puts beside mpirun, whose own code after an abort tells nothing.
+    """
+    before = [sys.executable, "-P", "-m", "fedkern.transports.mpirun", str(ranks)] if beside else []
+    return _mpirun(ranks, "-m", "fedkern.cli", *map(str, arguments), "--mpi", timeout=timeout, before=before)
 
 
 def mpirun_jobs(ranks: int, path: Path, jobs: dict[str, list[str | Path]], timeout: float = 120) -> tuple[dict[str, int], str]:
@@ -72,12 +77,12 @@ def mpirun_jobs(ranks: int, path: Path, jobs: dict[str, list[str | Path]], timeo
     return dict(json.loads(line) for line in ended.out.splitlines() if line.startswith('["')), ended.err
 
 
-def _mpirun(ranks: int, *program: str, timeout: float) -> Ended:
+def _mpirun(ranks: int, *program: str, timeout: float, before: Sequence[str] = ()) -> Ended:
     path = str(Path(fedkern.__file__).parents[1])
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    command = [str(Path(sys.executable).with_name("mpirun")), "--oversubscribe", "-n", str(ranks), sys.executable, *program]
+    launcher = str(Path(sys.executable).with_name("mpirun"))
     done = subprocess.run(
-        command,
+        [*before, launcher, "--oversubscribe", "-n", str(ranks), sys.executable, *program],
         env={**os.environ, **allowed, "PYTHONPATH": path},
         capture_output=True,
         text=True,

@@ -190,7 +190,7 @@ def kill(run, kind, moment, chance, n_ranks):
 
 PRIVATE = """
 [job]
-rounds = 300
+rounds = 1500
 [data]
 builtin = "breast-cancer"
 split = {clients = 3}
@@ -282,7 +282,7 @@ class Story:
         finished = (self.out / "summary.json").exists()
         codes = CODES[kind] if came else {0}
         if came and kind == "client" and self.method.startswith("pvi") and finished:
-            codes = {4, 0}  # 0: after the last round
+            codes = {4} if self.lost() else {0}  # it came after the last round
         elif finished and kind in ("client", "batch", "ctrl-c"):  # it came after the last round
             codes = {0, 3}
         self._judge(f"{kind} in {moment}", ended, codes)
