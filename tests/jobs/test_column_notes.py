@@ -15,8 +15,8 @@ from fedkern.algorithms.exchanges import column_notes
 from fedkern.algorithms.exchanges.column_notes import Degenerate
 from fedkern.api import checked, perform
 from fedkern.errors import LostPeer, OwnFault
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess, run
 from support import sigma_artifacts as artifacts

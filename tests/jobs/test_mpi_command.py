@@ -12,8 +12,8 @@ import pytest
 
 import fedkern
 from fedkern.api import perform
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support.command import OPEN, PRIVATE, mpirun
 

@@ -16,7 +16,7 @@ import pytest
 
 from fedkern.api import checked
 from fedkern.data.simulate.federations import Settings, simulate
-from fedkern.jobs.load import load
+from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support import sigma_artifacts as artifacts
 from support.command import mpirun
