@@ -16,7 +16,7 @@ from ..api import run as run_job
 
 Array = NDArray[np.float64]
 
-REFERENCES = Path(__file__).parent / "references"  # summaries of long NUTS runs, which tests/references/*.py have made
+REFERENCES = Path(__file__).parent / "references"  # summaries of long NUTS runs, which tools/references/*.py have made
 
 
 @cache

@@ -232,9 +232,8 @@ def below(base: type) -> Iterator[Any]:
 def record(folder: Path, names: tuple[str, ...] = (), said: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """Everything, run in an empty folder. `names`: of some jobs only."""
     sys.path.insert(0, str(HERE))
-    import jobs
-
     import fedkern
+    import jobs
 
     jobs.write(folder)
     done: dict[str, Any] = {"fedkern": str(Path(fedkern.__file__).parent), "stored": {}, "numbers": {}, "trainings": {}}
