@@ -1,4 +1,4 @@
-"""The job file's sections where method = "pvi". Source: docs/methods/pvi.md, sections 4, 6 to 9 and 13."""
+"""The job file's sections where method = "pvi". Source: docs/methods/pvi.md, sections 5 to 8 and 11 to 13."""
 
 from __future__ import annotations
 
