@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...algorithms.core.messages import SERVER
 from ...algorithms.pvi import client_level
@@ -24,11 +24,9 @@ from ...jobs.watch import Watch
 from ...models.glm import Rows, metrics
 from ...results.result import Result
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import publish
 from .model import Model
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 
 def perform(run: Run[Config]) -> Result | None:
@@ -75,9 +73,7 @@ def _test_rows(found: Parties, model: Model) -> Rows | None:
         return None if table is None else _rows(encode(table, model.encoding))
 
 
-def _trained(
-    place: Place, model: Model, designs: dict[int, Design], test: Rows | None, hooks: RunHooks, output: Output
-) -> Any:
+def _trained(place: Place, model: Model, designs: dict[int, Design], test: Rows | None, hooks: RunHooks, output: Output) -> Any:
     """The server's last state; None where it does not live."""
     settings, algorithm, config = model.settings, model.algorithm, model.config
     clients = {}
