@@ -16,7 +16,6 @@ from ...data.table import Table
 from ...errors import owned
 from ...jobs import columns, machine
 from ...jobs.hooks import RunHooks
-from ...jobs.load import Config
 from ...jobs.parties import Parties
 from ...jobs.progress import Progress
 from ...jobs.run import Output, Run
@@ -26,6 +25,7 @@ from ...results.result import Result
 from ...transports.codec import Codec
 from ...transports.place import Place
 from . import publish
+from .keys import Config
 from .model import Model
 
 
