@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import BudgetSpent
 from .jobs import check, engine
@@ -13,9 +13,7 @@ from .jobs.run import Output
 from .methods import load, named
 from .results.result import Result
 from .transports.inprocess import InProcess
-
-if TYPE_CHECKING:
-    from .jobs.run import Place
+from .transports.place import Place
 
 
 def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None, **sections: Mapping[str, Any]) -> Result:

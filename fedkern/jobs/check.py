@@ -22,6 +22,7 @@ from ..errors import JobError
 from ..models.encoding import Column, Encoding, Spec
 from ..printing import printable
 from ..transports.codec import Codec
+from ..transports.place import Place
 from . import columns, holders
 from .engine import agree
 from .keys import JobConfig
@@ -29,7 +30,6 @@ from .parties import Parties, fingerprint
 
 if TYPE_CHECKING:
     from .method import Method
-    from .run import Place
 
 MOST_LEVELS = 200  # of a column that is looked through
 
@@ -72,10 +72,8 @@ class Check(Generic[C]):
             covariates = spec.covariates(header)
             clients[k] = agreement.Client(spec, Summary(covariates, tuple(_kind(spec, name) for name in covariates)))
         start = agreement.start(spec, self.names) if self.place.is_server else None
-        server, _ = self.place.run(agreement.PROTOCOL, start, clients, Codec(agreement.DIMS, len(self.names)))
-        encoding: Any = None if server is None else server.encoding
-        assert encoding is None or isinstance(encoding, Encoding)
-        return encoding
+        ended = self.place.run(agreement.PROTOCOL, start, clients, Codec(agreement.DIMS, len(self.names)))
+        return None if ended[0] is None else ended[0].encoding
 
     def notes(self, spec_of: Callable[[Table], Spec] | None = None, *, intercept: bool = True, split: bool = False) -> list[str]:
         """Lines on columns that nothing can be learnt from, at the server's place; a private job has none.

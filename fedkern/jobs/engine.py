@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from ..errors import JobError
 from ..results.result import Result
+from ..transports.place import Place
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
@@ -18,7 +19,6 @@ from .run import Output, Run
 
 if TYPE_CHECKING:
     from .method import Method
-    from .run import Place
 
 
 def perform(method: Method, place: Place, config: JobConfig, folder: Path, output: Output) -> Result | None:

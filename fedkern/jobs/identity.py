@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER
@@ -20,15 +20,13 @@ from ..data.table import Table
 from ..errors import JobError
 from ..privacy.chain import Mark
 from ..results.plain import plain
+from ..transports.place import Place
 from . import ledger, outbox
 from .files import RunFolder, write_atomically
 from .keys import JobConfig
 from .locks import Locks
 from .parties import Parties
 from .secret import fingerprint, mark_of, secret
-
-if TYPE_CHECKING:
-    from .run import Place
 
 RECORD = "job.json"
 ABOUT = ("id", "clients", "party", "ledger")  # of a record's table `run`; the other keys are digests of what the party was given

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .gaussian import comparable
-from .plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, caption, tidy
+from .plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, canvas, caption, tidy
 from .selection import Edge
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SITE_COLOURS = ("#e08a1e", "#4c9f70", "#8e5ea2", "#c8553d", "#3aa6b9", "#a0763a", "#d06c9b", "#6b7a3f", "#5b6fb5")
 MOST_LABELS = 60  # nodes that a heat map names

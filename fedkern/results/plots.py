@@ -12,8 +12,10 @@ from ..errors import JobError
 from ..printing import printable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:
+    Axes = Figure = object  # others import the types from here
 
 INK, MUTED, GRID, BLUE, ORANGE = "#1f2933", "#7b8794", "#e4e7eb", "#2364aa", "#c8553d"
 WORDS = {"accuracy": "Test accuracy", "log_likelihood": "Mean test log-likelihood", "rmse": "Test root mean square error"}

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import diagnostics
+from .selection import LARGE, matrix, partial_correlations
 
 Array = NDArray[np.float64]
 Row = dict[str, float]
 
 # What convergence is judged on, and its name. R-hat and ESS use ranks: those of tau^2 are those of log tau.
 JUDGED = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
-LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,6 @@ class Samples:
 
     def partial_correlation(self) -> tuple[Array, int]:
         """(p, p) posterior means of a graph's partial correlations, and how many had to be clipped to [-1, 1]."""
-        from .selection import matrix, partial_correlations
-
         found, clipped = partial_correlations(matrix(self.theta, len(self.nodes)))
         return found.mean(axis=(0, 1)), clipped
 

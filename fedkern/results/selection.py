@@ -4,16 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .samples import LARGE, Array, Samples
-from .streamed import Streamed
-
+Array = NDArray[np.float64]
 Rule = Literal["or", "and"]
+LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs
 GAP = 0.15  # standardised units: what lies farther apart may be in different modes
+
+
+class Graphical(Protocol):
+    """The summary of a graph's edges that edges are chosen from."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def pip(self) -> Array: ...
+    @property
+    def mean(self) -> Array: ...
+
+
+class Draws(Protocol):
+    """Kept draws (c, t, P): `Samples`."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def pip(self) -> Array: ...
+    @property
+    def theta(self) -> Array: ...
+    @property
+    def average(self) -> Array | None: ...
+    @property
+    def inclusion(self) -> Array: ...
 
 
 def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
@@ -69,7 +98,7 @@ def edge_names(nodes: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{to},{source}" for to in nodes for source in nodes if to != source)
 
 
-def matrix(values: ArrayLike, p: int) -> NDArray[np.float64]:
+def matrix(values: ArrayLike, p: int) -> Array:
     """(..., p, p) with [to, from], zero diagonal, from (..., p (p - 1)) values in the order of `edge_names`."""
     given = np.asarray(values, dtype=np.float64)
     if given.shape[-1] != p * (p - 1):
@@ -79,13 +108,13 @@ def matrix(values: ArrayLike, p: int) -> NDArray[np.float64]:
     return out
 
 
-def symmetrised(values: ArrayLike, rule: Rule = "or") -> NDArray[np.float64]:
+def symmetrised(values: ArrayLike, rule: Rule = "or") -> Array:
     """(..., p, p) the larger ("or": union) or the smaller ("and": intersection) of each pair of directions."""
     given = np.asarray(values, dtype=np.float64)
     return (np.maximum if rule == "or" else np.minimum)(given, np.swapaxes(given, -1, -2))
 
 
-def partial_correlations(theta: ArrayLike) -> tuple[NDArray[np.float64], int]:
+def partial_correlations(theta: ArrayLike) -> tuple[Array, int]:
     """sign(theta_jh) sqrt(theta_jh theta_hj) where the two signs agree, else 0 (docs/methods/sparse.md, section 8).
 
     Parameters
@@ -115,7 +144,7 @@ class Edge:
     pip: float
 
 
-def graph(samples: Samples | Streamed, alpha: float = 0.1) -> list[Edge]:
+def graph(samples: Graphical, alpha: float = 0.1) -> list[Edge]:
     """Directed edges of the Bayesian FDR set, by falling PIP."""
     pip, mean = samples.pip, samples.mean
     chosen = sorted(np.flatnonzero(fdr_set(pip, alpha)), key=lambda e: -pip[e])
@@ -158,7 +187,7 @@ class Mode:
     of_chains: tuple[float, ...]
 
 
-def modes(samples: Samples, gap: float = GAP) -> list[Mode]:
+def modes(samples: Draws, gap: float = GAP) -> list[Mode]:
     """Modes of a multimodal posterior, the largest first (docs/methods/sparse.md, section 10).
 
     Chains are cut into tenths. A coefficient tells modes from each other if the tenths' medians, in order, jump by more than
@@ -187,7 +216,7 @@ def modes(samples: Samples, gap: float = GAP) -> list[Mode]:
     return sorted(found, key=lambda mode: -mode.share)
 
 
-def either(samples: Samples) -> Array:
+def either(samples: Draws) -> Array:
     """(p, p) probabilities that a pair of nodes has an edge in at least one direction: the mean of 1 - (1 - q_jh)(1 - q_hj).
 
     Where chains agree about the pair but not about its direction, this is large and both PIPs are not.
@@ -200,6 +229,6 @@ def either(samples: Samples) -> Array:
     return mean
 
 
-def gamma_table(samples: Samples) -> Array:
+def gamma_table(samples: Draws) -> Array:
     """(p, p) PIPs [to, from] of a graph, as the paper's heat map shows them."""
     return matrix(samples.pip, len(samples.nodes))
