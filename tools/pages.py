@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 
 from fedkern import kernels
-from fedkern.jobs import reference
 from fedkern.kernels._registry import Array, Kernel
+from fedkern.methods import reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
 ROOT = Path(__file__).parents[1]
-METHODS = ("pvi", "sparse", "vertical", "sigma")
+METHODS = ("pvi", "sparse", "vertical", "sigma")  # in the order of the documents
 KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>.*)")
 
 JOBS = """\

@@ -12,8 +12,9 @@ import pytest
 
 from fedkern import kernels
 from fedkern.cli.__main__ import EXIT_CODES, parser
-from fedkern.jobs.load import Config, load, parse
-from fedkern.jobs.reference import text
+from fedkern.methods import load, parse
+from fedkern.methods.pvi.keys import Config
+from fedkern.methods.reference import text
 from fedkern.methods.sigma.prior import keys as prior_config
 from fedkern.methods.sigma.prior import reference as prior_reference
 from fedkern.methods.sigma.prior.keys import PriorConfig
