@@ -181,8 +181,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     from .. import reproduce
 
     if options.name is None:
-        for name, what in reproduce.NAMES.items():
-            print(f"{name:<20}{what}")
+        for name in reproduce.NAMES:
+            print(f"{name:<20}{reproduce.about(name)}")
         return 0
     if options.name not in reproduce.NAMES:
         raise JobError(f"reproduce {options.name}: no such reproduction; there are {', '.join(reproduce.NAMES)}")
