@@ -25,7 +25,7 @@ from ..transports.codec import Codec
 from ..transports.place import Place
 from . import columns, holders
 from .engine import agree
-from .keys import Job
+from .keys import JobConfig
 from .parties import Parties, fingerprint
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST_LEVELS = 200  # of a column that is looked through
 
-C = TypeVar("C", bound=Job)
+C = TypeVar("C", bound=JobConfig)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Check(Generic[C]):
         return [c.name for c in encoding.columns if c.levels is None and c.name not in spec.columns and not spec.private]
 
 
-def checked(method: Method, place: Place, config: Job, folder: Path) -> list[str] | None:
+def checked(method: Method, place: Place, config: JobConfig, folder: Path) -> list[str] | None:
     """What `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
@@ -127,7 +127,7 @@ def _kind(spec: Spec, name: str) -> Any:
     return spec.columns[name].kind if name in spec.columns else "numeric"
 
 
-def local(method: Method, config: Job, folder: Path, path: Path) -> int:
+def local(method: Method, config: JobConfig, folder: Path, path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     found = method.rows.parties(config, folder)
     own = table.load(path, text=found.spec.texts, response=found.spec.response or "y")

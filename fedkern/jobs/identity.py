@@ -23,7 +23,7 @@ from ..results.plain import plain
 from ..transports.place import Place
 from . import ledger, outbox
 from .files import RunFolder, write_atomically
-from .keys import Job
+from .keys import JobConfig
 from .locks import Locks
 from .parties import Parties
 from .secret import fingerprint, mark_of, secret
@@ -33,13 +33,13 @@ ABOUT = ("id", "clients", "party", "ledger")  # of a record's table `run`; the o
 MOST_NAMED = 6  # keys that differ, with their values
 
 
-def may_change(config: Job) -> frozenset[str]:
+def may_change(config: JobConfig) -> frozenset[str]:
     """Keys that a resumed run may have otherwise. `job.rounds` where the number of rounds decides nothing but the end."""
     free = {"job.deadline", "algorithm.checkpoint_every"}
     return frozenset(free | {"job.rounds"} if config.open_ended else free)
 
 
-def job_bytes(config: Job, names: Sequence[str]) -> bytes:
+def job_bytes(config: JobConfig, names: Sequence[str]) -> bytes:
     """What a checkpoint is bound to: the job without what may change, and its clients."""
     free = may_change(config)
     kept = {key: value for key, value in flat(plain(config.model_dump())).items() if key not in free}
@@ -73,7 +73,7 @@ class Identity:
     notes : party -> on its ledger, which lost something without anybody's doing
     """
 
-    def __init__(self, config: Job, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]) -> None:
+    def __init__(self, config: JobConfig, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]) -> None:
         self.config, self.folder, self.parties, self.home = config, folder, tuple(parties), home
         self.marks: dict[int, Collection[Mark]] = {}
         self.paid: dict[int, int] = {}

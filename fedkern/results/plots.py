@@ -74,8 +74,8 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     shown = {re.sub(r"^theta(_std)?\[(.*)\]$|^(intercept)_std$", r"\2\3", name): values for name, values in parameters.items()}
     if not shown:
         return None
-    kept = sorted(shown, key=lambda name: -abs(shown[name]["mean"]))[:MOST_ROWS]
-    names = [name for name in shown if name in kept]
+    largest = sorted(shown, key=lambda name: -abs(shown[name]["mean"]))[:MOST_ROWS]
+    names = [name for name in shown if name in largest]
     figure = canvas(7.2, 0.75 + 0.19 * len(names))
     axes = figure.subplots()
     for row, name in enumerate(names):
