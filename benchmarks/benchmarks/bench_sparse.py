@@ -22,7 +22,7 @@ from fedkern.transports.inprocess import run
 
 from .common import need
 
-REFERENCES = Path(__file__).parents[2] / "tests" / "references"
+REFERENCES = Path(__file__).parents[2] / "tools" / "references"
 
 
 def references():
