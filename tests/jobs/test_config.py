@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedkern.errors import JobError
+from fedkern.jobs.keys import settings_of
 from fedkern.jobs.reference import tables
 from fedkern.methods import METHODS, load, named, parse
 from fedkern.methods.pvi.keys import Config
@@ -174,6 +176,38 @@ def test_each_fault_is_named_with_its_remedy(base: dict[str, Any], changes: dict
     assert text in str(caught.value)
     assert str(caught.value).startswith("job.toml: ")
     assert "\n" not in str(caught.value)
+
+
+NOT_HERE = [
+    ("sparse", "privacy", '[privacy]: method = "sparse" has no private form, and claims nothing; remove the section'),
+    ("sigma", "privacy", '[privacy]: method = "sigma" has no private form'),
+    ("sparse", "rounds", 'job.rounds = "budget" is for private jobs; give a number'),
+    ("vertical", "rounds", 'job.rounds = "budget" does not exist with method = "vertical"; give a number'),
+    ("sigma", "rounds", 'job.rounds = "budget" does not exist with method = "sigma"; give a number'),
+]
+
+
+@pytest.mark.parametrize(("method", "what", "text"), NOT_HERE)
+def test_what_a_method_has_not_is_refused_in_one_sentence(method: str, what: str, text: str) -> None:
+    """Whatever else is wrong with it: a key of a section that there is not has nothing to be compared with."""
+    changes = {"privacy.epsilon": -1, "privacy.zzz": 1} if what == "privacy" else {"job.rounds": "budget"}
+    with pytest.raises(JobError) as caught:
+        parse(changed(OPEN, {"job.method": method, **changes}))
+    assert str(caught.value).startswith(f"job: {text}")
+    assert "also" not in str(caught.value)
+
+
+@dataclass
+class Settings:
+    seed: int = 1
+    deadline: float = 2.0
+    rounds: int = 3
+    other: int = 4
+
+
+def test_settings_are_what_is_computed_and_the_keys_of_the_same_name() -> None:
+    job = parse(changed(OPEN, {"job.seed": 7, "job.rounds": 9}))
+    assert settings_of(Settings, job.job, job.algorithm, rounds=5) == Settings(7, 600.0, 5, 4)
 
 
 @pytest.mark.parametrize("base", [OPEN, PRIVATE])

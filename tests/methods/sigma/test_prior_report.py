@@ -13,7 +13,7 @@ from fedkern.algorithms.training import training as sigma_training
 from fedkern.algorithms.training.fit import Federation
 from fedkern.data.graph import grid
 from fedkern.kernels.mlp import Architecture
-from fedkern.methods.sigma import fit as measured
+from fedkern.methods.sigma.prior import fit as measured
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.methods.sigma.prior.report import Fit, page
 from fedkern.models.spatial.condition import Condition, Hyperprior

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.training import fit as sigma_fit
-from ...algorithms.training.fit import Federation, Tau
-from ...algorithms.training.training import State, objective
-from ...kernels.spatial import DrawTable
-from ...models.spatial.prior import AreaPrior, Prior
-from .prior import report as report_sigma_prior
-from .prior.keys import PriorConfig
-from .prior.report import Fit
-from .prior.source import Source
+from ....algorithms.training import fit as sigma_fit
+from ....algorithms.training.fit import Federation, Tau
+from ....algorithms.training.training import State, objective
+from ....kernels.spatial import DrawTable
+from ....models.spatial.prior import AreaPrior, Prior
+from . import report as report_sigma_prior
+from .keys import PriorConfig
+from .report import Fit
+from .source import Source
 
 Array = NDArray[np.float64]
 
