@@ -144,7 +144,6 @@ def test_a_kill_loses_no_more_than_the_time_between_checkpoints(number, jobs, tm
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("number", range(len(MOMENTS)))
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
