@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import BudgetSpent
 from .jobs import check, engine
 from .jobs.load import AnyConfig, Config, load
-from .jobs.run import Output
+from .jobs.run import Job, Output
 from .methods import named
 from .results.result import Result
 from .transports.inprocess import InProcess
@@ -48,12 +48,12 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
 
 def perform(place: Place, config: AnyConfig, folder: Path, output: Output) -> Result | None:
     """The part of one place in a job whose paths are relative to `folder`: the result at the server's, None elsewhere."""
-    return engine.perform(named(config.job.method), place, config, folder, output)
+    return engine.perform(named(config.job.method), Job(place, config, folder), output)
 
 
 def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
     """What `fedkern check` prints of a job, at the server's place; None elsewhere."""
-    return check.checked(named(config.job.method), place, config, folder)
+    return check.checked(named(config.job.method), Job(place, config, folder))
 
 
 def least(config: AnyConfig) -> int:

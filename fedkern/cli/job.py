@@ -13,7 +13,7 @@ from ..errors import BudgetSpent, FedkernError, JobError, plainly
 from ..jobs.check import local
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.load import load
-from ..jobs.run import Output
+from ..jobs.run import Job, Output
 from ..methods import named
 from ..printing import printable, several
 from ..results.result import Result
@@ -50,7 +50,7 @@ def check(options: argparse.Namespace) -> int:
     if options.local:
         config, folder = load(options.job, options.sets)
         with plainly():
-            return local(named(config.job.method), config, folder, Path(options.local))
+            return local(named(config.job.method), Job(InProcess(), config, folder), Path(options.local))
 
     def main(place: Place) -> int:
         config, folder = load(options.job, options.sets)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from threadpoolctl import threadpool_limits
@@ -14,41 +13,46 @@ from .hooks import RunHooks
 from .identity import job_bytes
 from .load import AnyConfig
 from .parties import Parties
-from .run import Output, Run
+from .publish import publish
+from .run import Job, Output, Run
 
 if TYPE_CHECKING:
     from .method import Method
-    from .run import Place
 
 
-def perform(method: Method, place: Place, config: AnyConfig, folder: Path, output: Output) -> Result | None:
-    """The part of one place (a process, or an MPI rank) in a job whose paths are relative to `folder`.
+def perform(method: Method, job: Job[AnyConfig], output: Output) -> Result | None:
+    """The part of one place (a process, or an MPI rank) in a job.
 
     Returns
     -------
     the result at the server's place, None elsewhere
     """
+    place, config = job.place, job.config
     place.signals.advice = " before the first round; nothing is lost"
-    found = method.rows.parties(config, folder)
-    mine = place.mine(found.n_clients)
-    agree(place, config, found)
-    identity = job_bytes(config, found.names)
-    files = None if output.folder is None else RunFolder(output.folder, found.names, identity, config.output.own_folders(folder))
+    parties = method.rows.parties(config, job.folder)
+    mine = place.mine(parties.n_clients)
+    agree(job, parties)
+    identity, folder = job_bytes(config, parties.names), output.folder
+    files = None if folder is None else RunFolder(folder, parties.names, identity, config.output.own_folders(job.folder))
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
-    with RunHooks(config, found.names, files) as hooks, threadpool_limits(1, user_api="blas"):
+    with RunHooks(config, parties.names, files) as hooks, threadpool_limits(1, user_api="blas"):
         hooks.clients = tuple(mine)
-        hooks.permit(place, found, quiet=output.quiet)
+        hooks.permit(place, parties, quiet=output.quiet)
         if files is not None:
             files.close(mine, required=config.privacy is not None, there=output.resume)
-            found = hooks.begin(place, found, resume=output.resume)
+            parties = hooks.begin(place, parties, resume=output.resume)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.note_use()
-        return method.run.perform(Run(place, config, folder, found, hooks, output))
+        run = Run(job, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages)
+        fit = method.run.fit(run)
+        return None if fit is None else publish(run, fit)
 
 
-def agree(place: Place, config: AnyConfig, found: Parties) -> None:
+def agree(job: Job[AnyConfig], parties: Parties) -> None:
     """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
-    place.names = found.names
-    place.agree(f"{config.digest} {' '.join(found.names)}".encode())
-    if place.size > 1 + found.n_clients:
-        raise JobError(f"{place.size} ranks for a server and {found.n_clients} clients; start at most {1 + found.n_clients}")
+    place = job.place
+    place.names = parties.names
+    place.agree(f"{job.config.digest} {' '.join(parties.names)}".encode())
+    if place.size > 1 + parties.n_clients:
+        most = 1 + parties.n_clients
+        raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -20,14 +20,13 @@ from ..privacy.binding import Account, Binding, account, client_home
 from ..privacy.budget import Books, Holder, Total
 from ..privacy.chain import Mark
 from ..privacy.plan import Plan
-from ..transports.codec import Codec
 from . import holders
 from .files import RunFolder, write_atomically, writing
 from .identity import Identity
 from .keeping import Keeper
 from .load import AnyConfig
 from .parties import Parties
-from .watch import MeasuredWatch, SamplerWatch, Watch
+from .watch import Watch
 
 if TYPE_CHECKING:
     from .parties import Parties
@@ -53,7 +52,7 @@ class RunHooks(Keeper):
         self.bindings: dict[int, Binding] = {}
         self.holders: dict[int, Holder] = {}
         self.alone, self.quiet = True, True  # whether all parties are this process; whether only warnings are said
-        self.watch: Watch | SamplerWatch | MeasuredWatch | None = None
+        self.watch: Watch[Any] | None = None
         self._warnings: dict[int, list[str]] = {}
         self._elsewhere: TemporaryDirectory[str] | None = None
         self._identity: Identity | None = None
@@ -157,18 +156,13 @@ class RunHooks(Keeper):
         assert self.config.privacy is not None
         return self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person)
 
-    def certified(self, place: Any) -> dict[str, Mapping[str, Any]]:
-        """Every client tells what it has spent: client -> certificate; at the server only."""
-        n = len(self.names)
-        mine = place.mine(n)
-        for k in mine:
-            self.write_own(k, "certificate.json", self.certificate(k))
-            self._settle(k)
-            self.forget(k, certificates.PROTOCOL)  # one from before a crash may say less than was spent since
-        clients = {k: certificates.Client(self.certificate(k)) for k in mine}
-        start = certificates.start(n) if place.is_server else None
-        server, _ = self.run(place, certificates.PROTOCOL, start, clients, Codec(certificates.DIMS, n))
-        return {} if server is None else {self.names[k]: server.replies[k] for k in sorted(server.replies)}
+    def settled(self, client: int) -> dict[str, Any]:
+        """The certificate of a client that spends no more, which learns what all jobs have spent on its data."""
+        certificate = self.certificate(client)
+        self.write_own(client, "certificate.json", certificate)
+        self._settle(client)
+        self.forget(client, certificates.PROTOCOL)  # one from before a crash may say less than was spent since
+        return certificate
 
     def write_own(self, client: int, name: str, content: Any) -> None:
         """A file that only the client may see, in its own folder."""

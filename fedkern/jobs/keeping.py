@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
 from ..errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError, OwnFault, outline
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from ..transports.mpi import Ranks
 
 OPEN = (JobError, LostPeer, BudgetSpent, RemoteFault, KeyboardInterrupt)  # faults whose text tells nothing of rows
+
+
+class Exchange(NamedTuple):
+    """What a transport runs. `start`: the server's first state and what it sends first; None where it does not live."""
+
+    protocol: Protocol
+    start: Any
+    clients: dict[int, Any]
+    codec: Codec
 
 
 class Keeper(Hooks):
@@ -70,21 +79,14 @@ class Keeper(Hooks):
         self._boot = boot()
 
     def run(
-        self,
-        place: InProcess | Ranks | Gathering,
-        protocol: Protocol,
-        start: Any,
-        clients: Mapping[int, Any],
-        codec: Codec,
-        *,
-        resume: bool | None = None,
+        self, place: InProcess | Ranks | Gathering, exchange: Exchange, *, resume: bool | None = None
     ) -> tuple[Any, dict[int, Any]]:
         """`place.run` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so).
 
         `resume` is None where there is nothing to resume, before or after the rounds. Once those have begun signals are held.
         """
+        protocol, start, clients, codec = exchange
         self.protocol, self.checkpoint_number, self._since = protocol.name, 0, time.monotonic()
-        clients = dict(clients)
         self.clients = tuple(clients)
         if self.folder:
             if resume:

@@ -39,6 +39,7 @@ class Parties:
     server : vertical: the server's own table, or None
     holding : client number -> what policies may call its data (the file's stem, or the built-in set's name), and their files
     own : the same of the server's own files
+    specs : names of a file's columns -> what is known of them, where that is another for each client
     fingerprint : client number -> of its file, see `fingerprint`; None for built-in data
     """
 
@@ -51,10 +52,15 @@ class Parties:
     fingerprint: Callable[[int], str | None] = lambda client: None
     server: Callable[[], Table | None] = lambda: None
     own: tuple[DataSet, ...] = ()
+    specs: Callable[[tuple[str, ...]], Spec] | None = None
 
     @property
     def n_clients(self) -> int:
         return len(self.names)
+
+    def spec_of(self, columns: tuple[str, ...]) -> Spec:
+        """What is known of the columns of a file that has these."""
+        return self.spec if self.specs is None else self.specs(columns)
 
 
 def there(found: Parties, **named: Iterable[str]) -> Parties:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,14 @@ def parties(config: VerticalConfig, folder: Path) -> Parties:
     """
     spec = spec_of(config, response=False)
     found = _builtin(config, spec) if config.data.builtin else from_files(config, folder, spec, texts_of(config))
+    found = replace(found, specs=partial(spec_of_file, config))
     return there(found, model__priors=config.model.priors)
+
+
+def spec_of_file(config: VerticalConfig, names: tuple[str, ...]) -> Spec:
+    """What is known of a file's columns: a client's, or the server's, which has no covariate."""
+    client = spec_of(config, response=config.algorithm.response == "shared" and config.data.response in names, names=names)
+    return client if client.covariates(names) else server_spec(config)
 
 
 def _builtin(config: VerticalConfig, spec: Spec) -> Parties:
@@ -54,9 +62,7 @@ def _builtin(config: VerticalConfig, spec: Spec) -> Parties:
         return f"heart-failure, {names[k]}", ("id", *heart_failure.CLIENTS[clients[k]])
 
     held = DataSet(("heart-failure",))
-    return Parties(
-        names, spec, rows, header, lambda: None, lambda k: held, server=lambda: heart_failure.read().table("server")
-    )
+    return Parties(names, spec, rows, header, lambda: None, lambda k: held, server=lambda: heart_failure.read().table("server"))
 
 
 def spec_of(config: VerticalConfig, *, response: bool, names: Collection[str] = ()) -> Spec:
