@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
@@ -24,9 +25,9 @@ from ..models.encoding import Column, Encoding, Spec
 from ..printing import printable
 from . import columns, holders, wire
 from .engine import agree
-from .load import AnyConfig
+from .keys import Job
 from .parties import fingerprint
-from .run import At, Job
+from .run import At, Part
 from .stage import Stage
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 MOST_LEVELS = 200  # of a column that is looked through
 
-C = TypeVar("C", bound=AnyConfig)
+C = TypeVar("C", bound=Job)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class OwnFile(Generic[C]):
     encoding: Encoding
 
 
-def checked(method: Method, job: Job[AnyConfig]) -> list[str] | None:
+def checked(method: Method, part: Part[Job]) -> list[str] | None:
     """What `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
@@ -110,13 +111,14 @@ def checked(method: Method, job: Job[AnyConfig]) -> list[str] | None:
     JobError
         Whatever would end the job before the first row is read.
     """
-    place, config = job.place, job.config
-    parties = method.rows.parties(config, job.folder)
-    agree(job, parties)
-    holders.permit_all(config, parties, place.mine(parties.n_clients), server=place.is_server)
+    place, config = part.place, part.config
+    parties = method.rows.parties(config, part.folder)
+    agree(part, parties)
+    server = [SERVER] if place.is_server else []
+    holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
     opening = tuple(method.stages.opening(config))
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    said = method.stages.checked(Check(job, parties, (*opening, *notes)))
+    said = method.stages.checked(Check(part, parties, (*opening, *notes)))
     if said is None:
         return None
     stages = (*opening, *method.stages.stages(said.model))
@@ -140,10 +142,10 @@ def _kind(spec: Spec, name: str) -> str:
     return spec.columns[name].kind if name in spec.columns else "numeric"
 
 
-def local(method: Method, job: Job[AnyConfig], path: Path) -> int:
+def local(method: Method, part: Part[Job], path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
-    config = job.config
-    parties = method.rows.parties(config, job.folder)
+    config = part.config
+    parties = method.rows.parties(config, part.folder)
     rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y")
     spec = parties.spec_of(rows.names)
     check_header(rows.names, spec, rows.source)
@@ -160,7 +162,7 @@ def local(method: Method, job: Job[AnyConfig], path: Path) -> int:
     print("\n".join(map(printable, lines)))
     if faults.rows and not spec.private:
         return JobError.exit_code
-    method.stages.look_through(OwnFile(config, job.folder, path, rows, spec, encoding))
+    method.stages.look_through(OwnFile(config, part.folder, path, rows, spec, encoding))
     return 0
 
 

@@ -11,13 +11,13 @@ import json
 import re
 import time
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
 from ..errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError, OwnFault, outline
 from ..privacy.chain import Mark
+from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.codec import Codec, Frame, pack, unpack
 from ..transports.driver import Hooks, Offers, restart
@@ -138,7 +138,7 @@ class Keeper(Hooks):
             for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
                 path.unlink()
 
-    def metric(self, record: Mapping[str, Any]) -> None:
+    def metric(self, record: Record) -> None:
         """A line of metrics.jsonl."""
         if self.folder:
             self._log(self.folder.path / "metrics.jsonl", at=self._metrics_size).append(record)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from ..results.plain import Record
+from ..results.report import Report
 from .check import Check, OwnFile, Said
+from .keys import Keys
 from .parties import Parties
 from .publish import Fit
 from .run import Run
@@ -40,13 +43,15 @@ class Stages(Protocol):
 class Show(Protocol):
     """`show`: what a finished run prints."""
 
-    def lines(self, content: Mapping[str, Any], why: str) -> Iterator[str]: ...
+    def lines(self, content: Record, why: str) -> Iterator[str]: ...
 
 
 class Method(NamedTuple):
     """One method's doors."""
 
+    keys: Keys[Any]
     rows: Rows
     run: Running
     stages: Stages
     show: Show
+    report: Report

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..data import table
@@ -21,7 +21,7 @@ from ..errors import JobError, OwnFault, owned
 from ..kernels.families import BINARY, FAMILIES, REAL
 from ..models.encoding import Column, Spec
 from ..privacy.policy import DataSet
-from .load import AnyConfig, DataSection
+from .keys import DataSection, Job
 from .naming import faults as faults_of_names
 
 
@@ -76,28 +76,34 @@ def there(found: Parties, **named: Iterable[str]) -> Parties:
     return found
 
 
-def declared(config: AnyConfig, data: DataSection) -> dict[str, Column]:
+def declared(config: Job, data: DataSection) -> dict[str, Column]:
     """What the job file says of columns."""
     tables = data.columns.items()
     said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in tables}
     return {name: Column.declared(name, given) for name, given in said.items() if given or config.privacy is None}
 
 
-def rows_spec(
-    config: AnyConfig, data: DataSection, response: str | None, positive: str | None, columns: dict[str, Column], **model: Any
-) -> Spec:
-    """What is known of the columns where every client has rows of its own. `model`: family, intercept, missing."""
+class Known(NamedTuple):
+    """What a model, and built-in data beside the job file, say of the columns; see `Spec`."""
+
+    family: str
+    response: str | None
+    positive: str | None
+    columns: dict[str, Column]
+    intercept: bool = True
+    missing: bool = False
+
+
+def rows_spec(config: Job, data: DataSection, known: Known) -> Spec:
+    """What is known of the columns where every client has rows of its own."""
     return Spec(
-        response=response,
-        positive=positive,
         offset=data.offset,
         weight=data.weight,
         row_id=data.row_id,
         ignore=tuple(data.ignore),
         standardise=data.standardise,
         private=config.privacy is not None,
-        columns=columns,
-        **model,
+        **known._asdict(),
     )
 
 
@@ -118,7 +124,7 @@ def dealt(data: DataSection) -> Federation:
     )
 
 
-def of_dealt(config: AnyConfig, found: Federation, spec: Spec) -> Parties:
+def of_dealt(config: Job, found: Federation, spec: Spec) -> Parties:
     """Of a job on built-in rows."""
     names = named(config, found.clients)
     return Parties(
@@ -131,15 +137,15 @@ def of_dealt(config: AnyConfig, found: Federation, spec: Spec) -> Parties:
     )
 
 
-def fits(family: str, name: str | None, response: str, positive: str | None) -> None:
+def fits(family: str, data: Federation) -> None:
     """Whether a model of this family can explain what the built-in data have; JobError."""
-    wanted = BINARY if positive is not None else REAL
-    if response and FAMILIES[family].domain is not wanted:
+    wanted = BINARY if data.positive is not None else REAL
+    if data.response and FAMILIES[family].domain is not wanted:
         what = "a binary" if wanted is BINARY else "a real"
-        raise JobError(f'model.family = "{family}": data.builtin = "{name}" has {what} response')
+        raise JobError(f'model.family = "{family}": data.builtin = "{data.name}" has {what} response')
 
 
-def named(config: AnyConfig, found: tuple[str, ...]) -> tuple[str, ...]:
+def named(config: Job, found: tuple[str, ...]) -> tuple[str, ...]:
     """The clients' names: those of the job file, or those that were found."""
     names = tuple(config.data.names) or found
     if len(names) != len(found):
@@ -152,7 +158,7 @@ def named(config: AnyConfig, found: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def from_files(config: AnyConfig, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
+def from_files(config: Job, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
     """Of a job whose clients have files: `texts` are the columns that are read as text.
 
     Raises

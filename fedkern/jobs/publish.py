@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from ..errors import JobError
 from ..results.digest import digest
 from ..results.inference_data import write
+from ..results.plain import Record
 from ..results.released import Released
 from ..results.result import Result
 from ..results.summary import Outcome, summary
 from . import machine
-from .load import AnyConfig
+from .keys import Job
 from .run import Run
 
 
@@ -44,19 +45,19 @@ class Fit:
     arrays: Mapping[str, NDArray[np.float64]]
     stop: str
     rounds: int
-    clients: Mapping[str, Mapping[str, Any]]
+    clients: Mapping[str, Record]
     chains: int
     draws: int
-    encoding: Mapping[str, Any]
+    encoding: Record
     metrics: Mapping[str, float] = field(default_factory=dict)
-    privacy: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    privacy: Mapping[str, Record] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    more: Mapping[str, Any] = field(default_factory=dict)
+    more: Record = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
     drawn: bool = True
 
 
-def publish(run: Run[AnyConfig], fit: Fit) -> Result:
+def publish(run: Run[Job], fit: Fit) -> Result:
     """Everything that the server publishes, in the run's folder if there is one."""
     hooks, job = run.hooks, run.config.job
     files, notes = hooks.folder, [*hooks.notes, *fit.notes]

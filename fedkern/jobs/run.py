@@ -52,8 +52,8 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Job(Generic[C]):
-    """A job at one place.
+class Part(Generic[C]):
+    """The part of one place in a job.
 
     Attributes
     ----------
@@ -73,21 +73,21 @@ class At(Generic[C]):
 
     Attributes
     ----------
-    job, parties : what is to be done, and by whom
+    part, parties : what is to be done, and by whom
     stages : all that may be exchanged: as far as the job file tells them, and those of the model once it is known
     """
 
-    job: Job[C]
+    part: Part[C]
     parties: Parties
     stages: tuple[Stage, ...]
 
     @property
     def place(self) -> Place:
-        return self.job.place
+        return self.part.place
 
     @property
     def config(self) -> C:
-        return self.job.config
+        return self.part.config
 
     @property
     def names(self) -> tuple[str, ...]:

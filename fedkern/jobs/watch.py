@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from ..results.plain import Record
 from .progress import Progress
 
 State = TypeVar("State")
@@ -23,7 +24,7 @@ class Line(NamedTuple):
     timed : whether it tells the seconds
     """
 
-    content: Mapping[str, Any]
+    content: Record
     words: str
     timed: bool = True
 
@@ -46,7 +47,7 @@ class Watch(Generic[State]):
 
     line: Lines[State]
     every: int
-    write: Callable[[Mapping[str, Any]], None]
+    write: Callable[[Record], None]
     progress: Progress
     round: int = 0
     _began: float = field(default_factory=time.monotonic)

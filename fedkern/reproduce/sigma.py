@@ -25,6 +25,7 @@ from ..api import run as run_job
 from ..data.artifact import ClientFile, read_client
 from ..data.graph import Map
 from ..data.simulate.federations import client_names
+from ..jobs.run import Output
 from ..kernels import rng
 from ..kernels.mlp import Architecture
 from ..methods.sigma.prior import keys, train
@@ -79,7 +80,7 @@ def trained(folder: Path, tables: Tables) -> Trained:
     if not path.exists():
         shutil.rmtree(out, ignore_errors=True)  # an interrupted one
         began = time.perf_counter()
-        state = train.perform(config, folder, out).state
+        state = train.perform(config, folder, Output(out, quiet=True)).state
         np.savez(path, **state.save(), seconds=time.perf_counter() - began)
     with np.load(path) as kept:
         state = State.load({name: kept[name] for name in kept.files}, config.training.precision)

@@ -22,9 +22,10 @@ import numpy as np
 from ..data import split
 from ..data.sets import heart_failure
 from ..errors import JobError
-from ..jobs.load import VerticalConfig, parse
+from ..jobs.load import config_of
+from ..methods.vertical import keys
 from ..methods.vertical.model import VerticalModel
-from ..methods.vertical.rows import columns
+from ..methods.vertical.rows import Reading, columns
 from ..models.likelihood import Likelihood
 from ..models.split.predictive import log_density, predicted, spread
 from .common import Array, append, shown, stored, table
@@ -109,8 +110,7 @@ def model_of(cell: Cell, rounds: int, n_rows: int) -> VerticalModel:
     algorithm = {"learning_rate": RATE, "average": "none"}
     as_it_is = {name: {"center": 0.0, "scale": 1.0} for name in heart_failure.BINARY}
     data = {"builtin": "heart-failure", "columns": as_it_is}
-    config = parse({"job": job, "data": data, "model": model, "algorithm": algorithm})
-    assert isinstance(config, VerticalConfig)
+    config = config_of(keys, {"job": job, "data": data, "model": model, "algorithm": algorithm})
     return VerticalModel(config, tuple(heart_failure.CLIENTS), n_rows)
 
 
@@ -121,7 +121,7 @@ def run_cell(task: tuple[Cell, int]) -> dict[str, Any]:
     train = train_of(fold)
     model = model_of(cell, rounds, len(train))
     tables = [heart_failure.read().table(name) for name in model.names]
-    held = [columns(rows, model.config, train, name, response=False) for rows, name in zip(tables, model.names)]
+    held = [columns(Reading(rows, model.config, name), train) for rows, name in zip(tables, model.names)]
     sites = [model.site(k, own, train) for k, own in enumerate(held)]
     new = [model.predictor(k, own, fold) for k, own in enumerate(held)]
     marks, means, variances = [m for m in MARKS if m <= rounds], [], []

@@ -349,8 +349,8 @@ def test_the_fault_of_a_private_client_stays_with_it(tmp_path):
     for private in (True, False):
         keeper = Run(tmp_path / str(private), private=private)
         protocol = replace(toy.PROTOCOL, client_receive=client_receive)
+        clients = {0: toy.client(0), 1: toy.client(1), 2: toy.client(2)}
         with pytest.raises(ZeroDivisionError) as caught:
-            clients = {0: toy.client(0), 1: toy.client(1), 2: toy.client(2)}
             keeper.run(InProcess(), Exchange(protocol, toy.start(N, 1), clients, toy.codec(N)))
         text = keeper.public(caught.value)
         assert secret not in text

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...algorithms.pvi import machine as pvi
 from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, metrics
 from ...results.gaussian import Posterior
-from .model import Model
+from .model import Model, Server
 
 FAR = 10.0  # standard deviations of the prior
 
 
-def fit(model: Model, server: Any, test: Rows | None) -> Fit:
+def fit(model: Model, server: Server, test: Rows | None) -> Fit:
     """What the server has at the end, but for the certificates."""
     config, encoding = model.config, model.encoding
-    q = model.algorithm.released(server)
+    q = pvi.released(server)
     return Fit(
         posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
         arrays=_arrays(server, q),
@@ -35,7 +35,7 @@ def fit(model: Model, server: Any, test: Rows | None) -> Fit:
     )
 
 
-def _remarks(model: Model, server: Any, q: Gaussian) -> list[str]:
+def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     """What a reader of the result should know of it: clients that are not in it, and coefficients at which the prior pulls."""
     without = [name for k, name in enumerate(model.names) if k in server.refused and not server.updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
@@ -51,12 +51,12 @@ def _remarks(model: Model, server: Any, q: Gaussian) -> list[str]:
     return notes
 
 
-def _arrays(server: Any, q: Gaussian) -> dict[str, Any]:
+def _arrays(server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
     """What the digest is of: the released h and P, and where there are sites those too."""
     sites = {"site_h": server.site_h, "site_P": server.site_P} if isinstance(server, pvi.Server) else {}
     return {"h": q.h, "P": q.P, **sites}
 
 
-def _status(server: Any, client: int) -> str:
+def _status(server: Server, client: int) -> str:
     """What became of a client."""
     return "lost" if client in server.lost else "budget spent" if client in server.refused else "finished"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from ...algorithms.core.messages import SERVER, ServerEffects
-from ...algorithms.pvi import client_level
+from ...algorithms.core.messages import SERVER
+from ...algorithms.pvi import global_vi
+from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import SHARDED
 from ...data.degenerate import Degenerate, degenerate
@@ -16,14 +17,15 @@ from ...data.table import Table
 from ...errors import owned
 from ...jobs import columns
 from ...jobs.hooks import RunHooks
-from ...jobs.load import Config
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, metrics
+from ...results.plain import Record
 from . import publish
-from .model import Model
+from .keys import Config
+from .model import Client, Model, Server
 from .stages import trained
 
 
@@ -41,7 +43,9 @@ def fit(run: Run[Config]) -> Fit | None:
         run.hooks.notes += columns.exchanged(run, degenerates)
     test = _test_rows(run.parties, model) if run.place.is_server else None
     clients = _clients(run, model, designs)
-    server, clients = run.saying(_lines(model, test)).exchange(trained(model), lambda: _start(run, model), clients)
+    if model.by_client and run.place.is_server:
+        run.hooks.open_budget(SERVER, model.plan("the federation"))
+    server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
     _tell_failures(model, clients, run.hooks)
     certificates = _certified(run, model)
     return None if server is None else replace(publish.fit(model, server, test), privacy=certificates)
@@ -70,9 +74,9 @@ def _test_rows(parties: Parties, model: Model) -> Rows | None:
         return None if table is None else _rows(encode(table, model.encoding))
 
 
-def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> dict[int, Any]:
+def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> dict[int, Client]:
     """The machines of the clients that live here, with open accounts."""
-    clients = {}
+    clients: dict[int, Client] = {}
     if model.by_client:
         run.hooks.allow(designs, model.plan("the federation"))
     for k, design in designs.items():
@@ -87,42 +91,32 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
     return clients
 
 
-def _start(run: Run[Config], model: Model) -> tuple[Any, ServerEffects]:
-    """The server's first state and messages; where whole clients are protected, with the federation's account open."""
-    settings, n = model.settings, len(model.names)
-    if not model.by_client:
-        start: tuple[Any, ServerEffects] = model.algorithm.start(settings, model.prior, n)
-        return start
-    plan = model.plan("the federation")
-    run.hooks.open_budget(SERVER, plan)
-    averaged = model.config.algorithm.sites == "averaged"
-    return client_level.start(settings, model.prior, n, plan.mechanism, model.source(SERVER), averaged)
-
-
-def _lines(model: Model, test: Rows | None) -> Lines[Any]:
+def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     """What metrics.jsonl says of each round: the updates and, when it is due, metrics on the test rows. In a private job not the
     time: how long clients compute is not covered by epsilon."""
     settings = model.settings
 
-    def line(server: Any, due: bool) -> Line:
+    def line(server: Server, due: bool) -> Line:
         content: dict[str, Any] = {"updates": int(sum(server.updates))}
         if test is not None and due:
-            content["metrics"] = dict(metrics(model.algorithm.released(server), test, settings.family, settings.scale))
+            content["metrics"] = dict(metrics(pvi.released(server), test, settings.family, settings.scale))
         words = ", ".join(f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items())
         return Line(content, words, timed=model.privacy is None)
 
     return line
 
 
-def _tell_failures(model: Model, clients: Mapping[int, Any], hooks: RunHooks) -> None:
+def _tell_failures(model: Model, clients: Mapping[int, Client], hooks: RunHooks) -> None:
     """How often a client's optimisers failed, in its own folder, where that may show nowhere else."""
     silent = model.by_client or (model.privacy is not None and model.settings.variant in SHARDED)
-    for k, client in clients.items() if silent else ():
+    for k, client in clients.items():
+        if not silent or isinstance(client, global_vi.Client):
+            continue
         content = {"updates": client.updates, "optimisers": model.settings.shards * client.updates, "failed": client.failed}
         hooks.write_own(k, "optimiser.json", content)
 
 
-def _certified(run: Run[Config], model: Model) -> dict[str, Mapping[str, Any]]:
+def _certified(run: Run[Config], model: Model) -> dict[str, Record]:
     """What each client says that it has spent: client -> certificate; at the server only, and empty without a claim."""
     if model.privacy is None:
         return {}

@@ -9,9 +9,9 @@ from ...algorithms.exchanges import columns as agreement
 from ...data.design import describe
 from ...jobs import memory, wire
 from ...jobs.check import Check, OwnFile, Said
-from ...jobs.load import Config
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
+from .keys import Config
 from .model import Model
 
 

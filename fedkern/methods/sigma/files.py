@@ -8,9 +8,9 @@ from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.exchanges import prior as prior_agreement
 from ...data.artifact import ClientFile, Common, ServerFile, read_client, read_server
 from ...errors import JobError
-from ...jobs.load import SigmaConfig
 from ...jobs.run import At
 from ...jobs.stage import Stage
+from .keys import Config
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Files:
         return {k: file.digest for k, file in self.clients.items()} | server
 
 
-def read(at: At[SigmaConfig]) -> Files:
+def read(at: At[Config]) -> Files:
     """Every party's own file.
 
     Raises
@@ -40,7 +40,7 @@ def read(at: At[SigmaConfig]) -> Files:
     JobError
         A file is missing, altered or of another client; or the clients are not those of the prior.
     """
-    names, path = at.names, at.job.folder / at.config.model.prior
+    names, path = at.names, at.part.folder / at.config.model.prior
     clients = {k: read_client(path, names[k]) for k in at.mine}
     server = read_server(path) if at.place.is_server else None
     if server is not None and server.clients != names:
@@ -54,9 +54,9 @@ def read(at: At[SigmaConfig]) -> Files:
     return Files(clients, server)
 
 
-def agree(at: At[SigmaConfig], files: Files) -> None:
+def agree(at: At[Config], files: Files) -> None:
     """JobError unless all files are of one training."""
-    names, path = at.names, str(at.job.folder / at.config.model.prior)
+    names, path = at.names, str(at.part.folder / at.config.model.prior)
     clients = {k: prior_agreement.Client(names[k], file.common.id, file.digest, path) for k, file in files.clients.items()}
 
     def start() -> tuple[prior_agreement.Server, ServerEffects]:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import ClientFile
-from ...jobs.load import SigmaConfig
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.spatial.site import Site
 from ...results.released import Drawing
+from .keys import Config
 from .model import SigmaModel
 from .publish import global_draws
 from .rows import AreaRows
@@ -53,7 +53,7 @@ class Areas:
     threshold: float
 
 
-def write(run: Run[SigmaConfig], model: SigmaModel, own: Own) -> None:
+def write(run: Run[Config], model: SigmaModel, own: Own) -> None:
     """areas.csv and areas.json in the client's own folder."""
     folder, client, file = run.hooks.folder, own.client, own.file
     if folder is None:

@@ -4,47 +4,38 @@ here. Areas never leave their client: the page shows those that lie in the run's
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...results.page import figure, number, section, table
+from ...results.plain import Record
 from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, tidy
+from ...results.report import RunFiles, Tile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Areas = Mapping[str, Sequence[Mapping[str, str]]]  # client -> rows of its areas.csv
 
 LISTED = 12  # areas in the table of the highest ones
 WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
 
 
-def sections(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], areas: Areas) -> list[str]:
-    """Sections of a finished run.
-
-    Parameters
-    ----------
-    summary : summary.json of a job of method "sigma"
-    lines : of metrics.jsonl
-    areas : client -> rows of its areas.csv, where it lies in this folder
-    """
-    rows = [{**row, "client": client} for client, own in areas.items() for row in own]
-    found = _columns(rows)
+def sections(run: RunFiles) -> list[str]:
+    """Sections of a finished run; maps of the clients whose areas.csv lies in this folder."""
+    rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
+    names = _columns(rows)
     return [
-        _parameters(summary),
-        _chains(summary),
-        _progress(lines),
-        _map(rows, found),
-        _smoothing(rows, found),
-        _highest(rows, found),
+        _parameters(run.summary),
+        _chains(run.summary),
+        _progress(run.lines),
+        _map(rows, names),
+        _smoothing(rows, names),
+        _highest(rows, names),
     ]
 
 
-def tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(words, value) of what stands at the top of the page."""
-    about, shown = summary["sigma"], []
-    for name in ("phi", "lengthscale", "sigma_theta"):
-        if name in summary.get("parameters", {}):
-            shown.append((name, number(summary["parameters"][name]["mean"])))
+def tiles(run: RunFiles) -> list[Tile]:
+    """What stands at the top of the page."""
+    about, parameters = run.summary["sigma"], run.summary.get("parameters", {})
+    shown = [(name, number(parameters[name]["mean"])) for name in ("phi", "lengthscale", "sigma_theta") if name in parameters]
     return [*shown, ("Areas", number(about["areas"]))]
 
 
@@ -62,7 +53,7 @@ def _words(above: str) -> str:
     return f"P({name} > {threshold})"
 
 
-def _parameters(summary: Mapping[str, Any]) -> str:
+def _parameters(summary: Record) -> str:
     shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name}
     keys = ["mean", "sd", "q05", "q95"] + (["rhat", "ess"] if any("rhat" in v for v in shown.values()) else [])
     rows = [[name, *(number(v[key]) for key in keys)] for name, v in shown.items()]
@@ -76,7 +67,7 @@ def _parameters(summary: Mapping[str, Any]) -> str:
     return section("At the server", table(["name", *(head.get(key, key) for key in keys)], rows) + text)
 
 
-def _chains(summary: Mapping[str, Any]) -> str:
+def _chains(summary: Record) -> str:
     chains = summary["sigma"].get("chains")
     if not chains:
         return ""
@@ -85,7 +76,7 @@ def _chains(summary: Mapping[str, Any]) -> str:
     return section("Chains", table(["chain", "acceptance", "step"], rows) + text)
 
 
-def _progress(lines: Sequence[Mapping[str, Any]]) -> str:
+def _progress(lines: Sequence[Record]) -> str:
     names = [name for name in ("elbo", "phi", "lengthscale", "rho", "sigma_theta", "sigma") if _points(lines, name)]
     if not names:
         return ""
@@ -103,7 +94,7 @@ def _progress(lines: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _points(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+def _points(lines: Sequence[Record], name: str) -> list[tuple[int, float]]:
     points = [(line["round"], line["metrics"][name]) for line in lines if name in line.get("metrics", {})]
     return points if len(points) > 1 else []
 

@@ -13,7 +13,6 @@ from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import columns
-from ...jobs.load import SigmaConfig
 from ...jobs.publish import Fit
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.stage import Stage
@@ -22,14 +21,15 @@ from ...models.spatial.site import Site
 from ...models.spatial.units import Units
 from . import files as prior
 from . import own, publish, stages
+from .keys import Config
 from .model import SigmaModel
 from .points import extended
-from .rows import AreaRows, needed, rows
+from .rows import AreaRows, Reading, needed, rows
 
 SCATTER = 0.1  # sd of the places where chains start
 
 
-def fit(run: Run[SigmaConfig]) -> Fit | None:
+def fit(run: Run[Config]) -> Fit | None:
     """The part of one place; what comes of it at the server's, None elsewhere."""
     config, names = run.config, run.names
     tables = run.tables()
@@ -45,8 +45,9 @@ def fit(run: Run[SigmaConfig]) -> Fit | None:
     areas: dict[int, AreaRows] = {}
     for k in list(tables):
         with owned(k):
-            files.clients[k] = extended(files.clients[k], tables[k], config, f"client {names[k]!r}")
-            areas[k] = rows(tables.pop(k), config, encoding, files.clients[k], names[k])
+            read = Reading(tables.pop(k), config, names[k])
+            files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
+            areas[k] = rows(read, encoding, files.clients[k])
         run.hooks.write_own(k, "rows.json", {"notes": list(areas[k].notes), "faults": asdict(areas[k].faults)})
     run.hooks.notes += columns.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()})
     model = replace(model, units=_units(run, model, areas))
@@ -65,7 +66,7 @@ def fit(run: Run[SigmaConfig]) -> Fit | None:
     return publish.fit(model, server, files.server)
 
 
-def _check_headers(run: Run[SigmaConfig], tables: Mapping[int, Table]) -> None:
+def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
     """Whether every client's file has the columns that the job names, and rows: before the names of others leave it."""
     for k, table in tables.items():
         with owned(k):
@@ -75,7 +76,7 @@ def _check_headers(run: Run[SigmaConfig], tables: Mapping[int, Table]) -> None:
                 raise JobError(f"{begin}: no rows; give it those of what is to be predicted, with an empty response")
 
 
-def _units(run: Run[SigmaConfig], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
+def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
     """The units of the response, the same at every place."""
     clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
     units = anyone(*run.exchange(Stage.of(level), lambda: level.start(model.level, run.names), clients)).units
@@ -83,7 +84,7 @@ def _units(run: Run[SigmaConfig], model: SigmaModel, areas: Mapping[int, AreaRow
     return units
 
 
-def _sampled(run: Run[SigmaConfig], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[hmc.Server, hmc.Client]:
+def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[hmc.Server, hmc.Client]:
     """The last states of this place's parties, where chains are run."""
     s, names = model.hmc, model.names
     clients = {k: hmc.client(names[k], k, s, site, s.starts(k, site.size, 0.0, SCATTER)) for k, site in sites.items()}
@@ -94,7 +95,7 @@ def _sampled(run: Run[SigmaConfig], model: SigmaModel, sites: Mapping[int, Site]
     return run.saying(measuring(publish.measured(model))).exchange(stages.fitted(model), start, clients)
 
 
-def _fitted(run: Run[SigmaConfig], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[sfvi.Server, sfvi.Client]:
+def _fitted(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[sfvi.Server, sfvi.Client]:
     """The last states of this place's parties, where inference is variational; NumericalError if it has diverged."""
     v, names = model.sfvi, model.names
     prior = model.prior if v.local_steps else None

@@ -15,16 +15,16 @@ from ...data.design import describe
 from ...errors import JobError
 from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
-from ...jobs.load import SigmaConfig
 from ...jobs.stage import Stage
 from ...printing import printable
 from . import files
+from .keys import Config
 from .model import SigmaModel
 from .points import extended
-from .rows import needed, rows
+from .rows import Reading, needed, rows
 
 
-def opening(config: SigmaConfig) -> list[Stage]:
+def opening(config: Config) -> list[Stage]:
     """What the parties exchange before the model is known: their columns, and whose prior they have."""
     return [Stage.of(agreement), Stage.of(prior_agreement)]
 
@@ -41,7 +41,7 @@ def fitted(model: SigmaModel) -> Stage:
     return Stage(sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size), rounds=model.sfvi.rounds, kept=True)
 
 
-def checked(at: Check[SigmaConfig]) -> Said | None:
+def checked(at: Check[Config]) -> Said | None:
     """What is said of the job, at the server's place; None elsewhere."""
     encoding = at.agreed(partial(needed, at.config))
     prior = files.read(at)
@@ -54,7 +54,7 @@ def checked(at: Check[SigmaConfig]) -> Said | None:
     return Said(model, [*_lines(model), *used, *notes], at.unknown(encoding))
 
 
-def look_through(file: OwnFile[SigmaConfig]) -> None:
+def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError. Where the prior's file is not here, that is said."""
     describe(file.table, file.spec)
     name = file.path.stem
@@ -63,8 +63,8 @@ def look_through(file: OwnFile[SigmaConfig]) -> None:
     except JobError as error:
         print(printable(f"  note: not compared with the prior: {error}"))
         return
-    prior = extended(prior, file.table, file.config, "the file")
-    rows(file.table, file.config, file.encoding, prior, name)
+    read = Reading(file.table, file.config, name)
+    rows(read, file.encoding, extended(prior, read, "the file"))
 
 
 def _lines(model: SigmaModel) -> Iterator[str]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.gibbs import machine as gibbs
-from ...jobs.load import SparseConfig
-from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import BINARY, FAMILIES
-from ...results import chains, meta
+from ...results import chains
 from .model import SparseModel
-from .stages import fitted
 from .streams import Streams
 
 Array = NDArray[np.float64]
@@ -100,33 +95,3 @@ def _described(name: str, labels: tuple[str, ...], draws: Array) -> dict[str, di
     return {
         f"{name}[{label}]" if label else name: dict(zip(keys, row)) for label, row in zip(labels, np.transpose(rows).tolist())
     }
-
-
-def exchanged(run: Run[SparseConfig], model: SparseModel, values: Mapping[int, Array]) -> dict[str, Any] | None:
-    """The clients' own fits with a random-effects meta-analysis of them, at the server."""
-    w = model.coefficients.size
-    fits = {k: meta.least_squares(v[:, :w], v[:, w]) for k, v in values.items()}
-    clients = {k: site_fits.Client(*fit) for k, fit in fits.items()}
-    server, _ = run.exchange(fitted(model), lambda: site_fits.start(len(model.names)), clients)
-    if server is None:
-        return None
-    replies = [server.replies[k] for k in range(len(model.names))]
-    b, se = (np.array([getattr(reply, name) for reply in replies]) for name in ("estimate", "error"))
-    both = meta.combine(np.where(se > 0, b, np.nan), np.where(se > 0, se, np.nan))
-    low, high = both.interval()
-    rows = {
-        name: {
-            "mean": both.mean[j],
-            "se": both.se[j],
-            "q05": low[j],
-            "q95": high[j],
-            "i_sq": both.i_sq[j],
-            "sites": int(both.sites[j]),
-        }
-        for j, name in enumerate(model.effects)
-    }
-    sites = {
-        name: {e: {"estimate": b[k, j], "se": se[k, j]} for j, e in enumerate(model.effects) if se[k, j] > 0}
-        for k, name in enumerate(model.names)
-    }
-    return {"pooled": rows, "sites": sites}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
 from ...jobs.publish import Fit
-from ...results import chains, selection
+from ...results import chains, meta, selection
+from ...results.plain import Record
 from ...results.samples import Samples
 from ...results.streamed import Streamed
 from .model import SparseModel
@@ -107,9 +109,32 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array) -> Fit:
     )
 
 
-def with_others(fit: Fit, others: Mapping[str, Any]) -> Fit:
+def with_others(fit: Fit, others: Record) -> Fit:
     """With what came of further runs, by its key in summary.json."""
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
+
+
+def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> dict[str, Any]:
+    """The clients' own least-squares fits, and a random-effects meta-analysis of them."""
+    b, se = (np.array([getattr(reply, name) for reply in replies]) for name in ("estimate", "error"))
+    both = meta.combine(np.where(se > 0, b, np.nan), np.where(se > 0, se, np.nan))
+    low, high = both.interval()
+    rows = {
+        name: {
+            "mean": both.mean[j],
+            "se": both.se[j],
+            "q05": low[j],
+            "q95": high[j],
+            "i_sq": both.i_sq[j],
+            "sites": int(both.sites[j]),
+        }
+        for j, name in enumerate(model.effects)
+    }
+    sites = {
+        name: {e: {"estimate": b[k, j], "se": se[k, j]} for j, e in enumerate(model.effects) if se[k, j] > 0}
+        for k, name in enumerate(model.names)
+    }
+    return {"pooled": rows, "sites": sites}
 
 
 def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Streamed) -> dict[str, Any]:
@@ -174,7 +199,7 @@ def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chai
     }  # fmt: skip
 
 
-def _unsettled(others: Mapping[str, Any]) -> list[str]:
+def _unsettled(others: Record) -> list[str]:
     """Which of the further runs have chains that disagree: their numbers are missing."""
     which = [f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}" for row in others.get("sensitivity", ()) if _lacks(row["pip"])]
     which += [f"without {name}" for name, row in others.get("leave_one_out", {}).items() if _lacks(row["pip"])]

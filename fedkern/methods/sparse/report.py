@@ -9,7 +9,8 @@ import numpy as np
 
 from ...results import chains, graphs
 from ...results.page import escape, figure, number, section, table
-from ...results.plain import real
+from ...results.plain import Record, real
+from ...results.report import RunFiles, Tile
 from ...results.selection import Edge
 
 MOST = 60  # rows of a table
@@ -30,13 +31,9 @@ NUMBERS = {
 }
 
 
-def sections(summary: Mapping[str, Any]) -> list[str]:
-    """Sections of a finished run.
-
-    Parameters
-    ----------
-    summary : summary.json of a job of method "sparse"
-    """
+def sections(run: RunFiles) -> list[str]:
+    """Sections of a finished run."""
+    summary = run.summary
     if "by_mode" in summary:
         main = _by_mode(summary["by_mode"], summary["graph"]["nodes"])
     else:
@@ -45,20 +42,20 @@ def sections(summary: Mapping[str, Any]) -> list[str]:
     return [*main, _mixing(summary), *more]
 
 
-def tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(words, value) of what stands at the top of the page."""
-    s = summary["sampler"]
+def tiles(run: RunFiles) -> list[Tile]:
+    """What stands at the top of the page."""
+    s = run.summary["sampler"]
     mixed = [("Largest R-hat", f"{real(s['rhat']):.3f}"), ("Smallest ESS", f"{real(s['ess']):,.0f}")] if "rhat" in s else []
     return [*mixed, ("Chains", str(s["chains"]))]
 
 
-def _effects(summary: Mapping[str, Any]) -> str:
+def _effects(summary: Record) -> str:
     parameters = summary["parameters"]
     text = escape(f"Selection: {summary['selection']['text']}.")
     return figure("Effects", graphs.effects(parameters), text, _details(parameters))
 
 
-def _details(parameters: Mapping[str, Mapping[str, Any]]) -> str:
+def _details(parameters: Mapping[str, Record]) -> str:
     rows = [[name, *(_cell(v.get(key)) for key in NUMBERS)] for name, v in list(parameters.items())[:MOST_NUMBERS]]
     return f"<details><summary>All numbers</summary>{table(['name', *NUMBERS.values()], rows)}</details>"
 
@@ -67,7 +64,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else number(real(value))
 
 
-def _by_mode(modes: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> list[str]:
+def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
     """Where chains disagree: the modes in which they stay, and each one's graph and numbers."""
     every = sum(len(mode["chains"]) for mode in modes)
     differ = list(modes[0]["signs"])[:MOST]
@@ -89,13 +86,13 @@ def _by_mode(modes: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> list[s
     return [section("Modes that chains stay in", text + table(heads, rows) + few), *parts]
 
 
-def _effect(mode: Mapping[str, Any], name: str) -> str:
+def _effect(mode: Record, name: str) -> str:
     """The mean of an edge with its interval."""
     row = chains.effect(mode["parameters"], name)
     return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
 
 
-def _graph(summary: Mapping[str, Any], title: str = "") -> list[str]:
+def _graph(summary: Record, title: str = "") -> list[str]:
     graph = summary["graph"]
     nodes = graph["nodes"]
     edges = [Edge(e["to"], e["source"], real(e["mean"]), real(e["pip"])) for e in graph["edges"]]
@@ -111,7 +108,7 @@ def _graph(summary: Mapping[str, Any], title: str = "") -> list[str]:
     return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
 
 
-def _mixing(summary: Mapping[str, Any]) -> str:
+def _mixing(summary: Record) -> str:
     s = summary["sampler"]
     text = f"{s['chains']} chains, {s['kept']:,} kept draws of each after {s['burn_in']:,} rounds of burn-in. "
     if "rhat" in s:
@@ -129,7 +126,7 @@ def _mixing(summary: Mapping[str, Any]) -> str:
     return section("Convergence", f"<p>{escape(text)}</p>" + (f"<p class=muted>{'; '.join(counts)}.</p>" if counts else ""))
 
 
-def _modes(summary: Mapping[str, Any]) -> str:
+def _modes(summary: Record) -> str:
     found = summary.get("modes", [])
     if len(found) < 2 or "by_mode" in summary:
         return ""
@@ -142,7 +139,7 @@ def _modes(summary: Mapping[str, Any]) -> str:
     return section("Modes", text + table(["share", "of each chain", "signs"], rows))
 
 
-def _deviating(summary: Mapping[str, Any]) -> str:
+def _deviating(summary: Record) -> str:
     rows = []
     for row in summary.get("deviating", [])[:MOST]:
         numbers = [number(real(row[key])) for key in ("mean", "q05", "q95", "global")]
@@ -151,7 +148,7 @@ def _deviating(summary: Mapping[str, Any]) -> str:
     return section("Clients that differ", table(heads, rows) if rows else "")
 
 
-def _meta(summary: Mapping[str, Any]) -> str:
+def _meta(summary: Record) -> str:
     pooled = summary.get("meta", {}).get("pooled", {})
     keys = ("mean", "se", "q05", "q95", "i_sq")
     rows = [[name, *(number(real(row[key])) for key in keys), str(row["sites"])] for name, row in pooled.items()]
@@ -160,8 +157,8 @@ def _meta(summary: Mapping[str, Any]) -> str:
     return section("Separate fits", text + table(heads, rows) if rows else "")
 
 
-def _sensitivity(summary: Mapping[str, Any]) -> str:
-    found: Sequence[Mapping[str, Any]] = summary.get("sensitivity", [])
+def _sensitivity(summary: Record) -> str:
+    found: Sequence[Record] = summary.get("sensitivity", [])
     if not found:
         return ""
     names = list(found[0]["pip"])[:MOST]
@@ -170,8 +167,8 @@ def _sensitivity(summary: Mapping[str, Any]) -> str:
     return section("Under other priors", table(heads, rows))
 
 
-def _left_out(summary: Mapping[str, Any]) -> str:
-    found: Mapping[str, Mapping[str, Any]] = summary.get("leave_one_out", {})
+def _left_out(summary: Record) -> str:
+    found: Mapping[str, Record] = summary.get("leave_one_out", {})
     if not found:
         return ""
     names = list(next(iter(found.values()))["pip"])

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import ServerEffects
+from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
@@ -21,12 +22,12 @@ from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import columns
-from ...jobs.load import SparseConfig
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.watch import Line
-from ...results import diagnostics, samples, streamed
+from ...results import diagnostics, meta, samples, streamed
 from . import own, publish, stages
+from .keys import Config
 from .model import Scales, SparseModel
 from .streams import Streams
 
@@ -60,7 +61,7 @@ class Variant:
 GRID = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))  # docs/methods/sparse.md, section 12
 
 
-def fit(run: Run[SparseConfig]) -> Fit | None:
+def fit(run: Run[Config]) -> Fit | None:
     """The part of one place; what comes of it at the server's, None elsewhere."""
     config = run.config
     tables = run.tables()
@@ -69,7 +70,7 @@ def fit(run: Run[SparseConfig]) -> Fit | None:
     if config.algorithm.until is not None and not diagnostics.available():
         raise JobError("algorithm.until needs ArviZ for R-hat and ESS: pip install 'fedkern[results]'")
     data = _data(run, model, tables)
-    fits = own.exchanged(run, model, data.values) if config.output.site_fits else None
+    fits = _site_fits(run, data) if config.output.site_fits else None
     server, clients = sampled(run.saying(_line), data, Variant())
     for k, client in clients.items():
         if client.trace.count:
@@ -78,7 +79,7 @@ def fit(run: Run[SparseConfig]) -> Fit | None:
     return None if server is None else publish.with_others(publish.fit(model, server, data.scales.each), others)
 
 
-def _data(run: Run[SparseConfig], model: SparseModel, tables: dict[int, Table]) -> Data:
+def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:
     """The clients' columns, and the scales that all agree on."""
     values: dict[int, Array] = {}
     degenerates: dict[int, Degenerate] = {}
@@ -101,7 +102,7 @@ def _data(run: Run[SparseConfig], model: SparseModel, tables: dict[int, Table]) 
     return Data(model, values, {k: model.site(v, scales, run.threads) for k, v in values.items()}, scales)
 
 
-def _pooled(run: Run[SparseConfig], model: SparseModel, values: Mapping[int, Array]) -> Scales:
+def _pooled(run: Run[Config], model: SparseModel, values: Mapping[int, Array]) -> Scales:
     """Scales over all clients."""
     clients = {k: scaling.Client(v[:, : len(model.scaled)], model.second_moments) for k, v in values.items()}
     public = tuple(map(model.public, model.scaled))
@@ -109,6 +110,14 @@ def _pooled(run: Run[SparseConfig], model: SparseModel, values: Mapping[int, Arr
     known = anyone(*ended)
     assert known.scales is not None
     return Scales(known.scales, known.psi)
+
+
+def _site_fits(run: Run[Config], data: Data) -> dict[str, Any] | None:
+    """The clients' own least-squares fits, and what they say together, at the server."""
+    model, w = data.model, data.model.coefficients.size
+    clients = {k: site_fits.Client(*meta.least_squares(v[:, :w], v[:, w])) for k, v in data.values.items()}
+    server, _ = run.exchange(stages.fitted(model), lambda: site_fits.start(len(model.names)), clients)
+    return None if server is None else publish.combined(model, [server.replies[k] for k in range(len(model.names))])
 
 
 def _line(server: Any, due: bool) -> Line | None:
@@ -120,7 +129,7 @@ def _line(server: Any, due: bool) -> Line | None:
     return Line({"kept": server.trace.count, "metrics": metrics}, f"about {included:.1f} included")
 
 
-def _judge(config: SparseConfig) -> gibbs.Judge | None:
+def _judge(config: Config) -> gibbs.Judge | None:
     """Whether the slowest of theta, log tau, q, log eta and logit rho has converged, as `until` wants it."""
     until = config.algorithm.until
     if until is None:
@@ -156,7 +165,7 @@ def _trace(model: SparseModel, *, client: bool) -> Streams | None:
     return Streams(derived)
 
 
-def sampled(run: Run[SparseConfig], data: Data, variant: Variant) -> tuple[gibbs.Server | None, Mapping[int, gibbs.Client]]:
+def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Server | None, Mapping[int, gibbs.Client]]:
     """One run of the sampler: the server's last state, None elsewhere, and the clients', as far as they sample."""
     model, stage = data.model, stages.sampled(data.model)
     settings = replace(model.settings, n_threads=run.threads, prior=variant.prior or model.settings.prior)
@@ -184,7 +193,7 @@ def _statistics(data: Data, client: int) -> gibbs_pooled.Client:
     return gibbs_pooled.Client(site.factor, len(data.values[client]))
 
 
-def _others(run: Run[SparseConfig], data: Data) -> dict[str, Any]:
+def _others(run: Run[Config], data: Data) -> dict[str, Any]:
     """Further runs that a job may ask for: other priors, and the model without each client."""
     model = data.model
     wanted, names = model.config.output, model.effects

@@ -13,15 +13,15 @@ from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...data.design import describe
 from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
-from ...jobs.load import SparseConfig
 from ...jobs.stage import Stage
 from ...models.sparse import relative
+from .keys import Config
 from .model import SparseModel
 
 STREAMED = 900, 150  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
 
 
-def opening(config: SparseConfig) -> list[Stage]:
+def opening(config: Config) -> list[Stage]:
     """What the parties exchange before the model is known: their columns."""
     return [Stage.of(agreement)]
 
@@ -53,7 +53,7 @@ def sampled(model: SparseModel) -> Stage:
     return Stage(gibbs.protocol(settings), settings.dims(), settings.rounds, kept=not allgather, allgather=allgather)
 
 
-def checked(at: Check[SparseConfig]) -> Said | None:
+def checked(at: Check[Config]) -> Said | None:
     """What is said of the job, at the server's place; None elsewhere."""
     encoding = at.agreed()
     notes = at.notes()
@@ -64,7 +64,7 @@ def checked(at: Check[SparseConfig]) -> Said | None:
     return Said(model, [*_lines(model), *memory.lines(*_memory(model)), *notes], unknown)
 
 
-def look_through(file: OwnFile[SparseConfig]) -> None:
+def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError."""
     describe(file.table, file.spec)
 

@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.soul import machine as soul
-from ...jobs.load import VerticalConfig
 from ...jobs.run import Run
 from ...jobs.watch import measuring
 from ...models.expfam import Gaussian
 from ...models.split.predictors import Predictor
 from ...results.gaussian import Posterior
 from . import own, publish, stages
+from .keys import Config
 from .model import VerticalModel
 from .rows import Columns, Rows
 
 Array = NDArray[np.float64]
 
 
-def trained(run: Run[VerticalConfig], model: VerticalModel, rows: Rows) -> tuple[soul.Server | None, dict[int, soul.Client]]:
+def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Server | None, dict[int, soul.Client]]:
     """The last states of this place's parties."""
     settings, names, likelihood = model.soul, model.names, model.likelihood if model.shared else None
     clients = {}

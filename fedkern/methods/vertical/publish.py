@@ -17,6 +17,7 @@ from ...kernels.families import BINARY
 from ...models.expfam import Gaussian
 from ...models.split import predictive
 from ...results.gaussian import Posterior
+from ...results.plain import Record
 from .model import VerticalModel
 from .rows import Rows
 
@@ -43,7 +44,7 @@ class Fitted:
     arrays: Mapping[str, Array]
     rounds: int
     stop: str
-    more: Mapping[str, Any]
+    more: Record
     predicted: vertical_predict.Server | None = None
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...results.page import figure, number, section, table
+from ...results.plain import Record
 from ...results.plots import BLUE, GRID, MUTED, canvas, tidy
+from ...results.report import RunFiles, Tile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,25 +25,20 @@ SCORES = {
 FILLED = {"conditional": "given the others", "mean": "its mean"}
 
 
-def sections(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Sections of a finished run.
-
-    Parameters
-    ----------
-    summary : summary.json of a job of method "vertical"
-    lines : of metrics.jsonl
-    """
-    prediction = summary.get("prediction", {})
-    return [_predictions(prediction), _reliability(prediction), _without(prediction), _bound(lines), _parameters(summary)]
+def sections(run: RunFiles) -> list[str]:
+    """Sections of a finished run."""
+    prediction = run.summary.get("prediction", {})
+    scores = [_predictions(prediction), _reliability(prediction), _without(prediction)]
+    return [*scores, _bound(run.lines), _parameters(run.summary)]
 
 
-def tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(words, value) of what stands at the top of the page."""
-    scores = summary.get("metrics", {})
+def tiles(run: RunFiles) -> list[Tile]:
+    """What stands at the top of the page."""
+    scores = run.summary.get("metrics", {})
     shown = [
         (SCORES[name].capitalize(), number(scores[name])) for name in ("log_likelihood", "accuracy", "rmse") if name in scores
     ]
-    return [*shown, ("Training rows", number(summary["inference"]["rows"]))]
+    return [*shown, ("Training rows", number(run.summary["inference"]["rows"]))]
 
 
 def _rows(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[list[str]]]:
@@ -50,7 +47,7 @@ def _rows(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[li
     return ["", *(SCORES[key] for key in keys)], rows
 
 
-def _predictions(prediction: Mapping[str, Any]) -> str:
+def _predictions(prediction: Record) -> str:
     if not prediction:
         return ""
     text = (
@@ -61,7 +58,7 @@ def _predictions(prediction: Mapping[str, Any]) -> str:
     return section("Predictions", table(*_rows(prediction["rules"])) + text)
 
 
-def _reliability(prediction: Mapping[str, Any]) -> str:
+def _reliability(prediction: Record) -> str:
     bins = prediction.get("reliability", [])
     text = "Observed frequency against predicted probability, in tenths; areas are numbers of rows. On the line they agree."
     return figure("Reliability", _diagram(bins), text) if bins else ""
@@ -82,7 +79,7 @@ def _diagram(bins: Sequence[Mapping[str, float]]) -> Figure:
     return made
 
 
-def _without(prediction: Mapping[str, Any]) -> str:
+def _without(prediction: Record) -> str:
     head: list[str] = []
     rows: list[list[str]] = []
     for party, ways in prediction.get("without", {}).items():
@@ -92,7 +89,7 @@ def _without(prediction: Mapping[str, Any]) -> str:
     return section("If a party is missing", table(["missing", "replaced by", *head[1:]], rows) + text) if rows else ""
 
 
-def _bound(lines: Sequence[Mapping[str, Any]]) -> str:
+def _bound(lines: Sequence[Record]) -> str:
     points = [(line["round"], line["metrics"]["elbo"]) for line in lines if "elbo" in line.get("metrics", {})]
     if len(points) < 2:
         return ""
@@ -106,7 +103,7 @@ def _bound(lines: Sequence[Mapping[str, Any]]) -> str:
     return figure("ELBO", made, "Means over the rounds between two lines of metrics.jsonl; each round has one noisy value.")
 
 
-def _parameters(summary: Mapping[str, Any]) -> str:
+def _parameters(summary: Record) -> str:
     rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in summary.get("parameters", {}).items()]
     rows += [[name, number(value), "", "", ""] for name, value in summary.get("mode", {}).items()]
     text = "<p class=muted>Each client's coefficients are in its own folder: no message carries them.</p>"

@@ -19,15 +19,15 @@ from ...algorithms.split import private as vertical_private
 from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import columns as column_names
-from ...jobs.load import VerticalConfig
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
 from ...kernels import rng
 from . import budget, langevin, own, publish, stages
+from .keys import Config
 from .model import VerticalModel
-from .rows import Columns, Index, Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
+from .rows import Columns, Index, Reading, Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
 
 Client = vertical.Client | soul.Client
 
@@ -57,7 +57,7 @@ class Aligned:
     new: Index
 
 
-def fit(run: Run[VerticalConfig]) -> Fit | None:
+def fit(run: Run[Config]) -> Fit | None:
     """The part of one place; what comes of it at the server's, None elsewhere."""
     config = run.config
     at = _aligned(run)
@@ -99,7 +99,7 @@ def _summary(model: VerticalModel, client: Client, columns: Columns) -> dict[str
     return own.summary(model, client, columns)
 
 
-def _aligned(run: Run[VerticalConfig]) -> Aligned:
+def _aligned(run: Run[Config]) -> Aligned:
     """Aligns the parties' rows."""
     config, names, seed, counted = run.config, run.names, run.config.job.seed, run.config.privacy is None
     tables: dict[int, Table] = {}
@@ -138,7 +138,7 @@ def _aligned(run: Run[VerticalConfig]) -> Aligned:
     return Aligned(tables, rows, server_ids or (), holder, n_rows, train, test, np.array(new, np.int64))
 
 
-def _rows(run: Run[VerticalConfig], model: VerticalModel, at: Aligned) -> Rows:
+def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
     """Gives each party its arrays."""
     config, server = run.config, at.server
     if config.data.server is None and not config.data.builtin:
@@ -146,7 +146,7 @@ def _rows(run: Run[VerticalConfig], model: VerticalModel, at: Aligned) -> Rows:
     arrays = {}
     for k in list(at.tables):
         with owned(k):
-            arrays[k] = columns(at.tables.pop(k), config, at.train, run.names[k], response=model.shared)
+            arrays[k] = columns(Reading(at.tables.pop(k), config, run.names[k]), at.train)
     for k, column in arrays.items():
         run.hooks.write_own(k, "rows.json", {"notes": list(column.notes), "faults": asdict(column.faults)})
     if config.privacy is None:
@@ -155,7 +155,7 @@ def _rows(run: Run[VerticalConfig], model: VerticalModel, at: Aligned) -> Rows:
     return Rows(arrays, server, at.train, at.test, at.new, at.ids)
 
 
-def _responded(run: Run[VerticalConfig], model: VerticalModel, at: Aligned) -> ServerRows | None:
+def _responded(run: Run[Config], model: VerticalModel, at: Aligned) -> ServerRows | None:
     """The response from the first client that has it, where the server has no file."""
     config, names, holder = run.config, run.names, at.holder
     if holder is None:
@@ -176,9 +176,7 @@ def _responded(run: Run[VerticalConfig], model: VerticalModel, at: Aligned) -> S
     return ServerRows(server.y, None)
 
 
-def _trained(
-    run: Run[VerticalConfig], model: VerticalModel, rows: Rows
-) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:
+def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:
     """The last states of this place's parties."""
     settings, names = model.settings, model.names
     sd, likelihood = model.config.algorithm.start_sd, model.likelihood if model.shared else None

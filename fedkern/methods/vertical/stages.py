@@ -16,15 +16,15 @@ from ...data.design import check_header
 from ...data.faults import who
 from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
-from ...jobs.load import VerticalConfig
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from . import budget as private
+from .keys import Config
 from .model import VerticalModel
-from .rows import aligned, columns, held_out, needed, spec_of, unknown
+from .rows import Reading, aligned, columns, held_out, needed, spec_of, unknown
 
 
-def opening(config: VerticalConfig) -> list[Stage]:
+def opening(config: Config) -> list[Stage]:
     """What the parties exchange before the model is known: the digests of their rows' ids."""
     return [Stage.of(alignment)]
 
@@ -56,7 +56,7 @@ def predicted(model: VerticalModel) -> Stage:
     return Stage(vertical_predict.protocol(with_z), {"t": model.n_test, "n": model.n_rows})
 
 
-def checked(at: Check[VerticalConfig]) -> Said | None:
+def checked(at: Check[Config]) -> Said | None:
     """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
     rows = _counted(at)
     notes = at.notes(split=True)
@@ -67,15 +67,15 @@ def checked(at: Check[VerticalConfig]) -> Said | None:
     return Said(model, [*_lines(model), *_memory(at.config.algorithm.covariance), *notes])
 
 
-def look_through(file: OwnFile[VerticalConfig]) -> None:
+def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError."""
     table, config = file.table, file.config
     rows, _ = aligned(table, config, "the file")
     if file.spec.covariates(table.names):
-        columns(rows, config, np.arange(table.n_rows), file.path.stem, response=file.spec.response is not None)
+        columns(Reading(rows, config, file.path.stem), np.arange(table.n_rows))
 
 
-def _counted(at: Check[VerticalConfig]) -> tuple[int, tuple[int, ...]] | None:
+def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     """The number of rows and those without a response, once all headers are right and all have the same ids; at the server."""
     config, names = at.config, at.names
     clients, seed, counted = {}, config.job.seed, config.privacy is None
@@ -83,7 +83,7 @@ def _counted(at: Check[VerticalConfig]) -> tuple[int, tuple[int, ...]] | None:
         source, header = at.parties.header(k)
         spec = spec_of(config, response=config.algorithm.response == "shared", names=header)
         check_header(header, spec, source, names[k])
-        needed(config, spec, header, who(names[k], source))
+        needed(config, header, who(names[k], source))
         ids = aligned(at.parties.rows(k), config, f"client {names[k]!r}")[1]
         clients[k] = alignment.Client(names[k], ids, seed, config.data.response in header, counted=counted)
     table = at.parties.server() if at.place.is_server else None
