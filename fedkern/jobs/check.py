@@ -9,33 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from ..algorithms.core.messages import SERVER
-from ..algorithms.exchanges import column_notes
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
-from ..data import table
 from ..data.degenerate import Degenerate, degenerate
 from ..data.design import check_header, encode
 from ..data.faults import who
 from ..data.table import Table, Text
-from ..errors import JobError
 from ..models.encoding import Column, Encoding, Spec
-from ..printing import printable
-from . import columns, holders, wire
-from .engine import agree
-from .keys import Job
-from .parties import fingerprint
-from .run import At, Part
+from . import columns
+from .keys import JobConfig
+from .run import At
 from .stage import Stage
-
-if TYPE_CHECKING:
-    from .method import Method
 
 MOST_LEVELS = 200  # of a column that is looked through
 
-C = TypeVar("C", bound=Job)
+C = TypeVar("C", bound=JobConfig)
 
 
 @dataclass(frozen=True)
@@ -103,31 +93,9 @@ class OwnFile(Generic[C]):
     encoding: Encoding
 
 
-def checked(method: Method, part: Part[Job]) -> list[str] | None:
-    """What `fedkern check` prints, at the server's place; None elsewhere.
-
-    Raises
-    ------
-    JobError
-        Whatever would end the job before the first row is read.
-    """
-    place, config = part.place, part.config
-    parties = method.rows.parties(config, part.folder)
-    agree(part, parties)
-    server = [SERVER] if place.is_server else []
-    holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
-    opening = tuple(method.stages.opening(config))
-    notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    said = method.stages.checked(Check(part, parties, (*opening, *notes)))
-    if said is None:
-        return None
-    stages = (*opening, *method.stages.stages(said.model))
-    return [*said.lines, "", *wire.lines(parties.n_clients, stages, parties.spec), *wire.unknown(said.unknown)]
-
-
 def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
     """What nothing can be learnt from in one file, whose columns are taken as they are there."""
-    there = (_column(spec, table, name) for name in spec.covariates(table.names))
+    there = (column_of(spec, table, name) for name in spec.covariates(table.names))
     encoding = spec.encoding(tuple(column for column in there if len(column.levels or ()) <= MOST_LEVELS))
     return degenerate(encode(table, encoding, private=True, missing=True).X, encoding, intercept=intercept)
 
@@ -142,31 +110,7 @@ def _kind(spec: Spec, name: str) -> str:
     return spec.columns[name].kind if name in spec.columns else "numeric"
 
 
-def local(method: Method, part: Part[Job], path: Path) -> int:
-    """What is wrong with the rows of one's own file. Nothing leaves this process."""
-    config = part.config
-    parties = method.rows.parties(config, part.folder)
-    rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y")
-    spec = parties.spec_of(rows.names)
-    check_header(rows.names, spec, rows.source)
-    encoding = spec.encoding(tuple(_column(spec, rows, name) for name in spec.covariates(rows.names)))
-    design = encode(rows, encoding, private=True)
-    faults = design.faults
-    lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults"]
-    if mark := fingerprint(path):
-        lines.append(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
-    lines += holders.local(config, parties, path)
-    lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
-    lines += [f"  {fault}" for fault in faults.first]
-    lines += [f"  note: {note}" for note in (*design.notes, *own_columns(spec, rows).lines())]
-    print("\n".join(map(printable, lines)))
-    if faults.rows and not spec.private:
-        return JobError.exit_code
-    method.stages.look_through(OwnFile(config, part.folder, path, rows, spec, encoding))
-    return 0
-
-
-def _column(spec: Spec, table: Table, name: str) -> Column:
+def column_of(spec: Spec, table: Table, name: str) -> Column:
     """A column as far as it is public, and else as this file has it."""
     cells = table.columns[name]
     declared = spec.columns.get(name) or Column(name, cells.kind() if isinstance(cells, Text) and not spec.private else "numeric")

@@ -1,26 +1,32 @@
-"""A whole job, of any method. The same code for one process and for every rank of an MPI job."""
+"""A whole job of any method, and what can be said of it before. The same code for one process and every rank of an MPI job."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from ..algorithms.core.messages import SERVER
+from ..algorithms.exchanges import column_notes
+from ..data import table
+from ..data.design import check_header, encode
 from ..errors import JobError
+from ..printing import printable
 from ..results.result import Result
+from . import holders, wire
+from .check import Check, OwnFile, column_of, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
-from .keys import Job
-from .parties import Parties
+from .keys import JobConfig
+from .method import Method
+from .parties import Parties, fingerprint
 from .publish import publish
 from .run import Output, Part, Run
-
-if TYPE_CHECKING:
-    from .method import Method
+from .stage import Stage
 
 
-def perform(method: Method, part: Part[Job], output: Output) -> Result | None:
+def perform(method: Method, part: Part[JobConfig], output: Output) -> Result | None:
     """The part of one place (a process, or an MPI rank) in a job.
 
     Returns
@@ -48,7 +54,7 @@ def perform(method: Method, part: Part[Job], output: Output) -> Result | None:
         return None if fit is None else publish(run, fit)
 
 
-def agree(part: Part[Job], parties: Parties) -> None:
+def agree(part: Part[JobConfig], parties: Parties) -> None:
     """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
     place = part.place
     place.names = parties.names
@@ -56,3 +62,49 @@ def agree(part: Part[Job], parties: Parties) -> None:
     if place.size > 1 + parties.n_clients:
         most = 1 + parties.n_clients
         raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")
+
+
+def checked(method: Method, part: Part[JobConfig]) -> list[str] | None:
+    """What `fedkern check` prints, at the server's place; None elsewhere.
+
+    Raises
+    ------
+    JobError
+        Whatever would end the job before the first row is read.
+    """
+    place, config = part.place, part.config
+    parties = method.rows.parties(config, part.folder)
+    agree(part, parties)
+    server = [SERVER] if place.is_server else []
+    holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
+    opening = tuple(method.stages.opening(config))
+    notes = (Stage.of(column_notes),) if config.privacy is None else ()
+    said = method.stages.checked(Check(part, parties, (*opening, *notes)))
+    if said is None:
+        return None
+    stages = (*opening, *method.stages.stages(said.model))
+    return [*said.lines, "", *wire.lines(parties.n_clients, stages, parties.spec), *wire.unknown(said.unknown)]
+
+
+def local(method: Method, part: Part[JobConfig], path: Path) -> int:
+    """What is wrong with the rows of one's own file. Nothing leaves this process."""
+    config = part.config
+    parties = method.rows.parties(config, part.folder)
+    rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y")
+    spec = parties.spec_of(rows.names)
+    check_header(rows.names, spec, rows.source)
+    encoding = spec.encoding(tuple(column_of(spec, rows, name) for name in spec.covariates(rows.names)))
+    design = encode(rows, encoding, private=True)
+    faults = design.faults
+    lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults"]
+    if mark := fingerprint(path):
+        lines.append(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
+    lines += holders.local(config, parties, path)
+    lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
+    lines += [f"  {fault}" for fault in faults.first]
+    lines += [f"  note: {note}" for note in (*design.notes, *own_columns(spec, rows).lines())]
+    print("\n".join(map(printable, lines)))
+    if faults.rows and not spec.private:
+        return JobError.exit_code
+    method.stages.look_through(OwnFile(config, part.folder, path, rows, spec, encoding))
+    return 0

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Release, Released
@@ -20,17 +20,14 @@ from ..privacy.binding import Account, Binding, account, client_home
 from ..privacy.budget import Books, Holder, Total
 from ..privacy.chain import Mark
 from ..privacy.plan import Plan
+from ..transports.place import Place
 from . import holders
 from .files import RunFolder, write_atomically, writing
 from .identity import Identity
 from .keeping import Keeper
-from .keys import Job
+from .keys import JobConfig
 from .parties import Parties
 from .watch import Watch
-
-if TYPE_CHECKING:
-    from .parties import Parties
-    from .run import Place
 
 NEW = (
     "no earlier job has an account of these data; if there were jobs on them, a budget.jsonl is lost or lies where it was not "
@@ -46,7 +43,7 @@ class RunHooks(Keeper):
     watch : called at the server with its state after every event, while it is set
     """
 
-    def __init__(self, config: Job, names: tuple[str, ...], folder: RunFolder | None) -> None:
+    def __init__(self, config: JobConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
         super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
         self.config, self.names = config, names
         self.bindings: dict[int, Binding] = {}
@@ -71,7 +68,7 @@ class RunHooks(Keeper):
             if self._elsewhere is not None:
                 self._elsewhere.cleanup()
 
-    def begin(self, place: Any, found: Parties, *, resume: bool) -> Parties:
+    def begin(self, place: Place, parties: Parties, *, resume: bool) -> Parties:
         """Binds the folders of this place's parties to this run; the parties, whose rows are bound when they are read."""
         assert self.folder is not None
         here = [*([SERVER] if place.is_server else []), *place.mine(len(self.names))]
@@ -80,17 +77,17 @@ class RunHooks(Keeper):
         for party, note in self._identity.notes.items():
             self.write_own(party, "ledger.json", {"note": note})
             self.notes.append(note)
-        return self._identity.bound(found)
+        return self._identity.bound(parties)
 
-    def bind(self, party: int, **given: tuple[str, str]) -> None:
-        """What a resumed run must be given again beside rows: `Identity.bind`."""
+    def bind(self, party: int, **parts: tuple[str, str]) -> None:
+        """What a resumed run must be parts again beside rows: `Identity.bind`."""
         if self._identity is not None:
-            self._identity.bind(party, **given)
+            self._identity.bind(party, **parts)
 
     def budget(self, party: int) -> Mark:
         return self.holders[party].ledger.mark if party in self.holders else Mark()
 
-    def permit(self, place: Place, found: Parties, *, quiet: bool) -> None:
+    def permit(self, place: Place, parties: Parties, *, quiet: bool) -> None:
         """Asks the policies of all who live here whether this job may be, before anything of theirs is read.
 
         A job that a policy allows without an account (an open one, or one that protects clients) is noted there.
@@ -103,13 +100,13 @@ class RunHooks(Keeper):
         self.alone, self.quiet = place.size == 1, quiet
         for party in [*self.clients, *([SERVER] if place.is_server else [])]:
             with self._between_holder_and_job(party):
-                binding = self.bindings[party] = holders.permit(self.config, found, party)
+                binding = self.bindings[party] = holders.permit(self.config, parties, party)
             if self.folder is not None:
                 refused = self.folder.home(party) / "holder.txt"  # of a refusal before
                 with writing(refused):
                     refused.unlink(missing_ok=True)
             if party != SERVER:
-                self._warnings[party] = holders.warnings(binding, partial(found.fingerprint, party))
+                self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
     def note_use(self) -> None:
         """A line in the account of every client whose policy allows this job without one."""
@@ -141,8 +138,8 @@ class RunHooks(Keeper):
             )
             total = holder.total()
         if holder.ledger.adopted:
-            told = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
-            self._warnings.setdefault(party, []).append(told)
+            adopted = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
+            self._warnings.setdefault(party, []).append(adopted)
         self._state(party, holder.books, total, new=holder.new)
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:

@@ -21,7 +21,7 @@ from ..errors import JobError, OwnFault, owned
 from ..kernels.families import BINARY, FAMILIES, REAL
 from ..models.encoding import Column, Spec
 from ..privacy.policy import DataSet
-from .keys import DataSection, Job
+from .keys import DataSection, JobConfig
 from .naming import faults as faults_of_names
 
 
@@ -63,24 +63,24 @@ class Parties:
         return self.spec if self.specs is None else self.specs(columns)
 
 
-def there(found: Parties, **named: Iterable[str]) -> Parties:
+def there(parties: Parties, **named: Iterable[str]) -> Parties:
     """The parties, once every client that a section of the job file names is one of them; JobError.
 
     `named`: key of the section, with two underscores for a dot, -> names.
     """
     for section, names in named.items():
         for name in names:
-            if name not in found.names:
-                known = ", ".join(found.names)
+            if name not in parties.names:
+                known = ", ".join(parties.names)
                 raise JobError(f"{section.replace('__', '.')}.{name}: there is no such client; there are {known}")
-    return found
+    return parties
 
 
-def declared(config: Job, data: DataSection) -> dict[str, Column]:
+def declared(config: JobConfig, data: DataSection) -> dict[str, Column]:
     """What the job file says of columns."""
     tables = data.columns.items()
     said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in tables}
-    return {name: Column.declared(name, given) for name, given in said.items() if given or config.privacy is None}
+    return {name: Column.declared(name, keys) for name, keys in said.items() if keys or config.privacy is None}
 
 
 class Known(NamedTuple):
@@ -94,7 +94,7 @@ class Known(NamedTuple):
     missing: bool = False
 
 
-def rows_spec(config: Job, data: DataSection, known: Known) -> Spec:
+def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:
     """What is known of the columns where every client has rows of its own."""
     return Spec(
         offset=data.offset,
@@ -124,16 +124,16 @@ def dealt(data: DataSection) -> Federation:
     )
 
 
-def of_dealt(config: Job, found: Federation, spec: Spec) -> Parties:
+def of_dealt(config: JobConfig, dealt: Federation, spec: Spec) -> Parties:
     """Of a job on built-in rows."""
-    names = named(config, found.clients)
+    names = named(config, dealt.clients)
     return Parties(
         names,
         spec,
-        found.client,
-        lambda k: (f"{found.name}, {names[k]}", found.names()),
-        found.test,
-        lambda k: DataSet((found.name,)),
+        dealt.client,
+        lambda k: (f"{dealt.name}, {names[k]}", dealt.names()),
+        dealt.test,
+        lambda k: DataSet((dealt.name,)),
     )
 
 
@@ -145,11 +145,11 @@ def fits(family: str, data: Federation) -> None:
         raise JobError(f'model.family = "{family}": data.builtin = "{data.name}" has {what} response')
 
 
-def named(config: Job, found: tuple[str, ...]) -> tuple[str, ...]:
-    """The clients' names: those of the job file, or those that were found."""
-    names = tuple(config.data.names) or found
-    if len(names) != len(found):
-        raise JobError(f"data.names: {len(names)} names for {len(found)} clients")
+def named(config: JobConfig, names_of_files: tuple[str, ...]) -> tuple[str, ...]:
+    """The clients' names: those of the job file, or those of their files."""
+    names = tuple(config.data.names) or names_of_files
+    if len(names) != len(names_of_files):
+        raise JobError(f"data.names: {len(names)} names for {len(names_of_files)} clients")
     for name in names:
         if names.count(name) > 1:
             raise JobError(f"data.clients: two files would both be client {name!r}; rename one, or give data.names")
@@ -158,7 +158,7 @@ def named(config: Job, found: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def from_files(config: Job, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
+def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
     """Of a job whose clients have files: `texts` are the columns that are read as text.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..algorithms.core.messages import ServerEffects
 from ..algorithms.exchanges import certificates
@@ -15,7 +15,7 @@ from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Encoding
 from ..transports.codec import Codec
-from ..transports.inprocess import InProcess
+from ..transports.place import Place
 from . import machine
 from .hooks import RunHooks
 from .keeping import Exchange
@@ -23,11 +23,6 @@ from .parties import Parties
 from .progress import Progress
 from .stage import Stage
 from .watch import Lines, Watch
-
-if TYPE_CHECKING:
-    from ..transports.mpi import Ranks
-
-    Place = InProcess | Ranks
 
 C = TypeVar("C")
 S = TypeVar("S")
@@ -148,7 +143,7 @@ class Run(At[C]):
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
         place = self.place.gathering if stage.allgather else self.place
-        resume = (self.output.resume and not stage.alias) if stage.kept else None
+        resume = (self.output.resume and not stage.alias) if stage.resumable else None
         if self.lines is None:
             return self.hooks.run(place, exchange, resume=resume)
         hooks = self.hooks

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 from typing import Protocol as Shape
 
 from ..algorithms.core.messages import Message, Protocol
@@ -17,7 +18,7 @@ class Question(Shape):
     """A module of `algorithms.exchanges` whose messages have the same sizes in all jobs."""
 
     @property
-    def PROTOCOL(self) -> Protocol: ...
+    def PROTOCOL(self) -> Protocol[Any, Any]: ...
     @property
     def DIMS(self) -> Mapping[str, int]: ...
 
@@ -30,15 +31,15 @@ class Stage:
     ----------
     protocol, dims : all that a transport knows of its algorithm; the sizes of its messages
     rounds : as far as they are known before, for the progress
-    kept : whether checkpoints are made of it, from which an interrupted run goes on
+    resumable : whether checkpoints are made of it, from which an interrupted run goes on
     allgather : whether there is no server: each client sends to all others, and makes the server's draws itself
     alias : its name in ledgers and folders where the same stage comes once more
     """
 
-    protocol: Protocol
+    protocol: Protocol[Any, Any]
     dims: Mapping[str, int] = field(default_factory=dict)
     rounds: int | None = None
-    kept: bool = False
+    resumable: bool = False
     allgather: bool = False
     alias: str = ""
 
@@ -52,7 +53,7 @@ class Stage:
         return replace(self, alias=alias)
 
     @property
-    def named_protocol(self) -> Protocol:
+    def named_protocol(self) -> Protocol[Any, Any]:
         """The protocol under the name that ledgers and folders have."""
         name = self.alias or self.protocol.name
         return replace(self.protocol, name=f"{name}-allgather" if self.allgather else name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.pvi import client_level, global_vi
@@ -61,7 +62,7 @@ class Model:
         return self.config.algorithm.variant == "global-vi"
 
     @property
-    def protocol(self) -> Protocol:
+    def protocol(self) -> Protocol[Any, Any]:
         """With only the messages that this job can send."""
         if self.by_client:
             return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")

@@ -30,7 +30,7 @@ def stages(model: Model) -> list[Stage]:
 def trained(model: Model) -> Stage:
     """The rounds."""
     settings = model.settings
-    return Stage(model.protocol, settings.sizes(model.encoding.size), rounds=settings.rounds, kept=True)
+    return Stage(model.protocol, settings.sizes(model.encoding.size), rounds=settings.rounds, resumable=True)
 
 
 def checked(at: Check[Config]) -> Said | None:

@@ -37,8 +37,8 @@ def stages(model: SigmaModel) -> list[Stage]:
 def fitted(model: SigmaModel) -> Stage:
     """The rounds."""
     if model.chains:
-        return Stage(hmc.protocol(model.hmc), model.hmc.sizes(model.layout.size), rounds=model.hmc.rounds, kept=True)
-    return Stage(sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size), rounds=model.sfvi.rounds, kept=True)
+        return Stage(hmc.protocol(model.hmc), model.hmc.sizes(model.layout.size), rounds=model.hmc.rounds, resumable=True)
+    return Stage(sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size), rounds=model.sfvi.rounds, resumable=True)
 
 
 def checked(at: Check[Config]) -> Said | None:

@@ -127,12 +127,12 @@ def _mixing(summary: Record) -> str:
 
 
 def _modes(summary: Record) -> str:
-    found = summary.get("modes", [])
-    if len(found) < 2 or "by_mode" in summary:
+    modes = summary.get("modes", [])
+    if len(modes) < 2 or "by_mode" in summary:
         return ""
     rows = []
-    differ = [name for name in found[0]["signs"] if len({mode["signs"][name] for mode in found}) > 1]
-    for mode in found[:10]:
+    differ = [name for name in modes[0]["signs"] if len({mode["signs"][name] for mode in modes}) > 1]
+    for mode in modes[:10]:
         signs = ", ".join(f"{name} {'−0+'[int(mode['signs'][name]) + 1]}" for name in differ)
         rows.append([f"{real(mode['share']):.2f}", ", ".join(f"{real(x):.2f}" for x in mode["of_chains"]), signs])
     text = "<p>Draws by the signs of the coefficients in which modes differ: this posterior has more than one.</p>"
@@ -158,23 +158,23 @@ def _meta(summary: Record) -> str:
 
 
 def _sensitivity(summary: Record) -> str:
-    found: Sequence[Record] = summary.get("sensitivity", [])
-    if not found:
+    runs: Sequence[Record] = summary.get("sensitivity", [])
+    if not runs:
         return ""
-    names = list(found[0]["pip"])[:MOST]
-    rows = [[name, *(f"{real(one['pip'][name]):.2f}" for one in found)] for name in names]
-    heads = ["PIP", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in found)]
+    names = list(runs[0]["pip"])[:MOST]
+    rows = [[name, *(f"{real(one['pip'][name]):.2f}" for one in runs)] for name in names]
+    heads = ["PIP", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in runs)]
     return section("Under other priors", table(heads, rows))
 
 
 def _left_out(summary: Record) -> str:
-    found: Mapping[str, Record] = summary.get("leave_one_out", {})
-    if not found:
+    runs: Mapping[str, Record] = summary.get("leave_one_out", {})
+    if not runs:
         return ""
-    names = list(next(iter(found.values()))["pip"])
-    names.sort(key=lambda name: -max(abs(real(one["theta_std"][name])) for one in found.values()))
+    names = list(next(iter(runs.values()))["pip"])
+    names.sort(key=lambda name: -max(abs(real(one["theta_std"][name])) for one in runs.values()))
     rows = []
     for name in names[:MOST]:
-        rows.append([name, *(f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f})" for one in found.values())])
-    heads = ["", *(f"without {client}" for client in found)]
+        rows.append([name, *(f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f})" for one in runs.values())])
+    heads = ["", *(f"without {client}" for client in runs)]
     return section("Without one client", "<p>theta, standardised, and PIP.</p>" + table(heads, rows))

@@ -50,7 +50,7 @@ def sampled(model: SparseModel) -> Stage:
     if algorithm.statistics == "pooled":
         return Stage(gibbs_pooled.PROTOCOL, settings.dims(), settings.rounds)
     allgather = algorithm.topology == "allgather"
-    return Stage(gibbs.protocol(settings), settings.dims(), settings.rounds, kept=not allgather, allgather=allgather)
+    return Stage(gibbs.protocol(settings), settings.dims(), settings.rounds, resumable=not allgather, allgather=allgather)
 
 
 def checked(at: Check[Config]) -> Said | None:
@@ -118,9 +118,9 @@ def _memory(model: SparseModel) -> tuple[float, float]:
     p = len(model.nodes) if model.is_graph else model.coefficients.size
     server, client = 0.0, 6.0
     if model.is_graph:
-        kept = (config.job.rounds - a.burn_in) // a.thin if isinstance(config.job.rounds, int) else 0
+        draws = (config.job.rounds - a.burn_in) // a.thin
         streamed = p * (p - 1) > config.output.largest
-        server, client = (a.chains * (one if streamed else min(one, 40 + 8 * kept)) for one in STREAMED)
+        server, client = (a.chains * (one if streamed else min(one, 40 + 8 * draws)) for one in STREAMED)
         server += 2 * n * a.chains * 8
     if model.second_moments:
         server += 4 * n

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ...results.page import figure, number, section, table
 from ...results.plain import Record
-from ...results.plots import BLUE, GRID, MUTED, canvas, tidy
+from ...results.plots import BLUE, GRID, MUTED, Figure, canvas, tidy
 from ...results.report import RunFiles, Tile
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCORES = {
     "log_likelihood": "log-likelihood",
@@ -65,8 +61,8 @@ def _reliability(prediction: Record) -> str:
 
 
 def _diagram(bins: Sequence[Mapping[str, float]]) -> Figure:
-    made = canvas(7.2, 3.2)
-    axes = made.subplots()
+    drawn = canvas(7.2, 3.2)
+    axes = drawn.subplots()
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--", zorder=1)
     x, y, n = (([b[key] for b in bins]) for key in ("probability", "frequency", "rows"))
     axes.plot(x, y, color=BLUE, linewidth=1.2, alpha=0.6, zorder=2)
@@ -76,7 +72,7 @@ def _diagram(bins: Sequence[Mapping[str, float]]) -> Figure:
     tidy(axes, "y")
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     axes.yaxis.label.set(color=MUTED, fontsize=8.5)
-    return made
+    return drawn
 
 
 def _without(prediction: Record) -> str:
@@ -93,14 +89,14 @@ def _bound(lines: Sequence[Record]) -> str:
     points = [(line["round"], line["metrics"]["elbo"]) for line in lines if "elbo" in line.get("metrics", {})]
     if len(points) < 2:
         return ""
-    made = canvas(7.2, 2.6)
-    axes = made.subplots()
+    drawn = canvas(7.2, 2.6)
+    axes = drawn.subplots()
     axes.plot(*zip(*points), color=BLUE, linewidth=1.4)
     low = sorted(value for _, value in points)[len(points) // 20]
     axes.set_ylim(bottom=low)
     axes.set_xlabel("rounds")
     tidy(axes, "y")
-    return figure("ELBO", made, "Means over the rounds between two lines of metrics.jsonl; each round has one noisy value.")
+    return figure("ELBO", drawn, "Means over the rounds between two lines of metrics.jsonl; each round has one noisy value.")
 
 
 def _parameters(summary: Record) -> str:

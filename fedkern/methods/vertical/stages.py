@@ -32,10 +32,10 @@ def opening(config: Config) -> list[Stage]:
 def stages(model: VerticalModel) -> list[Stage]:
     """What the parties exchange once it is known which rows there are."""
     data, open_job = model.config.data, model.config.privacy is None
-    told = [responded(model)] if data.server is None and not data.builtin else []
+    responses = [responded(model)] if data.server is None and not data.builtin else []
     notes = [Stage.of(column_notes)] if open_job else []
     spent = [] if open_job else [Stage.of(certificates)]
-    return [*told, *notes, trained(model), *spent, *([predicted(model)] if model.n_test else [])]
+    return [*responses, *notes, trained(model), *spent, *([predicted(model)] if model.n_test else [])]
 
 
 def responded(model: VerticalModel) -> Stage:
@@ -46,8 +46,8 @@ def responded(model: VerticalModel) -> Stage:
 def trained(model: VerticalModel) -> Stage:
     """The rounds."""
     if model.config.algorithm.inference == "soul":
-        return Stage(soul.protocol(model.soul), model.soul.dims(), rounds=model.soul.rounds, kept=True)
-    return Stage(vertical.protocol(model.settings), model.settings.dims(), rounds=model.settings.rounds, kept=True)
+        return Stage(soul.protocol(model.soul), model.soul.dims(), rounds=model.soul.rounds, resumable=True)
+    return Stage(vertical.protocol(model.settings), model.settings.dims(), rounds=model.settings.rounds, resumable=True)
 
 
 def predicted(model: VerticalModel) -> Stage:

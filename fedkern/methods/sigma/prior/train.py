@@ -35,7 +35,7 @@ from ....models.spatial.start import condition_nodes, multiplicative_start
 from ....printing import printable, several
 from ....results.plain import plain
 from ....transports.driver import Signals
-from .. import fit
+from . import fit
 from .keys import PriorConfig, load
 from .report import Fit
 from .source import Source, read
@@ -262,9 +262,9 @@ def _with_eigen(prior: Prior, path: Path) -> Prior:
     for array in (prior.indptr, prior.indices):
         state.update(array.tobytes())
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            if kept["digest"].tobytes() == state.digest():
-                return prior.with_eigen((kept["values"], kept["vectors"]))
+        with np.load(path, allow_pickle=False) as saved:
+            if saved["digest"].tobytes() == state.digest():
+                return prior.with_eigen((saved["values"], saved["vectors"]))
     except (OSError, ValueError, KeyError, EOFError):
         pass  # none yet, or one that is not whole: it is made again
     values, vectors = prior.eigen
@@ -277,19 +277,19 @@ def _with_eigen(prior: Prior, path: Path) -> Prior:
 def _train(job: Training, settings: training.Settings, state: training.State) -> training.State:
     """The loop, with progress, checkpoints and signals."""
     workshop, draws = job.workshop, tables(job.source, job.config)
-    kept, last = time.monotonic(), state.step
+    saved, last = time.monotonic(), state.step
 
     def keep(at: training.State) -> None:
-        nonlocal kept, last
+        nonlocal saved, last
         number = max(workshop.numbers(SERVER, "sigma"), default=0) + 1
         workshop.keep(SERVER, "sigma", number, at.save())
-        kept, last = time.monotonic(), at.step
+        saved, last = time.monotonic(), at.step
 
     with Signals() as signals, Progress(settings.steps, quiet=job.quiet, unit="step") as progress:
 
         def report(at: training.State) -> bool:
             progress.show(at.step, f"ELBO {at.curve[-1, 1]:.4g}")
-            if time.monotonic() - kept > KEPT_EVERY:
+            if time.monotonic() - saved > KEPT_EVERY:
                 keep(at)
             return signals.pending is not None
 
