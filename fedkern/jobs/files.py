@@ -258,7 +258,7 @@ class RunFolder:
         write_atomically(path, data, secret=secret)
         self._written |= {self.path, path.parent}
 
-    def write_json(self, name: str, content: Any, *, client: int | None = None) -> Path:
+    def write_json(self, name: str, content: Record, *, client: int | None = None) -> Path:
         """A file of the run's folder, or of a client's own."""
         path = (self.path if client is None else self.home(client)) / name
         self.write(path, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n", secret=client is not None)

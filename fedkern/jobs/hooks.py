@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,12 +16,14 @@ from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Re
 from ..algorithms.exchanges import certificates
 from ..errors import HolderError, JobError
 from ..privacy.binding import Account, Binding, account, client_home
-from ..privacy.budget import Books, Holder, Total
+from ..privacy.budget import Books, Holder
 from ..privacy.chain import Mark
 from ..privacy.plan import Plan
+from ..results.plain import Record
 from ..transports.place import Place
 from . import holders
 from .files import RunFolder, write_atomically, writing
+from .holders import Standing
 from .identity import Identity
 from .keeping import Keeper
 from .keys import JobConfig
@@ -116,7 +117,7 @@ class RunHooks(Keeper):
                 with self._between_holder_and_job(party):
                     books = Books(self._account(party))
                     books.note(self._job_name(party), use)
-                self._state(party, books, None, new=False)
+                self._state(party, Standing(books))
 
     def open_budget(self, party: int, plan: Plan) -> None:
         """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""
@@ -140,7 +141,7 @@ class RunHooks(Keeper):
         if holder.ledger.adopted:
             adopted = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
             self._warnings.setdefault(party, []).append(adopted)
-        self._state(party, holder.books, total, new=holder.new)
+        self._state(party, Standing(holder.books, total, holder.new))
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:
         """Whether the policies of these clients allow the noise of a mechanism that is not theirs, but the server's."""
@@ -148,12 +149,12 @@ class RunHooks(Keeper):
             with self._between_holder_and_job(k):
                 holders.check_mechanism(holders.who(self.names, k), self.bindings[k].policies, plan.mechanism)
 
-    def certificate(self, party: int) -> dict[str, Any]:
+    def certificate(self, party: int) -> Record:
         """What a holder has spent in this job."""
         assert self.config.privacy is not None
         return self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person)
 
-    def settled(self, client: int) -> dict[str, Any]:
+    def settled(self, client: int) -> Record:
         """The certificate of a client that spends no more, which learns what all jobs have spent on its data."""
         certificate = self.certificate(client)
         self.write_own(client, "certificate.json", certificate)
@@ -161,7 +162,7 @@ class RunHooks(Keeper):
         self.forget(client, certificates.PROTOCOL)  # one from before a crash may say less than was spent since
         return certificate
 
-    def write_own(self, client: int, name: str, content: Any) -> None:
+    def write_own(self, client: int, name: str, content: Record) -> None:
         """A file that only the client may see, in its own folder."""
         if self.folder is not None:
             self.folder.write_json(name, content, client=client)
@@ -196,20 +197,19 @@ class RunHooks(Keeper):
         holder = self.holders[client]
         with self._between_holder_and_job(client):
             total = holder.total()
-        self._state(client, holder.books, total, new=holder.new, again=True)
+        self._state(client, Standing(holder.books, total, holder.new), again=True)
         if holder.policies and not self.quiet:
             self._say(client, total.text())
 
-    def _state(self, party: int, books: Books, total: Total | None, *, new: bool, again: bool = False) -> None:
+    def _state(self, party: int, account: Standing, *, again: bool = False) -> None:
         """account.json, and once at the holder's terminal what the holder should look into."""
         if party == SERVER:
             return
         warnings = self._warnings.get(party, [])
-        content = None if total is None else asdict(total)
-        self.write_own(party, "account.json", holders.statement(books, content, new=new, warnings=warnings))
+        self.write_own(party, "account.json", holders.statement(account, warnings))
         if again:
             return
-        if new and books.account.policies:
+        if account.new and account.books.account.policies:
             self._say(party, NEW)
         for warning in warnings:
             self._say(party, warning)

@@ -14,6 +14,7 @@ from ..data.design import describe
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Encoding
+from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
 from . import machine
@@ -173,7 +174,7 @@ class Run(At[C]):
         assert isinstance(encoding, Encoding)
         return encoding
 
-    def certified(self) -> dict[str, Mapping[str, Any]]:
+    def certified(self) -> dict[str, Record]:
         """Every client tells what it has spent: client -> certificate; at the server only."""
         clients = {k: certificates.Client(self.hooks.settled(k)) for k in self.mine}
         server, _ = self.exchange(Stage.of(certificates), lambda: certificates.start(len(self.names)), clients)

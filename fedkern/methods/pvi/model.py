@@ -86,7 +86,7 @@ class Model:
 
     def plan(self, client: str) -> Plan:
         """What one client may spend (with unit = "client": the federation, whatever the name)."""
-        return terms.plan(self.config, client, self.encoding.size, len(self.names))
+        return terms.plan(self.config, client, terms.Sizes(self.encoding.size, len(self.names)))
 
     def source(self, party: int) -> Source:
         """Where a party's noise and coins come from."""

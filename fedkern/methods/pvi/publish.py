@@ -24,7 +24,7 @@ def fit(model: Model, server: Server, test: Rows | None) -> Fit:
     return Fit(
         posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
         arrays=_arrays(server, q),
-        stop="updates" if server.stop == "budget" and not server.refused else server.stop,
+        stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
         clients={name: {"updates": int(server.updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         chains=config.output.chains,

@@ -12,6 +12,7 @@ from ...algorithms.gibbs import machine as gibbs
 from ...kernels import rng
 from ...kernels.families import BINARY, FAMILIES
 from ...results import chains
+from ...results.plain import Record
 from .model import SparseModel
 from .streams import Streams
 
@@ -27,7 +28,7 @@ class Own:
     scales: Array
 
 
-def summary(model: SparseModel, own: Own) -> dict[str, Any]:
+def summary(model: SparseModel, own: Own) -> Record:
     """theta_k, sigma_k (or b_k) and the intercept on the data's scale, and P(|theta_k - theta| > delta).
 
     Where the chains of a sem disagree about this client, `by_mode` has the numbers of each mode, and `parameters` none.

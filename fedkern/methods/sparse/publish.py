@@ -114,7 +114,7 @@ def with_others(fit: Fit, others: Record) -> Fit:
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
-def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> dict[str, Any]:
+def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> Record:
     """The clients' own least-squares fits, and a random-effects meta-analysis of them."""
     b, se = (np.array([getattr(reply, name) for reply in replies]) for name in ("estimate", "error"))
     both = meta.combine(np.where(se > 0, b, np.nan), np.where(se > 0, se, np.nan))
@@ -137,7 +137,7 @@ def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> dict[s
     return {"pooled": rows, "sites": sites}
 
 
-def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Streamed) -> dict[str, Any]:
+def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Streamed) -> Record:
     """How well the chains have mixed, and what was counted on the way."""
     clipped, fallbacks, data_space = (int(n) for n in server.events)
     settings = model.settings
@@ -228,7 +228,7 @@ def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
     return text + f"these are modes of stable graphs (model.stable = true), between which may help: {', '.join(others)}"
 
 
-def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> dict[str, Any]:
+def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Record:
     n = len(model.nodes)
     table = selection.matrix(released.pip, n)
     rules = {"or": selection.symmetrised(table, "or").tolist(), "and": selection.symmetrised(table, "and").tolist()}

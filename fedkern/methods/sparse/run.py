@@ -26,6 +26,7 @@ from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.watch import Line
 from ...results import diagnostics, meta, samples, streamed
+from ...results.plain import Record
 from . import own, publish, stages
 from .keys import Config
 from .model import Scales, SparseModel
@@ -112,7 +113,7 @@ def _pooled(run: Run[Config], model: SparseModel, values: Mapping[int, Array]) -
     return Scales(known.scales, known.psi)
 
 
-def _site_fits(run: Run[Config], data: Data) -> dict[str, Any] | None:
+def _site_fits(run: Run[Config], data: Data) -> Record | None:
     """The clients' own least-squares fits, and what they say together, at the server."""
     model, w = data.model, data.model.coefficients.size
     clients = {k: site_fits.Client(*meta.least_squares(v[:, :w], v[:, w])) for k, v in data.values.items()}
@@ -120,7 +121,7 @@ def _site_fits(run: Run[Config], data: Data) -> dict[str, Any] | None:
     return None if server is None else publish.combined(model, [server.replies[k] for k in range(len(model.names))])
 
 
-def _line(server: Any, due: bool) -> Line | None:
+def _line(server: gibbs.Server | gibbs_pooled.Server, due: bool) -> Line | None:
     """What metrics.jsonl says when it is due: the size of the model."""
     if not due or not isinstance(server, gibbs.Server):
         return None

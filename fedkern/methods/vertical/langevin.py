@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from ...jobs.watch import measuring
 from ...models.expfam import Gaussian
 from ...models.split.predictors import Predictor
 from ...results.gaussian import Posterior
+from ...results.plain import Record
 from . import own, publish, stages
 from .keys import Config
 from .model import VerticalModel
@@ -54,7 +54,7 @@ def predicted(client: soul.Client, predictor: Predictor) -> tuple[Array, Array]:
     return H @ theta.mean, np.einsum("ij,jk,ik->i", H, theta.covariance, H)
 
 
-def summary(model: VerticalModel, client: soul.Client, columns: Columns) -> dict[str, Any]:
+def summary(model: VerticalModel, client: soul.Client, columns: Columns) -> Record:
     """What only the client may see: its conditional draws."""
     theta = soul.conditional(client)
     sd = np.sqrt(np.diag(theta.covariance))

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from ...algorithms.split import machine as vertical
 from ...kernels import rng
 from ...models.split.predictors import Multilevel
+from ...results.plain import Record
 from .model import VerticalModel
 from .rows import Columns
 
@@ -18,7 +19,7 @@ Array = NDArray[np.float64]
 DRAWS = 4000
 
 
-def summary(model: VerticalModel, client: vertical.Client, columns: Columns) -> dict[str, Any]:
+def summary(model: VerticalModel, client: vertical.Client, columns: Columns) -> Record:
     """Name -> mean, sd and 5/95 %; the constants of the columns; of networks also their weights."""
     kind, site, parameters = model.config.model.kind, client.site, client.released
     names = columns.encoding.names

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
 from ...kernels import rng
+from ...results.plain import Record
 from . import budget, langevin, own, publish, stages
 from .keys import Config
 from .model import VerticalModel
@@ -92,7 +92,7 @@ def fit(run: Run[Config]) -> Fit | None:
     return replace(publish.fit(model, replace(fitted, predicted=predicted), rows), privacy=certificates)
 
 
-def _summary(model: VerticalModel, client: Client, columns: Columns) -> dict[str, Any]:
+def _summary(model: VerticalModel, client: Client, columns: Columns) -> Record:
     """What only the client may see."""
     if isinstance(client, soul.Client):
         return langevin.summary(model, client, columns)
