@@ -1,4 +1,7 @@
-"""Joint tests (Geweke) of sites whose rows are touched in every sweep: logistic responses, missing covariates (section 11)."""
+"""Joint tests (Geweke) of sites whose rows are touched in every sweep (docs/methods/sparse.md, section 11).
+
+Logistic responses, and missing covariates.
+"""
 
 from __future__ import annotations
 
