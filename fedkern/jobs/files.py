@@ -22,7 +22,7 @@ from typing import Any
 
 from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
-from ..results.plain import plain
+from ..results.plain import Record, plain
 from ..transports.codec import pack, unpack
 from . import stamp as stamping
 from .limits import FULL, MANY, too_many
@@ -134,7 +134,7 @@ class Lines:
             if self.size and os.pread(self._file, 1, self.size - 1) != b"\n":  # a crash cut the last line
                 self._write(b"\n")
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: Record) -> None:
         self.write(json.dumps(plain(record), allow_nan=False))
 
     def write(self, line: str) -> None:
@@ -313,7 +313,7 @@ class RunFolder:
         party: int,
         protocol: str,
         number: int,
-        content: Mapping[str, Any],
+        content: Record,
         stamp: Stamp | None = None,
         *,
         first: int | None = None,

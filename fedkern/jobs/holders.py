@@ -58,9 +58,9 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     return _allowed("the server", ACCOUNT, DataSet((ACCOUNT,)), "private", source, must="never")
 
 
-def permit_all(config: JobConfig, parties: Parties, clients: Iterable[int], *, server: bool) -> None:
-    """Asks all policies of this place, and keeps nothing."""
-    for party in [*clients, *([SERVER] if server else [])]:
+def permit_all(config: JobConfig, parties: Parties, here: Iterable[int]) -> None:
+    """Asks all policies of the parties that live here, and keeps nothing."""
+    for party in here:
         permit(config, parties, party)
 
 

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from ....algorithms.training.fit import Comparison, Tau
 from ....algorithms.training.training import COLUMNS, State
-from ....results.page import escape, figure, number, section, table
+from ....results.page import document, escape, figure, number, section, table
 from ....results.plain import plain
 from ....results.plots import BLUE, GRID, INK, MUTED, ORANGE, Axes, Figure, canvas, caption, tidy
-from ...pvi.report import STYLE
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -93,12 +92,7 @@ class Fit:
 def page(fit: Fit, config: Mapping[str, Any]) -> str:
     """The whole page as text."""
     body = [_covariances(fit), _borders(fit), _marginals(fit), _tau(fit), _training(fit), _record(fit, config)]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Trained prior</title><style>{STYLE}</style></head><body><main>\n{_head(fit, config)}"
-        + "\n".join(body)
-        + "\n</main></body></html>\n"
-    )
+    return document("Trained prior", _head(fit, config), body)
 
 
 def _head(fit: Fit, config: Mapping[str, Any]) -> str:
