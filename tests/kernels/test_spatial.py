@@ -11,7 +11,7 @@ from moments import covered, scores
 
 from fedkern.errors import NumericalError
 from fedkern.kernels import spatial
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
 
 BACKENDS = KERNELS["spatial.car_logdensity"].backends
 FORMS = ("car", "leroux")

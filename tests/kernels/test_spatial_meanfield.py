@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedkern.kernels import spatial
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
 
 BACKENDS = KERNELS["spatial.car_meanfield"].backends
 

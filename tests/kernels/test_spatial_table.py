@@ -10,7 +10,7 @@ from scipy.special import gamma, kv
 
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng, spatial
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
 
 BACKENDS = KERNELS["spatial.table_sample"].backends
 X = np.linspace(0, 1, 30)[:, None]
