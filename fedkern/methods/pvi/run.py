@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...algorithms.core.messages import SERVER
 from ...algorithms.pvi import client_level
@@ -16,7 +16,6 @@ from ...data.table import Table
 from ...errors import owned
 from ...jobs import columns, machine
 from ...jobs.hooks import RunHooks
-from ...jobs.load import Config
 from ...jobs.parties import Parties
 from ...jobs.progress import Progress
 from ...jobs.run import Output, Run
@@ -24,11 +23,10 @@ from ...jobs.watch import Watch
 from ...models.glm import Rows, metrics
 from ...results.result import Result
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import publish
+from .keys import Config
 from .model import Model
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 
 def perform(run: Run[Config]) -> Result | None:
@@ -75,9 +73,7 @@ def _test_rows(found: Parties, model: Model) -> Rows | None:
         return None if table is None else _rows(encode(table, model.encoding))
 
 
-def _trained(
-    place: Place, model: Model, designs: dict[int, Design], test: Rows | None, hooks: RunHooks, output: Output
-) -> Any:
+def _trained(place: Place, model: Model, designs: dict[int, Design], test: Rows | None, hooks: RunHooks, output: Output) -> Any:
     """The server's last state; None where it does not live."""
     settings, algorithm, config = model.settings, model.algorithm, model.config
     clients = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +21,17 @@ from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import columns, machine
 from ...jobs.hooks import RunHooks
-from ...jobs.load import SparseConfig
 from ...jobs.progress import Progress
 from ...jobs.run import Run
 from ...jobs.watch import SamplerWatch
 from ...results import diagnostics, samples, streamed
 from ...results.result import Result
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import own, publish
+from .keys import Config
 from .model import SparseModel
 from .streams import Streams
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 Array = NDArray[np.float64]
 
@@ -48,7 +46,7 @@ class Data:
     psi: Array | None
 
 
-def perform(run: Run[SparseConfig]) -> Result | None:
+def perform(run: Run[Config]) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
     place, config, hooks, output = run.place, run.config, run.hooks, run.output
     tables = run.tables()
@@ -109,7 +107,7 @@ def _pooled(place: Place, model: SparseModel, values: dict[int, Array], hooks: R
     return known.scales, known.psi
 
 
-def _judge(config: SparseConfig) -> gibbs.Judge | None:
+def _judge(config: Config) -> gibbs.Judge | None:
     """Whether the slowest of theta, log tau, q, log eta and logit rho has converged, as `until` wants it."""
     until = config.algorithm.until
     if until is None:

@@ -16,15 +16,15 @@ from ...data.design import describe
 from ...data.table import Table
 from ...jobs import memory, wire
 from ...jobs.check import Check
-from ...jobs.load import SparseConfig
 from ...models.encoding import Encoding, Spec
 from ...models.sparse import relative
+from .keys import Config
 from .model import SparseModel
 
 STREAMED = 900, 150  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
 
 
-def checked(at: Check[SparseConfig]) -> list[str] | None:
+def checked(at: Check[Config]) -> list[str] | None:
     """All that is printed, at the server's place; None elsewhere."""
     encoding = at.agreed()
     notes = at.notes()
@@ -37,12 +37,12 @@ def checked(at: Check[SparseConfig]) -> list[str] | None:
     return [*lines(model), *memory.lines(*_memory(model)), *notes, "", *told]
 
 
-def spec_of_file(config: SparseConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
+def spec_of_file(config: Config, spec: Spec, names: tuple[str, ...]) -> Spec:
     """What is known of the columns of one client's file."""
     return spec
 
 
-def look_through(config: SparseConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+def look_through(config: Config, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
     """What else would end a run with this file; JobError."""
     describe(own, spec)
 
@@ -110,7 +110,7 @@ def _memory(job: SparseModel) -> tuple[float, float]:
     p = len(job.nodes) if job.is_graph else job.coefficients.size
     server, client = 0.0, 6.0
     if job.is_graph:
-        kept = (config.job.rounds - a.burn_in) // a.thin if isinstance(config.job.rounds, int) else 0
+        kept = (config.job.rounds - a.burn_in) // a.thin
         streamed = p * (p - 1) > config.output.largest
         server, client = (a.chains * (one if streamed else min(one, 40 + 8 * kept)) for one in STREAMED)
         server += 2 * n * a.chains * 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import columns as column_names
 from ...jobs.hooks import RunHooks
-from ...jobs.load import VerticalConfig
 from ...jobs.parties import Parties
 from ...jobs.progress import Progress
 from ...jobs.run import Output, Run
@@ -25,18 +24,17 @@ from ...jobs.watch import MeasuredWatch
 from ...kernels import rng
 from ...results.result import Result
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import budget as private
 from . import langevin, own, publish
+from .keys import Config
 from .model import VerticalModel
 from .rows import Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
 
 
-def perform(run: Run[VerticalConfig]) -> Result | None:
+def perform(run: Run[Config]) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
     place, config, found, hooks, output = run.place, run.config, run.parties, run.hooks, run.output
     rows = _rows(place, config, found, hooks)
@@ -63,7 +61,7 @@ def perform(run: Run[VerticalConfig]) -> Result | None:
     return publish.result(model, fitted, rows, predicted, certified, hooks)
 
 
-def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks) -> Rows:
+def _rows(place: Place, config: Config, found: Parties, hooks: RunHooks) -> Rows:
     """Aligns the parties' rows, and gives each party its arrays."""
     names, n = found.names, found.n_clients
     tables: dict[int, Table] = {}
@@ -116,7 +114,7 @@ def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks)
 
 def _told(
     place: Place,
-    config: VerticalConfig,
+    config: Config,
     found: Parties,
     tables: Mapping[int, Table],
     holder: int | None,
