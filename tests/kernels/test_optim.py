@@ -7,7 +7,7 @@ import pytest
 
 from fedkern.algorithms.core import optim as algorithms
 from fedkern.kernels import optim
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
 
 BACKENDS = KERNELS["optim.adam"].backends
 
