@@ -1,4 +1,4 @@
-"""Optimisers: against the published recursions written out, and as what `algorithms.optim` uses."""
+"""Optimisers: against the published recursions written out, and as what `algorithms.core.optim` uses."""
 
 from __future__ import annotations
 
