@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +11,7 @@ from ..algorithms.core.messages import ServerEffects
 from ..algorithms.exchanges import certificates
 from ..algorithms.exchanges import columns as agreement
 from ..data.design import describe
+from ..data.faults import Faults
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Encoding
@@ -147,7 +148,7 @@ class Run(At[C]):
         resume = (self.output.resume and not stage.alias) if stage.resumable else None
         if self.lines is None:
             return self.hooks.run(place, exchange, resume=resume)
-        hooks, config = self.hooks, self.config
+        hooks, config = self.hooks, self.hooks.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
             hooks.watch = Watch(self.lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
             ended = hooks.run(place, exchange, resume=resume)
@@ -173,6 +174,10 @@ class Run(At[C]):
         encoding = anyone(*ended).encoding
         assert isinstance(encoding, Encoding)
         return encoding
+
+    def note_rows(self, client: int, notes: Sequence[str], faults: Faults) -> None:
+        """rows.json, for the client alone: what is remarkable in its rows, and what is wrong with them."""
+        self.hooks.write_own(client, "rows.json", {"notes": list(notes), "faults": asdict(faults)})
 
     def certified(self) -> dict[str, Record]:
         """Every client tells what it has spent: client -> certificate; at the server only."""

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from ...algorithms.core.messages import SERVER
-from ...algorithms.pvi import global_vi
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
-from ...algorithms.pvi.settings import SHARDED
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Design, encode
 from ...data.table import Table
 from ...errors import owned
 from ...jobs import columns
-from ...jobs.hooks import RunHooks
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, metrics
 from ...results.plain import Record
-from . import publish
+from . import own, publish
 from .keys import Config
 from .model import Client, Model, Server
 from .stages import trained
@@ -38,7 +35,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for k in list(tables):
         with owned(k):
             designs[k], degenerates[k], notes = _encoded(model, run.names[k], tables.pop(k))
-        run.hooks.write_own(k, "rows.json", {"notes": notes, "faults": asdict(designs[k].faults)})
+        run.note_rows(k, notes, designs[k].faults)
     if model.privacy is None:
         run.hooks.notes += columns.exchanged(run, degenerates)
     test = _test_rows(run.parties, model) if run.place.is_server else None
@@ -46,7 +43,8 @@ def fit(run: Run[Config]) -> Fit | None:
     if model.by_client and run.place.is_server:
         run.hooks.open_budget(SERVER, model.plan("the federation"))
     server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
-    _tell_failures(model, clients, run.hooks)
+    for k, client in clients.items():
+        own.write(run, model, own.Own(k, client))
     certificates = _certified(run, model)
     return None if server is None else replace(publish.fit(model, server, test), privacy=certificates)
 
@@ -103,16 +101,6 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
         return Line(content, words)
 
     return line
-
-
-def _tell_failures(model: Model, clients: Mapping[int, Client], hooks: RunHooks) -> None:
-    """How often a client's optimisers failed, in its own folder, where that may show nowhere else."""
-    silent = model.by_client or (model.privacy is not None and model.settings.variant in SHARDED)
-    for k, client in clients.items():
-        if not silent or isinstance(client, global_vi.Client):
-            continue
-        content = {"updates": client.updates, "optimisers": model.settings.shards * client.updates, "failed": client.failed}
-        hooks.write_own(k, "optimiser.json", content)
 
 
 def _certified(run: Run[Config], model: Model) -> dict[str, Record]:

@@ -1,4 +1,4 @@
-"""What `fedkern check` prints of a partitioned job: the model, what it will spend, and every message that may leave a party."""
+"""What may be exchanged in a partitioned job, and what `fedkern check` prints: the model, what it will spend, every message."""
 
 from __future__ import annotations
 

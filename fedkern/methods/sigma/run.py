@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.exchanges import level
@@ -48,7 +48,7 @@ def fit(run: Run[Config]) -> Fit | None:
             read = Reading(tables.pop(k), config, names[k])
             files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
-        run.hooks.write_own(k, "rows.json", {"notes": list(areas[k].notes), "faults": asdict(areas[k].faults)})
+        run.note_rows(k, areas[k].notes, areas[k].faults)
     run.hooks.notes += columns.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()})
     model = replace(model, units=_units(run, model, areas))
     sites = {}

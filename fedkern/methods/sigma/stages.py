@@ -1,4 +1,4 @@
-"""What `fedkern check` prints of a job with a trained prior: the model, what is disclosed, and every message of a party."""
+"""What may be exchanged in a job with a trained prior, and what `fedkern check` prints: the model, what is disclosed, every message."""
 
 from __future__ import annotations
 

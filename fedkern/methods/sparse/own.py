@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.gibbs import machine as gibbs
+from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import BINARY, FAMILIES
 from ...results import chains
 from ...results.plain import Record
+from .keys import Config
 from .model import SparseModel
 from .streams import Streams
 
@@ -29,6 +31,12 @@ class Own:
     client: gibbs.Client
     values: Array
     scales: Array
+
+
+def write(run: Run[Config], model: SparseModel, own: Own) -> None:
+    """posterior.json in the client's own folder, if there is a draw."""
+    if own.client.trace.count:
+        run.hooks.write_own(own.client.index, "posterior.json", summary(model, own))
 
 
 def summary(model: SparseModel, own: Own) -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,7 @@ def fit(run: Run[Config]) -> Fit | None:
     fits = _site_fits(run, data) if config.output.site_fits else None
     server, clients = sampled(run.saying(_line), data, Variant())
     for k, client in clients.items():
-        if client.trace.count:
-            run.hooks.write_own(k, "posterior.json", own.summary(model, own.Own(client, data.values[k], data.scales.each)))
+        own.write(run, model, own.Own(client, data.values[k], data.scales.each))
     others = _others(run, data) | ({"meta": fits} if fits else {})
     return None if server is None else publish.with_others(publish.fit(model, server, data.scales.each), others)
 
@@ -96,7 +95,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
             notes += [*design.notes, *model.constants(values[k]), *replace(degenerates[k], constant=()).lines()]
         if len(design.y) > len(values[k]):
             notes.append(f"{len(design.y) - len(values[k])} rows without a response were left out")
-        run.hooks.write_own(k, "rows.json", {"notes": notes, "faults": asdict(design.faults)})
+        run.note_rows(k, notes, design.faults)
     run.hooks.notes += columns.exchanged(run, degenerates)
     pooled = model.config.model.scale == "pooled"
     scales = _pooled(run, model, values) if pooled else Scales(model.known_scales())

@@ -1,4 +1,4 @@
-"""What `fedkern check` prints of a sparse job: the model, and every message that may leave a client."""
+"""What may be exchanged in a sparse job, and what `fedkern check` prints: the model, and every message."""
 
 from __future__ import annotations
 

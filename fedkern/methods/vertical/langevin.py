@@ -18,11 +18,10 @@ from ...jobs.watch import measuring
 from ...models.expfam import Gaussian
 from ...models.split.predictors import Predictor
 from ...results.gaussian import Posterior
-from ...results.plain import Record
-from . import own, publish, stages
+from . import publish, stages
 from .keys import Config
 from .model import VerticalModel
-from .rows import Columns, Rows
+from .rows import Rows
 
 Array = NDArray[np.float64]
 
@@ -52,19 +51,6 @@ def predicted(client: soul.Client, predictor: Predictor) -> tuple[Array, Array]:
     """(n,) mean and variance of g_j at new rows, of the conditional draws."""
     theta, H = soul.conditional(client), predictor.design(np.empty(0))
     return H @ theta.mean, np.einsum("ij,jk,ik->i", H, theta.covariance, H)
-
-
-def summary(model: VerticalModel, client: soul.Client, columns: Columns) -> Record:
-    """What only the client may see: its conditional draws."""
-    theta = soul.conditional(client)
-    sd = np.sqrt(np.diag(theta.covariance))
-    return {
-        "label": theta.label,
-        "rows": model.n_rows,
-        "rounds": client.round,
-        "encoding": columns.encoding.to_dict(),
-        "parameters": own.slopes(columns, theta.mean, sd),
-    }
 
 
 def fitted(server: soul.Server) -> publish.Fitted:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
+from ...jobs.run import Run
 from ...kernels import rng
 from ...models.split.predictors import Multilevel
 from ...results.plain import Record
+from .keys import Config
 from .model import VerticalModel
 from .rows import Columns
 
@@ -19,20 +22,40 @@ Array = NDArray[np.float64]
 DRAWS = 4000
 
 
-def summary(model: VerticalModel, client: vertical.Client, columns: Columns) -> Record:
-    """Name -> mean, sd and 5/95 %; the constants of the columns; of networks also their weights."""
+@dataclass(frozen=True)
+class Own:
+    """What a client has at the end: its machine's last state, and its columns."""
+
+    client: vertical.Client | soul.Client
+    columns: Columns
+
+
+def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
+    """posterior.json in the client's own folder."""
+    client, columns = own.client, own.columns
+    common = {"rows": model.n_rows, "rounds": client.round, "encoding": columns.encoding.to_dict()}
+    content = _conditional(client, columns) if isinstance(client, soul.Client) else _posterior(model, client, columns)
+    run.hooks.write_own(client.index, "posterior.json", {**common, **content})
+
+
+def _conditional(client: soul.Client, columns: Columns) -> Record:
+    """Of Langevin draws."""
+    theta = soul.conditional(client)
+    return {"label": theta.label, "parameters": slopes(columns, theta.mean, np.sqrt(np.diag(theta.covariance)))}
+
+
+def _posterior(model: VerticalModel, client: vertical.Client, columns: Columns) -> Record:
+    """Name -> mean, sd and 5/95 %; of networks also their weights."""
     kind, site, parameters = model.config.model.kind, client.site, client.released
-    names = columns.encoding.names
-    out: dict[str, Any] = {"rows": model.n_rows, "rounds": client.round, "encoding": columns.encoding.to_dict()}
     part = parameters[site.parts["theta"]]
     if kind in ("network", "bayes-network"):
         labels = tuple(f"w[{q + 1}]" for q in range(model.config.model.features))
         spread = np.zeros(len(part)) if site.point else site.block.sd(part)
-        out["parameters"] = _normal(labels, part[: len(labels)], spread)
-        return out | {"network": {"sizes": list(site.predictor.sizes), "weights": parameters[site.parts["phi"]].tolist()}}  # type: ignore[attr-defined]
+        network = {"sizes": list(site.predictor.sizes), "weights": parameters[site.parts["phi"]].tolist()}  # type: ignore[attr-defined]
+        return {"parameters": _normal(labels, part[: len(labels)], spread), "network": network}
     if isinstance(site.predictor, Multilevel):
-        return out | {"parameters": _multilevel(model, client, columns)}
-    return out | {"parameters": slopes(columns, part[: len(names)], site.block.sd(part))}
+        return {"parameters": _multilevel(model, client, columns)}
+    return {"parameters": slopes(columns, part[: len(columns.encoding.names)], site.block.sd(part))}
 
 
 def slopes(columns: Columns, mean: Array, sd: Array) -> dict[str, dict[str, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -23,11 +23,10 @@ from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
 from ...kernels import rng
-from ...results.plain import Record
 from . import budget, langevin, own, publish, stages
 from .keys import Config
 from .model import VerticalModel
-from .rows import Columns, Index, Reading, Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
+from .rows import Index, Reading, Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
 
 Client = vertical.Client | soul.Client
 
@@ -81,7 +80,7 @@ def fit(run: Run[Config]) -> Fit | None:
         server, clients = _trained(run, model, rows)
         fitted = None if server is None else publish.fitted(server)
     for k, client in clients.items():
-        run.hooks.write_own(k, "posterior.json", _summary(model, client, rows.columns[k]))
+        own.write(run, model, own.Own(client, rows.columns[k]))
     predicted = None
     if model.n_test:
         start = partial(vertical_predict.start, len(run.names), config.output.missing_party)
@@ -90,13 +89,6 @@ def fit(run: Run[Config]) -> Fit | None:
     if fitted is None:
         return None
     return replace(publish.fit(model, replace(fitted, predicted=predicted), rows), privacy=certificates)
-
-
-def _summary(model: VerticalModel, client: Client, columns: Columns) -> Record:
-    """What only the client may see."""
-    if isinstance(client, soul.Client):
-        return langevin.summary(model, client, columns)
-    return own.summary(model, client, columns)
 
 
 def _aligned(run: Run[Config]) -> Aligned:
@@ -148,7 +140,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
         with owned(k):
             arrays[k] = columns(Reading(at.tables.pop(k), config, run.names[k]), at.train)
     for k, column in arrays.items():
-        run.hooks.write_own(k, "rows.json", {"notes": list(column.notes), "faults": asdict(column.faults)})
+        run.note_rows(k, column.notes, column.faults)
     if config.privacy is None:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
         run.hooks.notes += column_names.exchanged(run, degenerate, split=True)

@@ -1,4 +1,4 @@
-"""What `fedkern check` prints of a vertical job: the model, what is disclosed, and every message that may leave a party."""
+"""What may be exchanged in a vertical job, and what `fedkern check` prints: the model, what is disclosed, every message."""
 
 from __future__ import annotations
 

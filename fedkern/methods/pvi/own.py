@@ -1,0 +1,28 @@
+"""What only the client may see: how often its optimisers failed, where that may show nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...algorithms.pvi import global_vi
+from ...algorithms.pvi.settings import SHARDED
+from ...jobs.run import Run
+from .keys import Config
+from .model import Client, Model
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a client has at the end: its number, and its machine's last state."""
+
+    index: int
+    client: Client
+
+
+def write(run: Run[Config], model: Model, own: Own) -> None:
+    """optimiser.json in the client's own folder, in jobs whose messages must not tell of a failure."""
+    client, silent = own.client, model.by_client or (model.privacy is not None and model.settings.variant in SHARDED)
+    if not silent or isinstance(client, global_vi.Client):
+        return
+    content = {"updates": client.updates, "optimisers": model.settings.shards * client.updates, "failed": client.failed}
+    run.hooks.write_own(own.index, "optimiser.json", content)
