@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .samples import LARGE, Array, Samples
 from .streamed import Streamed
+from .verdict import LEGEND, doubtful, is_doubtful, marked
 
 Rule = Literal["or", "and"]
 GAP = 0.15  # standardised units: what lies farther apart may be in different modes
@@ -39,25 +40,32 @@ def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
     return chosen.reshape(given.shape)
 
 
-def explained(names: Sequence[str], pip: ArrayLike, average_large: ArrayLike, alpha: float = 0.1) -> str:
+def explained(
+    names: Sequence[str], pip: ArrayLike, average_large: ArrayLike, alpha: float = 0.1, rhat: Array | None = None
+) -> str:
     """One sentence about the FDR set, and, where it is empty, why that does not mean that there is nothing.
 
     Parameters
     ----------
     names, pip : (P,)
     average_large : (P,) P(|site average| > 0.2)
+    rhat : (P,) their own R-hats: the sentence marks those above 1.05
     """
+    unsure = doubtful(names, rhat)
     pips, large = np.asarray(pip, dtype=np.float64), np.asarray(average_large, dtype=np.float64)
     chosen = np.flatnonzero(fdr_set(pips, alpha))
     if len(chosen):
         expected = float(np.mean(1 - pips[chosen]))
-        return f"{len(chosen)} of {len(pips)} at a false discovery rate of {alpha:g} (expected: {expected:.3f})"
+        text = f"{len(chosen)} of {len(pips)} at a false discovery rate of {alpha:g} (expected: {expected:.3f})"
+        count = len({names[j] for j in chosen.tolist()} & set(unsure))
+        return text + (f"; {count} of them marked {LEGEND}" if count else "")
     if not len(pips) or np.isnan(pips).all():
         return "there is no coefficient to select"
     best: int = int(np.nanargmax(pips))
+    largest, name = pips[best], marked(names[best], unsure)
     text = (
-        f"empty at a false discovery rate of {alpha:g}: the largest PIP is {pips[best]:.2f} ({names[best]}), and even it alone "
-        f"would be false with probability {1 - pips[best]:.2f}. PIPs of this prior are conservative: they ask whether the global "
+        f"empty at a false discovery rate of {alpha:g}: the largest PIP is {largest:.2f} ({name}), and even it alone "
+        f"would be false with probability {1 - largest:.2f}. PIPs of this prior are conservative: they ask whether the global "
         "value is clearly larger than the spike, and few sites leave that uncertain even where their own values are sure"
     )
     sure = [name for name, probability in zip(names, large) if probability > 0.95]
@@ -107,19 +115,39 @@ def partial_correlations(theta: ArrayLike) -> tuple[NDArray[np.float64], int]:
 
 @dataclass(frozen=True)
 class Edge:
-    """A chosen edge: its posterior mean (standardised) and PIP."""
+    """A chosen edge: its posterior mean (standardised) and PIP, the PIP's Monte-Carlo error, and its own R-hat."""
 
     to: str
     source: str
     mean: float
     pip: float
+    mcse: float | None = None
+    rhat: float | None = None
+
+    @property
+    def name(self) -> str:
+        """ "to,from", as coefficients are called."""
+        return f"{self.to},{self.source}"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether its chains do not agree: it bears a mark wherever it is shown."""
+        return is_doubtful(self.rhat)
 
 
 def graph(samples: Samples | Streamed, alpha: float = 0.1) -> list[Edge]:
     """Directed edges of the Bayesian FDR set, by falling PIP."""
-    pip, mean = samples.pip, samples.mean
+    pip, mean, rhat, error = samples.pip, samples.mean, samples.rhat, samples.pip_error
+    unknown = np.full(len(pip), np.nan)
+    judged = list(zip(unknown if error is None else error, unknown if rhat is None else rhat))
     chosen = sorted(np.flatnonzero(fdr_set(pip, alpha)), key=lambda e: -pip[e])
-    return [Edge(*_ends(samples.names[e], samples.nodes), float(mean[e]), float(pip[e])) for e in chosen]
+    ends = [_ends(samples.names[e], samples.nodes) for e in chosen]
+    return [Edge(*pair, float(mean[e]), float(pip[e]), *map(known, judged[e])) for e, pair in zip(chosen, ends)]
+
+
+def known(value: float) -> float | None:
+    """The number, or nothing for NaN."""
+    return None if np.isnan(value) else float(value)
 
 
 def _ends(name: str, nodes: Sequence[str]) -> tuple[str, str]:

@@ -109,6 +109,13 @@ class Stream:
         """(P,) the second of `rhat_ess`."""
         return self.rhat_ess()[1]
 
+    @property
+    def mean_error(self) -> Array:
+        """(P,) Monte-Carlo standard error of the mean; 0 for constants, NaN where ESS is."""
+        with np.errstate(invalid="ignore"):
+            error: Array = self.sd / np.sqrt(self.ess)
+        return np.where(self.sd == 0, 0.0, error)
+
     def rhat_ess(self) -> tuple[Array, Array]:
         """Split R-hat and effective sample size (docs/methods/sparse.md, section 8).
 
