@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from fedkern.algorithms.split import private as vertical_private
-from fedkern.jobs.load import Config, parse
+from fedkern.methods import parse
 from fedkern.methods.pvi import budget as terms
+from fedkern.methods.pvi.keys import Config
 from fedkern.privacy.accountant import GRID, Mechanism, Parts, epsilon
 from fedkern.privacy.certificate import of_group
 

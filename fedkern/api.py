@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import BudgetSpent
 from .jobs import check, engine
-from .jobs.load import AnyConfig, Config, load
+from .jobs.keys import Job
 from .jobs.run import Output
-from .methods import named
+from .methods import load, named
 from .results.result import Result
 from .transports.inprocess import InProcess
 
@@ -41,25 +41,19 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
     config, folder = load(job, sections=sections)
     result = perform(InProcess(), config, folder, Output(None if out is None else Path(out), quiet=True))
     assert result is not None
-    if problem := too_few(result, least(config)):
+    if problem := too_few(result, config.least_updates):
         raise BudgetSpent(problem)
     return result
 
 
-def perform(place: Place, config: AnyConfig, folder: Path, output: Output) -> Result | None:
+def perform(place: Place, config: Job, folder: Path, output: Output) -> Result | None:
     """The part of one place in a job whose paths are relative to `folder`: the result at the server's, None elsewhere."""
     return engine.perform(named(config.job.method), place, config, folder, output)
 
 
-def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
+def checked(place: Place, config: Job, folder: Path) -> list[str] | None:
     """What `fedkern check` prints of a job, at the server's place; None elsewhere."""
     return check.checked(named(config.job.method), place, config, folder)
-
-
-def least(config: AnyConfig) -> int:
-    """Updates that a job must reach for its result to count."""
-    chosen = config.algorithm.min_updates if isinstance(config, Config) else 0
-    return max(chosen, 1 if config.privacy is not None else 0)  # without any, the prior would be the result
 
 
 def too_few(result: Result, min_updates: int) -> str | None:

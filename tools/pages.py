@@ -1,4 +1,4 @@
-"""Writes what is generated from the program: docs/reference/jobs.md and kernels.md, and the references in mpi/.
+"""Writes what is generated from the program in docs/reference: the pages of keys and kernels, and the keys as TOML files.
 
     python tools/pages.py
 
@@ -15,20 +15,20 @@ from functools import partial
 from pathlib import Path
 
 from fedkern import kernels
-from fedkern.jobs import reference
 from fedkern.kernels._registry import Array, Kernel
+from fedkern.methods import reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
 ROOT = Path(__file__).parents[1]
-METHODS = ("pvi", "sparse", "vertical", "sigma")
+METHODS = ("pvi", "sparse", "vertical", "sigma")  # in the order of the documents
 KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>.*)")
 
 JOBS = """\
 # Keys of a job file
 
 Written by `make pages` from the sections that check a job file; a test holds it to them. The same as commented TOML files, to
-copy from: `mpi/reference.toml`, `mpi/reference-sparse.toml`, `mpi/reference-vertical.toml`, `mpi/reference-sigma.toml`,
-`mpi/reference-prior.toml`.
+copy from: [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml), [sigma.toml](sigma.toml),
+[prior.toml](prior.toml).
 
 A job is one TOML file, which every party reads. An unknown key is an error that names the nearest; any key can be overridden
 on the command line: `--set privacy.epsilon=0.5`. Types are not converted, save whole numbers to real ones. A default is what
@@ -159,9 +159,8 @@ def row(array: Array, direction: str) -> str:
 FILES = {
     "docs/reference/jobs.md": jobs,
     "docs/reference/kernels.md": kernel_pages,
-    "mpi/reference.toml": reference.text,
-    **{f"mpi/reference-{method}.toml": partial(reference.text, method) for method in METHODS[1:]},
-    "mpi/reference-prior.toml": prior_reference.text,
+    **{f"docs/reference/{method}.toml": partial(reference.text, method) for method in METHODS},
+    "docs/reference/prior.toml": prior_reference.text,
 }
 
 if __name__ == "__main__":

@@ -155,16 +155,14 @@ def _copies(case: Case) -> list[np.ndarray]:
 PEERS: dict[str, Callable[[Case], Callable[[], Any]]] = {"fedkern": fedkern, "numba": numba, "numpy": numpy}
 
 
-class Sweeps:
+class Sweeps(common.Timed):
     """Seconds of 20 sweeps over p (p - 1) elements, n = 227."""
 
     params = (list(PEERS), SIZES)
     param_names = ("peer", "p")
-    timeout = 300
 
-    def setup(self, peer: str, p: int) -> None:
-        self.call = PEERS[peer](Case(p))
-        self.call()
+    def make(self, peer: str, p: int) -> common.Call:
+        return PEERS[peer](Case(p))
 
     def time_20_sweeps(self, peer: str, p: int) -> None:
         self.call()
@@ -236,12 +234,11 @@ if __name__ == "__main__":
             "numba": numba(case),
             "numpy": numpy(case),
         }
-        each = {name: t / (SWEEPS * p * (p - 1)) for name, t in zip(calls, common.medians(*calls.values(), seconds=3))}
-        cells = "  ".join(f"{name} {t * 1e9:.0f}" for name, t in each.items())
+        each = {name: t / (SWEEPS * p * (p - 1)) for name, t in common.times(calls, seconds=3).items()}
         against = ", ".join(f"{peer} / expanded {each[peer] / each['expanded scales']:.2f}" for peer in ("numba", "numpy"))
-        print(f"p = {p}, n = {ROWS}, ns a proposal: {cells}; {against}", flush=True)
+        print(f"p = {p}, n = {ROWS}, ns a proposal: {common.cells(each, '.0f', 1e9)}; {against}", flush=True)
     for p, n, sweeps in MIXING:
-        found = {update: effective_draws(Case(p, n, chains=4), update, sweeps) for update in ("element", "row-gibbs")}
-        cells = "  ".join(f"{update} {a:.0f} per 1000 sweeps, {b:.0f}/s" for update, (a, b) in found.items())
-        times = found["row-gibbs"][1] / found["element"][1]
+        draws = {update: effective_draws(Case(p, n, chains=4), update, sweeps) for update in ("element", "row-gibbs")}
+        cells = "  ".join(f"{update} {a:.0f} per 1000 sweeps, {b:.0f}/s" for update, (a, b) in draws.items())
+        times = draws["row-gibbs"][1] / draws["element"][1]
         print(f"p = {p}, n = {n}: {cells}; row-gibbs / element {times:.2f} a second", flush=True)

@@ -31,7 +31,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from fedkern import _core
 from fedkern.kernels import mlp
@@ -357,19 +356,12 @@ def flattened(a: mlp.Architecture, gradient: Any) -> np.ndarray:
 
 def available(case: Case, slow: bool = True) -> dict[str, Peer]:
     """The peers that are installed; all make the same gradient."""
-    found = {}
-    for name, make in PEERS.items():
-        if name in SLOW and not slow:
-            continue
-        try:
-            found[name] = make(case)
-        except NotImplementedError:
-            continue
-    want = flattened(case.architecture, found["fedkern"].gradient())
-    for name, peer in found.items():
+    peers = common.available({name: make for name, make in PEERS.items() if slow or name not in SLOW}, case)
+    want = flattened(case.architecture, peers["fedkern"].gradient())
+    for name, peer in peers.items():
         difference = np.linalg.norm(flattened(case.architecture, peer.gradient()) - want)
         assert difference <= 1e-3 * np.linalg.norm(want), name
-    return found
+    return peers
 
 
 class Training:
@@ -382,7 +374,7 @@ class Training:
     def setup(self, case: str, peer: str) -> None:
         if peer in SLOW and case in LARGE:
             raise common.absent("time for that")
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
+        self.limits = common.alone()
         self.peer = PEERS[peer](CASES[case])
         self.peer.train()
 
@@ -398,7 +390,7 @@ class TrainingRatios:
     timeout = 600
 
     def track_jax(self, case: str) -> float:
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        with common.alone():
             return common.ratio(fedkern(CASES[case]).train, by_jax(CASES[case]).train)
 
     track_jax.unit = "times as fast"
@@ -406,15 +398,15 @@ class TrainingRatios:
 
 def row(name: str, case: Case) -> None:
     peers = available(case, name not in LARGE)
-    times = common.medians(*(peer.train for peer in peers.values()), seconds=4, rounds=7)
-    found = {name: t / peer.steps for (name, peer), t in zip(peers.items(), times)}
-    print(f"{name}, us a step:", "  ".join(f"{peer} {1e6 * t:.1f}" for peer, t in found.items()))
-    others = {peer: t / found["fedkern"] for peer, t in found.items() if "fedkern" not in peer}
-    print("    over ours:", "  ".join(f"{peer} {ratio:.2f}" for peer, ratio in others.items()), flush=True)
+    whole = common.times({peer: made.train for peer, made in peers.items()}, seconds=4, rounds=7)
+    step = {peer: t / peers[peer].steps for peer, t in whole.items()}
+    print(f"{name}, us a step: {common.cells(step, '.1f', 1e6)}")
+    others = {peer: t / step["fedkern"] for peer, t in step.items() if "fedkern" not in peer}
+    print(f"    over ours: {common.cells(others, '.2f', 1)}", flush=True)
 
 
 if __name__ == "__main__":
     print("level", _core.isa())
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with common.alone():
         for name in sys.argv[1:] or CASES:
             row(name, CASES[name])

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..api import checked, least, perform, too_few
+from ..api import checked, perform, too_few
 from ..errors import BudgetSpent, FedkernError, JobError, plainly
 from ..jobs.check import local
 from ..jobs.limits import open_more_files, refusals
-from ..jobs.load import load
 from ..jobs.run import Output
-from ..methods import named
+from ..methods import load, named
 from ..printing import printable, several
 from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
@@ -40,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         if not options.quiet:
             print("\n".join(map(printable, show.lines(result))))
             print(f"results in {out}")
-        return exit_code(result, least(config))
+        return exit_code(result, config.least_updates)
 
     return place_for(options, main)
 

@@ -24,7 +24,7 @@ from ..printing import printable
 from ..transports.codec import Codec
 from . import columns, holders
 from .engine import agree
-from .load import AnyConfig
+from .keys import Job
 from .parties import Parties, fingerprint
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST_LEVELS = 200  # of a column that is looked through
 
-C = TypeVar("C", bound=AnyConfig)
+C = TypeVar("C", bound=Job)
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,7 @@ class Check(Generic[C]):
         assert encoding is None or isinstance(encoding, Encoding)
         return encoding
 
-    def notes(
-        self, spec_of: Callable[[Table], Spec] | None = None, *, intercept: bool = True, split: bool = False
-    ) -> list[str]:
+    def notes(self, spec_of: Callable[[Table], Spec] | None = None, *, intercept: bool = True, split: bool = False) -> list[str]:
         """Lines on columns that nothing can be learnt from, at the server's place; a private job has none.
 
         Parameters
@@ -100,7 +98,7 @@ class Check(Generic[C]):
         return [c.name for c in encoding.columns if c.levels is None and c.name not in spec.columns and not spec.private]
 
 
-def checked(method: Method, place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
+def checked(method: Method, place: Place, config: Job, folder: Path) -> list[str] | None:
     """What `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
@@ -131,7 +129,7 @@ def _kind(spec: Spec, name: str) -> Any:
     return spec.columns[name].kind if name in spec.columns else "numeric"
 
 
-def local(method: Method, config: AnyConfig, folder: Path, path: Path) -> int:
+def local(method: Method, config: Job, folder: Path, path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     found = method.rows.parties(config, folder)
     own = table.load(path, text=found.spec.texts, response=found.spec.response or "y")

@@ -12,7 +12,7 @@ from ..results.result import Result
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
-from .load import AnyConfig
+from .keys import Job
 from .parties import Parties
 from .run import Output, Run
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .run import Place
 
 
-def perform(method: Method, place: Place, config: AnyConfig, folder: Path, output: Output) -> Result | None:
+def perform(method: Method, place: Place, config: Job, folder: Path, output: Output) -> Result | None:
     """The part of one place (a process, or an MPI rank) in a job whose paths are relative to `folder`.
 
     Returns
@@ -46,7 +46,7 @@ def perform(method: Method, place: Place, config: AnyConfig, folder: Path, outpu
         return method.run.perform(Run(place, config, folder, found, hooks, output))
 
 
-def agree(place: Place, config: AnyConfig, found: Parties) -> None:
+def agree(place: Place, config: Job, found: Parties) -> None:
     """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
     place.names = found.names
     place.agree(f"{config.digest} {' '.join(found.names)}".encode())

@@ -16,18 +16,23 @@ from ..privacy.accountant import Mechanism
 from ..privacy.binding import Binding, account, bind
 from ..privacy.budget import Books
 from ..privacy.policy import DataSet, Policy, Use
-from .load import AnyConfig, Config
+from .keys import Job
 from .parties import Parties, data_set
 
 FIND = "the holder sees its policies with: fedkern check JOB --local FILE"
 ACCOUNT = "federation"  # at the server, of jobs that protect clients
 
 
-def use_of(config: AnyConfig) -> Use:
+def use_of(config: Job) -> Use:
     """What kind of job it is to a data holder."""
-    if config.privacy is None:
+    if not config.private:
         return "open"
-    return "client-level" if isinstance(config, Config) and config.privacy.unit == "client" else "private"
+    return "client-level" if config.unit == "client" else "private"
+
+
+def source_of(config: Job) -> str:
+    """Where its noise comes from; of a job without noise, as if it were safe."""
+    return "secure" if config.privacy is None else config.privacy.noise_source
 
 
 def who(names: tuple[str, ...], party: int) -> str:
@@ -35,7 +40,7 @@ def who(names: tuple[str, ...], party: int) -> str:
     return "the server" if party == SERVER else f"client {names[party]!r}"
 
 
-def permit(config: AnyConfig, found: Parties, party: int) -> Binding:
+def permit(config: Job, found: Parties, party: int) -> Binding:
     """What binds a client's data, or the server's own account; every policy allows the job.
 
     Raises
@@ -43,7 +48,7 @@ def permit(config: AnyConfig, found: Parties, party: int) -> Binding:
     HolderError
         One does not, or cannot be read, or there has to be one.
     """
-    use, source = use_of(config), getattr(config.privacy, "noise_source", "secure")
+    use, source = use_of(config), source_of(config)
     if party != SERVER:
         return _allowed(who(found.names, party), found.names[party], found.holding(party), use, source)
     for data in found.own:  # the rows of a server's file get no noise in any job
@@ -53,7 +58,7 @@ def permit(config: AnyConfig, found: Parties, party: int) -> Binding:
     return _allowed("the server", ACCOUNT, DataSet((ACCOUNT,)), "private", source, must="never")
 
 
-def permit_all(config: AnyConfig, found: Parties, clients: Iterable[int], *, server: bool) -> None:
+def permit_all(config: Job, found: Parties, clients: Iterable[int], *, server: bool) -> None:
     """Asks all policies of this place, and keeps nothing."""
     for party in [*clients, *([SERVER] if server else [])]:
         permit(config, found, party)
@@ -125,7 +130,7 @@ def described(policy: Policy) -> str:
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{least}; {kinds}"
 
 
-def local(config: AnyConfig, found: Parties, path: Path) -> Iterator[str]:
+def local(config: Job, found: Parties, path: Path) -> Iterator[str]:
     """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent."""
     data = data_set(path)
     held = {k: found.holding(k).paths for k in range(found.n_clients)}
@@ -144,7 +149,7 @@ def local(config: AnyConfig, found: Parties, path: Path) -> Iterator[str]:
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         yield "  policy  none names this file" + (f" ({files})" if files else "")
-    refusal = binding.refusal(use_of(config), getattr(config.privacy, "noise_source", "secure"))
+    refusal = binding.refusal(use_of(config), source_of(config))
     yield f"  this job, as client {client!r}, is " + (f"refused: {refusal.detail}" if refusal else "allowed")
     try:
         where = account(binding)

@@ -25,7 +25,7 @@ from . import holders
 from .files import RunFolder, write_atomically, writing
 from .identity import Identity
 from .keeping import Keeper
-from .load import AnyConfig
+from .keys import Job
 from .parties import Parties
 from .watch import MeasuredWatch, SamplerWatch, Watch
 
@@ -47,7 +47,7 @@ class RunHooks(Keeper):
     watch : called at the server with its state after every event, while it is set
     """
 
-    def __init__(self, config: AnyConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
+    def __init__(self, config: Job, names: tuple[str, ...], folder: RunFolder | None) -> None:
         super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
         self.config, self.names = config, names
         self.bindings: dict[int, Binding] = {}

@@ -22,7 +22,7 @@ from ..privacy.chain import Mark
 from ..results.plain import plain
 from . import ledger, outbox
 from .files import RunFolder, write_atomically
-from .load import AnyConfig, Config, SigmaConfig, SparseConfig
+from .keys import Job
 from .locks import Locks
 from .parties import Parties
 from .secret import fingerprint, mark_of, secret
@@ -35,22 +35,13 @@ ABOUT = ("id", "clients", "party", "ledger")  # of a record's table `run`; the o
 MOST_NAMED = 6  # keys that differ, with their values
 
 
-def may_change(config: AnyConfig) -> frozenset[str]:
+def may_change(config: Job) -> frozenset[str]:
     """Keys that a resumed run may have otherwise. `job.rounds` where the number of rounds decides nothing but the end."""
     free = {"job.deadline", "algorithm.checkpoint_every"}
-    match config:
-        case Config():
-            open_ended = config.privacy is None or not config.privacy.calibrate
-        case SparseConfig():
-            open_ended = True
-        case SigmaConfig():
-            open_ended = config.algorithm.inference in ("hmc", "mala")
-        case _:
-            open_ended = False
-    return frozenset(free | {"job.rounds"} if open_ended else free)
+    return frozenset(free | {"job.rounds"} if config.open_ended else free)
 
 
-def job_bytes(config: AnyConfig, names: Sequence[str]) -> bytes:
+def job_bytes(config: Job, names: Sequence[str]) -> bytes:
     """What a checkpoint is bound to: the job without what may change, and its clients."""
     free = may_change(config)
     kept = {key: value for key, value in flat(plain(config.model_dump())).items() if key not in free}
@@ -84,9 +75,7 @@ class Identity:
     notes : party -> on its ledger, which lost something without anybody's doing
     """
 
-    def __init__(
-        self, config: AnyConfig, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]
-    ) -> None:
+    def __init__(self, config: Job, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]) -> None:
         self.config, self.folder, self.parties, self.home = config, folder, tuple(parties), home
         self.marks: dict[int, Collection[Mark]] = {}
         self.paid: dict[int, int] = {}

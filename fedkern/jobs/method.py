@@ -10,6 +10,7 @@ from ..data.table import Table
 from ..models.encoding import Encoding, Spec
 from ..results.result import Result
 from .check import Check
+from .keys import Keys
 from .parties import Parties
 from .run import Run
 
@@ -45,6 +46,7 @@ class Show(Protocol):
 class Method(NamedTuple):
     """One method's doors."""
 
+    keys: Keys[Any]
     rows: Rows
     run: Running
     stages: Stages

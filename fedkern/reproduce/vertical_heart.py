@@ -22,7 +22,8 @@ import numpy as np
 from ..data import split
 from ..data.sets import heart_failure
 from ..errors import JobError
-from ..jobs.load import VerticalConfig, parse
+from ..jobs.load import config_of
+from ..methods.vertical import keys
 from ..methods.vertical.model import VerticalModel
 from ..methods.vertical.rows import columns
 from ..models.likelihood import Likelihood
@@ -109,8 +110,7 @@ def model_of(cell: Cell, rounds: int, n_rows: int) -> VerticalModel:
     algorithm = {"learning_rate": RATE, "average": "none"}
     as_it_is = {name: {"center": 0.0, "scale": 1.0} for name in heart_failure.BINARY}
     data = {"builtin": "heart-failure", "columns": as_it_is}
-    config = parse({"job": job, "data": data, "model": model, "algorithm": algorithm})
-    assert isinstance(config, VerticalConfig)
+    config = config_of(keys, {"job": job, "data": data, "model": model, "algorithm": algorithm})
     return VerticalModel(config, tuple(heart_failure.CLIENTS), n_rows)
 
 

@@ -23,9 +23,9 @@ from fedkern.cli.report import write
 from fedkern.cli.show import lines
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs.hooks import RunHooks
-from fedkern.jobs.load import parse
 from fedkern.jobs.releases import Releases
 from fedkern.jobs.run import Output
+from fedkern.methods import parse
 from fedkern.methods.pvi import publish
 from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import HEADER, Codec, Frame

@@ -17,8 +17,8 @@ from fedkern.algorithms.exchanges import column_notes
 from fedkern.algorithms.exchanges.column_notes import Degenerate
 from fedkern.api import checked, perform
 from fedkern.errors import LostPeer, OwnFault
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess, run
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from fedkern.errors import JobError
-from fedkern.jobs import load as config
-from fedkern.jobs.load import Config, load, parse
+from fedkern.jobs.reference import tables
+from fedkern.methods import METHODS, load, named, parse
+from fedkern.methods.pvi.keys import Config
 
 OPEN: dict[str, Any] = {"data": {"clients": ["clients/*.csv"], "response": "income"}}
 PRIVATE: dict[str, Any] = OPEN | {
@@ -265,12 +266,11 @@ def test_files_that_are_no_job(tmp_path: Any) -> None:
 
 
 def test_every_key_says_what_it_is() -> None:
-    sections = [v for v in vars(config).values() if isinstance(v, type) and issubclass(v, config.Section)]
-    whole = (Config, config.Section, config.Job, config.SparseConfig, config.VerticalConfig, config.SigmaConfig)
-    keys = [(s.__name__, name, field) for s in sections if s not in whole for name, field in s.model_fields.items()]
+    sections = [(f"{method}: {path}", section) for method in METHODS for path, section in tables(named(method).keys.Config)]
+    keys = [(path, name, field) for path, section in sections for name, field in section.model_fields.items()]
     assert len(keys) > 60
-    for section, name, field in keys:
-        assert field.description, f"{section}.{name}"
+    for path, name, field in keys:
+        assert field.description, f"{path}.{name}"
 
 
 def test_a_clip_on_clients_keeps_its_range() -> None:

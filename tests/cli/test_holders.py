@@ -16,8 +16,8 @@ import fedkern as package
 from fedkern.api import perform
 from fedkern.errors import HolderError
 from fedkern.jobs import holders
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 
 CAP = "0.7312"  # no other number has these digits

@@ -23,7 +23,7 @@ from mpirun import launcher_removed
 from pydantic import BaseModel
 
 from fedkern.cli.__main__ import main
-from fedkern.jobs.load import KINDS
+from fedkern.methods import named
 from fedkern.methods.sigma.prior.keys import PriorConfig
 
 COUNT = {"cases": 0, "wrong": 0}
@@ -266,12 +266,12 @@ def keys(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[t
 WRONG = {"a list of lists": "[[1]]", "a date": "2024-02-29", "a table of tables": "{a = {b = 1}}", "a negative infinity": "-inf"}
 
 
-@pytest.mark.parametrize("method", [*KINDS, "prior"])
+@pytest.mark.parametrize("method", [*METHODS, "prior"])
 def test_values_of_another_type(place: Any, method: str) -> None:
     """Every key of every section, with values that no key has; the line names the key."""
     at, found = place("pvi"), []
     at.fresh()
-    model = PriorConfig if method == "prior" else KINDS[method][0]
+    model = PriorConfig if method == "prior" else named(method).keys.Config
     first = "" if method in ("pvi", "prior") else f'[job]\nmethod = "{method}"\n'
     Path("odd.toml").write_text(first)
     command = ("sigma", "train", "odd.toml", "--quiet") if method == "prior" else ("check", "odd.toml")

@@ -7,8 +7,8 @@ from kills import make_job
 from fedkern.api import perform
 from fedkern.cli.job import exit_code
 from fedkern.errors import LostPeer
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.transports.driver import ClientSide, ServerSide
 from fedkern.transports.inprocess import InProcess
 

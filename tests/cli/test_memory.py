@@ -13,7 +13,7 @@ import pytest
 import fedkern
 from fedkern.api import checked
 from fedkern.jobs import memory
-from fedkern.jobs.load import load
+from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 
 CLIENTS = 2

@@ -13,8 +13,8 @@ from command import OPEN, PRIVATE, mpirun
 
 import fedkern
 from fedkern.api import perform
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 
 SYNCHRONOUS = OPEN.replace("clients = 3", "clients = 10") + '[algorithm]\nschedule = "synchronous"\n'

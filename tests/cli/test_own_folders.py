@@ -18,8 +18,8 @@ from fedkern.api import perform
 from fedkern.errors import HolderError, LostPeer
 from fedkern.jobs.files import RunFolder
 from fedkern.jobs.hooks import RunHooks
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 
 KINDS = [kind for kind in JOBS if kind != "sigma"]

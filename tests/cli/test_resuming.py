@@ -29,8 +29,8 @@ from fedkern.jobs import identity, ledger, stamp
 from fedkern.jobs.files import RunFolder
 from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.identity import Identity
-from fedkern.jobs.load import load
 from fedkern.jobs.secret import fingerprint, secret
+from fedkern.methods import load
 from fedkern.privacy.chain import Mark
 
 

@@ -21,8 +21,8 @@ from fedkern.api import checked, perform
 from fedkern.data.artifact import read_client
 from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
-from fedkern.jobs.load import load, parse
 from fedkern.jobs.run import Output
+from fedkern.methods import load, parse
 from fedkern.methods.sigma.model import decoder_of
 from fedkern.methods.sigma.points import extended
 from fedkern.models.spatial.condition import Condition

@@ -15,8 +15,8 @@ import fedkern
 from fedkern.api import perform
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError, LostPeer, OwnFault
-from fedkern.jobs.load import load, parse
 from fedkern.jobs.run import Output
+from fedkern.methods import load, parse
 from fedkern.transports.driver import Signals
 from fedkern.transports.inprocess import InProcess
 

@@ -14,7 +14,7 @@ import pytest
 import fedkern
 from fedkern.cli import show
 from fedkern.cli.report import write as report
-from fedkern.jobs.load import parse
+from fedkern.methods import parse
 from fedkern.methods.sparse import publish
 from fedkern.results import chains
 from fedkern.results.result import Result

@@ -23,8 +23,8 @@ from fedkern.cli.__main__ import main
 from fedkern.data.sets import heart_failure
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
-from fedkern.jobs.load import load, parse
 from fedkern.jobs.run import Output
+from fedkern.methods import load, parse
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.transports.inprocess import InProcess
 

@@ -20,7 +20,7 @@ from wires import checked_and_run, compare, ledgers, listed
 
 from fedkern.api import checked
 from fedkern.data.simulate.federations import Settings, simulate
-from fedkern.jobs.load import load
+from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 
 ROOT = Path(__file__).parents[2]

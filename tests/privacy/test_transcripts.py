@@ -22,8 +22,8 @@ from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.settings import SHARDED, Settings
 from fedkern.api import perform
 from fedkern.jobs.hooks import RunHooks
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.methods.pvi import model
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy.accountant import Mechanism

@@ -14,7 +14,8 @@ import fedkern
 from fedkern.algorithms.exchanges import rows as alignment
 from fedkern.data.columns import Columns
 from fedkern.errors import JobError
-from fedkern.jobs.load import VerticalConfig, parse
+from fedkern.methods import parse
+from fedkern.methods.vertical.keys import Config as VerticalConfig
 from fedkern.methods.vertical.model import VerticalModel
 from fedkern.methods.vertical.rows import Columns as Held
 from fedkern.models.encoding import Encoding

@@ -17,8 +17,8 @@ from fedkern.api import perform
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.jobs import keeping
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.transports.driver import Kept, Received
 from fedkern.transports.inprocess import InProcess
 

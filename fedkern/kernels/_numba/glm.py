@@ -7,9 +7,10 @@ Scalars: `clean`, `log_likelihood`, `expected_log_likelihood`. Loops over rows i
 from math import erfc, lgamma
 
 import numpy as np
-from numba import boolean, float32, float64, int64, njit, types
+from numba import boolean, float32, float64, int64, types
 
 from . import rng
+from ._jit import loop, scalar
 
 BERNOULLI, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
 STL, TOTAL, ANALYTIC_ELBO = range(3)
@@ -26,7 +27,7 @@ U_WEIGHT = 1 / ((1 + np.exp(U)) * (1 + np.exp(-U)))
 U_WEIGHT /= U_WEIGHT.sum()
 
 
-@njit(cache=False)
+@scalar
 def clean(y, family):
     """The response, or NaN where the family has no such value."""
     if family == BERNOULLI:
@@ -36,13 +37,13 @@ def clean(y, family):
     return y if np.isfinite(y) else np.nan
 
 
-@njit(cache=False)
+@scalar
 def sigmoid(a):
     t = np.exp(-abs(a))
     return (t if a < 0.0 else 1.0) / (1.0 + t)
 
 
-@njit(cache=False)
+@scalar
 def log_ways(y, r):
     """log Gamma(y + r) - log Gamma(r) - log y!, without the digits that the first two would lose to each other."""
     if np.isnan(y):
@@ -59,7 +60,7 @@ def log_ways(y, r):
     return out
 
 
-@njit(cache=False)
+@scalar
 def log_likelihood(a, y, family, scale):
     """log p(y | a) and its derivative with respect to a."""
     if family == BERNOULLI:
@@ -75,7 +76,7 @@ def log_likelihood(a, y, family, scale):
     return -0.5 * z * z - np.log(scale) - 0.5 * np.log(2.0 * np.pi), z / scale
 
 
-@njit(cache=False)
+@scalar
 def expected_log_sigmoid(b, s):
     """E log sigmoid(a), a ~ N(b, s^2), and the expectations of its first two derivatives."""
     value, slope, curvature = 0.0, 0.0, 0.0
@@ -104,7 +105,7 @@ def expected_log_sigmoid(b, s):
     return value, slope, curvature
 
 
-@njit(cache=False)
+@scalar
 def expected_log_likelihood(m, s, y, family, scale):
     """E log p(y | a), a ~ N(m, s^2), and the expectations of its first two derivatives."""
     if family == BERNOULLI:
@@ -122,7 +123,7 @@ def expected_log_likelihood(m, s, y, family, scale):
     return value - 0.5 * (s / scale) ** 2, slope, -1.0 / (scale * scale) + 0.0 * slope
 
 
-@njit(cache=False)
+@scalar
 def activation(x, offset, mu, variance, factor, full, u):
     """Mean and standard deviation of x'theta + offset. Fills u = factor' x for a full-rank posterior."""
     d = x.size
@@ -138,7 +139,7 @@ def activation(x, offset, mu, variance, factor, full, u):
     return m + offset, np.sqrt(v)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def loglik_rows(X, y, offset, weights, theta, family, scale, loglik, grads):
     """Adds up log-likelihoods (S,) and gradients (S, d) at the rows of theta (S, d)."""
     d = X.shape[1]
@@ -158,7 +159,7 @@ def loglik_rows(X, y, offset, weights, theta, family, scale, loglik, grads):
                 grads[s, j] += r * x[j]
 
 
-@njit(cache=False, nogil=True)
+@loop
 def expectation_rows(X, y, offset, weights, mu, variance, factor, full, family, scale, value, slope, curvature):
     x, u = np.empty(X.shape[1]), np.empty(X.shape[1])
     for i in range(X.shape[0]):
@@ -169,7 +170,7 @@ def expectation_rows(X, y, offset, weights, mu, variance, factor, full, family, 
         value[i], slope[i], curvature[i] = weights[i] * e0, weights[i] * e1, weights[i] * e2
 
 
-@njit(cache=False, nogil=True)
+@loop
 def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
     x, u = np.empty(X.shape[1]), np.empty(X.shape[1])
     for i in range(X.shape[0]):
@@ -186,7 +187,7 @@ def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
             mean[i] = expected_log_sigmoid(-m, s)[1]
 
 
-@njit(cache=False)
+@scalar
 def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, scale, estimator, u, v):
     """Fills v with a row's gradient of weight E log p in (mu, log sigma) or (mu, lower triangle of L); returns weight E log p.
 
@@ -226,7 +227,7 @@ def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, 
     return weight * value
 
 
-@njit(cache=False, nogil=True)
+@loop
 def example_rows(
     X, y, offset, weights, rows, all_rows, mu, variance, factor, full, e, family, scale, estimator, clip, grid, total, whole
 ):  # fmt: skip
@@ -267,8 +268,8 @@ def example_rows(
 class Lean:
     """A loop compiled once for each type of X, whatever the layouts: they cost a few per cent, and a compilation seconds."""
 
-    def __init__(self, loop, *arguments):
-        self.dispatcher = njit(nogil=True, cache=False)(loop.py_func)
+    def __init__(self, rows, *arguments):
+        self.dispatcher = loop(rows.py_func)
         self.arguments, self.ready = arguments, set()
 
     def __call__(self, X, *rest):

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from ...algorithms.pvi.settings import Settings
 from ...errors import JobError
-from ...jobs.load import Config
 from ...privacy.accountant import Mechanism, calibrate
 from ...privacy.plan import Plan
-from .conflicts import SHARDED
+from .keys import SHARDED, Config
 
 
 def settings(config: Config, names: tuple[str, ...]) -> Settings:

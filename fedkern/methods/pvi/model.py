@@ -10,7 +10,6 @@ from ...algorithms.pvi import client_level, global_vi
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
-from ...jobs.load import Config, PrivacySection
 from ...kernels import rng
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
@@ -18,6 +17,7 @@ from ...models.glm import prior
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
 from . import budget as terms
+from .keys import Config, PrivacySection
 
 
 @dataclass(frozen=True)

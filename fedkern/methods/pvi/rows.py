@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...jobs import parties as jobs
-from ...jobs.load import Config
 from ...jobs.parties import Parties
+from .keys import Config
 
 
 def parties(config: Config, folder: Path) -> Parties:

@@ -16,7 +16,6 @@ from ...data.table import Table
 from ...errors import owned
 from ...jobs import columns, machine
 from ...jobs.hooks import RunHooks
-from ...jobs.load import Config
 from ...jobs.parties import Parties
 from ...jobs.progress import Progress
 from ...jobs.run import Output, Run
@@ -25,6 +24,7 @@ from ...models.glm import Rows, metrics
 from ...results.result import Result
 from ...transports.codec import Codec
 from . import publish
+from .keys import Config
 from .model import Model
 
 if TYPE_CHECKING:
@@ -75,9 +75,7 @@ def _test_rows(found: Parties, model: Model) -> Rows | None:
         return None if table is None else _rows(encode(table, model.encoding))
 
 
-def _trained(
-    place: Place, model: Model, designs: dict[int, Design], test: Rows | None, hooks: RunHooks, output: Output
-) -> Any:
+def _trained(place: Place, model: Model, designs: dict[int, Design], test: Rows | None, hooks: RunHooks, output: Output) -> Any:
     """The server's last state; None where it does not live."""
     settings, algorithm, config = model.settings, model.algorithm, model.config
     clients = {}

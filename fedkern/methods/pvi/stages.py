@@ -11,9 +11,9 @@ from ...data.design import describe
 from ...data.table import Table
 from ...jobs import memory, wire
 from ...jobs.check import Check
-from ...jobs.load import Config
 from ...models.encoding import Encoding, Spec
 from ...privacy.certificate import trust
+from .keys import Config
 from .model import Model
 
 

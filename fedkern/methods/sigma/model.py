@@ -12,7 +12,6 @@ from ...algorithms.sfvi.nested import NestedFamily
 from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
 from ...data.artifact import ClientFile, Common
 from ...errors import JobError
-from ...jobs.load import SigmaConfig
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
 from ...models.spatial.condition import Condition
@@ -20,6 +19,7 @@ from ...models.spatial.decoder import Decoder
 from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
 from ...models.spatial.units import Units
 from ...models.variational import Block
+from .keys import Config
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SigmaModel:
     units : of the response, once the clients have told its level; all else here is on the model's scale
     """
 
-    config: SigmaConfig
+    config: Config
     names: tuple[str, ...]
     encoding: Encoding
     common: Common

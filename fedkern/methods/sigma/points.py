@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from ...data.artifact import ClientFile
 from ...data.table import Table
 from ...errors import JobError
-from ...jobs.load import SigmaConfig
+from .keys import Config
 
 Array = NDArray[np.float64]
 
 
-def extended(file: ClientFile, table: Table, config: SigmaConfig, who: str) -> ClientFile:
+def extended(file: ClientFile, table: Table, config: Config, who: str) -> ClientFile:
     """The client's file with the points of its rows behind the grid's; the file itself unless `data.interpolation` is "linear".
 
     Raises

@@ -16,10 +16,10 @@ from ...data.faults import HINT, LISTED
 from ...data.faults import who as begin
 from ...data.table import Table
 from ...errors import JobError, OwnFault
-from ...jobs.load import SigmaConfig
 from ...jobs.parties import Parties, from_files
 from ...kernels.families import BINARY, COUNTS, FAMILIES
 from ...models.spatial.site import Rows
+from .keys import Config
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -47,12 +47,12 @@ class AreaRows:
     degenerate: Degenerate
 
 
-def parties(config: SigmaConfig, folder: Path) -> Parties:
+def parties(config: Config, folder: Path) -> Parties:
     """The parties of a job whose paths are relative to `folder`; JobError where no file matches, or two clients have one name."""
     return from_files(config, folder, spec_of(config), texts_of(config))
 
 
-def spec_of(config: SigmaConfig) -> Spec:
+def spec_of(config: Config) -> Spec:
     """What is known of a client's columns; the agreement is about covariates alone."""
     data = config.data
     roles = (data.response, data.exposure, data.trials, *data.location)
@@ -68,13 +68,13 @@ def spec_of(config: SigmaConfig) -> Spec:
     )
 
 
-def texts_of(config: SigmaConfig) -> frozenset[str]:
+def texts_of(config: Config) -> frozenset[str]:
     """Columns that are read as text."""
     data = config.data
     return spec_of(config).texts | ({data.response} if data.positive is not None else set())
 
 
-def needed(config: SigmaConfig, names: tuple[str, ...], who: str) -> None:
+def needed(config: Config, names: tuple[str, ...], who: str) -> None:
     """Whether a header has the columns that the job names.
 
     Raises
@@ -92,7 +92,7 @@ def needed(config: SigmaConfig, names: tuple[str, ...], who: str) -> None:
             )
 
 
-def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile, name: str) -> AreaRows:
+def rows(table: Table, config: Config, encoding: Encoding, file: ClientFile, name: str) -> AreaRows:
     """The client's arrays.
 
     Raises
@@ -139,7 +139,7 @@ def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile
     return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, found)
 
 
-def _response(table: Table, config: SigmaConfig, who: str) -> tuple[Array, NDArray[np.bool_]]:
+def _response(table: Table, config: Config, who: str) -> tuple[Array, NDArray[np.bool_]]:
     """Values, and where there is one."""
     data, domain, name = config.data, FAMILIES[config.model.family].domain, config.data.response
     column = table.columns[name]
@@ -180,7 +180,7 @@ def _refuse(table: Table, bad: NDArray[np.bool_], name: str, who: str, remedy: s
         raise OwnFault(text, "\n  ".join([f"{who}, {table.source}, {own[0]}{others}", *own[1:]]))
 
 
-def _areas(table: Table, config: SigmaConfig, file: ClientFile, who: str) -> Index:
+def _areas(table: Table, config: Config, file: ClientFile, who: str) -> Index:
     """Which of the decoder's coordinates each row belongs to."""
     data = config.data
     if data.area is not None:

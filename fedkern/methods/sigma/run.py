@@ -18,7 +18,6 @@ from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import columns
 from ...jobs.hooks import RunHooks
-from ...jobs.load import SigmaConfig
 from ...jobs.progress import Progress
 from ...jobs.run import Output, Run
 from ...jobs.watch import MeasuredWatch
@@ -27,6 +26,7 @@ from ...models.spatial.units import Units
 from ...results.result import Result
 from ...transports.codec import Codec
 from . import own, publish
+from .keys import Config
 from .model import SigmaModel
 from .points import extended
 from .rows import AreaRows, needed, rows
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SCATTER = 0.1  # sd of the places where chains start
 
 
-def perform(run: Run[SigmaConfig]) -> Result | None:
+def perform(run: Run[Config]) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
     place, config, names, hooks, output = run.place, run.config, run.names, run.hooks, run.output
     tables = run.tables()
@@ -70,7 +70,7 @@ def perform(run: Run[SigmaConfig]) -> Result | None:
     return publish.result(model, server, server_file, hooks)
 
 
-def check_headers(config: SigmaConfig, names: tuple[str, ...], tables: Mapping[int, Table]) -> None:
+def check_headers(config: Config, names: tuple[str, ...], tables: Mapping[int, Table]) -> None:
     """Whether every client's file has the columns that the job names, and rows: before the names of others leave it."""
     for k, table in tables.items():
         with owned(k):
@@ -81,7 +81,7 @@ def check_headers(config: SigmaConfig, names: tuple[str, ...], tables: Mapping[i
 
 
 def agreed(
-    place: Place, config: SigmaConfig, folder: Path, names: tuple[str, ...], hooks: RunHooks | None = None
+    place: Place, config: Config, folder: Path, names: tuple[str, ...], hooks: RunHooks | None = None
 ) -> tuple[ServerFile | None, dict[int, ClientFile]]:
     """Every party's own file of the prior, all of one training.
 

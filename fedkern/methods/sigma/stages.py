@@ -18,16 +18,16 @@ from ...data.table import Table
 from ...errors import JobError
 from ...jobs import memory, wire
 from ...jobs.check import Check
-from ...jobs.load import SigmaConfig
 from ...models.encoding import Encoding, Spec
 from ...printing import printable
+from .keys import Config
 from .model import SigmaModel
 from .points import extended
 from .rows import needed, rows
 from .run import agreed
 
 
-def checked(at: Check[SigmaConfig]) -> list[str] | None:
+def checked(at: Check[Config]) -> list[str] | None:
     """All that is printed, at the server's place; None elsewhere."""
     encoding = at.agreed(partial(needed, at.config))
     prior = agreed(at.place, at.config, at.folder, at.names)[0]
@@ -41,12 +41,12 @@ def checked(at: Check[SigmaConfig]) -> list[str] | None:
     return [*lines(model), *used, *notes, "", *told]
 
 
-def spec_of_file(config: SigmaConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
+def spec_of_file(config: Config, spec: Spec, names: tuple[str, ...]) -> Spec:
     """What is known of the columns of one client's file."""
     return spec
 
 
-def look_through(config: SigmaConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+def look_through(config: Config, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
     """What else would end a run with this file; JobError. Where the prior's file is not here, that is said."""
     describe(own, spec)
     try:

@@ -14,10 +14,10 @@ from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
 from ...data.design import Design
 from ...errors import JobError
-from ...jobs.load import SparseConfig
 from ...kernels.families import BINARY, FAMILIES, REAL
 from ...models import sparse
 from ...models.encoding import Encoding
+from .keys import Config
 
 Array = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ class SparseModel:
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
     """
 
-    config: SparseConfig
+    config: Config
     names: tuple[str, ...]
     encoding: Encoding
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ...errors import JobError
 from ...jobs import parties as jobs
-from ...jobs.load import SparseConfig
 from ...jobs.parties import Parties
+from .keys import Config
 
 
-def parties(config: SparseConfig, folder: Path) -> Parties:
+def parties(config: Config, folder: Path) -> Parties:
     """The parties of a job whose paths are relative to `folder`. Intercepts belong to the clients, and have no column.
 
     Raises

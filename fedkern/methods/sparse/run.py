@@ -21,7 +21,6 @@ from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import columns, machine
 from ...jobs.hooks import RunHooks
-from ...jobs.load import SparseConfig
 from ...jobs.progress import Progress
 from ...jobs.run import Run
 from ...jobs.watch import SamplerWatch
@@ -29,6 +28,7 @@ from ...results import diagnostics, samples, streamed
 from ...results.result import Result
 from ...transports.codec import Codec
 from . import own, publish
+from .keys import Config
 from .model import SparseModel
 from .streams import Streams
 
@@ -48,7 +48,7 @@ class Data:
     psi: Array | None
 
 
-def perform(run: Run[SparseConfig]) -> Result | None:
+def perform(run: Run[Config]) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
     place, config, hooks, output = run.place, run.config, run.hooks, run.output
     tables = run.tables()
@@ -109,7 +109,7 @@ def _pooled(place: Place, model: SparseModel, values: dict[int, Array], hooks: R
     return known.scales, known.psi
 
 
-def _judge(config: SparseConfig) -> gibbs.Judge | None:
+def _judge(config: Config) -> gibbs.Judge | None:
     """Whether the slowest of theta, log tau, q, log eta and logit rho has converged, as `until` wants it."""
     until = config.algorithm.until
     if until is None:

@@ -16,15 +16,15 @@ from ...data.design import describe
 from ...data.table import Table
 from ...jobs import memory, wire
 from ...jobs.check import Check
-from ...jobs.load import SparseConfig
 from ...models.encoding import Encoding, Spec
 from ...models.sparse import relative
+from .keys import Config
 from .model import SparseModel
 
 STREAMED = 900, 150  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
 
 
-def checked(at: Check[SparseConfig]) -> list[str] | None:
+def checked(at: Check[Config]) -> list[str] | None:
     """All that is printed, at the server's place; None elsewhere."""
     encoding = at.agreed()
     notes = at.notes()
@@ -37,12 +37,12 @@ def checked(at: Check[SparseConfig]) -> list[str] | None:
     return [*lines(model), *memory.lines(*_memory(model)), *notes, "", *told]
 
 
-def spec_of_file(config: SparseConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
+def spec_of_file(config: Config, spec: Spec, names: tuple[str, ...]) -> Spec:
     """What is known of the columns of one client's file."""
     return spec
 
 
-def look_through(config: SparseConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+def look_through(config: Config, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
     """What else would end a run with this file; JobError."""
     describe(own, spec)
 

@@ -17,11 +17,11 @@ from ...models.split.site import Site, Vector
 from ...privacy.accountant import calibrate
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
-from .keys import VerticalPrivacySection
+from .keys import PrivacySection
 from .model import VerticalModel
 
 
-def _section(model: VerticalModel) -> VerticalPrivacySection:
+def _section(model: VerticalModel) -> PrivacySection:
     assert model.config.privacy is not None
     return model.config.privacy
 

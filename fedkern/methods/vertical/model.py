@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from ...algorithms.soul import machine as soul
 from ...algorithms.split.machine import Settings
-from ...jobs.load import VerticalConfig
 from ...models.likelihood import Likelihood
 from ...models.split.predictors import Linear, Multilevel, Network, Predictor
 from ...models.split.site import Auxiliary, Shared, Site
+from .keys import Config
 from .rows import Columns
 
 Array = NDArray[np.float64]
@@ -31,7 +31,7 @@ class VerticalModel:
     n_test : rows that are kept for testing
     """
 
-    config: VerticalConfig
+    config: Config
     names: tuple[str, ...]
     n_rows: int
     n_test: int = 0

@@ -17,17 +17,17 @@ from ...data.faults import HINT, told, who
 from ...data.header import unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault
-from ...jobs.load import VerticalConfig
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
 from ...privacy.policy import DataSet
+from .keys import Config
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 TINY = 1e-14
 
 
-def parties(config: VerticalConfig, folder: Path) -> Parties:
+def parties(config: Config, folder: Path) -> Parties:
     """The parties of a job whose paths are relative to `folder`.
 
     Raises
@@ -40,7 +40,7 @@ def parties(config: VerticalConfig, folder: Path) -> Parties:
     return there(found, model__priors=config.model.priors)
 
 
-def _builtin(config: VerticalConfig, spec: Spec) -> Parties:
+def _builtin(config: Config, spec: Spec) -> Parties:
     """Built-in data whose columns are split."""
     from ...data.sets import heart_failure
 
@@ -54,12 +54,10 @@ def _builtin(config: VerticalConfig, spec: Spec) -> Parties:
         return f"heart-failure, {names[k]}", ("id", *heart_failure.CLIENTS[clients[k]])
 
     held = DataSet(("heart-failure",))
-    return Parties(
-        names, spec, rows, header, lambda: None, lambda k: held, server=lambda: heart_failure.read().table("server")
-    )
+    return Parties(names, spec, rows, header, lambda: None, lambda k: held, server=lambda: heart_failure.read().table("server"))
 
 
-def spec_of(config: VerticalConfig, *, response: bool, names: Collection[str] = ()) -> Spec:
+def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> Spec:
     """What is known of a client's columns; with the response where it is used there. `names`: of the columns that it has."""
     data = config.data
     said = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
@@ -78,7 +76,7 @@ def spec_of(config: VerticalConfig, *, response: bool, names: Collection[str] = 
     )
 
 
-def server_spec(config: VerticalConfig) -> Spec:
+def server_spec(config: Config) -> Spec:
     """The server's own file: id, response and offset; other columns are not read."""
     data = config.data
     return Spec(
@@ -92,14 +90,14 @@ def server_spec(config: VerticalConfig) -> Spec:
     )
 
 
-def texts_of(config: VerticalConfig) -> frozenset[str]:
+def texts_of(config: Config) -> frozenset[str]:
     """Columns of files that are read as text."""
     data = config.data
     texts = {data.id, *([data.group] if data.group else []), *([data.response] if data.positive is not None else [])}
     return frozenset(texts | {name for name, c in data.columns.items() if c.kind == "categorical" or c.levels is not None})
 
 
-def aligned(table: Table, config: VerticalConfig, who: str) -> tuple[Table, tuple[str, ...]]:
+def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, ...]]:
     """A party's rows in the agreed order, and their ids."""
     name = config.data.id
     if name not in table.names:
@@ -110,7 +108,7 @@ def aligned(table: Table, config: VerticalConfig, who: str) -> tuple[Table, tupl
     return table.select(order), tuple(ids[row] for row in order)
 
 
-def _missing(name: str, key: str, table: Table, config: VerticalConfig, who: str) -> OwnFault:
+def _missing(name: str, key: str, table: Table, config: Config, who: str) -> OwnFault:
     """A column that the job file names and a file lacks."""
     what = f"column {name!r} ({key}) is missing"
     text = f"{what}; the header names {len(table.names)} others; {HINT}"
@@ -119,7 +117,7 @@ def _missing(name: str, key: str, table: Table, config: VerticalConfig, who: str
     return OwnFault(f"{who}: {text}", f"{who}, {table.source}: {what}; there are {', '.join(table.names)}")
 
 
-def held_out(config: VerticalConfig, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
+def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
     """Rows that train and rows that are kept for testing, the same at every party; `new` rows, without a response, are neither.
 
     Raises
@@ -142,7 +140,7 @@ def held_out(config: VerticalConfig, n_rows: int, new: Sequence[int] = ()) -> tu
     return train, np.sort(test)
 
 
-def needed(config: VerticalConfig, spec: Spec, names: tuple[str, ...], who: str) -> None:
+def needed(config: Config, spec: Spec, names: tuple[str, ...], who: str) -> None:
     """Whether a client's header has a column of its own, and the group.
 
     Raises
@@ -175,7 +173,7 @@ class Columns:
     degenerate: Degenerate = field(default_factory=Degenerate)
 
 
-def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, response: bool) -> Columns:
+def columns(table: Table, config: Config, train: Index, client: str, *, response: bool) -> Columns:
     """A client's arrays.
 
     Raises
@@ -220,7 +218,7 @@ def _refuse_constants(encoding: Encoding, X: Array, table: Table, spec: Spec, cl
         at += width
 
 
-def _standardised(config: VerticalConfig, declared: Column, values: Array, begin: str, column: str) -> Column:
+def _standardised(config: Config, declared: Column, values: Array, begin: str, column: str) -> Column:
     if config.data.standardise == "none":
         return Column(declared.name, "numeric", None, 0.0, 1.0)
     if declared.center is not None or config.data.standardise == "public":
@@ -235,7 +233,7 @@ def _standardised(config: VerticalConfig, declared: Column, values: Array, begin
     return Column(declared.name, "numeric", None, center, spread if spread > TINY * abs(center) else 1.0)
 
 
-def _grouped(table: Table, config: VerticalConfig) -> tuple[Index | None, tuple[str, ...]]:
+def _grouped(table: Table, config: Config) -> tuple[Index | None, tuple[str, ...]]:
     name = config.data.group
     if name is None:
         return None, ()
@@ -273,14 +271,14 @@ class Rows:
         return np.concatenate([self.test, self.new])
 
 
-def unknown(table: Table, config: VerticalConfig) -> tuple[int, ...]:
+def unknown(table: Table, config: Config) -> tuple[int, ...]:
     """Rows of the server's file whose response is empty: they are predicted."""
     if config.data.response not in table.names:
         return ()
     return tuple(i for i, cell in enumerate(table.cells(config.data.response)) if cell.strip().lower() in MISSING)
 
 
-def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
+def server_rows(table: Table, config: Config) -> ServerRows:
     """From the server's own file."""
     data = config.data
     kept = tuple(name for name in (data.id, data.response, data.offset) if name is not None)
@@ -315,7 +313,7 @@ def _offset(table: Table, name: str) -> Array:
     return values
 
 
-def response_of(table: Table, config: VerticalConfig, client: str) -> Array:
+def response_of(table: Table, config: Config, client: str) -> Array:
     """The response of a client that tells it to the server."""
     data = config.data
     narrow = _only(table, (data.id, data.response))

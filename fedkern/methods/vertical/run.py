@@ -17,7 +17,6 @@ from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import columns as column_names
 from ...jobs.hooks import RunHooks
-from ...jobs.load import VerticalConfig
 from ...jobs.parties import Parties
 from ...jobs.progress import Progress
 from ...jobs.run import Output, Run
@@ -27,6 +26,7 @@ from ...results.result import Result
 from ...transports.codec import Codec
 from . import budget as private
 from . import langevin, own, publish
+from .keys import Config
 from .model import VerticalModel
 from .rows import Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
 
 
-def perform(run: Run[VerticalConfig]) -> Result | None:
+def perform(run: Run[Config]) -> Result | None:
     """The part of one place; the result at the server's, None elsewhere."""
     place, config, found, hooks, output = run.place, run.config, run.parties, run.hooks, run.output
     rows = _rows(place, config, found, hooks)
@@ -63,7 +63,7 @@ def perform(run: Run[VerticalConfig]) -> Result | None:
     return publish.result(model, fitted, rows, predicted, certified, hooks)
 
 
-def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks) -> Rows:
+def _rows(place: Place, config: Config, found: Parties, hooks: RunHooks) -> Rows:
     """Aligns the parties' rows, and gives each party its arrays."""
     names, n = found.names, found.n_clients
     tables: dict[int, Table] = {}
@@ -116,7 +116,7 @@ def _rows(place: Place, config: VerticalConfig, found: Parties, hooks: RunHooks)
 
 def _told(
     place: Place,
-    config: VerticalConfig,
+    config: Config,
     found: Parties,
     tables: Mapping[int, Table],
     holder: int | None,

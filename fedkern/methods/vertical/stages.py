@@ -18,12 +18,12 @@ from ...data.faults import who
 from ...data.table import Table
 from ...jobs import memory, wire
 from ...jobs.check import Check
-from ...jobs.load import VerticalConfig
 from ...jobs.parties import Parties
 from ...models.encoding import Encoding, Spec
 from ...privacy.certificate import trust
 from ...transports.codec import Codec
 from . import budget as private
+from .keys import Config
 from .model import VerticalModel
 from .rows import aligned, columns, held_out, needed, server_spec, spec_of, unknown
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...jobs.run import Place
 
 
-def checked(at: Check[VerticalConfig]) -> list[str] | None:
+def checked(at: Check[Config]) -> list[str] | None:
     """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
     config = at.config
     rows = counted(at.place, config, at.parties)
@@ -44,20 +44,20 @@ def checked(at: Check[VerticalConfig]) -> list[str] | None:
     return [*lines(model), *_memory(config.algorithm.covariance), *notes, "", *told]
 
 
-def look_through(config: VerticalConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+def look_through(config: Config, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
     """What else would end a run with this file; JobError."""
     rows, _ = aligned(own, config, "the file")
     if spec.covariates(own.names):
         columns(rows, config, np.arange(own.n_rows), path.stem, response=spec.response is not None)
 
 
-def spec_of_file(config: VerticalConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
+def spec_of_file(config: Config, spec: Spec, names: tuple[str, ...]) -> Spec:
     """What is known of a file's columns: a client's, or the server's, which has no covariate."""
     client = spec_of(config, response=config.algorithm.response == "shared" and config.data.response in names, names=names)
     return client if client.covariates(names) else server_spec(config)
 
 
-def counted(place: Place, config: VerticalConfig, found: Parties) -> tuple[int, tuple[int, ...]] | None:
+def counted(place: Place, config: Config, found: Parties) -> tuple[int, tuple[int, ...]] | None:
     """The number of rows and those without a response, once all headers are right and all have the same ids; at the server."""
     clients, names, shared = {}, found.names, config.algorithm.response == "shared"
     for k in place.mine(found.n_clients):

@@ -1,15 +1,15 @@
 """The moves of the sparse models for Numba: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
 
 import numpy as np
-from numba import njit
 
+from .._jit import loop_ieee, scalar_ieee
 from ..rng import exponential_pair, normal_pair, stream_key
 from .server import IDS, SERVER
 
 MOVES = IDS["moves"]
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def fill_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, precision):
     p, w = R.shape[1], block.size
     column = block % max(p, 1)
@@ -32,7 +32,7 @@ def fill_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, 
                 precision[i, a, a] += (factor[a] / slab) ** 2
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def cholesky(A):
     """The lower factor in place; whether there is one."""
     for j in range(A.shape[0]):
@@ -45,7 +45,7 @@ def cholesky(A):
     return True
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def fill_moves(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, fixed, moved, t):
     c, p = theta.shape
     w = block.size

@@ -1,10 +1,10 @@
 """The server's sweeps for Numba. `sweep_row` is public, and callable from other people's nopython code."""
 
 import numpy as np
-from numba import njit
 
 from fedkern._core.rng import streams
 
+from .._jit import loop_ieee, scalar_ieee
 from ..rng import gamma_one, normal_pair, stream_key, uniform_pair
 from .scales import clipped, global_variance, local_variance
 
@@ -17,13 +17,13 @@ LEAST_RATE = 1e-12
 TAU, THETA, ETA, RHO, OTHER = 3, 4, 5, 6, 7  # quantities in a fault
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def log_ratio(x, wide, narrow):
     """log N(x; 0, wide) - log N(x; 0, narrow)."""
     return 0.5 * (np.log(narrow / wide) + (x / wide) * (x / narrow) * (wide - narrow))
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key):
     """Each indicator from the sum of its coefficients' log ratios. The number of those that are 1, and of all."""
     p = kind.size
@@ -52,7 +52,7 @@ def draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key):
     return included, number
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusion, weight, seed, chain, step, o):
     """One sweep of regression r but for rho, in place: how many indicators are 1, how many there are, clips, faulty quantity."""
     expanded, blocked, common, c0, fixed, scale_tau, shape_eta, rate_eta, slab = o
@@ -117,7 +117,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
     return included, number, clips, fault
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def draw_rho(included, number, prior, first, seed, chain, step):
     key = stream_key(seed, RATES, chain)
     x = gamma_one(prior[0] + included, 2 * first, SERVER, step, key)
@@ -125,7 +125,7 @@ def draw_rho(included, number, prior, first, seed, chain, step):
     return min(max(x / (x + y), LEAST_RATE), 1.0 - LEAST_RATE) if x + y > 0.0 else np.nan
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def add_locals(deviation, lambda_sq, sums):
     """The terms of one client; products are stored before they are added."""
     product = np.empty((3, deviation.size))
@@ -138,7 +138,7 @@ def add_locals(deviation, lambda_sq, sums):
         sums[3] += deviation
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def draw_lambda(deviation, lambda_sq, kind, tau_sq, scale, expanded, first, step, key):
     """One client's lambda^2, drawn at the server; how many were clipped."""
     clips = 0
@@ -151,7 +151,7 @@ def draw_lambda(deviation, lambda_sq, kind, tau_sq, scale, expanded, first, step
     return clips
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def sweep_chains(
     deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, shared, scale_lambda, rate, o, events
 ):
@@ -238,7 +238,7 @@ def global_sweep_sums(sums, n_clients, kinds, theta, tau_sq, gamma, eta, rho, se
     run(none, none, np.array(sums, order="C"), n_clients, kinds, state, seed, chain, step, 1, rest[:13], rest[13:19], rest[19])
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def sum_rows(deviation, lambda_sq, sums):
     for i in range(deviation.shape[0]):
         add_locals(deviation[i], lambda_sq[i], sums[:, i])

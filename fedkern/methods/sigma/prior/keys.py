@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ....jobs.defaults import table
-from ....jobs.load import merged, override, tables_of, validated
-from ....jobs.section import Count, Finite, Positive, Section, key
+from ....jobs.keys import Count, Finite, Positive, Section, key
+from ....jobs.load import merged, override, table, tables_of, validated
 from ....results.plain import plain
 
 
