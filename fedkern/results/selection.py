@@ -165,14 +165,14 @@ def deviating(parameters: Mapping[str, Mapping[str, float]], least: float = 0.5)
 
     Returns
     -------
-    rows with `coefficient`, `client`, `p_deviates`, the client's `mean`, `q05`, `q95` and the `global` mean, standardised
+    rows with `coefficient`, `client`, `p_deviates`, the client's `mean`, `q05`, `q95`, `rhat` and the `global` mean, standardised
     """
     rows: list[dict[str, str | float]] = []
     for name, value in parameters.items():
         if value.get("p_deviates", 0.0) >= least:
             label, _, client = name.partition("]@")
             row: dict[str, str | float] = {"coefficient": label.partition("[")[2], "client": client}
-            row |= {key: value[key] for key in ("p_deviates", "mean", "q05", "q95")}
+            row |= {key: value[key] for key in ("p_deviates", "mean", "q05", "q95", "rhat") if key in value}
             rows.append(row | {"global": parameters[f"{label}]"]["mean"]})
     return sorted(rows, key=lambda row: -float(row["p_deviates"]))
 

@@ -12,6 +12,7 @@ from .samples import OWN, Array, Row
 from .streaming import Stream
 
 JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho")  # what convergence is judged on: moments need logarithms
+ALONE = ("log_eta", "logit_rho")  # no more than that: eta and rho are what is published
 LISTED = 2000  # coefficients in `parameters`: those with the largest PIPs
 
 
@@ -41,7 +42,7 @@ class Streamed:
     def arrays(self) -> dict[str, Array]:
         """Means and deviations by name, and the thinned draws of theta: what the digest is of."""
         out = {"theta": self.streams["theta"].draws}
-        for name, stream in self.streams.items():
+        for name, stream in ((name, stream) for name, stream in self.streams.items() if name not in ALONE):
             out |= {f"{name}.mean": stream.mean, f"{name}.sd": stream.sd}
         return out
 

@@ -24,7 +24,7 @@ from ...jobs.hooks import RunHooks
 from ...jobs.progress import Progress
 from ...jobs.run import Run
 from ...jobs.watch import SamplerWatch
-from ...results import diagnostics, samples, streamed
+from ...results import diagnostics, mixing, samples, streamed
 from ...results.result import Result
 from ...transports.codec import Codec
 from . import own, publish
@@ -117,9 +117,9 @@ def _judge(config: Config) -> gibbs.Judge | None:
 
     def judge(trace: Any) -> bool:
         if isinstance(trace, Streams):
-            found = [(trace.streams[name].rhat, trace.streams[name].ess) for name in streamed.JUDGED]
+            found = [trace.streams[name].rhat_ess() for name in streamed.JUDGED]
         else:
-            found = [diagnostics.rhat_ess(trace[name]) for name in samples.JUDGED]
+            found = [mixing.rhat_ess(trace[name]) for name in samples.JUDGED]
         rhat = max(float(np.nanmax(r, initial=1.0)) for r, _ in found)
         ess = min(float(np.nanmin(e, initial=np.inf)) for _, e in found)
         return rhat <= until.rhat and ess >= until.ess
@@ -136,6 +136,8 @@ def _trace(model: SparseModel, *, client: bool) -> Any:
         return Streams({"deviates": lambda d: (np.abs(d["deviation"]) > delta) * 1.0}, thinned=(), unused=("deviation",))
     derived: dict[str, Callable[[Mapping[str, Array]], Any]] = {
         "log_tau": lambda d: 0.5 * np.log(d["tau_sq"]),
+        "log_eta": lambda d: np.log(d["eta"]),
+        "logit_rho": lambda d: np.log(d["rho"]) - np.log1p(-d["rho"]),
         "large": lambda d: (np.abs(d["average"]) > delta) * 1.0,
     }
     if model.config.model.kind == "mrf":
