@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import BudgetSpent
 from .jobs import check, engine
-from .jobs.keys import Job
+from .jobs.keys import JobConfig
 from .jobs.run import Output
 from .methods import load, named
 from .results.result import Result
 from .transports.inprocess import InProcess
-
-if TYPE_CHECKING:
-    from .jobs.run import Place
+from .transports.place import Place
 
 
 def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None, **sections: Mapping[str, Any]) -> Result:
@@ -46,12 +44,12 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
     return result
 
 
-def perform(place: Place, config: Job, folder: Path, output: Output) -> Result | None:
+def perform(place: Place, config: JobConfig, folder: Path, output: Output) -> Result | None:
     """The part of one place in a job whose paths are relative to `folder`: the result at the server's, None elsewhere."""
     return engine.perform(named(config.job.method), place, config, folder, output)
 
 
-def checked(place: Place, config: Job, folder: Path) -> list[str] | None:
+def checked(place: Place, config: JobConfig, folder: Path) -> list[str] | None:
     """What `fedkern check` prints of a job, at the server's place; None elsewhere."""
     return check.checked(named(config.job.method), place, config, folder)
 

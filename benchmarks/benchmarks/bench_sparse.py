@@ -1,4 +1,4 @@
-"""Effective draws per second of the sparse regression beside NumPyro's NUTS, on one federation of tests/references.
+"""Effective draws per second of the sparse regression beside NumPyro's NUTS, on one federation of tools/references.
 
     pip install numpyro jax; python -m benchmarks.bench_sparse
 

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..api import checked, perform, too_few
 from ..errors import BudgetSpent, FedkernError, JobError, plainly
@@ -19,10 +18,8 @@ from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
 from ..transports.driver import exit_code as exit_code_of
 from ..transports.inprocess import InProcess
+from ..transports.place import Place
 from . import show
-
-if TYPE_CHECKING:
-    from ..jobs.run import Place
 
 
 def run(options: argparse.Namespace) -> int:

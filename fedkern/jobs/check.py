@@ -22,18 +22,18 @@ from ..errors import JobError
 from ..models.encoding import Column, Encoding, Spec
 from ..printing import printable
 from ..transports.codec import Codec
+from ..transports.place import Place
 from . import columns, holders
 from .engine import agree
-from .keys import Job
+from .keys import JobConfig
 from .parties import Parties, fingerprint
 
 if TYPE_CHECKING:
     from .method import Method
-    from .run import Place
 
 MOST_LEVELS = 200  # of a column that is looked through
 
-C = TypeVar("C", bound=Job)
+C = TypeVar("C", bound=JobConfig)
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,8 @@ class Check(Generic[C]):
             covariates = spec.covariates(header)
             clients[k] = agreement.Client(spec, Summary(covariates, tuple(_kind(spec, name) for name in covariates)))
         start = agreement.start(spec, self.names) if self.place.is_server else None
-        server, _ = self.place.run(agreement.PROTOCOL, start, clients, Codec(agreement.DIMS, len(self.names)))
-        encoding: Any = None if server is None else server.encoding
-        assert encoding is None or isinstance(encoding, Encoding)
-        return encoding
+        ended = self.place.run(agreement.PROTOCOL, start, clients, Codec(agreement.DIMS, len(self.names)))
+        return None if ended[0] is None else ended[0].encoding
 
     def notes(self, spec_of: Callable[[Table], Spec] | None = None, *, intercept: bool = True, split: bool = False) -> list[str]:
         """Lines on columns that nothing can be learnt from, at the server's place; a private job has none.
@@ -98,7 +96,7 @@ class Check(Generic[C]):
         return [c.name for c in encoding.columns if c.levels is None and c.name not in spec.columns and not spec.private]
 
 
-def checked(method: Method, place: Place, config: Job, folder: Path) -> list[str] | None:
+def checked(method: Method, place: Place, config: JobConfig, folder: Path) -> list[str] | None:
     """What `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
@@ -129,7 +127,7 @@ def _kind(spec: Spec, name: str) -> Any:
     return spec.columns[name].kind if name in spec.columns else "numeric"
 
 
-def local(method: Method, config: Job, folder: Path, path: Path) -> int:
+def local(method: Method, config: JobConfig, folder: Path, path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     found = method.rows.parties(config, folder)
     own = table.load(path, text=found.spec.texts, response=found.spec.response or "y")

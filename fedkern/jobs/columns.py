@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ..algorithms.exchanges import column_notes
 from ..data.degenerate import Degenerate
 from ..transports.codec import Codec
+from ..transports.place import Place
 from .hooks import RunHooks
-
-if TYPE_CHECKING:
-    from .run import Place
 
 
 def exchanged(
@@ -20,6 +17,10 @@ def exchanged(
     """Notes on what all clients' columns have in common (or, `split`, on each client's own), at the server; none elsewhere."""
     clients = {k: column_notes.Client(found) for k, found in own.items()}
     start = column_notes.start(names, split) if place.is_server else None
-    job = (place, column_notes.PROTOCOL, start, clients, Codec(column_notes.DIMS, len(names)))
-    server, _ = place.run(*job[1:]) if hooks is None else hooks.run(*job)
+    codec = Codec(column_notes.DIMS, len(names))
+    if hooks is None:
+        ended = place.run(column_notes.PROTOCOL, start, clients, codec)
+    else:
+        ended = hooks.run(place, column_notes.PROTOCOL, start, clients, codec)
+    server = ended[0]
     return [] if server is None else server.notes

@@ -9,19 +9,19 @@ from threadpoolctl import threadpool_limits
 
 from ..errors import JobError
 from ..results.result import Result
+from ..transports.place import Place
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
-from .keys import Job
+from .keys import JobConfig
 from .parties import Parties
 from .run import Output, Run
 
 if TYPE_CHECKING:
     from .method import Method
-    from .run import Place
 
 
-def perform(method: Method, place: Place, config: Job, folder: Path, output: Output) -> Result | None:
+def perform(method: Method, place: Place, config: JobConfig, folder: Path, output: Output) -> Result | None:
     """The part of one place (a process, or an MPI rank) in a job whose paths are relative to `folder`.
 
     Returns
@@ -46,7 +46,7 @@ def perform(method: Method, place: Place, config: Job, folder: Path, output: Out
         return method.run.perform(Run(place, config, folder, found, hooks, output))
 
 
-def agree(place: Place, config: Job, found: Parties) -> None:
+def agree(place: Place, config: JobConfig, found: Parties) -> None:
     """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
     place.names = found.names
     place.agree(f"{config.digest} {' '.join(found.names)}".encode())

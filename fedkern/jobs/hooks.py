@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Release, Released
@@ -21,17 +21,14 @@ from ..privacy.budget import Books, Holder, Total
 from ..privacy.chain import Mark
 from ..privacy.plan import Plan
 from ..transports.codec import Codec
+from ..transports.place import Place
 from . import holders
 from .files import RunFolder, write_atomically, writing
 from .identity import Identity
 from .keeping import Keeper
-from .keys import Job
+from .keys import JobConfig
 from .parties import Parties
 from .watch import MeasuredWatch, SamplerWatch, Watch
-
-if TYPE_CHECKING:
-    from .parties import Parties
-    from .run import Place
 
 NEW = (
     "no earlier job has an account of these data; if there were jobs on them, a budget.jsonl is lost or lies where it was not "
@@ -47,7 +44,7 @@ class RunHooks(Keeper):
     watch : called at the server with its state after every event, while it is set
     """
 
-    def __init__(self, config: Job, names: tuple[str, ...], folder: RunFolder | None) -> None:
+    def __init__(self, config: JobConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
         super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
         self.config, self.names = config, names
         self.bindings: dict[int, Binding] = {}

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER
@@ -20,28 +20,26 @@ from ..data.table import Table
 from ..errors import JobError
 from ..privacy.chain import Mark
 from ..results.plain import plain
+from ..transports.place import Place
 from . import ledger, outbox
 from .files import RunFolder, write_atomically
-from .keys import Job
+from .keys import JobConfig
 from .locks import Locks
 from .parties import Parties
 from .secret import fingerprint, mark_of, secret
-
-if TYPE_CHECKING:
-    from .run import Place
 
 RECORD = "job.json"
 ABOUT = ("id", "clients", "party", "ledger")  # of a record's table `run`; the other keys are digests of what the party was given
 MOST_NAMED = 6  # keys that differ, with their values
 
 
-def may_change(config: Job) -> frozenset[str]:
+def may_change(config: JobConfig) -> frozenset[str]:
     """Keys that a resumed run may have otherwise. `job.rounds` where the number of rounds decides nothing but the end."""
     free = {"job.deadline", "algorithm.checkpoint_every"}
     return frozenset(free | {"job.rounds"} if config.open_ended else free)
 
 
-def job_bytes(config: Job, names: Sequence[str]) -> bytes:
+def job_bytes(config: JobConfig, names: Sequence[str]) -> bytes:
     """What a checkpoint is bound to: the job without what may change, and its clients."""
     free = may_change(config)
     kept = {key: value for key, value in flat(plain(config.model_dump())).items() if key not in free}
@@ -75,7 +73,7 @@ class Identity:
     notes : party -> on its ledger, which lost something without anybody's doing
     """
 
-    def __init__(self, config: Job, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]) -> None:
+    def __init__(self, config: JobConfig, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]) -> None:
         self.config, self.folder, self.parties, self.home = config, folder, tuple(parties), home
         self.marks: dict[int, Collection[Mark]] = {}
         self.paid: dict[int, int] = {}

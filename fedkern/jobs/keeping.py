@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
 from ..errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError, OwnFault, outline
@@ -21,16 +21,12 @@ from ..privacy.chain import Mark
 from ..results.summary import Wire
 from ..transports.codec import Codec, Frame, pack, unpack
 from ..transports.driver import Hooks, Offers, restart
+from ..transports.place import Transport
 from .files import Lines, RunFolder, spare, write_atomically
 from .ledger import Ledger
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
 from .stamp import Stamp, boot
-
-if TYPE_CHECKING:
-    from ..transports.gathering import Gathering
-    from ..transports.inprocess import InProcess
-    from ..transports.mpi import Ranks
 
 OPEN = (JobError, LostPeer, BudgetSpent, RemoteFault, KeyboardInterrupt)  # faults whose text tells nothing of rows
 
@@ -71,8 +67,8 @@ class Keeper(Hooks):
 
     def run(
         self,
-        place: InProcess | Ranks | Gathering,
-        protocol: Protocol,
+        place: Transport,
+        protocol: Protocol[Any, Any],
         start: Any,
         clients: Mapping[int, Any],
         codec: Codec,
@@ -130,7 +126,7 @@ class Keeper(Hooks):
         ledger = self._ledger(party)
         return stamp._replace(ledger=ledger.mark, synced=ledger.synced(surely=sync))
 
-    def forget(self, client: int, protocol: Protocol) -> None:
+    def forget(self, client: int, protocol: Protocol[Any, Any]) -> None:
         """Answers in this protocol are given anew, and not as they were before a crash."""
         if self.folder:
             for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
@@ -313,7 +309,7 @@ class Keeper(Hooks):
         except ValueError:
             return None
 
-    def _restart(self, protocol: Protocol, start: Any, saved: dict[str, Any], codec: Codec) -> Any:
+    def _restart(self, protocol: Protocol[Any, Any], start: Any, saved: dict[str, Any], codec: Codec) -> Any:
         about = json.loads(saved["about"])
         self._metrics_size = about["metrics"]
         self.wire.counts = {(name, way): count for name, way, count in about["wire"]}

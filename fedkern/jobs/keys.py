@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -13,6 +14,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from ..results.plain import plain
+
+Raw = Mapping[str, Any]  # tables of a file, as they came
+Tables = dict[str, dict[str, Any]]  # defaults of some keys
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 LARGEST = 1e50  # of a scale, a rate or a precision: beyond, products of them are no numbers
@@ -150,7 +154,7 @@ class Privacy(Protocol):
     def rows_per_person(self) -> int: ...
 
 
-class Job(Section):
+class JobConfig(Section):
     """What a job of any method has, with all defaults filled in; each method's `Config` is one."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)  # a method's sections stand for the three protocols
@@ -193,8 +197,8 @@ class Job(Section):
         return blake2b(self.canonical.encode(), digest_size=32).hexdigest()
 
 
-C = TypeVar("C", bound=Job)
-Tables = dict[str, dict[str, Any]]
+S = TypeVar("S")
+C = TypeVar("C", bound=JobConfig)
 
 
 class Keys(Protocol[C]):
@@ -203,11 +207,18 @@ class Keys(Protocol[C]):
     @property
     def Config(self) -> type[C]: ...
 
-    def refused(self, raw: Mapping[str, Any]) -> Iterator[str]:
+    def refused(self, raw: Raw) -> Iterator[str]:
         """What other methods have and this one has not: a sentence with its remedy for each, before the tables are checked."""
 
-    def filled(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+    def filled(self, raw: Raw) -> dict[str, Any]:
         """The tables as they came, with everything that they leave out."""
 
     def conflicts(self, config: C) -> Iterator[str]:
         """Every fault between keys that are valid alone, a sentence with its remedy."""
+
+
+def settings_of(kind: Callable[..., S], *sections: Section, **computed: Any) -> S:
+    """A machine's settings: what is computed, and keys of the sections that have the same name; the rest by default."""
+    names = set(signature(kind).parameters) - computed.keys()
+    keys = {name: getattr(section, name) for section in sections for name in type(section).model_fields if name in names}
+    return kind(**keys, **computed)

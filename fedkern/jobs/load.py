@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ..data.plain_text import canonical, is_there
 from ..errors import JobError
 from .explain import explain
-from .keys import C, Job, Keys, Section, Tables
+from .keys import C, JobConfig, Keys, Raw, Section, Tables
 
 File = TypeVar("File", bound=Section)
 TOML_FAULTS = (ValueError, RecursionError)  # beside TOMLDecodeError: thousands of digits, or of brackets
@@ -37,7 +37,7 @@ def tables_of(path: Path, what: str) -> dict[str, Any]:
         raise JobError(f"{path}: is no TOML: {error}") from None
 
 
-def written_once(tables: Mapping[str, Any]) -> dict[str, Any]:
+def written_once(tables: Raw) -> dict[str, Any]:
     """The tables with each letter of their texts written in the one way that cells have (NFC); paths stay as they are."""
     once = {canonical(key): value if key in PATHS else _written_once(value) for key, value in tables.items()}
     if len(once) < len(tables):
@@ -53,22 +53,22 @@ def _written_once(value: Any) -> Any:
     return value if not isinstance(value, str) or value.isascii() else normalize("NFC", value)
 
 
-def merged(raw: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merged(raw: Raw, over: Raw) -> dict[str, Any]:
     """Tables with those of `over` laid over them, key by key."""
     both = {k: merged(raw[k], v) for k, v in over.items() if isinstance(v, Mapping) and isinstance(raw.get(k), Mapping)}
     return {**raw, **over, **both}
 
 
-def table(raw: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+def table(raw: Raw, section: str) -> Raw:
     """A section of the file as it came; what is no table is left to validation."""
     value = raw.get(section, {})
     return value if isinstance(value, Mapping) else {}
 
 
-def layered(raw: Mapping[str, Any], layers: Sequence[Tables]) -> dict[str, Any]:
+def layered(raw: Raw, layers: Sequence[Tables]) -> dict[str, Any]:
     """The file over layers of defaults, the later ones stronger, section by section."""
     out: dict[str, Any] = {**raw}
-    for section in Job.model_fields:
+    for section in JobConfig.model_fields:
         if section == "privacy" and "privacy" not in raw:
             continue
         if section in raw and not isinstance(raw[section], Mapping):
@@ -77,14 +77,14 @@ def layered(raw: Mapping[str, Any], layers: Sequence[Tables]) -> dict[str, Any]:
     return out
 
 
-def config_of(keys: Keys[C], raw: Mapping[str, Any], *, name: str = "job") -> C:
+def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
     """The tables of a job as its method's configuration; JobError, which begins with `name`, with all faults."""
     if faults := list(keys.refused(raw)):
         raise JobError(f"{name}: " + "; also ".join(faults))
     return validated(keys.Config, keys.filled(raw), keys.conflicts, name)
 
 
-def validated(kind: type[File], tables: Mapping[str, Any], refused: Callable[[Any], Iterator[str]], name: str) -> File:
+def validated(kind: type[File], tables: Raw, refused: Callable[[Any], Iterator[str]], name: str) -> File:
     """The tables as a configuration of this kind; JobError with all faults, or all contradictions that `refused` names."""
     try:
         config = kind.model_validate(tables)
@@ -96,7 +96,7 @@ def validated(kind: type[File], tables: Mapping[str, Any], refused: Callable[[An
     return config
 
 
-def override(raw: Mapping[str, Any], text: str) -> dict[str, Any]:
+def override(raw: Raw, text: str) -> dict[str, Any]:
     """The tables with one "section.key=value" applied."""
     if "\n" in text or "\r" in text:  # what comes after it would be another key, and be lost
         raise JobError(f"--set {text!r}: has a line break; give one --set for each key")

@@ -21,7 +21,7 @@ from ..errors import JobError, OwnFault, owned
 from ..kernels.families import BINARY, FAMILIES, REAL
 from ..models.encoding import Column, Spec
 from ..privacy.policy import DataSet
-from .keys import DataSection, Job
+from .keys import DataSection, JobConfig
 from .naming import faults as faults_of_names
 
 
@@ -70,7 +70,7 @@ def there(found: Parties, **named: Iterable[str]) -> Parties:
     return found
 
 
-def declared(config: Job, data: DataSection) -> dict[str, Column]:
+def declared(config: JobConfig, data: DataSection) -> dict[str, Column]:
     """What the job file says of columns."""
     tables = data.columns.items()
     said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in tables}
@@ -78,7 +78,7 @@ def declared(config: Job, data: DataSection) -> dict[str, Column]:
 
 
 def rows_spec(
-    config: Job, data: DataSection, response: str | None, positive: str | None, columns: dict[str, Column], **model: Any
+    config: JobConfig, data: DataSection, response: str | None, positive: str | None, columns: dict[str, Column], **model: Any
 ) -> Spec:
     """What is known of the columns where every client has rows of its own. `model`: family, intercept, missing."""
     return Spec(
@@ -112,7 +112,7 @@ def dealt(data: DataSection) -> Federation:
     )
 
 
-def of_dealt(config: Job, found: Federation, spec: Spec) -> Parties:
+def of_dealt(config: JobConfig, found: Federation, spec: Spec) -> Parties:
     """Of a job on built-in rows."""
     names = named(config, found.clients)
     return Parties(
@@ -133,7 +133,7 @@ def fits(family: str, name: str | None, response: str, positive: str | None) -> 
         raise JobError(f'model.family = "{family}": data.builtin = "{name}" has {what} response')
 
 
-def named(config: Job, found: tuple[str, ...]) -> tuple[str, ...]:
+def named(config: JobConfig, found: tuple[str, ...]) -> tuple[str, ...]:
     """The clients' names: those of the job file, or those that were found."""
     names = tuple(config.data.names) or found
     if len(names) != len(found):
@@ -146,7 +146,7 @@ def named(config: Job, found: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def from_files(config: Job, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
+def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
     """Of a job whose clients have files: `texts` are the columns that are read as text.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..algorithms.exchanges import columns as agreement
 from ..data.design import describe
@@ -13,14 +13,9 @@ from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Encoding
 from ..transports.codec import Codec
-from ..transports.inprocess import InProcess
+from ..transports.place import Place
 from .hooks import RunHooks
 from .parties import Parties
-
-if TYPE_CHECKING:
-    from ..transports.mpi import Ranks
-
-    Place = InProcess | Ranks
 
 C = TypeVar("C")
 

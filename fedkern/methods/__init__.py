@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import JobError
 from ..jobs.explain import chosen
-from ..jobs.keys import Job
+from ..jobs.keys import JobConfig, Raw
 from ..jobs.load import config_of, merged, override, table, tables_of, written_once
 from ..jobs.method import Method
 
@@ -29,8 +29,8 @@ def named(name: str) -> Method:
 
 
 def load(
-    job: str | Path | Mapping[str, Any], sets: Sequence[str] = (), sections: Mapping[str, Mapping[str, Any]] | None = None
-) -> tuple[Job, Path]:
+    job: str | Path | Raw, sets: Sequence[str] = (), sections: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[JobConfig, Path]:
     """Reads and checks a job.
 
     Parameters
@@ -54,12 +54,12 @@ def load(
     return parse(merged(tables_of(path, "job"), sections or {}), name=str(path), sets=sets), path.resolve().parent
 
 
-def parse(raw: Mapping[str, Any], *, name: str = "job", sets: Sequence[str] = ()) -> Job:
+def parse(raw: Raw, *, name: str = "job", sets: Sequence[str] = ()) -> JobConfig:
     """Checks the tables of a job and fills in its method's defaults; `name` begins the error text."""
     for text in sets:
         raw = override(raw, text)
     method = table(raw, "job").get("method", METHODS[0])
     if method not in METHODS:
         raise JobError(f"{name}: {chosen('job.method', method, METHODS)}")
-    config: Job = config_of(named(method).keys, raw, name=name)
+    config: JobConfig = config_of(named(method).keys, raw, name=name)
     return config

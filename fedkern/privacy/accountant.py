@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,14 @@ from numpy.typing import NDArray
 from fedkern.errors import JobError
 
 from .moments import rdp_epsilon
+from .noise import GRID, Source
 from .search import largest_count, smallest_number
-
-if TYPE_CHECKING:
-    from .noise import Source
 
 Sampling = Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards", "aligned"]
 Accountant = Literal["pld", "rdp"]
 Unit = Literal["example", "client"]
 Relation = Literal["ADD_OR_REMOVE_ONE", "REPLACE_ONE"]
 
-GRID_BITS = 20
-GRID = 2.0**-GRID_BITS  # the integer sums of a private step are multiples of GRID x clip
 COIN_VALUES = 1 << 32  # a coin compares one 32-bit word with rate x 2^32
 LARGEST_EPSILON = 100.0  # beyond it there is no protection to speak of, and "pld" says infinite
 UNLIMITED = 2**53  # steps, where epsilon may be infinite

@@ -51,9 +51,9 @@ class Posterior:
         """Name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, `theta_std[age]` where that differs."""
         out = _summaries(self.names, "", self.mean, self.sd)
         if self.affine is not None:
-            own = np.any(self.affine != np.eye(len(self.names)), axis=1)
+            scaled = np.any(self.affine != np.eye(len(self.names)), axis=1)
             standard = _summaries(self.names, "_std", self.q.mean, self.q.sd)
-            out |= {name: values for (name, values), differs in zip(standard.items(), own) if differs}
+            out |= {name: values for (name, values), differs in zip(standard.items(), scaled) if differs}
         return out
 
     def draws(self, n: int, *, seed: int, chain: int = 0) -> Vector:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .diagnostics import MARKED
 from .gaussian import comparable
-from .plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, caption, tidy
+from .plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, canvas, caption, tidy
 from .selection import Edge, known
 from .verdict import LEGEND, MARK, marked
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SITE_COLOURS = ("#e08a1e", "#4c9f70", "#8e5ea2", "#c8553d", "#3aa6b9", "#a0763a", "#d06c9b", "#6b7a3f", "#5b6fb5")
 MOST_LABELS = 60  # nodes that a heat map names
@@ -33,8 +30,8 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
     p = len(nodes)
     np.fill_diagonal(values, np.nan)
     size = min(2.2 + 0.42 * p, 9.0)
-    made = canvas(size + 0.9, size)
-    axes = made.subplots()
+    drawing = canvas(size + 0.9, size)
+    axes = drawing.subplots()
     image = axes.imshow(values, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
     unsure = np.zeros((p, p), dtype=bool) if rhat is None else np.asarray(rhat, dtype=np.float64) > MARKED
     if unsure.any():
@@ -57,12 +54,12 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
     axes.set_ylabel("to", color=MUTED)
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
     if unsure.any():
-        made.text(0.01, 0.005, f"shaded: {LEGEND.removeprefix(MARK).strip()}", fontsize=7, color=MUTED)
-    bar = made.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)
+        drawing.text(0.01, 0.005, f"shaded: {LEGEND.removeprefix(MARK).strip()}", fontsize=7, color=MUTED)
+    bar = drawing.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8)
     bar.set_label("posterior inclusion probability", fontsize=8, color=MUTED)
-    return made
+    return drawing
 
 
 def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, directed: bool = True) -> Figure:
@@ -78,8 +75,8 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
 
     touched = {name for edge in edges for name in (edge.to, edge.source)}
     shown = [name for name in nodes if len(nodes) <= MOST_NODES or name in touched]
-    made = canvas(6.4, 6.6)
-    axes = made.subplots()
+    drawing = canvas(6.4, 6.6)
+    axes = drawing.subplots()
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(shown)) / max(len(shown), 1)
     place = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(shown, angle)}
     mutual = {(edge.source, edge.to) for edge in edges}
@@ -123,7 +120,7 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
     axes.set_aspect("equal")
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
-    return made
+    return drawing
 
 
 def effects(
@@ -152,14 +149,14 @@ def effects(
     if not named:
         return None
     size = {label: abs(values.get("@average", values[""])["mean"]) for label, values in named.items()}
-    kept = sorted(named, key=lambda label: -size[label])[:MOST_EFFECTS]
-    rows = [label for label in named if label in kept]
+    largest = sorted(named, key=lambda label: -size[label])[:MOST_EFFECTS]
+    rows = [label for label in named if label in largest]
     sites = list(dict.fromkeys(site for values in named.values() for site in values if site not in ("", "@average")))
     lines = {"": ("global value", BLUE, 3.0), "@average": ("site average", INK, 2.0)}
     lines |= {site: (caption(site[1:]), SITE_COLOURS[k % len(SITE_COLOURS)], 1.3) for k, site in enumerate(sites)}
     step = 0.8 / len(lines)
-    made = canvas(7.6, 1.0 + len(rows) * (0.16 + 0.11 * len(lines)))
-    axes = made.subplots()
+    drawing = canvas(7.6, 1.0 + len(rows) * (0.16 + 0.11 * len(lines)))
+    axes = drawing.subplots()
     for at, label in enumerate(rows):
         for k, (key, (_, colour, width)) in enumerate(lines.items()):
             if key not in named[label]:
@@ -183,8 +180,8 @@ def effects(
     axes.tick_params(axis="y", length=0, labelsize=9)
     axes.legend(handles=handles, frameon=False, fontsize=8, ncols=min(len(lines), 4), loc="lower left", bbox_to_anchor=(0, 1.0))
     if title:
-        made.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
-    return made
+        drawing.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
+    return drawing
 
 
 def undirected(

@@ -84,12 +84,12 @@ class Streamed:
         """Of one of `size` quantities: a coefficient, a node, or nothing where there is one for all."""
         return "" if size == 1 else f"[{self.nodes[j] if size == len(self.nodes) else self.names[j]}]"
 
-    def partial_correlation(self) -> tuple[Array, int]:
-        """(p, p) posterior means of the partial correlations; what was clipped is not counted here."""
+    def partial_correlation(self) -> tuple[Array, None]:
+        """(p, p) posterior means of the partial correlations; None: streams do not count what was clipped."""
         p = len(self.nodes)
-        out = np.zeros((p, p))
-        out[np.triu_indices(p, 1)] = self.streams["partial"].mean
-        return out + out.T, 0
+        upper = np.zeros((p, p))
+        upper[np.triu_indices(p, 1)] = self.streams["partial"].mean
+        return upper + upper.T, None
 
     def parameters(self) -> dict[str, Row]:
         """Those of the coefficients with the largest PIPs, on both scales; R-hat and ESS of theta, and of the PIP."""

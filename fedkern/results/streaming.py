@@ -155,8 +155,10 @@ class Stream:
         n_first, n_second = half * self.length, self.n - half * self.length
         second = (self.n * centre - n_first * first) / n_second
         within = self.square[:, some] - n_first * (first - centre) ** 2 - n_second * (second - centre) ** 2
-        within = np.maximum(within.sum(axis=0) / (self.chains * (self.n - 2)), 0.0)
-        return within, np.var(np.concatenate([first, second]), axis=0, ddof=1)
+        within = within.sum(axis=0) / (self.chains * (self.n - 2))
+        between = np.var(np.concatenate([first, second]), axis=0, ddof=1)
+        rounding = (1e-12 * np.abs(centre).max(axis=0)) ** 2
+        return np.where(within > rounding, within, 0.0), np.where(between > rounding, between, 0.0)
 
     def _between_ranks(self, some: slice, within: Array) -> Array:
         """The variance of the halves' means by the ranks of their batch means, brought to the scale of `within`.

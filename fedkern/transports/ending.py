@@ -11,7 +11,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+
+from mpi4py import MPI
 
 from ..errors import LostPeer
 from . import parent, tags
@@ -35,7 +36,7 @@ def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
     return code
 
 
-def leave(comm: Any, code: int) -> None:
+def leave(comm: MPI.Intracomm, code: int) -> None:
     """Ends all ranks at once."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):

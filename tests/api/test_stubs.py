@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import stubs
 
 
@@ -19,7 +19,7 @@ def meaning(text):
 
 @pytest.mark.parametrize("path", stubs.stubs(), ids=lambda p: p.name)
 def test_stub_is_the_signatures_of_the_module(path):
-    assert meaning(path.read_text()) == meaning(stubs.stubs()[path]), "run `python tests/support/stubs.py`"
+    assert meaning(path.read_text()) == meaning(stubs.stubs()[path]), "run `python tools/stubs.py`"
 
 
 def test_no_stub_is_left_over():

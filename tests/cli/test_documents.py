@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedkern import kernels
+from fedkern import kernels, reproduce
 from fedkern.cli.__main__ import EXIT_CODES, parser
 from fedkern.methods import load, parse
 from fedkern.methods.pvi.keys import Config
@@ -155,11 +155,11 @@ def test_pages_that_code_names_are_there() -> None:
             assert page in METHODS, f"{path}: {page}.md"
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", TEXTS)
 def test_pages_speak_of_what_there_is(name: str) -> None:
     """Plans, numbers that no script prints, and how the texts came about have no place in them."""
     out_of_place = r"prototype|acceptance (?:criteri|test)|\[run\]|\bissues?\b|\bsessions?\b|\bTODO\b|shared/"
-    assert not re.findall(out_of_place, DOCUMENTS[name], flags=re.IGNORECASE)
+    assert not re.findall(out_of_place, TEXTS[name], flags=re.IGNORECASE)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -188,6 +188,16 @@ def test_the_page_of_doors_is_what_there_is() -> None:
     for file, *has in rows:
         there = [(ROOT / "fedkern" / "methods" / method / f"{file}.py").exists() for method in methods]
         assert [word == "yes" for word in has] == there, file
+
+
+@pytest.mark.parametrize("name", reproduce.NAMES)
+def test_the_gallery_shows_every_reproduction(name: str) -> None:
+    """Its command, its figure and the file of its table; its module says what it is."""
+    section = DOCUMENTS["docs/reference/reproductions.md"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    assert f"\nfedkern reproduce {name}" in section
+    assert f"](figures/{name}.png)" in section
+    assert f"`benchmarks/results/{name}.md`" in section
+    assert len(reproduce.about(name)) > 40
 
 
 def test_the_readme_is_one_screen() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sources import Scripted, Silent
 
 from fedkern.algorithms.core.messages import Charged, ChargeFailed
 from fedkern.algorithms.pvi import global_vi
@@ -30,6 +29,7 @@ from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import Codec, pack
 from fedkern.transports.driver import ClientSide, Hooks, Kept, Received, ServerSide
 from fedkern.transports.inprocess import InProcess
+from support.sources import Scripted, Silent
 
 D, N, STEPS, DELTA = 3, 40, 3, 1e-5
 

@@ -151,6 +151,8 @@ def test_what_has_no_answer_is_nan() -> None:
     constant = streamed(np.ones((100, 4, 3)))
     assert np.isnan([constant.ess, constant.rhat]).all()
     np.testing.assert_array_equal(constant.sd, 0)
+    rounded = streamed(np.full((100, 4, 3), 0.1))  # a sum of three of them is not .3
+    assert np.isnan([rounded.ess, rounded.rhat]).all()
     with pytest.raises(ValueError, match=r"a draw needs shape \(4, 3\), got \(3,\)"):
         constant.add(np.ones(3))
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from geweke import BOUND, ROUNDS, joint_test, worst
-from sem_joint import Equations, PlainEquations, radius, take
-from sparse_joint import Hierarchy, inverse_gamma
+
+from oracles.geweke import BOUND, ROUNDS, joint_test, worst
+from oracles.sem_joint import Equations, PlainEquations, radius, take
+from oracles.sparse_joint import Hierarchy, inverse_gamma
 
 VARIANTS = {
     f"{update}{', swaps' if swap else ''}, p = {p}": {"update": update, "swap": swap, "p": p}

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from sem_joint import Equations
-from sparse_chains import posterior
-from sparse_joint import Regression
+
+from oracles.sem_joint import Equations
+from oracles.sparse_joint import Regression
+from support.sparse_chains import posterior
 
 DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shape": 2.0, "rate": 1.0}
 

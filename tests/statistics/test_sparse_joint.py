@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from geweke import BOUND, ROUNDS, joint_test, worst
-from sparse_joint import Regression, ServerOnly, inverse_gamma
 
 from fedkern.kernels import shrinkage
+from oracles.geweke import BOUND, ROUNDS, joint_test, worst
+from oracles.sparse_joint import Regression, ServerOnly, inverse_gamma
 
 FULL = {"chains": 4000, "steps": 250, "draws": 1_000_000}
 SHORT = {"chains": 500, "steps": 60, "draws": 100_000}

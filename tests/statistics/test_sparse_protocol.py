@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import plain_sampler
 import pytest
-from geweke import BOUND, ROUNDS, joint_test, worst
-from sparse_protocol import Federated
 
 from fedkern.algorithms.gibbs import machine as gibbs
 from fedkern.algorithms.gibbs import sweeps
@@ -16,6 +13,9 @@ from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
 from fedkern.algorithms.gibbs.sites import Factor, Regression
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run
+from oracles import plain_sampler
+from oracles.geweke import BOUND, ROUNDS, joint_test, worst
+from support.sparse_protocol import Federated
 
 SCHEDULES = {
     "default": {"n_passes": 5},

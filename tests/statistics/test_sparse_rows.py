@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geweke import BOUND, ROUNDS, joint_test, worst
-from sparse_joint import Imputed, Logistic
+
+from oracles.geweke import BOUND, ROUNDS, joint_test, worst
+from oracles.sparse_joint import Imputed, Logistic
 
 SHORT = {"chains": 500, "steps": 60, "draws": 100_000}
 FULL = {"chains": 4000, "steps": 250, "draws": 1_000_000}

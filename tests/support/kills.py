@@ -1,6 +1,6 @@
 """Jobs under mpi/run.sh that are killed, stopped or asked to end, and what is left of them.
 
-`python tests/support/kills.py [EACH [METHOD ..]]` prints a table of how many ended as they should.
+`cd tests && python -m support.kills [EACH [METHOD ..]]` prints a table of how many ended as they should.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import sigma_artifacts
-from mpirun import environment
+from support import sigma_artifacts
+from support.mpirun import environment
 
 RUN = Path(__file__).parents[2] / "mpi" / "run.sh"
 MARK = "FEDKERN_TEST_KILLS"

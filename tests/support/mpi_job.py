@@ -11,7 +11,6 @@ import time
 from dataclasses import replace
 
 import numpy as np
-import toy
 
 from fedkern.algorithms.core.messages import SERVER, ClientLost
 from fedkern.errors import JobError, LostPeer
@@ -22,6 +21,7 @@ from fedkern.transports import tags
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from fedkern.transports.launch import launch
+from support import toy
 
 N_CLIENTS, ROUNDS = 5, 4
 NAMES = tuple(f"site-{k}" for k in range(N_CLIENTS))

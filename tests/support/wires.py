@@ -10,7 +10,7 @@ from typing import Any
 
 from fedkern.algorithms.core.messages import KINDS
 from fedkern.api import checked, perform
-from fedkern.jobs.keys import Job
+from fedkern.jobs.keys import JobConfig
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.results.result import Result
@@ -101,5 +101,5 @@ def checked_and_run(
     return result
 
 
-def server_less(config: Job) -> bool:
+def server_less(config: JobConfig) -> bool:
     return getattr(config.algorithm, "topology", "server") == "allgather"

@@ -1,6 +1,6 @@
 """Whatever is killed, stopped or asked to end, whenever: a documented exit code, no process left, and a job that can go on.
 
-`python tests/support/kills.py` prints a table of the same.
+`cd tests && python -m support.kills` prints a table of the same.
 """
 
 import json
@@ -13,11 +13,10 @@ import time
 import pytest
 
 pytest.importorskip("mpi4py")
-from command import python
-from kills import KINDS, METHODS, MOMENTS, Story, make_job, reference
-
 import fedkern
 from fedkern.cli.__main__ import main
+from support.command import python
+from support.kills import KINDS, METHODS, MOMENTS, Story, make_job, reference
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,9 @@ import time
 import pytest
 
 pytest.importorskip("mpi4py")
-import mpi_job
-from mpirun import JOB, ULFM, environment, mpirun
-
 from fedkern.transports.launch import cannot_join, foreign_launcher
+from support import mpi_job
+from support.mpirun import JOB, ULFM, environment, mpirun
 
 # The launcher of Open MPI 5.0.11 now and then dies of its own fault while it kills a stopped rank; run.sh makes 3 of that.
 CRASHES = {-signal.SIGSEGV, -signal.SIGABRT}

@@ -10,13 +10,13 @@ say themselves what then becomes of the model: partitioned inference, Gibbs samp
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LostPeer
-from .messages import NO_MODEL, ClientLost, Message, RemoteFault, ServerEffects, evolve, lost
+from .messages import NO_MODEL, ClientLost, Event, Message, RemoteFault, ServerEffects, evolve, lost
 
 Answer = TypeVar("Answer")
 
@@ -37,7 +37,7 @@ class Round(Protocol):
     @property
     def waiting(self) -> frozenset[int]: ...
     @property
-    def answers(self) -> Mapping[int, Any]: ...
+    def answers(self) -> Mapping[int, Message]: ...
 
 
 State = TypeVar("State", bound=Round)
@@ -54,7 +54,7 @@ def tell_all(state: State, message: Message) -> tuple[State, ServerEffects]:
     return evolve(state, waiting=frozenset(), answers={}), to_each(range(len(state.names)), message)
 
 
-def with_answer(state: State, sender: int, event: Any, expected: type[Message], why: str = NO_MODEL) -> State:
+def with_answer(state: State, sender: int, event: Event, expected: type[Message], why: str = NO_MODEL) -> State:
     """The state with one answer more. `why` the model cannot go on without a client.
 
     Raises
@@ -71,13 +71,13 @@ def with_answer(state: State, sender: int, event: Any, expected: type[Message], 
     return evolve(state, answers={**state.answers, sender: event}, waiting=state.waiting - {sender})
 
 
-def needs_all(event: Any, names: tuple[str, ...], round: int, why: str = NO_MODEL) -> None:
+def needs_all(event: Event, names: tuple[str, ...], round: int, why: str = NO_MODEL) -> None:
     """LostPeer if the event is the loss of a client during the rounds."""
     if isinstance(event, ClientLost):
         raise lost(names[event.client], round, why)
 
 
-def needed(event: Any, text: str, names: tuple[str, ...] = ()) -> None:
+def needed(event: Event, text: str, names: tuple[str, ...] = ()) -> None:
     """LostPeer with this text if the event is the loss of a client; `{client}` in it is its name."""
     if isinstance(event, ClientLost):
         raise LostPeer(text.format(client=repr(names[event.client])) if names else text)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from ..core import once, pieces
-from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.rounds import in_order, needed
 
 DIMS = {"schema": pieces.PIECE}
@@ -131,7 +131,7 @@ def finished(state: Server) -> bool:
     return len(state.told) == len(state.clients)
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Its answer."""
     if not isinstance(event, AskNotes):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
@@ -143,7 +143,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     return state, [ColumnNotes(0, *piece) for piece in pieces.cut(content)]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One client's answer, or a piece of it."""
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, ColumnNotes) or sender in state.told:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from ...kernels.families import FAMILIES
 from ...models.spatial.site import Rows
 from ...models.spatial.units import Units, pooled_level, spread, sums
 from ..core import once
-from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.rounds import in_order, needed
 
 DIMS: dict[str, int] = {}
@@ -114,7 +113,7 @@ def finished(state: Server) -> bool:
     return state.units is not None
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Two sums; JobError where they are too large to be numbers."""
     if isinstance(event, Level):
         return replace(state, units=Units(event.level, event.scale)), []
@@ -130,7 +129,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     return state, [LevelSums(event.round, *told)]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One client's sums; with the last the level, or the next leg.
 
     Raises

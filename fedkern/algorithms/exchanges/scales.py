@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
 from ..core import once
-from ..core.messages import ClientEffects, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from ..core.rounds import in_order, needed
 
 Array = NDArray[np.float64]
@@ -132,7 +132,7 @@ def second_moments(values: Array) -> tuple[Array, Array]:
     return filled.T @ filled, np.maximum(there.T @ there - 1.0, 0.0)
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Moments, then second moments if this client's own job file says that they are needed.
 
     Raises
@@ -157,7 +157,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One client's moments; with the last, the scales, or Psi.
 
     Raises
@@ -213,20 +213,23 @@ def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
     return psi
 
 
+Party = TypeVar("Party", Server, Client)
+
+
 def save(state: Server | Client) -> Saved:
     """Scales and Psi; the values are read again."""
     return {name: value for name in ("scales", "psi") if (value := getattr(state, name)) is not None}
 
 
-def load(state: Any, saved: Mapping[str, Any]) -> Any:
-    return replace(state, **saved)
+def load(state: Party, saved: Saved) -> Party:
+    return evolve(state, **saved)
 
 
-PROTOCOL = Protocol(
+PROTOCOL: Protocol[Server, Client] = Protocol(
     "scaling", (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), server_receive, client_receive, finished, save, load
 )
 
 
-def protocol(*, second: bool) -> Protocol:
+def protocol(*, second: bool) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job can send."""
     return PROTOCOL if second else replace(PROTOCOL, to_client=(AskMoments, Scaling), to_server=(ColumnMoments,))

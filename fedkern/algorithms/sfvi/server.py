@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior
 from ...models.variational import Block
-from ..core.messages import Message, Saved, ServerEffects, evolve
+from ..core.messages import Event, Message, Saved, ServerEffects, array, evolve
 from ..core.optim import OPTIMISERS
 from ..core.rounds import ask_all, in_order, tell_all, with_answer
 from .families import barycentre
@@ -25,6 +25,7 @@ Matrix = NDArray[np.float64]
 TRACED = 100  # rounds whose bounds are averaged into one number of the trace
 
 
+@final
 @dataclass(frozen=True)
 class Server:
     """The server's state.
@@ -98,7 +99,7 @@ def _normals(state: Server) -> Matrix:
     return state.settings.normals(state.round, 0, state.block.size)
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer; the step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
     expected = Reached if state.settings.local_steps else GlobalGradientBound if state.settings.bound else GlobalGradient
     state = with_answer(state, sender, event, expected)
@@ -157,8 +158,8 @@ def save(state: Server) -> Saved:
     return saved | {"waiting": np.array(sorted(state.waiting), np.int64)}
 
 
-def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     same = {name: saved[name] for name in ("parameters", "optimiser", "recent", "round")}
-    waiting, trace = frozenset(saved["waiting"].tolist()), tuple(saved["trace"].tolist())
+    waiting, trace = frozenset(array(saved, "waiting").tolist()), tuple(array(saved, "trace").tolist())
     return evolve(fresh, **same, trace=trace, waiting=waiting, answers={})

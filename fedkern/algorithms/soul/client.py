@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.likelihood import Likelihood
 from ...models.split.predictors import Linear, Predictor
-from ..core.messages import ClientEffects, Message, RemoteFault, Saved, evolve
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, Saved, evolve
 from ..core.trace import Trace
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
 from .settings import Settings
@@ -25,6 +24,7 @@ LABEL = "conditional"  # of the draws, wherever they are shown
 SHARE = 0.2  # of 1 / (largest curvature): the Langevin step
 
 
+@final
 @dataclass(frozen=True)
 class Client:
     """One client.
@@ -99,7 +99,7 @@ def client(
     )
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """One question in, one answer out.
 
     Raises
@@ -214,7 +214,7 @@ def save(state: Client) -> Saved:
     return saved | state.trace.save()
 
 
-def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+def load(fresh: Client, saved: Saved) -> Client:
     """A fresh state as it was when it was saved."""
     own = {name: value for name, value in saved.items() if not name.startswith("trace.")}
     return evolve(fresh, **own, trace=Trace.load(saved))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.likelihood import Likelihood
-from ..core.messages import NO_PREDICTOR, Message, Saved, ServerEffects, evolve
+from ..core.messages import NO_PREDICTOR, Event, Message, Saved, ServerEffects, evolve
 from ..core.rounds import ask_all, in_order, summed, with_answer
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
 from .settings import Settings
@@ -22,6 +22,7 @@ Matrix = NDArray[np.float64]
 LARGEST_MOVE = 0.2  # of log sigma in one round
 
 
+@final
 @dataclass(frozen=True)
 class Server:
     """The server.
@@ -120,7 +121,7 @@ def _waiting(state: Server, questions: Sequence[Message]) -> tuple[Server, Serve
     return evolve(state, waiting=frozenset(range(len(asked))), answers={}), asked
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer; when all clients have answered, a step of z, b and log sigma, and the next questions.
 
     Raises
@@ -186,6 +187,6 @@ def save(state: Server) -> Saved:
     return {name: getattr(state, name) for name in ("z", "z_total", "b", "log_scale", "total", "round")}
 
 
-def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     return evolve(fresh, **saved)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,14 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.split.site import Shared
 from ..core.averaging import Trajectory
-from ..core.messages import NO_PREDICTOR, SERVER, Message, Refused, RemoteFault, Saved, ServerEffects, evolve
+from ..core.messages import NO_PREDICTOR, SERVER, Event, Message, Refused, RemoteFault, Saved, ServerEffects, array, evolve
 from ..core.optim import OPTIMISERS
 from ..core.rounds import in_order, needs_all, summed, to_each
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .settings import Settings, Vector, batch_of, of_batch, stacked
 
 
+@final
 @dataclass(frozen=True)
 class Server:
     """The server.
@@ -92,7 +93,7 @@ def finished(state: Server) -> bool:
     return state.stop is not None
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer; when all clients have answered, the next question.
 
     Raises
@@ -103,8 +104,8 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
         A stale, repeated or unexpected message.
     """
     needs_all(event, state.names, state.round, NO_PREDICTOR)
-    if getattr(event, "round", None) != state.round:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} of round {event.round}, expected round {state.round}")
+    if (round := getattr(event, "round", None)) != state.round:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} of round {round}, expected round {state.round}")
     if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
         return evolve(state, refused=state.refused | {sender}), []
     if isinstance(event, BoundShare) and state.settings.bound and sender not in state.bounds:
@@ -207,10 +208,10 @@ def save(state: Server) -> Saved:
     return saved | state.trajectory.save()
 
 
-def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     names = ("round", "parameters", "optimiser", "Z", "eps", "values")
     phase = "likelihood" if saved["phase"] else "z"
-    refused = frozenset(saved["refused"].tolist())
+    refused = frozenset(array(saved, "refused").tolist())
     same = {name: saved[name] for name in names}
     return evolve(fresh, **same, trajectory=Trajectory.load(saved), phase=phase, refused=refused)

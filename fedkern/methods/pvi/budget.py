@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...algorithms.pvi.settings import Settings
 from ...errors import JobError
+from ...jobs.keys import settings_of
 from ...privacy.accountant import Mechanism, calibrate
 from ...privacy.plan import Plan
 from .keys import SHARDED, Config
@@ -14,31 +15,19 @@ from .keys import SHARDED, Config
 
 def settings(config: Config, names: tuple[str, ...]) -> Settings:
     """The numbers that every machine of the job knows; `names` of the clients."""
-    a, model = config.algorithm, config.model
+    a = config.algorithm
     weights = tuple(a.client_weights.get(name, 1.0) for name in names) if a.client_weights else ()
-    return Settings(
-        family=model.family,
-        scale=model.scale,
-        covariance=model.covariance,
-        variant=a.variant,
-        schedule=a.schedule,
+    return settings_of(
+        Settings,
+        config.job,
+        config.model,
+        a,
         rounds=config.job.rounds if isinstance(config.job.rounds, int) else None,
         client_weights=weights,
-        local_steps=a.local_steps,
-        optimiser=a.optimiser,
-        learning_rate=a.learning_rate,
-        optimiser_state=a.optimiser_state,
-        estimator=a.estimator,
-        draws=a.draws,
         batch_rate=a.batch,
         damping=a.damping_of(len(names)),
-        damping_form=a.damping_form,
-        average=a.average,
         shards=a.shards or 1,
-        updates_per_client=a.updates_per_client,
-        max_staleness=a.max_staleness,
-        seed=config.job.seed,
-        by_client=config.privacy is not None and config.privacy.unit == "client",
+        by_client=config.unit == "client",
     )
 
 

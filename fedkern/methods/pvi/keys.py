@@ -1,13 +1,13 @@
-"""The job file's sections where method = "pvi": keys, defaults, and what contradicts each other. Source: docs/methods/pvi.md."""
+"""The job file's sections where method = "pvi". Source: docs/methods/pvi.md, sections 5 to 8 and 11 to 13."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from ...jobs.explain import remedy, unbounded
-from ...jobs.keys import CommonOutputSection, Count, DataSection, Job, Positive, Section, Tables, key
+from ...jobs.keys import CommonOutputSection, Count, DataSection, JobConfig, Positive, Raw, Section, Tables, key
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
@@ -106,7 +106,7 @@ class OutputSection(CommonOutputSection):
     chains: Count = key(4, help="independent sets of draws")
 
 
-class Config(Job):
+class Config(JobConfig):
     """A job of method "pvi"."""
 
     data: DataSection
@@ -164,12 +164,12 @@ PAPER_PRIVATE: Tables = {
 LEARNING_RATE = {"adagrad": 0.5, "adam": 0.05, "sgd": 0.001, "exact": 1.0}
 
 
-def refused(raw: Mapping[str, Any]) -> Iterator[str]:
+def refused(raw: Raw) -> Iterator[str]:
     """Nothing: what other methods have, this one has."""
     yield from ()
 
 
-def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
+def filled(raw: Raw) -> dict[str, Any]:
     """The job file with everything it left out.
 
     Parameters

@@ -59,7 +59,7 @@ class Model:
         return global_vi if self.config.algorithm.variant == "global-vi" else client_level if self.by_client else pvi
 
     @property
-    def protocol(self) -> Protocol:
+    def protocol(self) -> Protocol[Any, Any]:
         """With only the messages that this job can send."""
         if self.by_client:
             return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...algorithms.core.messages import SERVER
 from ...algorithms.pvi import client_level
@@ -23,12 +23,10 @@ from ...jobs.watch import Watch
 from ...models.glm import Rows, metrics
 from ...results.result import Result
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import publish
 from .keys import Config
 from .model import Model
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 
 def perform(run: Run[Config]) -> Result | None:

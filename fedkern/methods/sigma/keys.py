@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
@@ -15,9 +15,10 @@ from ...jobs.keys import (
     Count,
     CountedJobSection,
     Finite,
-    Job,
+    JobConfig,
     Paths,
     Positive,
+    Raw,
     Section,
     Tables,
     key,
@@ -108,7 +109,7 @@ class OutputSection(CommonOutputSection):
     threshold: Finite = key(1.0, help="areas' tables have the probability that a rate (or probability, or mean) is above it")
 
 
-class Config(Job):
+class Config(JobConfig):
     """A job of method "sigma"."""
 
     job: CountedJobSection
@@ -127,7 +128,7 @@ class Config(Job):
 BASE: Tables = {"job": {"rounds": 5_000}}
 
 
-def refused(raw: Mapping[str, Any]) -> Iterator[str]:
+def refused(raw: Raw) -> Iterator[str]:
     """What other methods have and this one has not."""
     if "privacy" in raw:
         yield (
@@ -138,7 +139,7 @@ def refused(raw: Mapping[str, Any]) -> Iterator[str]:
         yield 'job.rounds = "budget" does not exist with method = "sigma"; give a number'
 
 
-def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
+def filled(raw: Raw) -> dict[str, Any]:
     """Beside a smooth curve the auxiliary model's white noise would pass for error (docs/methods/sigma.md, section 8)."""
     out = layered(raw, [BASE])
     job, model, algorithm = out["job"], out["model"], out["algorithm"]

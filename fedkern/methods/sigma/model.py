@@ -12,6 +12,7 @@ from ...algorithms.sfvi.nested import NestedFamily
 from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
 from ...data.artifact import ClientFile, Common
 from ...errors import JobError
+from ...jobs.keys import settings_of
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
 from ...models.spatial.condition import Condition
@@ -89,37 +90,33 @@ class SigmaModel:
     def sfvi(self) -> Settings:
         """What all parties have in common where inference is variational."""
         c, a = self.config, self.config.algorithm
-        assert isinstance(c.job.rounds, int)
-        return Settings(
-            rounds=c.job.rounds,
-            covariance=a.covariance,
-            local_covariance=a.local_covariance,
+        return settings_of(
+            Settings,
+            c.job,
+            a,
             coupled=a.structured,
             draws=a.gradient_draws,
             path=a.estimator == "stl",
-            optimiser=a.optimiser,
-            learning_rate=a.learning_rate,
             decay=a.cool_down,
             initial_sd=a.start_sd,
             bound=c.output.bound,
             local_steps=a.local_steps if a.inference == "sfvi-avg" else 0,
-            seed=c.job.seed,
         )
 
     @cached_property
     def hmc(self) -> HmcSettings:
         """What all parties have in common where chains are run."""
         c, a = self.config, self.config.algorithm
-        assert isinstance(c.job.rounds, int)
-        return HmcSettings(
+        return settings_of(
+            HmcSettings,
+            c.job,
+            a,
             draws=(c.job.rounds - a.burn_in) // a.thin,
-            thin=a.thin,
             warmup=a.burn_in,
             chains=c.output.chains,
             leapfrog=1 if a.inference == "mala" else a.leapfrog_steps,
             step=a.step_size,
             target=a.target_acceptance,
-            seed=c.job.seed,
         )
 
     @property

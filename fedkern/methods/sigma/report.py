@@ -4,13 +4,10 @@ here. Areas never leave their client: the page shows those that lie in the run's
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...results.page import figure, number, section, table
-from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, canvas, tidy
 
 Areas = Mapping[str, Sequence[Mapping[str, str]]]  # client -> rows of its areas.csv
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...algorithms.core.messages import SERVER
 from ...algorithms.exchanges import level
@@ -25,14 +25,12 @@ from ...models.spatial.site import Site
 from ...models.spatial.units import Units
 from ...results.result import Result
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import own, publish
 from .keys import Config
 from .model import SigmaModel
 from .points import extended
 from .rows import AreaRows, needed, rows
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 SCATTER = 0.1  # sd of the places where chains start
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from ...jobs.keys import CommonOutputSection, Count, CountedJobSection, DataSection, Job, Positive, Section, Tables, key
+from ...jobs.keys import (
+    CommonOutputSection,
+    Count,
+    CountedJobSection,
+    DataSection,
+    JobConfig,
+    Positive,
+    Raw,
+    Section,
+    Tables,
+    key,
+)
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
@@ -82,7 +93,7 @@ class OutputSection(CommonOutputSection):
     site_fits: bool = key(False, help="each client also sends least-squares estimates and errors, for a meta-analysis")
 
 
-class Config(Job):
+class Config(JobConfig):
     """A job of method "sparse"."""
 
     job: CountedJobSection
@@ -104,7 +115,7 @@ BASE: Tables = {
 }
 
 
-def refused(raw: Mapping[str, Any]) -> Iterator[str]:
+def refused(raw: Raw) -> Iterator[str]:
     """What other methods have and this one has not."""
     if "privacy" in raw:
         yield '[privacy]: method = "sparse" has no private form, and claims nothing; remove the section'
@@ -112,7 +123,7 @@ def refused(raw: Mapping[str, Any]) -> Iterator[str]:
         yield 'job.rounds = "budget" is for private jobs; give a number'
 
 
-def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
+def filled(raw: Raw) -> dict[str, Any]:
     """A sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they cost no message."""
     out = layered(raw, [BASE])
     job, algorithm = out["job"], out["algorithm"]

@@ -14,6 +14,7 @@ from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
 from ...data.design import Design
 from ...errors import JobError
+from ...jobs.keys import settings_of
 from ...kernels.families import BINARY, FAMILIES, REAL
 from ...models import sparse
 from ...models.encoding import Encoding
@@ -122,28 +123,8 @@ class SparseModel:
             slab=model.slab or math.inf,
             shared_rho=model.rho == "shared",
         )
-        assert isinstance(self.config.job.rounds, int)
-        return Settings(
-            layout=Layout(indicators),
-            prior=prior,
-            seed=self.config.job.seed,
-            chains=a.chains,
-            rounds=self.config.job.rounds,
-            burn_in=a.burn_in,
-            thin=a.thin,
-            local_sweeps=a.local_sweeps,
-            server_sweeps=a.server_sweeps,
-            scales=a.scales,
-            draw=a.draw,
-            order=a.sweep,
-            moves=a.moves[0] if a.moves else None,
-            block=a.block,
-            participation=a.participation,
-            aggregate=a.aggregate,
-            share_local=a.share_local,
-            on_loss=a.on_loss,
-            tempering=a.tempering,
-        )
+        moves = a.moves[0] if a.moves else None
+        return settings_of(Settings, self.config.job, a, layout=Layout(indicators), prior=prior, order=a.sweep, moves=moves)
 
     def values(self, design: Design, client: str) -> Array:
         """A client's columns as the scaling has them, (n, w): rows without a response are gone.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,9 @@ from ...kernels import rng
 from ...kernels.families import BINARY, FAMILIES
 from ...results import chains, meta
 from ...transports.codec import Codec
+from ...transports.place import Place
 from .model import SparseModel
 from .streams import Streams
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 Array = NDArray[np.float64]
 

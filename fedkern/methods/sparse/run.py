@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,11 @@ from ...jobs.watch import SamplerWatch
 from ...results import diagnostics, mixing, samples, streamed
 from ...results.result import Result
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import own, publish
 from .keys import Config
 from .model import SparseModel
 from .streams import Streams
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 Array = NDArray[np.float64]
 

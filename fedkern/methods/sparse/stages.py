@@ -110,7 +110,7 @@ def _memory(job: SparseModel) -> tuple[float, float]:
     p = len(job.nodes) if job.is_graph else job.coefficients.size
     server, client = 0.0, 6.0
     if job.is_graph:
-        kept = (config.job.rounds - a.burn_in) // a.thin if isinstance(config.job.rounds, int) else 0
+        kept = (config.job.rounds - a.burn_in) // a.thin
         streamed = p * (p - 1) > config.output.largest
         server, client = (a.chains * (one if streamed else min(one, 40 + 8 * kept)) for one in STREAMED)
         server += 2 * n * a.chains * 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
@@ -16,9 +16,10 @@ from ...jobs.keys import (
     Count,
     CountedJobSection,
     Finite,
-    Job,
+    JobConfig,
     Paths,
     Positive,
+    Raw,
     Section,
     Tables,
     key,
@@ -134,7 +135,7 @@ class OutputSection(CommonOutputSection):
     missing_party: bool = key(False, help="score the test rows without each party too; clients send E z of the training rows")
 
 
-class Config(Job):
+class Config(JobConfig):
     """A job of method "vertical"."""
 
     job: CountedJobSection
@@ -150,13 +151,13 @@ BASE: Tables = {"job": {"rounds": 10_000}}
 HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}
 
 
-def refused(raw: Mapping[str, Any]) -> Iterator[str]:
+def refused(raw: Raw) -> Iterator[str]:
     """What other methods have and this one has not."""
     if table(raw, "job").get("rounds") == "budget":
         yield 'job.rounds = "budget" does not exist with method = "vertical"; give a number'
 
 
-def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
+def filled(raw: Raw) -> dict[str, Any]:
     """Networks have no intercept of their own; a power likelihood needs the response at all clients (vertical.md, section 6)."""
     builtin = table(raw, "data").get("builtin") == "heart-failure"
     out = layered(raw, [BASE] + [HEART_FAILURE] * builtin)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 from ...algorithms.soul import machine as soul
 from ...jobs.hooks import RunHooks
 from ...jobs.progress import Progress
+from ...jobs.run import Output
 from ...jobs.watch import MeasuredWatch
 from ...models.expfam import Gaussian
 from ...models.split.predictors import Predictor
 from ...results.gaussian import Posterior
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import own, publish
 from .model import VerticalModel
 from .rows import Columns, Rows
-
-if TYPE_CHECKING:
-    from ...jobs.run import Output, Place
 
 Array = NDArray[np.float64]
 

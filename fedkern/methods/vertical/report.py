@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...results.page import figure, number, section, table
-from ...results.plots import BLUE, GRID, MUTED, canvas, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ...results.plots import BLUE, GRID, MUTED, Figure, canvas, tidy
 
 SCORES = {
     "log_likelihood": "log-likelihood",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +24,12 @@ from ...jobs.watch import MeasuredWatch
 from ...kernels import rng
 from ...results.result import Result
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import budget as private
 from . import langevin, own, publish
 from .keys import Config
 from .model import VerticalModel
 from .rows import Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
 

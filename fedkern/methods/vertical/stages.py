@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,11 @@ from ...jobs.parties import Parties
 from ...models.encoding import Encoding, Spec
 from ...privacy.certificate import trust
 from ...transports.codec import Codec
+from ...transports.place import Place
 from . import budget as private
 from .keys import Config
 from .model import VerticalModel
 from .rows import aligned, columns, held_out, needed, server_spec, spec_of, unknown
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
 
 def checked(at: Check[Config]) -> list[str] | None:
@@ -74,7 +72,8 @@ def counted(place: Place, config: Config, found: Parties) -> tuple[int, tuple[in
         table, own = aligned(table, config, "data.server")
         new = unknown(table, config)
     start = alignment.start(names, config.job.seed, own, new, counted=config.privacy is None) if place.is_server else None
-    server, _ = place.run(alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, found.n_clients))
+    ended = place.run(alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, found.n_clients))
+    server = ended[0]
     return None if server is None else (int(server.n_rows), new)
 
 

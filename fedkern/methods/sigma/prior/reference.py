@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic.fields import FieldInfo
 
 from ....jobs import reference
+from ....jobs.keys import Raw
 from ....jobs.load import table
 from .keys import PriorConfig, filled
 
@@ -34,7 +32,7 @@ def _default(field: FieldInfo, path: str, key: str) -> tuple[str, str]:
 
 
 def _of(kind: str, field: FieldInfo, path: str, key: str) -> str:
-    tables: Mapping[str, Any] = filled({"prior": {"kind": kind}})
+    tables: Raw = filled({"prior": {"kind": kind}})
     for part in path.split("."):
         tables = table(tables, part)
     return reference.toml(tables.get(key, field.default))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,8 @@ from ....algorithms.training.fit import Comparison, Tau
 from ....algorithms.training.training import COLUMNS, State
 from ....results.page import escape, figure, number, section, table
 from ....results.plain import plain
-from ....results.plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, caption, tidy
+from ....results.plots import BLUE, GRID, INK, MUTED, ORANGE, Axes, Figure, canvas, caption, tidy
 from ...pvi.report import STYLE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -34,7 +34,7 @@ from ....models.spatial.start import condition_nodes, multiplicative_start
 from ....printing import printable, several
 from ....results.plain import plain
 from ....transports.driver import Signals
-from .. import fit
+from . import fit
 from .keys import PriorConfig, load
 from .report import Fit
 from .source import Source, read
