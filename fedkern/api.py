@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BudgetSpent
-from .jobs import check, engine
+from .jobs import engine
 from .jobs.keys import JobConfig
-from .jobs.run import Output
+from .jobs.run import Output, Part
 from .methods import load, named
 from .results.result import Result
 from .transports.inprocess import InProcess
@@ -46,12 +46,12 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
 
 def perform(place: Place, config: JobConfig, folder: Path, output: Output) -> Result | None:
     """The part of one place in a job whose paths are relative to `folder`: the result at the server's, None elsewhere."""
-    return engine.perform(named(config.job.method), place, config, folder, output)
+    return engine.perform(named(config.job.method), Part(place, config, folder), output)
 
 
 def checked(place: Place, config: JobConfig, folder: Path) -> list[str] | None:
     """What `fedkern check` prints of a job, at the server's place; None elsewhere."""
-    return check.checked(named(config.job.method), place, config, folder)
+    return engine.checked(named(config.job.method), Part(place, config, folder))
 
 
 def too_few(result: Result, min_updates: int) -> str | None:

@@ -198,16 +198,16 @@ def effective_draws(case: Case, update: str, sweeps: int) -> tuple[float, float]
     names = ("deviation", "lambda_sq", "b", "log_step")
     state = {name: case.arrays[name] for name in names}
     fixed = {name: case.arrays[name] for name in ("Y", "theta", "tau_sq", "temperature")}
-    *found, _, _ = sem.sweeps(**fixed, **state, seed=3, n_sweeps=200, update=update, adapt=True)
-    state = dict(zip(names, found))
-    kept, seconds = np.empty((sweeps, *state["deviation"].shape)), 0.0
+    *after, _, _ = sem.sweeps(**fixed, **state, seed=3, n_sweeps=200, update=update, adapt=True)
+    state = dict(zip(names, after))
+    samples, seconds = np.empty((sweeps, *state["deviation"].shape)), 0.0
     for t in range(sweeps):
         start = thread_time()
-        *found, _, _ = sem.sweeps(**fixed, **state, seed=4, step=t, n_sweeps=2, update=update)
+        *after, _, _ = sem.sweeps(**fixed, **state, seed=4, step=t, n_sweeps=2, update=update)
         seconds += thread_time() - start
-        state = dict(zip(names, found))
-        kept[t] = state["deviation"]
-    sizes = [np.mean([_ess(kept[:, c, j, j - 1]) for c in range(case.chains)]) for j in range(case.p)]
+        state = dict(zip(names, after))
+        samples[t] = state["deviation"]
+    sizes = [np.mean([_ess(samples[:, c, j, j - 1]) for c in range(case.chains)]) for j in range(case.p)]
     size = float(np.median(sizes))
     return 1000 * size / (2 * sweeps), size * case.chains / seconds
 

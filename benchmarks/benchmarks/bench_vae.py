@@ -214,14 +214,14 @@ def by_jax(case: Case) -> Peer:
             e = jax.random.normal(two, (case.batch, case.rank), "f8")
             theta = jnp.einsum("bnr,br->bn", theta.reshape(case.batch, a.n_values, case.rank), e)
         noise = jax.random.normal(three, (case.batch, a.n_latents), "f4")
-        found, g = value(net, theta.astype("f4"), phi[entry], noise)
+        bound, g = value(net, theta.astype("f4"), phi[entry], noise)
         norm = jnp.sqrt(sum((x * x).sum() for x in jax.tree.leaves(g)))
         shrink = jnp.where(norm > 1e3, 1e3 / norm, 1.0).astype("f4")
         m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * shrink * g, m, g)
         v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * (shrink * g) ** 2, v, g)
         first, second = (1 / (1 - jnp.float32(beta) ** (count + 1)) for beta in (0.9, 0.999))
         move = lambda p, m, v: p + jnp.float32(case.rate) * first * m / (jnp.sqrt(second * v) + 1e-8)  # noqa: E731
-        return (jax.tree.map(move, net, m, v), m, v, key), (found, norm)
+        return (jax.tree.map(move, net, m, v), m, v, key), (bound, norm)
 
     zeros = jax.tree.map(jnp.zeros_like, net)
     train = jax.jit(lambda state: jax.lax.scan(step, state, jnp.arange(case.steps, dtype="f4")))
@@ -289,8 +289,8 @@ def by_pyro(case: Case) -> Peer:
     flat = {f"p{i}": leaf for i, leaf in enumerate(leaves)}
 
     def parts() -> dict[str, Any]:
-        found = {name: pyro.param(name, value) for name, value in flat.items()}
-        values = iter(found.values())
+        parameters = {name: pyro.param(name, value) for name, value in flat.items()}
+        values = iter(parameters.values())
         return {part: [tuple(next(values) for _ in layer) for layer in layers] for part, layers in net.items()}
 
     def normal(m: Any, log_v: Any) -> Any:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ..api import checked, perform, too_few
 from ..errors import BudgetSpent, FedkernError, JobError, plainly
-from ..jobs.check import local
+from ..jobs.engine import local
 from ..jobs.limits import open_more_files, refusals
-from ..jobs.run import Output
+from ..jobs.run import Output, Part
 from ..methods import load, named
 from ..printing import printable, several
 from ..results.result import Result
@@ -46,7 +46,7 @@ def check(options: argparse.Namespace) -> int:
     if options.local:
         config, folder = load(options.job, options.sets)
         with plainly():
-            return local(named(config.job.method), config, folder, Path(options.local))
+            return local(named(config.job.method), Part(InProcess(), config, folder), Path(options.local))
 
     def main(place: Place) -> int:
         config, folder = load(options.job, options.sets)

@@ -7,15 +7,17 @@ client's own folder, and to `fedkern check JOB --local FILE`. Other parties read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
 from ..privacy.accountant import Mechanism
 from ..privacy.binding import Binding, account, bind
-from ..privacy.budget import Books
+from ..privacy.budget import Books, Total
 from ..privacy.policy import DataSet, Policy, Use
+from ..results.plain import Record
 from .keys import JobConfig
 from .parties import Parties, data_set
 
@@ -58,9 +60,9 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     return _allowed("the server", ACCOUNT, DataSet((ACCOUNT,)), "private", source, must="never")
 
 
-def permit_all(config: JobConfig, parties: Parties, clients: Iterable[int], *, server: bool) -> None:
-    """Asks all policies of this place, and keeps nothing."""
-    for party in [*clients, *([SERVER] if server else [])]:
+def permit_all(config: JobConfig, parties: Parties, here: Iterable[int]) -> None:
+    """Asks all policies of the parties that live here, and keeps nothing."""
+    for party in here:
         permit(config, parties, party)
 
 
@@ -109,15 +111,24 @@ def warnings(binding: Binding, fingerprint: Callable[[], str | None]) -> list[st
     return out
 
 
-def statement(books: Books, total: Any, *, new: bool, warnings: list[str]) -> dict[str, Any]:
+class Standing(NamedTuple):
+    """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first."""
+
+    books: Books
+    total: Total | None = None
+    new: bool = False
+
+
+def statement(account: Standing, warnings: list[str]) -> Record:
     """What is said of an account in the client's own folder."""
+    books = account.books
     return {
         "data": books.account.data,
         "budget": str(books.ledger.path),
         "policies": [described(policy) for policy in books.account.policies],
-        "new": new,
+        "new": account.new,
         "looked_in": [str(ledger.path) for ledger, _ in books.all],
-        "total": total,
+        "total": None if account.total is None else asdict(account.total),
         "warnings": warnings,
     }
 

@@ -19,7 +19,7 @@ from ..algorithms.core.messages import SERVER
 from ..data.table import Table
 from ..errors import JobError
 from ..privacy.chain import Mark
-from ..results.plain import plain
+from ..results.plain import Record, plain
 from ..transports.place import Place
 from . import ledger, outbox
 from .files import RunFolder, write_atomically
@@ -46,7 +46,7 @@ def job_bytes(config: JobConfig, names: Sequence[str]) -> bytes:
     return json.dumps([kept, list(names)], sort_keys=True, allow_nan=False).encode()
 
 
-def flat(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flat(tables: Record, before: str = "") -> dict[str, Any]:
     """Dotted key -> value. What is None is as good as absent."""
     out: dict[str, Any] = {}
     for name, value in tables.items():
@@ -176,7 +176,7 @@ class Identity:
     def _path(self, party: int) -> Path:
         return self.folder.home(party) / RECORD
 
-    def _record(self, party: int, run: str, before: Mapping[str, Any]) -> dict[str, Any]:
+    def _record(self, party: int, run: str, before: Record) -> dict[str, Any]:
         about = {"id": run, "clients": list(self.folder.names), "party": None if party == SERVER else self.folder.names[party]}
         record: dict[str, Any] = plain(self.config.model_dump() | {"run": {**before, **about}})
         return record
@@ -205,7 +205,7 @@ class Identity:
             raise JobError(f"{path} cannot be read ({error}); put it back as the run left it, or start anew (--out)") from None
         return record
 
-    def _compare(self, party: int, record: Mapping[str, Any]) -> None:
+    def _compare(self, party: int, record: Record) -> None:
         path, about, free = self._path(party), record["run"], may_change(self.config)
         before = flat({key: value for key, value in record.items() if key != "run"})
         now = flat(plain(self.config.model_dump()))
@@ -229,7 +229,7 @@ class Identity:
         path = None if party == SERVER else self.folder.ledger(party)
         return path.stat().st_size if path is not None and path.exists() else 0
 
-    def _look_at_what_is_left(self, party: int, about: Mapping[str, Any]) -> None:
+    def _look_at_what_is_left(self, party: int, about: Record) -> None:
         """Checkpoints, stored answers and logs of a run that goes on."""
         folder = self.folder
         left = [*folder.stamps(party), *outbox.stamps(folder.home(party) / "outbox")]

@@ -135,6 +135,15 @@ class Data(Protocol):
 
 
 @runtime_checkable
+class Output(Protocol):
+    """Keys of [output] that the engine reads."""
+
+    @property
+    def metrics_every(self) -> int: ...
+    def own_folders(self, folder: Path) -> Path | None: ...
+
+
+@runtime_checkable
 class Algorithm(Protocol):
     """Keys of [algorithm] that the engine reads."""
 
@@ -157,14 +166,14 @@ class Privacy(Protocol):
 class JobConfig(Section):
     """What a job of any method has, with all defaults filled in; each method's `Config` is one."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)  # a method's sections stand for the three protocols
+    model_config = ConfigDict(arbitrary_types_allowed=True)  # a method's sections stand for the protocols
 
     job: JobSection
     data: Data
     model: Section
     algorithm: Algorithm
     privacy: Privacy | None = None
-    output: CommonOutputSection
+    output: Output
 
     @property
     def private(self) -> bool:

@@ -84,7 +84,7 @@ class Mechanism:
     secure: bool = True
 
     def __post_init__(self) -> None:
-        def refuse(what: str, wanted: str, came: Any) -> None:
+        def refuse(what: str, wanted: str, came: float | str | None) -> None:
             raise ValueError(f"privacy: {what} must be {wanted}, got {came!r}")
 
         if self.sampling not in _NEEDS:
@@ -253,7 +253,7 @@ class Mechanism:
         """The largest number of steps whose (nominal) epsilon at `delta` is at most `epsilon`: refusals then compare integers."""
         return max_steps(self, epsilon, delta, enough=enough)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, str | float | None]:
         """The public parameters, for a ledger."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 

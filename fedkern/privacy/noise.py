@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +120,7 @@ class SecureSource:
         self._stream = None
         self._at = CHUNK
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError("a secure noise source can't be copied or stored: its key would be, and its noise could come twice")
 
 

@@ -23,6 +23,7 @@ from ..api import run as run_job
 from ..data.artifact import ClientFile, read_client
 from ..data.graph import Map
 from ..data.simulate.federations import client_names
+from ..jobs.run import Output
 from ..kernels import rng
 from ..kernels.mlp import Architecture
 from ..methods.sigma.prior import keys, train
@@ -74,7 +75,7 @@ def trained(folder: Path, tables: Tables) -> Trained:
     if not path.exists():
         shutil.rmtree(out, ignore_errors=True)  # an interrupted one
         began = time.perf_counter()
-        state = train.perform(config, folder, out).state
+        state = train.perform(config, folder, Output(out, quiet=True)).state
         np.savez(path, **state.save(), seconds=time.perf_counter() - began)
     with np.load(path) as file:
         state = State.load({name: file[name] for name in file.files}, config.training.precision)

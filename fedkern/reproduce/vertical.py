@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from threadpoolctl import threadpool_limits
 
-from ..algorithms.core.messages import Message
+from ..algorithms.core.messages import ServerEffects
 from ..algorithms.split import machine as vertical
 from ..api import run as run_job
 from ..data.columns import Columns
@@ -109,7 +109,7 @@ def fit(
     for mark in (*(m for m in marks if m < settings.rounds), settings.rounds):
         until = replace(settings, rounds=mark)
         clients = {k: replace(one, settings=until, drawn=()) for k, one in clients.items()}
-        begin: list[tuple[int, Message]] = [(k, vertical.Begin(server.round)) for k in clients]
+        begin: ServerEffects = [(k, vertical.Begin(server.round)) for k in clients]
         with threadpool_limits(1, user_api="blas"):  # fits run side by side
             server, clients = inprocess.run(vertical.protocol(until), (replace(server, settings=until), begin), clients, codec)
         yield server, clients

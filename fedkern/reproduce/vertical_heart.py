@@ -27,7 +27,7 @@ from ..errors import JobError
 from ..jobs.load import config_of
 from ..methods.vertical import keys
 from ..methods.vertical.model import VerticalModel
-from ..methods.vertical.rows import columns
+from ..methods.vertical.rows import Reading, columns
 from ..models.likelihood import Likelihood
 from ..models.split.predictive import log_density, predicted, spread
 from .common import Array, Index, Json, append, shown, stored, table
@@ -132,7 +132,7 @@ def run_cell(task: tuple[Cell, int]) -> Line:
     train = train_of(fold)
     model = model_of(cell, rounds, len(train))
     tables = [heart_failure.read().table(name) for name in model.names]
-    each = [columns(rows, model.config, train, name, response=False) for rows, name in zip(tables, model.names)]
+    each = [columns(Reading(rows, model.config, name), train) for rows, name in zip(tables, model.names)]
     sites = [model.site(k, of_client, train) for k, of_client in enumerate(each)]
     new = [model.predictor(k, of_client, fold) for k, of_client in enumerate(each)]
     marks, means, variances = [m for m in MARKS if m <= rounds], [], []

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import diagnostics, mixing
+from .released import Drawing, Group
 from .selection import LARGE, matrix, partial_correlations
 
 Array = NDArray[np.float64]
@@ -147,6 +148,24 @@ class Samples:
             deviates = _mean(np.abs(draws - self.theta) > LARGE)
             out |= self._scaled("theta", f"@{client}", [{"p_deviates": float(p)} for p in deviates])
         return out
+
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """All kept draws; coordinates are the names of coefficients, clients and nodes."""
+        axes, per = ("chain", "draw"), "coefficient"
+        names = {per: list(self.names)}
+        every = {"theta_std": self.theta, "theta": self.theta * self.scale, "tau": np.sqrt(self.tau_sq)}
+        every |= {} if self.average is None else {"average_std": self.average}
+        variables: dict[str, tuple[tuple[str, ...], Array]] = {name: ((*axes, per), draws) for name, draws in every.items()}
+        variables |= {name: ((*axes, f"{name}_of"), draws) for name, draws in (("eta", self.eta), ("rho", self.rho))}
+        if self.sites:
+            names["client"] = list(self.sites)
+            variables["theta_std_at"] = ((*axes, "client", per), np.stack(list(self.sites.values()), axis=2))
+        sampled = {"chain": np.arange(self.theta.shape[0]), "draw": np.arange(self.theta.shape[1])}
+        return {
+            "posterior": Group(variables, {**sampled, **names}),
+            "sample_stats": Group({"inclusion": ((*axes, per), self.inclusion)}, {**sampled, per: list(self.names)}),
+            "constant_data": Group({"scale": (per, self.scale), "pip": (per, self.pip)}, {per: list(self.names)}),
+        }
 
     def _scaled(self, name: str, after: str, extra: Sequence[Row]) -> dict[str, Row]:
         """Summaries on both scales; `extra` stands on the standardised one. R-hat and ESS use ranks, so that they are equal."""

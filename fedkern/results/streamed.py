@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from .released import Drawing, Group
 from .samples import OWN, Array, Row
 from .streaming import Stream
 
@@ -90,6 +91,21 @@ class Streamed:
         upper = np.zeros((p, p))
         upper[np.triu_indices(p, 1)] = self.streams["partial"].mean
         return upper + upper.T, None
+
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """The thinned draws of theta, and what was counted of it and of the inclusion."""
+        axes, per, names = ("chain", "draw"), "coefficient", list(self.names)
+        theta = self.streams["theta"].draws
+        variables = {"theta": ((*axes, per), theta * self.scale), "theta_std": ((*axes, per), theta)}
+        constants = {"scale": (per, self.scale), "pip": (per, self.pip)}
+        for name in ("theta", "inclusion"):
+            constants |= {f"{name}_mean": (per, self.streams[name].mean), f"{name}_sd": (per, self.streams[name].sd)}
+        sampled = {"chain": np.arange(theta.shape[0]), "draw": np.arange(theta.shape[1])}
+        return {
+            "posterior": Group(variables, {**sampled, per: names}),
+            "sample_stats": Group({}, {**sampled, per: names}),
+            "constant_data": Group(constants, {per: names}),
+        }
 
     def parameters(self) -> dict[str, Row]:
         """Those of the coefficients with the largest PIPs, on both scales; R-hat and ESS of theta, and of the PIP."""

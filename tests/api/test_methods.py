@@ -11,10 +11,18 @@ import fedkern.methods
 from fedkern.jobs import method as protocols
 from fedkern.jobs.keys import Keys
 from fedkern.methods import named
+from fedkern.results.report import Report
 
 FOLDER = Path(fedkern.methods.__file__).parent
 METHODS = sorted(path.name for path in FOLDER.iterdir() if (path / "keys.py").exists() or (path / "run.py").exists())
-DOORS = {"keys": Keys, "rows": protocols.Rows, "run": protocols.Running, "stages": protocols.Stages, "show": protocols.Show}
+DOORS = {
+    "keys": Keys,
+    "rows": protocols.Rows,
+    "run": protocols.Running,
+    "stages": protocols.Stages,
+    "show": protocols.Show,
+    "report": Report,
+}
 
 
 def test_there_are_four() -> None:

@@ -14,7 +14,7 @@ from fedkern.algorithms.core.messages import SERVER, Charged
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import files
 from fedkern.jobs.files import Lines, RunFolder, write_atomically
-from fedkern.jobs.keeping import Keeper
+from fedkern.jobs.keeping import Exchange, Keeper
 from fedkern.jobs.outbox import Outbox
 from fedkern.results.digest import digest
 from fedkern.transports.inprocess import InProcess
@@ -64,7 +64,8 @@ class Run(Keeper):
     def go(self, *, resume=False, noisy=False, place=None):
         self.folder.claim([SERVER, *range(N)], resume=resume)
         clients = {k: toy.client(k, noise=np.random.default_rng() if noisy else None) for k in range(N)}
-        server, _ = self.run(place or InProcess(), toy.PROTOCOL, toy.start(N, ROUNDS), clients, toy.codec(N), resume=resume)
+        exchange = Exchange(toy.PROTOCOL, toy.start(N, ROUNDS), clients, toy.codec(N))
+        server, _ = self.run(place or InProcess(), exchange, resume=resume)
         self.close()
         return server
 
@@ -104,7 +105,7 @@ def test_without_resume_nothing_is_read(tmp_path, whole):
     with pytest.raises(Crash):
         Run(tmp_path, fatal=whole[1] - 1).go()
     last = Run(tmp_path)
-    last.run(InProcess(), toy.PROTOCOL, toy.start(N, ROUNDS), {k: toy.client(k) for k in range(N)}, toy.codec(N))
+    last.run(InProcess(), Exchange(toy.PROTOCOL, toy.start(N, ROUNDS), {k: toy.client(k) for k in range(N)}, toy.codec(N)))
     assert {round for _, round, _ in last.left} == set(range(ROUNDS))
 
 
@@ -348,10 +349,9 @@ def test_the_fault_of_a_private_client_stays_with_it(tmp_path):
     for private in (True, False):
         keeper = Run(tmp_path / str(private), private=private)
         protocol = replace(toy.PROTOCOL, client_receive=client_receive)
+        clients = {0: toy.client(0), 1: toy.client(1), 2: toy.client(2)}
         with pytest.raises(ZeroDivisionError) as caught:
-            keeper.run(
-                InProcess(), protocol, toy.start(N, 1), {0: toy.client(0), 1: toy.client(1), 2: toy.client(2)}, toy.codec(N)
-            )
+            keeper.run(InProcess(), Exchange(protocol, toy.start(N, 1), clients, toy.codec(N)))
         text = keeper.public(caught.value)
         assert secret not in text
         assert ("internal error\nTraceback" in text) is not private

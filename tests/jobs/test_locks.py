@@ -130,9 +130,10 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_two_trainings_of_a_prior(tmp_path: Path) -> None:
     from fedkern.data.simulate.federations import Settings, simulate
+    from fedkern.jobs.run import Output
     from fedkern.methods.sigma.prior.keys import load
 
     simulate("sigma", tmp_path, Settings(2, 20, 2, 1))
     config, folder = load(tmp_path / "prior.toml", ["training.steps=10"])
     with locks.one_job(tmp_path / "prior" / "training", "a test"), pytest.raises(JobError, match="of a prior's training"):
-        train.perform(config, folder, tmp_path / "prior")
+        train.perform(config, folder, Output(tmp_path / "prior", quiet=True))

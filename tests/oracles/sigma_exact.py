@@ -25,7 +25,7 @@ def sites(*, condition=FIXED, sd=0.5, tau2=None, sampled=False, d=(4, 3, 5), n=(
     for size, rows in zip(d, n):
         parts = {"decoder_weights": weights, "decoder": rng.normal(0, 0.4, cases.sizes("multiplicative", size)["decoder"])}
         scale = rng.uniform(0.5, 1.5, size)
-        decoder = Decoder("multiplicative", 1, cases.P_G, cases.P_L, parts, scale, width=cases.WIDTH, rank=cases.RANK)
+        decoder = Decoder(cases.architecture("multiplicative", size), parts, scale)
         area = rng.integers(0, size, rows)
         X, offset = rng.normal(size=(rows, 1)), rng.normal(0, 0.3, rows)
         theta = decoder.hat(truth[None], rng.normal(size=(1, cases.P_L)), condition.network(np.array([[0.6]]))).theta[0]
@@ -106,7 +106,7 @@ def counts(expected=20.0, d=(12, 9, 14), tau2=0.2, seed=0):
     for size in d:
         parts = {"decoder_weights": weights, "decoder": rng.normal(0, 0.25, cases.sizes("multiplicative", size)["decoder"])}
         scale = rng.uniform(0.7, 1.3, size)
-        decoder = Decoder("multiplicative", 1, cases.P_G, cases.P_L, parts, scale, width=cases.WIDTH, rank=cases.RANK)
+        decoder = Decoder(cases.architecture("multiplicative", size), parts, scale)
         theta = decoder.hat(z, rng.normal(size=(1, cases.P_L)), t).theta[0] + np.sqrt(tau2) * rng.normal(size=size)
         X, offset = rng.normal(size=(size, 1)), np.log(expected) + rng.normal(0, 0.3, size)
         y = rng.poisson(np.exp(offset - 0.3 + 0.3 * X[:, 0] + 0.6 * theta)).astype(float)

@@ -33,7 +33,7 @@ def measured(variant: str, seed: int, draws: int = 20_000) -> dict[str, object]:
     settings = train.settings_of(config, architecture)
     table = train.tables(source, config)(0)
     state = sigma_training.train(
-        architecture, lambda k: table, settings, state=train.start(config, source, architecture, settings)
+        architecture, lambda k: table, settings, state=train.start(config, source, settings)
     )
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
     found = [sigma_fit.compare(source.prior, federation, phi, draws=draws, seed=seed) for phi in PHI]
@@ -67,7 +67,7 @@ def test_networks_that_multiply_meet_their_bars_soon() -> None:
     settings = train.settings_of(config, architecture)
     table = train.tables(source, config)(0)
     state = sigma_training.train(
-        architecture, lambda k: table, settings, state=train.start(config, source, architecture, settings)
+        architecture, lambda k: table, settings, state=train.start(config, source, settings)
     )
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
     found = [sigma_fit.compare(source.prior, federation, phi, draws=4000) for phi in PHI]

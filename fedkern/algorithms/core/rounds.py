@@ -41,6 +41,43 @@ class Round(Protocol):
 
 
 State = TypeVar("State", bound=Round)
+M = TypeVar("M", bound=Message)
+
+
+class HasRounds(Protocol):
+    """Settings with a number of rounds."""
+
+    @property
+    def rounds(self) -> int: ...
+
+
+class Counted(Protocol):
+    """What `AllRounds` counts by."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def settings(self) -> HasRounds: ...
+
+
+class AllRounds:
+    """A server that ends after its last round and never before, and of whose clients each takes part in every round."""
+
+    @property
+    def n_clients(self: Counted) -> int:
+        return len(self.names)
+
+    @property
+    def stop(self: Counted) -> str | None:
+        """Why no more is asked: "rounds"; None while the job runs."""
+        return "rounds" if self.round >= self.settings.rounds else None
+
+    @property
+    def updates(self: Counted) -> NDArray[np.int64]:
+        """(J,) rounds in which each client took part: all of them."""
+        return np.full(len(self.names), self.round)
 
 
 def ask_all(state: State, question: Message) -> tuple[State, ServerEffects]:
@@ -96,6 +133,11 @@ def active(n_clients: int, *out: Collection[int]) -> list[int]:
 def in_order(answers: Mapping[int, Answer]) -> list[Answer]:
     """All answers, in client order."""
     return [answers[k] for k in sorted(answers)]
+
+
+def all_of(answers: Mapping[int, Message], kind: type[M]) -> list[M]:
+    """All answers, in client order; the round asked for this kind."""
+    return [answer for answer in in_order(answers) if isinstance(answer, kind)]
 
 
 def summed(arrays: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
-from ..core.rounds import in_order, needed
+from ..core.rounds import all_of, needed
 
 Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -167,19 +167,18 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """
     needed(event, "the columns' scales are not agreed yet; see why it ended, and start the job again")
     wanted = ColumnMoments if state.scales is None else SecondMoments
-    if type(event) is not wanted or sender in state.replies:
+    if not isinstance(event, wanted) or sender in state.replies:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     if min(event.degrees.min(initial=0), np.diag(np.atleast_2d(getattr(event, "products", np.zeros((1, 1))))).min()) < 0:
         raise RemoteFault(f"client {sender}: {type(event).__name__} has a negative count or sum of squares")
     state = once.with_reply(state, sender, event)
     if len(state.replies) < len(state.clients):
         return state, []
-    replies: list[Any] = in_order(state.replies)
-    everyone, state = len(state.clients), replace(state, replies={})
+    replies, everyone, state = state.replies, len(state.clients), replace(state, replies={})
     if state.scales is None:
-        scales = pooled_scales(state.names, replies)
+        scales = pooled_scales(state.names, all_of(replies, ColumnMoments))
         return replace(state, scales=scales), once.ask(everyone, Scaling(0, int(state.second), scales))
-    psi = pooled_psi(state.names, replies)
+    psi = pooled_psi(state.names, all_of(replies, SecondMoments))
     return replace(state, psi=psi), once.ask(everyone, Psi(1, psi))
 
 

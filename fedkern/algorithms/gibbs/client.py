@@ -13,7 +13,7 @@ from ..core.messages import ClientEffects, Event, RemoteFault, Saved, array, evo
 from ..core.trace import Trace
 from .messages import Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, Sums
 from .settings import Settings
-from .sites import Counter, Site, State, moved
+from .sites import Counter, Regression, Site, State, moved
 from .sweeps import counted, first
 
 Array = NDArray[np.float64]
@@ -103,20 +103,21 @@ def answers(state: Client, round: int) -> ClientEffects:
     if settings.aggregate == "sums":
         sums = shrinkage.local_sums(local["deviation"], local["lambda_sq"], slab=settings.prior.slab)
         return [Sums(round, flat(sums))]
-    told: ClientEffects = [Locals(round, flat(local["deviation"]), flat(local["lambda_sq"]))]
+    messages: ClientEffects = [Locals(round, flat(local["deviation"]), flat(local["lambda_sq"]))]
     if settings.tempering > 1:
-        told.append(Loglik(round, local["loglik"]))
-    if settings.moves:
+        messages.append(Loglik(round, local["loglik"]))
+    if settings.moves and isinstance(state.site, Regression):
         block = settings.coordinates(round)
-        told.append(MoveTerms(round, *state.site.move_terms(settings, local, state.theta, state.tau_sq, block)))  # type: ignore[attr-defined]
-    return told
+        messages.append(MoveTerms(round, *state.site.move_terms(settings, local, state.theta, state.tau_sq, block)))
+    return messages
 
 
 def save(state: Client) -> Saved:
     """As named arrays and numbers; rows are never among them."""
     saved: Saved = {"theta": state.theta, "tau_sq": state.tau_sq, "step": state.step, "since": state.since}
     saved |= {"events": state.events.astype(float)} | {f"state.{name}": value for name, value in state.state.items()}
-    return saved | state.trace.save()  # type: ignore[no-any-return]
+    saved |= state.trace.save()
+    return saved
 
 
 def load(fresh: Client, saved: Saved) -> Client:

@@ -197,8 +197,9 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         adapt = state.round - state.since < settings.burn_in
         steps = tempering.exchanged(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
     if settings.moves:
+        none = np.zeros(())
         parts = [_of(answer, MoveTerms) for answer in in_order(state.answers)]
-        terms = Terms(sum(p.gradient for p in parts), sum(p.precision for p in parts))  # type: ignore[arg-type]
+        terms = Terms(sum((p.gradient for p in parts), none), sum((p.precision for p in parts), none))
         tau = np.sqrt(values.tau_sq)
         values, t = update.moved(settings, values, terms, state.round, state.step)
         deviation = t * (deviation / tau)
@@ -251,7 +252,8 @@ def save(state: Server) -> Saved:
         saved |= {f"ladder.{name}": np.asarray(value, float) for name, value in vars(state.ladder).items()}
     lost, waiting = flags(state.n_clients, state.lost, state.waiting)
     saved |= {"lost": lost, "waiting": waiting, "updates": state.updates.astype(float), "events": state.events.astype(float)}
-    return saved | state.trace.save()  # type: ignore[no-any-return]
+    saved |= state.trace.save()
+    return saved
 
 
 def load(fresh: Server, saved: Saved) -> Server:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Protocol, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +146,9 @@ class Regression:
         )  # fmt: skip
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None]}, events
 
-    def move_terms(self, settings: Settings, state: State, theta: Array, tau_sq: Array, block: NDArray[np.int64]) -> Any:
+    def move_terms(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, block: NDArray[np.int64]
+    ) -> tuple[Array, Array]:
         """What this client adds to a move's gradient (c, w) and precision (c, w, w) (section 6)."""
         f = self.factor
         return shrinkage.move_terms(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior
 from ..core.messages import SERVER, Event, Saved, ServerEffects, array, evolve
-from ..core.rounds import ask_all, in_order, tell_all, with_answer
+from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
 from ..core.trace import Trace
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
 from .moves import DIVERGENT, LOST, Step, Walk, finite, placed
@@ -24,7 +24,7 @@ Matrix = NDArray[np.float64]
 
 @final
 @dataclass(frozen=True)
-class Server:
+class Server(AllRounds):
     """The server's state.
 
     Attributes
@@ -52,20 +52,6 @@ class Server:
     waiting: frozenset[int] = frozenset()
     answers: Mapping[int, Slope | SlopeChange] = field(default_factory=dict)
     trace: Trace = field(default_factory=Trace)
-
-    @property
-    def n_clients(self) -> int:
-        return len(self.names)
-
-    @property
-    def stop(self) -> str | None:
-        """Why no more is asked: "rounds"; None while the job runs."""
-        return "rounds" if self.round >= self.settings.rounds else None
-
-    @property
-    def updates(self) -> NDArray[np.int64]:
-        """(J,) rounds in which each client took part: all of them."""
-        return np.full(self.n_clients, self.round)
 
     @property
     def acceptance(self) -> Vector:
@@ -128,7 +114,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         walk = walk.moved(state.h)
         return ask_all(evolve(state, walk=walk, inner=state.inner + 1), Move(walk.trial))
     walk, change = walk.landed(state.h)
-    return _decide(evolve(state, walk=walk), [change, *(answer.change for answer in answers if isinstance(answer, SlopeChange))])
+    return _decide(evolve(state, walk=walk), [change, *(answer.change for answer in all_of(state.answers, SlopeChange))])
 
 
 def _total(answers: list[Slope | SlopeChange]) -> Matrix:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from ...models.split.site import Shared
 from ..core.averaging import Trajectory
 from ..core.messages import NO_PREDICTOR, SERVER, Event, Message, Refused, RemoteFault, Saved, ServerEffects, array, evolve
 from ..core.optim import OPTIMISERS
-from ..core.rounds import in_order, needs_all, summed, to_each
+from ..core.rounds import all_of, in_order, needs_all, summed, to_each
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .settings import Settings, Vector, batch_of, of_batch, stacked
 
@@ -50,7 +50,7 @@ class Server:
     trajectory: Trajectory
     round: int = 0
     phase: str = "z"
-    answers: Mapping[int, Any] = field(default_factory=dict)
+    answers: Mapping[int, ZShare | LikelihoodShare] = field(default_factory=dict)
     bounds: Mapping[int, float] = field(default_factory=dict)
     Z: Vector = field(default_factory=lambda: np.zeros((0, 0)))
     eps: Vector = field(default_factory=lambda: np.zeros((0, 0)))
@@ -122,7 +122,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 def _summed(state: Server) -> tuple[Server, ServerEffects]:
     """All z are here: their sum in client order, a draw of b and log sigma, and the answer."""
     s, shared = state.settings, state.shared
-    Z = summed(answer.z for answer in in_order(state.answers))
+    Z = summed(answer.z for answer in all_of(state.answers, ZShare))
     index = batch_of(s, state.round)
     if state.offset is not None:
         Z += of_batch(state.offset, index)
@@ -160,7 +160,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
 def _combined(state: Server) -> tuple[Server, ServerEffects]:
     """PL: all parts of the likelihood's slopes are here."""
     s = state.settings
-    answers = in_order(state.answers)
+    answers = all_of(state.answers, LikelihoodShare)
     slopes, scales = sum(answer.slopes for answer in answers), sum(answer.scales for answer in answers)
     question = LikelihoodSum(state.round, summed(answer.rho for answer in answers))
     state = _moved(state, np.asarray(slopes), np.asarray(scales)[:, 0] if s.dispersed else np.zeros(s.draws))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -70,13 +70,12 @@ class Federation:
     @cached_property
     def decoders(self) -> list[Decoder]:
         """One for each client."""
-        a = self.architecture
-        sizes = {"hidden": a.hidden, "local_hidden": a.local_hidden, "width": a.width, "rank": a.rank}
-        made = []
-        for j, n_local in enumerate(a.n_local):
+        whole = self.architecture
+        decoders = []
+        for j, (size, n_local) in enumerate(zip(whole.groups, whole.n_local)):
             sd = self.sd[self.ends[j] : self.ends[j + 1]]
-            made.append(Decoder(a.variant, a.n_conditions, a.n_global, n_local, self.parts(j), sd, **sizes))
-        return made
+            decoders.append(Decoder(replace(whole, groups=(size,), n_local=(n_local,)), self.parts(j), sd))
+        return decoders
 
     def values(self, z: Array, u: Array, phi: Array) -> Array:
         """(m, n) thetahat at global latents z (m, p_G), local ones u (m, sum p_L) and phi (m,)."""
@@ -192,7 +191,7 @@ class Comparison:
     local_share: float
     widest: float
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, float | None]:
         """The numbers."""
         return {name: value for name, value in vars(self).items() if name not in ("true", "sigma")}
 
@@ -348,7 +347,7 @@ def phi_shown(condition: Condition) -> tuple[float, ...]:
     return tuple(sorted({min(max(phi, lo), hi) for phi in (0.5, 0.9, hi)}))
 
 
-def digest_of(parts: Mapping[str, Any]) -> str:
+def digest_of(parts: Mapping[str, NDArray[Any] | str | float]) -> str:
     """A name for what was trained: BLAKE2b-256 over arrays and texts by name."""
     from hashlib import blake2b
 

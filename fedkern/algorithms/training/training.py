@@ -146,8 +146,6 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
     """The state after n steps, or after those before one that is not finite, and how many were taken."""
     if n == 0:
         return state, 0
-    options: dict[str, Any] = {"kind": table.kind, "rank": table.rank, "group": table.group, "batch": settings.batch}
-    options |= {"gamma": state.gamma, "clip": settings.clip, "seed": settings.seed, "first": state.step}
     parameters, moments, trace = mlp.vae_step(
         state.parameters,
         state.moments,
@@ -161,7 +159,14 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
         kl_weights=settings.kl_weights(state.step, n),
         architecture=architecture,
         n_threads=settings.threads,
-        **options,
+        kind=table.kind,
+        rank=table.rank,
+        group=table.group,
+        batch=settings.batch,
+        gamma=state.gamma,
+        clip=settings.clip,
+        seed=settings.seed,
+        first=state.step,
     )
     good = np.isfinite(trace).all(axis=1)
     taken = n if good.all() else int(np.argmin(good))

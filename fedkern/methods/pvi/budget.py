@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 from ...algorithms.pvi.settings import Settings
 from ...errors import JobError
@@ -48,8 +49,15 @@ def public_updates(config: Config) -> int | None:
     return min(planned, default=None)
 
 
-def plan(config: Config, client: str, d: int, n_clients: int) -> Plan:
-    """The plan of one client, for a model of d coefficients.
+class Sizes(NamedTuple):
+    """Of a job: how many coefficients its model has, and how many clients it."""
+
+    coefficients: int
+    clients: int
+
+
+def plan(config: Config, client: str, sizes: Sizes) -> Plan:
+    """The plan of one client.
 
     Raises
     ------
@@ -63,15 +71,16 @@ def plan(config: Config, client: str, d: int, n_clients: int) -> Plan:
         missing = next(name for name in ("epsilon", "delta", "clip") if getattr(terms, name) is None)
         raise JobError(f"privacy.{missing} is missing for client {client!r}; give it in [privacy] or [privacy.clients.{client}]")
     by_client = privacy.unit == "client"
-    if by_client and terms.delta >= 1 / n_clients:
+    if by_client and terms.delta >= 1 / sizes.clients:
         raise JobError(
-            f'privacy.delta = {terms.delta:g}: with {n_clients} clients and unit = "client" it must be below 1 / {n_clients}'
+            f'privacy.delta = {terms.delta:g}: with {sizes.clients} clients and unit = "client" it must be below '
+            f"1 / {sizes.clients}"
         )
     try:
         mechanism = Mechanism(
             sampling=("poisson" if privacy.client_rate < 1 else "full") if by_client else privacy.sampling,
             clip=terms.clip,
-            dimension=2 * d,
+            dimension=2 * sizes.coefficients,
             noise_multiplier=terms.noise_multiplier,
             sampling_rate=(privacy.client_rate if privacy.client_rate < 1 else None) if by_client else terms.sampling_rate,
             batch_size=terms.batch_size,

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from ...jobs.method import Method
-from . import keys, rows, run, show, stages
+from . import keys, report, rows, run, show, stages
 
-METHOD = Method(keys, rows, run, stages, show)
+METHOD = Method(keys, rows, run, stages, show, report)

@@ -13,6 +13,7 @@ from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
 from ...data.artifact import ClientFile, Common
 from ...errors import JobError
 from ...jobs.keys import settings_of
+from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
 from ...models.spatial.condition import Condition
@@ -148,10 +149,10 @@ def decoder_of(file: ClientFile) -> Decoder:
     """The networks of a client's file."""
     c = file.common
     try:
-        return Decoder(
-            c.variant, 1, c.n_global, file.n_local, file.parts, file.scale,
-            hidden=c.hidden, local_hidden=c.local_hidden, width=c.width, rank=c.rank,
-        )  # fmt: skip
+        architecture = Architecture(
+            c.variant, (len(file.scale),), 1, c.n_global, (file.n_local,), c.hidden, c.local_hidden, c.width, c.rank
+        )
+        return Decoder(architecture, file.parts, file.scale)
     except (ValueError, KeyError) as error:
         raise JobError(
             f"client {file.name!r}: its file of the prior does not fit its networks ({error}); copy it again"

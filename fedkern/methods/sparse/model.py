@@ -24,6 +24,20 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Scales:
+    """What columns are divided by, the same at all parties.
+
+    Attributes
+    ----------
+    each : (w,) one for each scaled column
+    psi : (w, w) second moments of the scaled columns; None unless clients have sent them
+    """
+
+    each: Array
+    psi: Array | None = None
+
+
+@dataclass(frozen=True)
 class SparseModel:
     """A job with its clients and its columns.
 
@@ -49,7 +63,7 @@ class SparseModel:
         elif not self.coefficients.size:
             raise JobError("no covariate is left beside the response; add columns")
 
-    def told(self, name: str) -> str:
+    def public(self, name: str) -> str:
         """A coefficient as every party may read it: all know the columns' names by now, but levels are cells of rows."""
         for column in self.encoding.columns:
             for j, level in enumerate(column.levels or ()):
@@ -176,9 +190,10 @@ class SparseModel:
         own = [tables[response].scale if response in tables else None] if self.scales_response else []
         return np.array([scale or 1.0 for scale in [*known, *own]])
 
-    def site(self, values: Array, scales: Array, psi: Array | None, n_threads: int) -> Site:
+    def site(self, values: Array, agreed: Scales, n_threads: int) -> Site:
         """A client's part of the model, from its columns."""
         model, a = self.config.model, self.config.algorithm
+        scales, psi = agreed.each, agreed.psi
         if self.is_graph:
             Y = values / scales
             if model.kind == "mrf":

@@ -10,10 +10,7 @@ from dataclasses import replace
 
 from ...algorithms.split import private as vertical_private
 from ...errors import JobError
-from ...jobs.hooks import RunHooks
 from ...kernels import rng
-from ...models.likelihood import Likelihood
-from ...models.split.site import Site, Vector
 from ...privacy.accountant import calibrate
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
@@ -60,18 +57,7 @@ def source(model: VerticalModel, client: int) -> Source:
     return KeyedSource(rng.key(model.config.job.seed, "noise"), client)
 
 
-def client(
-    model: VerticalModel,
-    hooks: RunHooks,
-    k: int,
-    site: Site,
-    y: Vector | None,
-    likelihood: Likelihood | None,
-) -> vertical_private.PrivateClient:
-    """A client whose account is open."""
-    privacy, name = _section(model), model.names[k]
-    own = plan(model, name, site.predictor.n_theta)
-    hooks.open_budget(k, own)
-    release = vertical_private.Release(own.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, k))
-    sd = model.config.algorithm.start_sd
-    return vertical_private.client(name, k, model.settings, site, release, y, likelihood, sd)
+def release(model: VerticalModel, client: int, plan: Plan) -> vertical_private.Release:
+    """How a client's noise is drawn."""
+    privacy = _section(model)
+    return vertical_private.Release(plan.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, client))

@@ -100,8 +100,8 @@ class VerticalModel:
         m, a = self.config.model, self.config.algorithm
         inputs: tuple[str, ...] = ()
         if a.auxiliary == "amortised":
-            told = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
-            inputs = (*(("response",) if self.power else ()), *told[a.inputs])
+            inputs_of = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
+            inputs = (*(("response",) if self.power else ()), *inputs_of[a.inputs])
         kind = "none" if self.network else a.auxiliary
         return Auxiliary(kind, m.rho, tuple(a.network), inputs)
 

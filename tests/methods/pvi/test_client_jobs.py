@@ -21,11 +21,11 @@ from fedkern.api import perform
 from fedkern.cli.report import write
 from fedkern.cli.show import lines
 from fedkern.errors import JobError, LostPeer
+from fedkern.jobs import publish
 from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.releases import Releases
 from fedkern.jobs.run import Output
 from fedkern.methods import parse
-from fedkern.methods.pvi import publish
 from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import HEADER, Codec, Frame
 from fedkern.transports.driver import ServerSide

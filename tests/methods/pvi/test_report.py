@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from fedkern.methods.pvi.report import HONEST, Run, page
+from fedkern.methods.pvi import report
 from fedkern.results import plots
+from fedkern.results.report import HONEST, RunFiles, page
 from fedkern.results.summary import Wire
 
 CLIENTS = ("clinic-a", "<b>clinic</b>")
@@ -23,7 +24,7 @@ def parameters(n: int, standardised: bool = True) -> dict[str, dict[str, float]]
     return out
 
 
-def finished(**changes: Any) -> Run:
+def finished(**changes: Any) -> RunFiles:
     wire = Wire(CLIENTS)
     for k in range(2):
         wire.add("to_server", k, 1200)
@@ -45,7 +46,7 @@ def finished(**changes: Any) -> Run:
     sent = {"kind": "SiteDelta", "fields": {"dh": "d", "round": "int"}, "shapes": {"dh": [5]}, "bytes": 120}
     ledger = [{"round": r, **sent} for r in range(20)]
     content = {"summary": summary, "job": {"algorithm": {"variant": "pvi"}, "privacy": {"unit": "example"}}, "lines": lines}
-    return Run("a run", **(content | {"ledgers": {CLIENTS[0]: ledger}} | changes))
+    return RunFiles("a run", **(content | {"ledgers": {CLIENTS[0]: ledger}} | changes))
 
 
 class Structure(HTMLParser):
@@ -79,7 +80,7 @@ def read(text: str) -> Structure:
 
 
 def test_everything_is_inside_the_page() -> None:
-    text = page(finished())
+    text = page(finished(), report)
     structure = read(text)
     assert structure.addresses, "the figures refer to their own marks"
     assert all(address.startswith("#") for address in structure.addresses)
@@ -88,7 +89,7 @@ def test_everything_is_inside_the_page() -> None:
 
 
 def test_what_a_report_must_say() -> None:
-    text = page(finished())
+    text = page(finished(), report)
     assert HONEST in text
     assert "does <b>not</b> contain the privacy noise" in text
     assert text.count("<svg") == 2
@@ -116,13 +117,13 @@ def test_what_a_report_must_say() -> None:
 def test_a_report_names_what_is_protected_and_who_is_trusted(certificate: dict[str, str], words: str) -> None:
     run = finished()
     own = run.summary["privacy"][CLIENTS[0]] | certificate | {"trust": "nobody, <i>for</i> once"}
-    text = page(finished(summary=run.summary | {"privacy": dict.fromkeys(CLIENTS, own)}))
+    text = page(finished(summary=run.summary | {"privacy": dict.fromkeys(CLIENTS, own)}), report)
     assert words in text
     assert text.count("The claim trusts nobody, &lt;i&gt;for&lt;/i&gt; once.") == 1
 
 
 def test_names_cannot_become_markup() -> None:
-    text = page(finished())
+    text = page(finished(), report)
     assert "<b>clinic</b>" not in text
     assert "&lt;b&gt;clinic&lt;/b&gt;" in text
 
@@ -130,7 +131,7 @@ def test_names_cannot_become_markup() -> None:
 def test_keyed_noise_is_not_called_private() -> None:
     run = finished()
     keyed = {**run.summary, "privacy": {"a": {"epsilon": "inf", "delta": 1e-5}}}
-    text = page(finished(summary=keyed))
+    text = page(finished(summary=keyed), report)
     assert "protects nobody" in text
     assert "is protected by" not in text
 
@@ -138,13 +139,13 @@ def test_keyed_noise_is_not_called_private() -> None:
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        (Run("empty"), ["interrupted", "makes no privacy claim"]),
+        (RunFiles("empty"), ["interrupted", "makes no privacy claim"]),
         (finished(summary={}), ["interrupted", "each client's own ledger", "Learning curves"]),
         (finished(summary={}, job={}, ledgers={}), ["interrupted", "makes no privacy claim", "0.9"]),
     ],
     ids=["nothing", "interrupted", "not private"],
 )
-def test_runs_that_did_not_finish(run: Run, words: list[str]) -> None:
+def test_runs_that_did_not_finish(run: RunFiles, words: list[str]) -> None:
     text = page(run)
     for word in words:
         assert word in text
@@ -152,7 +153,7 @@ def test_runs_that_did_not_finish(run: Run, words: list[str]) -> None:
 
 
 def test_the_forest_shows_the_standardised_scale_and_at_most_sixty_rows() -> None:
-    text = page(finished(summary={**finished().summary, "parameters": parameters(70)}))
+    text = page(finished(summary={**finished().summary, "parameters": parameters(70)}), report)
     assert "The 60 of 70 with the largest absolute means" in text
     figure = plots.forest({k: v for k, v in parameters(70).items() if "_std" in k})
     assert figure is not None

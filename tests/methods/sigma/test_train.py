@@ -12,6 +12,7 @@ import pytest
 from fedkern.data.artifact import read_client, read_server
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
+from fedkern.kernels.mlp import Architecture
 from fedkern.methods.sigma.prior import keys as prior_config
 from fedkern.methods.sigma.prior import train
 from fedkern.methods.sigma.prior.keys import parse
@@ -84,7 +85,8 @@ def test_every_kind_and_variant_becomes_an_artifact(fedkern, prior: Path, tmp_pa
     own = read_client(out, "client-02", id=server.common.id)
     c = server.common
     sizes = {"hidden": c.hidden, "local_hidden": c.local_hidden, "width": c.width, "rank": c.rank}
-    decoder = Decoder(c.variant, 1, c.n_global, own.n_local, own.parts, own.scale, **sizes)
+    architecture = Architecture(c.variant, (len(own.scale),), 1, c.n_global, (own.n_local,), **sizes)
+    decoder = Decoder(architecture, own.parts, own.scale)
     phi = np.full((5, 1), (c.condition.lo + c.condition.hi) / 2)
     hat = decoder.hat(np.ones((5, c.n_global)), np.ones((5, own.n_local)), c.condition.network(phi))
     assert hat.theta.shape == (5, 12)

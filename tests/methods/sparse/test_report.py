@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.methods.pvi.report import Run, page
+from fedkern.methods.sparse import report
 from fedkern.results import selection
 from fedkern.results.plain import plain
+from fedkern.results.report import RunFiles, page
 from fedkern.results.samples import Samples
 
 NODES = ("Raf", "<b>Mek</b>", "Erk")
@@ -49,7 +50,7 @@ def summary(kind: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_a_regression_s_report() -> None:
-    text = page(Run("a run", summary("regression"), {"model": {"kind": "regression"}}))
+    text = page(RunFiles("a run", summary("regression"), {"model": {"kind": "regression"}}), report)
     for words in (
         "converged",
         "<h2>Effects</h2>",
@@ -75,7 +76,7 @@ def test_a_regression_s_report() -> None:
 
 
 def test_a_graph_s_report() -> None:
-    text = page(Run("a run", summary("sem")))
+    text = page(RunFiles("a run", summary("sem")), report)
     for words in ("Graph at a false discovery rate of 0.1", "Inclusion probabilities", "<h2>Modes</h2>", "Raf,Erk −", "0.60"):
         assert words in text, words
     assert text.count("<svg") == 2
@@ -87,15 +88,15 @@ def test_a_graph_s_report() -> None:
 def test_what_a_run_did_not_ask_for_has_no_section(missing: str) -> None:
     content = summary("regression")
     titles = {"leave_one_out": "Without one", "sensitivity": "Under other", "meta": "Separate fits", "deviating": "Clients that"}
-    assert titles[missing] in page(Run("a run", content))
+    assert titles[missing] in page(RunFiles("a run", content), report)
     del content[missing]
-    assert titles[missing] not in page(Run("a run", content))
+    assert titles[missing] not in page(RunFiles("a run", content), report)
 
 
 def test_chains_that_agree_and_runs_without_arviz() -> None:
     content = summary("regression")
     content["sampler"]["rhat"] = 1.004
-    assert "the chains agree" in page(Run("a run", content))
+    assert "the chains agree" in page(RunFiles("a run", content), report)
     for key in ("rhat", "ess", "slowest"):
         del content["sampler"][key]
-    assert "need ArviZ" in page(Run("a run", content))
+    assert "need ArviZ" in page(RunFiles("a run", content), report)

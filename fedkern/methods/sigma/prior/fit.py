@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,19 @@ CLASSES = 12  # of distance, on a line or in a plane
 HOPS = 8  # largest distance in steps from neighbour to neighbour
 
 
-def measure(config: PriorConfig, source: Source, federation: Federation, tau: Tau, state: State, table: DrawTable) -> Fit:
-    """How well the networks stand in for the prior; `table` is what they were trained on, as they see it."""
+@dataclass(frozen=True)
+class Trained:
+    """Trained networks, tau^2, the last state of the training, and a table of what they were trained on, as they see it."""
+
+    federation: Federation
+    tau: Tau
+    state: State
+    table: DrawTable
+
+
+def measure(config: PriorConfig, source: Source, trained: Trained) -> Fit:
+    """How well the networks stand in for the prior."""
+    federation, tau, state = trained.federation, trained.tau, trained.state
     prior, seed = source.prior, config.training.seed
     draws = config.fit.draws or (20_000 if prior.n <= LARGE else 4_000)
     shown = tuple(config.fit.phi) if config.fit.phi else sigma_fit.phi_shown(prior.condition)
@@ -49,7 +61,7 @@ def measure(config: PriorConfig, source: Source, federation: Federation, tau: Ta
         coverage=sigma_fit.coverage(prior, federation, tau, draws=draws, seed=seed),
         tau=tau,
         state=state,
-        objective=objective(federation.architecture, state, table, seed=seed),
+        objective=objective(federation.architecture, state, trained.table, seed=seed),
         neighbours=None if source.graph is None else np.column_stack([source.graph.rows, source.graph.indices]),
         notes=(*source.notes, *warnings),
     )
