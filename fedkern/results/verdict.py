@@ -41,6 +41,11 @@ class Verdict:
         """One line."""
         return f"{HEADS[self.converged]}: {self.why}"
 
+    @property
+    def content(self) -> dict[str, Word]:
+        """What summary.json has of it."""
+        return {"converged": self.converged, "verdict": self.text, "worst": self.worst}
+
 
 def not_judged(why: str) -> Verdict:
     """`why`: one word."""

@@ -199,7 +199,7 @@ def _statistics(data: Data, client: int) -> gibbs_pooled.Client:
 def _others(run: Run[Config], data: Data) -> dict[str, Any]:
     """Further runs that a job may ask for: other priors, and the model without each client."""
     model = data.model
-    wanted, names = model.config.output, model.effects
+    wanted = model.config.output
     runs: dict[str, Any] = {}
     if wanted.sensitivity:
         rows: list[dict[str, Any]] = []
@@ -207,16 +207,15 @@ def _others(run: Run[Config], data: Data) -> dict[str, Any]:
             prior = replace(model.settings.prior, scale_tau=s_tau, c0=c0, spike_variance=0.0)
             server, _ = sampled(run, data, Variant(f"gibbs-{number}", prior))
             if server is not None:
-                rows.append({"s_tau": s_tau, "c0": c0, "pip": publish.named(names, publish.pip(model, server))})
+                row = publish.further(model, server, data.scales.each)
+                del row["theta_std"]
+                rows.append({"s_tau": s_tau, "c0": c0, **row})
         runs["sensitivity"] = rows
     if wanted.leave_one_out and len(model.names) > 1:
         left = {}
         for k, name in enumerate(model.names):
             server, _ = sampled(run, data, Variant(f"gibbs-without-{k}", without=frozenset({k})))
             if server is not None:
-                left[name] = {
-                    "pip": publish.named(names, publish.pip(model, server)),
-                    "theta_std": publish.named(names, publish.means(model, server)),
-                }  # fmt: skip
+                left[name] = publish.further(model, server, data.scales.each)
         runs["leave_one_out"] = left
     return runs
