@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .plain import real
 from .verdict import LEGEND, doubtful, is_doubtful, marked
 
 Array = NDArray[np.float64]
@@ -162,6 +163,12 @@ class Edge:
     def name(self) -> str:
         """ "to,from", as coefficients are called."""
         return f"{self.to},{self.source}"
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Edge:
+        """As summary.json has it."""
+        mcse, rhat = (None if row.get(key) is None else real(row[key]) for key in ("mcse", "rhat"))
+        return cls(row["to"], row["source"], real(row["mean"]), real(row["pip"]), mcse, rhat)
 
     @property
     def is_doubtful(self) -> bool:

@@ -105,7 +105,7 @@ def _effect(mode: Record, name: str) -> str:
 def _graph(summary: Record, title: str = "") -> list[str]:
     graph = summary["graph"]
     nodes = graph["nodes"]
-    edges = list(map(_edge, graph["edges"]))
+    edges = list(map(Edge.of, graph["edges"]))
     pip, rhat = (np.array(graph[key], dtype=np.float64) if key in graph else None for key in ("pip", "rhat"))
     assert pip is not None
     few = f" The {MOST_EDGES} surest of {len(edges)} are drawn." if len(edges) > MOST_EDGES else ""
@@ -121,12 +121,6 @@ def _graph(summary: Record, title: str = "") -> list[str]:
     drawn = figure(f"{title}Graph at a false discovery rate of {level:g}", network, text, listed)
     more = _details(summary["parameters"]) if summary["parameters"] else ""
     return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
-
-
-def _edge(row: Record) -> Edge:
-    """As summary.json has it."""
-    mcse, rhat = (None if row.get(key) is None else real(row[key]) for key in ("mcse", "rhat"))
-    return Edge(row["to"], row["source"], real(row["mean"]), real(row["pip"]), mcse, rhat)
 
 
 def _mixing(summary: Record) -> str:
