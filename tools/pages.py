@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from fedkern import kernels
-from fedkern.kernels._registry import Array, Kernel
+from fedkern.kernels._checks import MADE, Domain
+from fedkern.kernels._record import Array, Kernel, Scalar
 from fedkern.methods import reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
@@ -101,7 +102,7 @@ def kernel_pages() -> str:
 
 
 def entry(kernel: Kernel, module: object) -> str:
-    """A kernel: purpose, call, arrays."""
+    """A kernel: purpose, call, arrays, scalars."""
     family, _, own = kernel.name.partition(".")
     function = kernel.function or own
     arguments = []
@@ -125,8 +126,26 @@ def entry(kernel: Kernel, module: object) -> str:
             "| --- | --- | --- | --- |",
             *rows,
             "",
+            *scalars(kernel.scalars),
         ]
     )
+
+
+def scalars(given: Iterable[Scalar]) -> Iterator[str]:
+    """A table of what is no array, in the order of the backends."""
+    public = {scalar.keyword: scalar for scalar in given if scalar.domain is not MADE}
+    if public:
+        yield "| scalar | default | may be |\n| --- | --- | --- |"
+        for name, scalar in public.items():
+            default = "" if scalar.default is ... else f"`{scalar.default!r}`"
+            yield f"| `{name}` | {default} | {may_be(scalar.domain)} |"
+        yield ""
+
+
+def may_be(domain: Domain) -> str:
+    """The words of a domain, as they stand in a table."""
+    words = domain.words.removeprefix("must be ").removeprefix("one of ")
+    return cell(re.sub(r"'([^']*)'", r'"\1"', words))
 
 
 def linked(text: str) -> str:

@@ -280,14 +280,14 @@ _CHANGES: dict[str, frozenset[str]] = {
 
 def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
     """What the epsilon of all these mechanisms together compares, in words: the changes that each of them accounts for."""
-    given = list(mechanisms)
-    if any(m.unit == "client" for m in given):
+    mechanisms = list(mechanisms)
+    if any(m.unit == "client" for m in mechanisms):
         return "add or remove one client with all its rows"
-    if all(m.relation == "ADD_OR_REMOVE_ONE" for m in given):
+    if all(m.relation == "ADD_OR_REMOVE_ONE" for m in mechanisms):
         return "add or remove one example"
-    if all(m.sampling == "aligned" for m in given):
+    if all(m.sampling == "aligned" for m in mechanisms):
         return "replace the values of one example in the client's own columns, under the same id"
-    changes = frozenset.intersection(*(_CHANGES[m.sampling] for m in given))
+    changes = frozenset.intersection(*(_CHANGES[m.sampling] for m in mechanisms))
     if "add" in changes:
         return "add or remove one example, or replace its values under the same id"
     return "replace one example by any other" if "replace" in changes else "replace the values of one example under the same id"

@@ -62,21 +62,21 @@ class Gathering:
     def _wait(self, protocol: Protocol[S, C], fresh: S) -> S:
         """Rank 0: until every client rank has told its replica's digest, and the first the replica itself."""
         ranks = self.ranks
-        told: dict[int, bytes] = {}
+        digests: dict[int, bytes] = {}
         content: bytes | None = None
-        while len(told) < ranks.size - 1 or content is None:
+        while len(digests) < ranks.size - 1 or content is None:
             item = ranks.next(LARGEST, tags.FRAME, tags.GATHER)
             if item is None:
                 for rank in range(1, ranks.size):
-                    if rank not in told:
+                    if rank not in digests:
                         ranks.check(rank)
             elif item[1] == tags.GATHER:
-                told[item[0]] = bytes(item[2])
+                digests[item[0]] = bytes(item[2])
             else:
                 content = bytes(item[2])
         for rank in ranks.others():  # nobody leaves before all have what they need
             ranks.link.send(rank, tags.SPREAD)
-        if set(told.values()) != {_digest(content)}:
+        if set(digests.values()) != {_digest(content)}:
             raise FedkernError(
                 "the ranks of a job without a server came to different results: they have different software or hardware"
             )

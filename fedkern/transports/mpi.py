@@ -35,15 +35,15 @@ CODE = struct.Struct("<i")
 
 def duplicate(comm: MPI.Intracomm) -> MPI.Intracomm:
     """A communicator of our own with the ranks of `comm`."""
-    own, request = comm.Idup()
+    copy, request = comm.Idup()
     wait = Patience(2e-4)
     try:
         while not request.Test():
             wait.pause()
     except MPI.Exception:
         raise LostPeer("a rank died while the job was starting; start it again") from None
-    own.Set_name("fedkern")
-    return own
+    copy.Set_name("fedkern")
+    return copy
 
 
 def home(client: int, size: int) -> int:
@@ -159,7 +159,7 @@ class Ranks:
         return server.state
 
     def _answer(self, side: ClientSide[S, C], hooks: Hooks) -> dict[int, C]:
-        link, longest, told = self.link, side.codec.longest(side.expected), False
+        link, longest, announced = self.link, side.codec.longest(side.expected), False
         while True:
             item = self.next(longest, tags.FRAME, tags.END)
             frames: list[Frame] = []
@@ -170,9 +170,9 @@ class Ranks:
             else:
                 frames = side.receive(item[2])[1]
             asked = self.signals.pending or hooks.should_stop()
-            if asked and not told:  # before the answer, which might be the last
+            if asked and not announced:  # before the answer, which might be the last
                 self.tell("stop", tags.STOP, f"{asked} at rank {self.rank}".encode())
-                told = True
+                announced = True
             for frame in frames:
                 link.send(0, tags.FRAME, frame)
 

@@ -27,6 +27,7 @@ DOORS = {
 
 def test_there_are_four() -> None:
     assert METHODS == ["pvi", "sigma", "sparse", "vertical"]
+    assert sorted(fedkern.methods.METHODS) == METHODS
     assert tuple(DOORS) == protocols.Method._fields
 
 
@@ -45,7 +46,7 @@ def test_a_method_without_a_door_fails_with_its_name(monkeypatch: pytest.MonkeyP
         named("none")
 
 
-@pytest.mark.parametrize("file", ["model", "run", "stages", "publish", "show", "report", "rows"])
+@pytest.mark.parametrize("file", ["doors", "keys", "model", "run", "stages", "publish", "show", "report", "rows"])
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_question_has_the_same_file(name: str, file: str) -> None:
     assert (FOLDER / name / f"{file}.py").exists()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import fedkern
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import stubs
 
@@ -24,3 +26,12 @@ def test_stub_is_the_signatures_of_the_module(path):
 
 def test_no_stub_is_left_over():
     assert set(stubs.FOLDER.glob("*")) == set(stubs.stubs())
+
+
+def test_the_stub_of_the_root_has_its_names_and_where_they_come_from():
+    stub = ast.parse(Path(fedkern.__file__).with_name("__init__.pyi").read_text())
+    imported = {alias.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
+    assert imported.keys() | functions == set(fedkern.__all__)
+    assert imported.pop("kernels") is None
+    assert {name: f"fedkern.{module}" for name, module in imported.items()} == fedkern._LAZY

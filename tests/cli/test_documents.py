@@ -146,6 +146,17 @@ def test_every_section_that_code_names_is_there(method: str) -> None:
     assert named <= there, sorted(named - there)
 
 
+def test_a_section_without_a_page_is_of_the_one_that_the_module_names() -> None:
+    """In brackets and by its number alone, where a head has said of which page."""
+    for path in CODE:
+        text = path.read_text(encoding="utf-8")
+        bare = {one for some in re.findall(r"\(sections? ([^):;]*)", text) for one in re.findall(r"\d+(?:\.\d+)*", some)}
+        if bare:
+            pages = set(re.findall(rf"\b({'|'.join(METHODS)})\.md\b", text))
+            assert len(pages) == 1, f"{path}: {sorted(pages)}"
+            assert bare <= set(sections(pages.pop())), path
+
+
 def test_pages_that_code_names_are_there() -> None:
     """By full paths; a method's page by its name alone, where a line has no room for more, and no other page so."""
     for path in CODE:

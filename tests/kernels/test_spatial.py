@@ -9,7 +9,7 @@ import pytest
 
 from fedkern.errors import NumericalError
 from fedkern.kernels import spatial
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
 from oracles.moments import covered, scores
 from support import maps
 

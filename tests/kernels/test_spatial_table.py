@@ -8,7 +8,7 @@ from scipy.special import gamma, kv
 
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng, spatial
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
 from oracles.moments import covered, scores
 from support import maps
 

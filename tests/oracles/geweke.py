@@ -6,7 +6,8 @@ given the parameters. Many chains run at once, along the kernels' own axis of ch
 spread between chains, whatever the chains' memory.
 
 With one round for each data set, a fault in the last move that uses the data is invisible where that move keeps the prior: so
-every schedule and every planted fault is tested with two rounds, and schedules with one at night.
+every schedule and every planted fault is tested with two rounds. At night schedules are tested with one too, and with two on
+longer and more chains.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ def measured(variant: str, seed: int, draws: int = 20_000) -> dict[str, object]:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_covariances_of_three_variants() -> None:
     runs = {variant: [measured(variant, seed) for seed in range(5)] for variant in BOUNDS}
     for variant, bounds in BOUNDS.items():

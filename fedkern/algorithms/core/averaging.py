@@ -35,13 +35,13 @@ class Trajectory:
     kept: tuple[Array, ...] = ()
 
     def add(self, point: Array) -> Trajectory:
-        kept, stride = self.kept or (np.zeros_like(self.total),), self.stride
+        sums, stride = self.kept or (np.zeros_like(self.total),), self.stride
         total, count = self.total + point, self.count + 1
         if count % stride == 0:
-            kept = (*kept, total)
-            if len(kept) > KEPT:
-                kept, stride = kept[::2], 2 * stride
-        return evolve(self, total=total, count=count, stride=stride, kept=kept)
+            sums = (*sums, total)
+            if len(sums) > KEPT:
+                sums, stride = sums[::2], 2 * stride
+        return evolve(self, total=total, count=count, stride=stride, kept=sums)
 
     def half_mean(self) -> Array:
         """Mean of the second half (of the one point, if there is only one)."""

@@ -69,22 +69,22 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:6])) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def split_notes(clients: tuple[str, ...], told: Sequence[Degenerate]) -> list[str]:
+def split_notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
     """Where each client has columns of its own."""
-    found = []
-    for client, one in zip(clients, told):
+    lines = []
+    for client, one in zip(clients, answers):
         texts = [(name, "has one value: its effect is the prior's; put it into data.ignore") for name in one.constant]
         texts += [(name, _FOLLOWS.format(_named(others))) for name, others in one.collinear.items()]
         texts += [(name, _COARSE) for name in one.coarse]
-        found += [f"client {client!r}: column {name!r} {text}" for name, text in texts]
-    return found
+        lines += [f"client {client!r}: column {name!r} {text}" for name, text in texts]
+    return lines
 
 
-def notes(clients: tuple[str, ...], told: Sequence[Degenerate]) -> list[str]:
+def notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
     """What all clients' columns have in common."""
-    found = []
+    lines = []
     for what, judged in (("constant", 0), ("collinear", 1)):
-        able = [one for one in told if one.judged[judged]]
+        able = [one for one in answers if one.judged[judged]]
         for name in getattr(able[0], what) if able else ():
             if not all(name in getattr(one, what) for one in able):
                 continue
@@ -92,11 +92,11 @@ def notes(clients: tuple[str, ...], told: Sequence[Degenerate]) -> list[str]:
                 text = "has one value at every client: " + _SAME
             else:
                 text = "at every client " + _FOLLOWS.format(_named(able[0].collinear[name]))
-            found.append(f"column {name!r} {text}")
-    for name in dict.fromkeys(name for one in told for name in one.coarse):
-        where = [client for client, one in zip(clients, told) if name in one.coarse]
-        found.append(f"column {name!r} {_COARSE} (at {'every client' if len(where) == len(clients) else _named(where)})")
-    return found
+            lines.append(f"column {name!r} {text}")
+    for name in dict.fromkeys(name for one in answers for name in one.coarse):
+        where = [client for client, one in zip(clients, answers) if name in one.coarse]
+        lines.append(f"column {name!r} {_COARSE} (at {'every client' if len(where) == len(clients) else _named(where)})")
+    return lines
 
 
 @dataclass(frozen=True)

@@ -448,21 +448,21 @@ Party = TypeVar("Party", Server, Client)
 
 def save(state: Server | Client) -> Saved:
     """A state at a moment when no question is open; rows and half-collected answers are not in it."""
-    kept: dict[str, Any] = {"encoding": None if state.encoding is None else state.encoding.to_dict()}
+    content: dict[str, Any] = {"encoding": None if state.encoding is None else state.encoding.to_dict()}
     if isinstance(state, Server):
         columns = [asdict(column) for column in state.columns]
-        kept |= {"leg": state.leg, "columns": columns, "labels": state.labels, "rows": state.rows, "means": state.means}
-    return {"agreement": json.dumps(kept, sort_keys=True).encode()}
+        content |= {"leg": state.leg, "columns": columns, "labels": state.labels, "rows": state.rows, "means": state.means}
+    return {"agreement": json.dumps(content, sort_keys=True).encode()}
 
 
 def load(fresh: Party, saved: Saved) -> Party:
     """`fresh` (a first state) with what was saved."""
-    kept = json.loads(text(saved, "agreement"))
-    kept["encoding"] = None if kept["encoding"] is None else Encoding.from_dict(kept["encoding"])
+    content = json.loads(text(saved, "agreement"))
+    content["encoding"] = None if content["encoding"] is None else Encoding.from_dict(content["encoding"])
     if isinstance(fresh, Server):
-        columns = (Column(**{**c, "levels": None if c["levels"] is None else tuple(c["levels"])}) for c in kept["columns"])
-        kept |= {"columns": tuple(columns), "labels": tuple(kept["labels"]), "means": tuple(kept["means"])}
-    return replace(fresh, **kept)
+        columns = (Column(**{**c, "levels": None if c["levels"] is None else tuple(c["levels"])}) for c in content["columns"])
+        content |= {"columns": tuple(columns), "labels": tuple(content["labels"]), "means": tuple(content["means"])}
+    return replace(fresh, **content)
 
 
 PROTOCOL: Protocol[Server, Client] = Protocol(

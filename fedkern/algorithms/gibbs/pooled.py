@@ -75,16 +75,18 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     return replace(state, sampled=sampled, round=sampled.round, stop=sampled.stop), []
 
 
-def _site(state: Server, told: Statistics) -> Regression | MarkovRandomField:
-    r = min(told.rows, len(told.q))
-    R = np.array(told.R[:r])
-    return SITES[state.kind](Factor(R, np.array(told.q[:r]), told.rss, told.n, R.T @ R), n_threads=state.settings.n_threads)
+def _site(state: Server, statistics: Statistics) -> Regression | MarkovRandomField:
+    r = min(statistics.rows, len(statistics.q))
+    R = np.array(statistics.R[:r])
+    return SITES[state.kind](
+        Factor(R, np.array(statistics.q[:r]), statistics.rss, statistics.n, R.T @ R), n_threads=state.settings.n_threads
+    )
 
 
 def sample(state: Server) -> gibbs.Server:
     """Server and clients in one place, without a wire between them."""
     settings = state.settings
-    clients = {k: gibbs.client(str(k), k, settings, _site(state, told)) for k, told in sorted(state.received.items())}
+    clients = {k: gibbs.client(str(k), k, settings, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
     server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
     while effects:
         asked, effects = effects, []

@@ -195,20 +195,20 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
     assert state.likelihood is not None
     s, likelihood = state.settings, state.likelihood
     y, share = of_batch(state.y, state.drawn[0].index), 1 / s.n_clients
-    own, scales, values = [], np.zeros((s.draws, int(s.dispersed))), []
+    slopes, scales, values = [], np.zeros((s.draws, int(s.dispersed))), []
     for i, drawn in enumerate(state.drawn):
         eta = float(event.b[i]) + drawn.g + (event.Z[i] - drawn.z)
         w = float(event.log_scale[i, 0]) if s.dispersed else 0.0
-        own.append(share * likelihood.slope(y, eta, w))
+        slopes.append(share * likelihood.slope(y, eta, w))
         if s.dispersed:
             scales[i] = share * likelihood.slope_scale(y, eta, w).sum()
         if s.bound:
             values.append(share * float(likelihood.value(y, eta, w).sum()))
-    rho = stacked(own)
-    out: ClientEffects = [LikelihoodShare(state.round, rho, rho.sum(axis=1), scales)]
+    part = stacked(slopes)
+    out: ClientEffects = [LikelihoodShare(state.round, part, part.sum(axis=1), scales)]
     if s.bound:
         out.insert(0, BoundShare(state.round, s.factor * float(np.mean(values)) + _bound(state)))
-    return evolve(state, own=tuple(own)), out
+    return evolve(state, own=tuple(slopes)), out
 
 
 def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:

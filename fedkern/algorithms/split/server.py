@@ -142,8 +142,8 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
             return evolve(state, phase="likelihood"), to_each(everyone, question)
     assert state.y is not None
     y = of_batch(state.y, index)
-    found = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
-    r = stacked([slope for slope, _ in found])
+    slopes = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
+    r = stacked([slope for slope, _ in slopes])
     if not np.isfinite(r).all():
         raise NumericalError(
             f"server, round {state.round}: a slope of the log-likelihood is not finite; lower algorithm.learning_rate"
@@ -153,7 +153,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     loglik = np.nan
     if s.bound:
         loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(Z, drawn)])) * s.factor
-    state = _moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in found]))
+    state = _moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in slopes]))
     return state, to_each(everyone, question)
 
 
@@ -172,12 +172,12 @@ def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
     s, shared, f = state.settings, state.shared, state.settings.factor
     bound = np.nan
     if s.bound and len(state.bounds) == s.n_clients:
-        own = (
+        share = (
             0.0
             if s.model == "none"
             else float(np.mean([shared.bound(state.parameters, e, v) for e, v in zip(state.eps, state.values)]))
         )
-        bound = own + sum(in_order(state.bounds)) + (0.0 if s.model == "power" else state.loglik)
+        bound = share + sum(in_order(state.bounds)) + (0.0 if s.model == "power" else state.loglik)
     parameters, optimiser = state.parameters, state.optimiser
     if shared.block.size:
         g = np.zeros(len(parameters))

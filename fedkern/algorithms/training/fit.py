@@ -217,8 +217,8 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
     size = float(np.linalg.norm(K))
     apart = federation.client[:, None] != federation.client
     size_cross = float(np.linalg.norm(K[apart]))
-    told = size_cross > LEAST_CROSS * size
-    cross = float(np.linalg.norm((C - K)[apart])) / size_cross if told else None
+    measurable = size_cross > LEAST_CROSS * size
+    cross = float(np.linalg.norm((C - K)[apart])) / size_cross if measurable else None
     product = (halves[0] - K) * (halves[1] - K)
     split, split_cross = float(np.sum(product)), float(np.sum(product[apart]))
     return Comparison(
@@ -228,7 +228,7 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
         error=float(np.linalg.norm(C - K)) / size,
         error_split=math.sqrt(max(split, 0.0)) / size,
         cross=cross,
-        cross_split=math.sqrt(max(split_cross, 0.0)) / size_cross if told else None,
+        cross_split=math.sqrt(max(split_cross, 0.0)) / size_cross if measurable else None,
         largest_cross_correlation=cross_correlation_error(K, C, federation.client),
         variance_ratio=float(np.mean(np.diag(C) / np.diag(K))),
         local_share=local_share(federation, phi, seed=seed),
@@ -269,15 +269,15 @@ def coverage(
     level = rng_order(draws, seed) % LEVELS
     sd, tau2 = np.sqrt(prior.variances(values)), tau.at(values)
     bounds = {share: float(ndtri(0.5 + share / 2)) for share in COVERED}
-    found = {kind: dict.fromkeys(map(str, COVERED), 0.0) for kind in ("deterministic", "auxiliary")}
+    covered = {kind: dict.fromkeys(map(str, COVERED), 0.0) for kind in ("deterministic", "auxiliary")}
     key = rng.key(seed, "latents", 6)
     for k, block in enumerate(federation.draws(values[level], seed, draw=3)):
         at = level[k * BLOCK : k * BLOCK + len(block)]
         noisy = block + np.sqrt(tau2[at]) * rng.normal(block.size, key=key, step=k).reshape(block.shape)
         for kind, theta in (("deterministic", block), ("auxiliary", noisy)):
             for share, bound in bounds.items():
-                found[kind][str(share)] += float(np.mean(np.abs(theta) < bound * sd[at])) * len(block) / draws
-    return found
+                covered[kind][str(share)] += float(np.mean(np.abs(theta) < bound * sd[at])) * len(block) / draws
+    return covered
 
 
 def variogram(one: Comparison, client: Index, distances: Array, tau2: Array, edges: Array) -> dict[str, list[float]]:
@@ -322,19 +322,19 @@ def _means(values: Array, which: Index, classes: int) -> list[float]:
 
 def warnings(comparisons: Sequence[Comparison], tau: Tau) -> list[str]:
     """What a user should know after the training."""
-    found = []
+    texts = []
     wide = max((one.widest for one in comparisons), default=0.0)
     if wide > WIDE:
-        found.append(
+        texts.append(
             f"the decoder's values reach {wide:.0f} prior standard deviations: train longer, or with a smaller range of phi"
         )
     if abs(tau.excess) > WIDTH:
         change = f"{abs(tau.excess):.0%} {'wider' if tau.excess > 0 else 'narrower'}"
-        found.append(
+        texts.append(
             f"tau^2 is clipped ({tau.low} of {tau.tau2.size} at the floor, {tau.high} at the ceiling), which makes the prior of "
             f"theta {change} than the true one: change auxiliary.floor or auxiliary.ceiling"
         )
-    return found
+    return texts
 
 
 def phi_shown(condition: Condition) -> tuple[float, ...]:

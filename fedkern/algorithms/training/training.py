@@ -111,10 +111,10 @@ class State:
         return {name: array.astype(np.float64) for name, array in arrays.items()} | {"step": self.step, "gamma": self.gamma}
 
     @classmethod
-    def load(cls, kept: Mapping[str, Any], precision: str) -> State:
+    def load(cls, saved: Mapping[str, Any], precision: str) -> State:
         """The state that `save` wrote."""
-        parameters, moments = (kept[name].astype(precision) for name in ("parameters", "moments"))
-        return cls(parameters, moments, int(kept["step"]), float(kept["gamma"]), kept["curve"])
+        parameters, moments = (saved[name].astype(precision) for name in ("parameters", "moments"))
+        return cls(parameters, moments, int(saved["step"]), float(saved["gamma"]), saved["curve"])
 
 
 def start(architecture: mlp.Architecture, settings: Settings) -> State:

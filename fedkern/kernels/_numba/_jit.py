@@ -16,19 +16,17 @@ it calls, or of the streams' numbers in `_core`, would leave old code in use.
 
 from numba import njit
 
-SCALAR = {"cache": False}
-LOOP = {**SCALAR, "nogil": True}
-IEEE = {"error_model": "numpy"}
-
-scalar, scalar_ieee = njit(**SCALAR), njit(**SCALAR, **IEEE)
-loop, loop_ieee = njit(**LOOP), njit(**LOOP, **IEEE)
+scalar = njit(cache=False)
+scalar_ieee = njit(cache=False, error_model="numpy")
+loop = njit(cache=False, nogil=True)
+loop_ieee = njit(cache=False, nogil=True, error_model="numpy")
 
 
 def loop_of(signature):
     """A loop compiled at once, for one signature."""
-    return njit(signature, **LOOP)
+    return njit(signature, cache=False, nogil=True)
 
 
 def vector(*fastmath, **flags):
     """A short loop that becomes vectors: "contract" fuses a * b + c, "reassoc" reorders sums."""
-    return njit(**SCALAR, fastmath=set(fastmath), **flags)
+    return njit(cache=False, fastmath=set(fastmath), **flags)

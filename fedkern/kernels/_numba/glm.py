@@ -334,43 +334,43 @@ def loglik_grad(X, y, theta, offset, weights, family, scale, grad, n_threads):
     return value[0]
 
 
-def expectations(X, y, mu, spread, offset, weights, family, scale, value, slope, curvature, n_threads):
-    _expectations(X, *columns(X, y, offset, weights), *posterior(mu, spread), family, scale, value, slope, curvature)
+def expectations(X, y, mu, log_sigma, offset, weights, family, scale, value, slope, curvature, n_threads):
+    _expectations(X, *columns(X, y, offset, weights), *posterior(mu, log_sigma), family, scale, value, slope, curvature)
 
 
 expectations_full = expectations
 
 
-def predict(X, mu, spread, offset, family, method, mean, n_threads):
-    _predictions(X, column(offset, len(X), 0.0), *posterior(mu, spread), family, method, mean)
+def predict(X, mu, log_sigma, offset, family, method, mean, n_threads):
+    _predictions(X, column(offset, len(X), 0.0), *posterior(mu, log_sigma), family, method, mean)
 
 
 predict_full = predict
 
 
-def examples(X, y, mu, spread, rows, offset, weights, family, scale, e, estimator, clip, grid):
+def examples(X, y, mu, log_sigma, rows, offset, weights, family, scale, e, estimator, clip, grid):
     """sum of E log p, sum of vectors (float64, and in whole multiples of the grid), rows skipped."""
     d = X.shape[1]
-    size = d * (d + 3) // 2 if spread.ndim == 2 else 2 * d
+    size = d * (d + 3) // 2 if log_sigma.ndim == 2 else 2 * d
     total, whole = np.zeros(size), np.zeros(size, np.int64)
     index = np.empty(0, np.int64) if rows is None else rows
     value, skipped = _examples(
-        X, *columns(X, y, offset, weights), index, rows is None, *posterior(mu, spread), e, family, scale, estimator, clip, grid,
-        total, whole,
+        X, *columns(X, y, offset, weights), index, rows is None, *posterior(mu, log_sigma), e, family, scale, estimator, clip,
+        grid, total, whole,
     )  # fmt: skip
     return value, total, whole, skipped
 
 
 def clipped_grad_sum(
-    X, y, mu, spread, rows, offset, weights, family, scale, clip, estimator, draws, key, client, step, noise_multiplier, grid,
+    X, y, mu, log_sigma, rows, offset, weights, family, scale, clip, estimator, draws, key, client, step, noise_multiplier, grid,
     total, n_threads,
 ):  # fmt: skip
     e = np.empty((0, 0))
     if estimator == WEIGHT_MC:
-        e = weight_draws(len(mu), draws, key, client, step) * np.exp(spread)
+        e = weight_draws(len(mu), draws, key, client, step) * np.exp(log_sigma)
     elif estimator == ACTIVATION_MC:
         e = normals(draws, key, client, step, 0)[:, None]
-    _, sums, whole, skipped = examples(X, y, mu, spread, rows, offset, weights, family, scale, e, estimator, clip, grid)
+    _, sums, whole, skipped = examples(X, y, mu, log_sigma, rows, offset, weights, family, scale, e, estimator, clip, grid)
     if noise_multiplier > 0:
         sums += noise_multiplier * clip * normals(len(sums), key, client, step, NOISE_DRAW)
     total[:] = whole if grid > 0 else sums
@@ -406,19 +406,19 @@ def elbo_grad(
 
 
 def elbo_grad_full(
-    X, y, mu, factor, prior_shift, prior_precision, offset, weights, normaliser, family, scale, estimator, draws, key, client,
-    step, grad_mu, grad_factor, n_threads,
+    X, y, mu, log_sigma, prior_shift, prior_precision, offset, weights, normaliser, family, scale, estimator, draws, key, client,
+    step, grad_mu, grad_log_sigma, n_threads,
 ):  # fmt: skip
-    h, P, L, d = prior_shift, prior_precision, np.tril(factor), len(mu)
+    h, P, L, d = prior_shift, prior_precision, np.tril(log_sigma), len(mu)
     entropy = np.log(np.diag(L)).sum() + d / 2 * np.log(2 * np.pi)  # without e^2 / 2
     on_diagonal = np.diag(1 / np.diag(L))
     if estimator == ANALYTIC_ELBO:
         value, total, _, _ = examples(
-            X, y, mu, factor, None, offset, weights, family, scale, np.empty((0, 0)), ANALYTIC, KEEP_ALL, 0.0
+            X, y, mu, log_sigma, None, offset, weights, family, scale, np.empty((0, 0)), ANALYTIC, KEEP_ALL, 0.0
         )
         grad_mu[:] = total[:d] + h - P @ mu
-        grad_factor[:] = on_diagonal - np.tril(P @ L)
-        grad_factor[np.tril_indices(d)] += total[d:]
+        grad_log_sigma[:] = on_diagonal - np.tril(P @ L)
+        grad_log_sigma[np.tril_indices(d)] += total[d:]
         return value + h @ mu - (mu @ P @ mu + (P @ L * L).sum()) / 2 + entropy + d / 2 + normaliser
     e = weight_draws(d, draws, key, client, step)
     theta = mu + e @ L.T
@@ -427,5 +427,5 @@ def elbo_grad_full(
     if estimator == STL:
         u += np.linalg.solve(L.T, e.T).T
     grad_mu[:] = u.mean(axis=0)
-    grad_factor[:] = np.tril(u.T @ e) / draws + (on_diagonal if estimator == TOTAL else 0)
+    grad_log_sigma[:] = np.tril(u.T @ e) / draws + (on_diagonal if estimator == TOTAL else 0)
     return (value + theta @ h - ((theta @ P) * theta - e**2).sum(axis=1) / 2).mean() + entropy + normaliser

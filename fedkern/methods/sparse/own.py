@@ -1,4 +1,7 @@
-"""What only the client may see of its own coefficients; and its least-squares fit, if the job says that it may be sent."""
+"""What only the client may see of its own coefficients; and its least-squares fit, if the job says that it may be sent.
+
+Source: docs/methods/sparse.md, sections 7 and 12.
+"""
 
 from __future__ import annotations
 

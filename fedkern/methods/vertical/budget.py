@@ -1,6 +1,6 @@
 """A private vertical job: what each client may spend, its noisy machine, and its certificate.
 
-Why it suffices is in `algorithms.vertical_private`.
+Why it suffices is in `algorithms.split.private`.
 """
 
 from __future__ import annotations

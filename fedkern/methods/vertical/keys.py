@@ -187,7 +187,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
-    """What has no private form; the reasons are in `algorithms.vertical_private`."""
+    """What has no private form; the reasons are in `algorithms.split.private`."""
     model, a, data = config.model, config.algorithm, config.data
     if model.kind != "linear" or model.augmentation != "augmented" or a.auxiliary != "mean-field" or a.inference != "sfvi":
         yield (

@@ -8,7 +8,9 @@ from math import copysign, factorial
 import numpy as np
 from numba import float32, float64, int64, types
 
-from .._jit import IEEE, loop, loop_of, scalar, vector
+from .._jit import loop, loop_of, scalar, vector
+
+__all__ = ["LANES", "TANH", "backward", "backward_block", "forward", "forward_block", "tanh_all"]
 
 TANH, RELU, IDENTITY = range(3)
 LANES = 64
@@ -18,7 +20,7 @@ SHIFTER = 1.5 * 2.0**52  # added to a number, leaves its nearest integer in the 
 C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1.0 / factorial(k) for k in range(2, 14))  # of exp(r) - 1
 
 
-@vector("contract", **IEEE)
+@vector("contract", error_model="numpy")
 def tanh_all(a, count):
     """a = tanh(a) in place, to 3 units in the last place: u / (u + 2) with u = exp(2|a|) - 1.
 

@@ -14,6 +14,8 @@ from .._jit import loop, scalar
 from ..spatial.table import sample_rows
 from .networks import RELU, TANH, activate, add_multiple, dot, times_slope, total
 
+__all__ = ["vae_gradient", "vae_step"]
+
 LOWEST, HIGHEST = -12.0, 6.0  # of the logarithm of a variance
 PRINTED, AMENDED, MULTIPLICATIVE = range(3)
 LATENTS = streams()["latents"]

@@ -12,6 +12,8 @@ from .. import rng
 from .._jit import loop, scalar
 from .scales import clipped, local_variance
 
+__all__ = ["draw_coefficients", "gaussian_posterior_draw", "local_sweeps", "local_sweeps_batched", "sweep_chain"]
+
 SCALES, COEFFICIENTS, VARIANCES = (streams()[name] for name in ("scales", "coefficients", "variances"))
 AUTO, GRAM, DATA = range(3)
 LEAST_FOR_DATA, DATA_ROWS, MOST_DATA_SCALE, LARGEST_SMALL = 33, 0.6, 1e4, 64
@@ -252,21 +254,27 @@ def fresh(*arrays):
     return [np.array(a, order="C") for a in arrays]
 
 
-def local_sweeps(R, theta, tau_sq, deviation, lambda_sq, sigma_sq, q, rss, gram, n, seed, chain, *options_and_outputs):
-    *options, new_deviation, new_lambda_sq, new_sigma_sq, events, _ = options_and_outputs
+def local_sweeps(
+    R, theta, tau_sq, deviation, lambda_sq, sigma_sq, q, rss, gram, n, seed, chain, client, step, n_sweeps, expanded, form,
+    scale_lambda, shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, events, n_threads,
+):  # fmt: skip
     state = fresh(*(a[:, None] for a in (theta, tau_sq, deviation, lambda_sq, sigma_sq)))
-    found = np.empty((len(theta), 1, 4), np.int64)
-    sweep_chains(*prepared(R, gram), *fresh(q, rss), n, *state, False, seed, chain, *options, found)
-    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], found)):
+    options = (client, step, n_sweeps, expanded, form, scale_lambda, shape, rate, slab)
+    happened = np.empty((len(theta), 1, 4), np.int64)
+    sweep_chains(*prepared(R, gram), *fresh(q, rss), n, *state, False, seed, chain, *options, happened)
+    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], happened)):
         array[...] = value[:, 0]
 
 
-def local_sweeps_batched(R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram, n, seed, chain, *options_and_outputs):
-    *options, new_deviation, new_lambda_sq, new_sigma_sq, events, _ = options_and_outputs
-    state, found = fresh(theta, tau_sq, deviation, lambda_sq, sigma_sq), np.empty(events.shape, np.int64)
+def local_sweeps_batched(
+    R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram, n, seed, chain, client, step, n_sweeps, expanded, form, scale_lambda,
+    shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, events, n_threads,
+):  # fmt: skip
+    state, happened = fresh(theta, tau_sq, deviation, lambda_sq, sigma_sq), np.empty(events.shape, np.int64)
+    options = (client, step, n_sweeps, expanded, form, scale_lambda, shape, rate, slab)
     none = np.empty((0, 0)), np.zeros(len(theta))
-    sweep_chains(*prepared(R, gram), *none, n, *state, True, seed, chain, *options, found)
-    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], found)):
+    sweep_chains(*prepared(R, gram), *none, n, *state, True, seed, chain, *options, happened)
+    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], happened)):
         array[...] = value
 
 

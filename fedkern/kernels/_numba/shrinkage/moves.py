@@ -6,6 +6,8 @@ from .._jit import loop_ieee, scalar_ieee
 from ..rng import exponential_pair, normal_pair, stream_key
 from .server import IDS, SERVER
 
+__all__ = ["move", "move_terms"]
+
 MOVES = IDS["moves"]
 
 
@@ -89,8 +91,11 @@ def move_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, 
     gradient[...], precision[...] = g, P
 
 
-def move(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, fixed, moved, t, n_threads):
+def move(
+    gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, spike_variance, new_theta, t,
+    n_threads,
+):  # fmt: skip
     inputs = ordered(gradient, precision, block, theta, tau_sq, gamma, eta)
-    x, y = np.empty(moved.shape), np.empty(t.shape)
-    fill_moves(*inputs, np.uint64(seed), np.uint64(chain), step, scale_tau, c0, fixed, x, y)
-    moved[...], t[...] = x, y
+    x, y = np.empty(new_theta.shape), np.empty(t.shape)
+    fill_moves(*inputs, np.uint64(seed), np.uint64(chain), step, scale_tau, c0, spike_variance, x, y)
+    new_theta[...], t[...] = x, y

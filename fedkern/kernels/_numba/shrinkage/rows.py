@@ -9,6 +9,8 @@ from .moves import cholesky
 from .scales import clipped, local_variance
 from .server import IDS
 
+__all__ = ["imputed_sweeps", "logistic_sweeps"]
+
 SCALES, COEFFICIENTS, VARIANCES, AUGMENTATION, IMPUTATION = (
     IDS[name] for name in ("scales", "coefficients", "variances", "augmentation", "imputation")
 )
@@ -208,23 +210,23 @@ def give(out, *results):
 
 def logistic_sweeps(
     X, y, theta, tau_sq, deviation, lambda_sq, alpha, seed, chain, client, step, n_sweeps, expanded, scale_lambda,
-    scale_intercept, intercept, slab, *rest,
+    scale_intercept, intercept, slab, new_deviation, new_lambda_sq, new_alpha, events, n_threads,
 ):  # fmt: skip
-    *out, _ = rest
     given = ordered(X, y, theta, tau_sq)
     d, scales, at = ordered(deviation, lambda_sq, alpha if intercept else 0 * alpha)
-    o, happened = (expanded, scale_lambda, scale_intercept, intercept, slab), np.empty(out[-1].shape, np.int64)
+    o, happened = (expanded, scale_lambda, scale_intercept, intercept, slab), np.empty(events.shape, np.int64)
     logistic_chains(*given, d, scales, at, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened)
-    give(out, d, scales, at, happened)
+    give((new_deviation, new_lambda_sq, new_alpha, events), d, scales, at, happened)
 
 
 def imputed_sweeps(
     y, pattern, K, L, theta, tau_sq, deviation, lambda_sq, sigma_sq, alpha, completed, seed, chain, client, step, n_sweeps,
-    expanded, scale_lambda, shape, rate, slab, *rest,
+    expanded, scale_lambda, shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed, events,
+    n_threads,
 ):  # fmt: skip
-    *out, _ = rest
     given = ordered(y, pattern, K, L, theta, tau_sq)
     d, scales, noise, at, X = ordered(deviation, lambda_sq, sigma_sq, alpha, completed)
-    o, happened = (expanded, scale_lambda, shape, rate, slab), np.empty(out[-1].shape, np.int64)
+    o, happened = (expanded, scale_lambda, shape, rate, slab), np.empty(events.shape, np.int64)
     imputed_chains(*given, d, scales, noise, at, X, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened)
+    out = (new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed, events)
     give(out, d, scales, noise, at, X, happened)

@@ -5,6 +5,8 @@ import numpy as np
 from .._jit import scalar
 from ..rng import exponential_pair, metropolis_accept, normal_pair, uniform_pair
 
+__all__ = ["clipped", "global_variance", "half_cauchy_precision", "local_variance"]
+
 LEAST, MOST, LEAST_RATE = 1e-60, 1e60, 1e-290
 
 

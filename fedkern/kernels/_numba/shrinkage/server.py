@@ -8,6 +8,8 @@ from .._jit import loop_ieee, scalar_ieee
 from ..rng import gamma_one, normal_pair, stream_key, uniform_pair
 from .scales import clipped, global_variance, local_variance
 
+__all__ = ["global_sweep", "global_sweep_sums", "local_sums"]
+
 SERVER = 2**32 - 1
 IDS = streams()
 SCALES, VARIANCES, GLOBAL_SCALES, INDICATORS, EFFECTS, RATES = (
@@ -223,19 +225,38 @@ def run(deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passe
     events[...] = happened
 
 
-def global_sweep(deviation, lambda_sq, kinds, theta, tau_sq, gamma, eta, rho, seed, chain, step, n_passes, *rest):
-    options, out, _ = rest[:13], rest[13:-1], rest[-1]
+def global_sweep(
+    deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho,
+    seed, chain, step, n_passes, expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau,
+    scale_lambda, shape_eta, rate_eta, rho_a, rho_b, slab,
+    new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion, moved_deviation, new_lambda_sq, events, n_threads,
+):  # fmt: skip
+    options = (
+        expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau, scale_lambda, shape_eta, rate_eta, rho_a, rho_b,
+        slab,
+    )  # fmt: skip
+    out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
+    state = (theta, tau_sq, gamma, eta, rho)
     moved, drawn = np.array(deviation, order="C"), np.array(lambda_sq, order="C")
-    given = np.empty((4 if options[-1] < np.inf else 3, 0, 0, 0))
+    given = np.empty((4 if slab < np.inf else 3, 0, 0, 0))
+    run(moved, drawn, given, len(deviation), indicators, state, seed, chain, step, n_passes, options, out_state, events)
+    moved_deviation[...], new_lambda_sq[...] = moved, drawn
+
+
+def global_sweep_sums(
+    sums, n_clients, indicators, theta, tau_sq, gamma, eta, rho,
+    seed, chain, step, expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau,
+    scale_lambda, shape_eta, rate_eta, rho_a, rho_b, slab,
+    new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion, events, n_threads,
+):  # fmt: skip
+    options = (
+        expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau, scale_lambda, shape_eta, rate_eta, rho_a, rho_b,
+        slab,
+    )  # fmt: skip
+    out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
     state = (theta, tau_sq, gamma, eta, rho)
-    run(moved, drawn, given, len(deviation), kinds, state, seed, chain, step, n_passes, options, out[:6], out[8])
-    out[6][...], out[7][...] = moved, drawn
-
-
-def global_sweep_sums(sums, n_clients, kinds, theta, tau_sq, gamma, eta, rho, seed, chain, step, *rest):
     none = np.empty((0, *theta.shape))
-    state = (theta, tau_sq, gamma, eta, rho)
-    run(none, none, np.array(sums, order="C"), n_clients, kinds, state, seed, chain, step, 1, rest[:13], rest[13:19], rest[19])
+    run(none, none, np.array(sums, order="C"), n_clients, indicators, state, seed, chain, step, 1, options, out_state, events)
 
 
 @loop_ieee
@@ -244,9 +265,9 @@ def sum_rows(deviation, lambda_sq, sums):
         add_locals(deviation[i], lambda_sq[i], sums[:, i])
 
 
-def local_sums(deviation, lambda_sq, slab, out, n_threads):
+def local_sums(deviation, lambda_sq, slab, sums, n_threads):
     p = deviation.shape[-1]
     d, scales = (np.ascontiguousarray(a).reshape(-1, p) if p else np.empty((0, 0)) for a in (deviation, lambda_sq))
-    sums = np.zeros((len(out), *d.shape))
-    sum_rows(d, scales, sums)
-    out[...] = sums.reshape(out.shape)
+    rows = np.zeros((len(sums), *d.shape))
+    sum_rows(d, scales, rows)
+    sums[...] = rows.reshape(sums.shape)

@@ -8,6 +8,8 @@ from .._jit import loop, loop_ieee, scalar, scalar_ieee
 from ..rng import stream_key
 from .table import fill_normals
 
+__all__ = ["car_factor", "car_logdensity", "car_sample", "factor", "log_determinant", "quadratic"]
+
 CAR, LEROUX, ICAR = range(3)
 DRAWS = streams()["prior_draws"]
 

@@ -8,6 +8,8 @@ from .._jit import loop, loop_ieee, scalar, scalar_ieee
 from ..rng import stream_key
 from .table import fill_normals
 
+__all__ = ["covariance", "gp_covariance", "gp_factor", "gp_sample", "pivoted"]
+
 RBF, MATERN12, MATERN32, MATERN52 = range(4)
 NEAR = 1e-6  # pivots that count as equal
 DRAWS = streams()["prior_draws"]

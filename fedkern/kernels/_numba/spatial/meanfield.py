@@ -9,6 +9,8 @@ from ..rng import stream_key
 from .car import check_graph_numbers, log_determinant, quadratic
 from .table import fill_normals
 
+__all__ = ["car_meanfield", "logit_phi"]
+
 DRAWS = streams()["draws"]
 
 

@@ -7,6 +7,8 @@ from fedkern._core.rng import streams
 from .._jit import loop, scalar, scalar_ieee
 from ..rng import normal_pair, stream_key, uniform_pair
 
+__all__ = ["table_draw", "table_sample"]
+
 STORED, DENSE, SPARSE = range(3)
 ENTRIES, DRAWS = streams()["prior_entries"], streams()["prior_draws"]
 

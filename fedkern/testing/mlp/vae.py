@@ -11,7 +11,7 @@ from fedkern.kernels import mlp as public
 from fedkern.kernels._reference.mlp import vae as _reference
 from fedkern.kernels.mlp import Architecture
 
-from . import Case, Source
+from .. import Case, Source
 
 reference: Any = _reference
 

@@ -1,4 +1,4 @@
-"""What a kernel is: one record that the checks, the allocation, the documentation and the tests all read."""
+"""What a kernel is: one record that the checks, the call, the documentation and the tests all read."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._together import arrays_of, call_of, sizes_of
+from . import _checks
+from ._checks import MADE, Domain, Together
+from ._fast import arrays_of, numbers_of, run_of, sizes_of
 
 BACKENDS = ("cpp", "numba", "cuda", "reference")
+HERE = "fedkern.kernels."
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
 F64 = (np.dtype("float64"),)
 
@@ -91,8 +95,12 @@ def load_blas() -> None:
 
 
 @cache
-def _formula(dimension: str) -> Any:
-    return compile(dimension.replace("/", "//"), dimension, "eval")
+def _formula(dimension: str) -> Callable[[Mapping[str, int]], int]:
+    """A formula of sizes, compiled once."""
+    formula: Callable[[Mapping[str, int]], int] = eval(
+        "lambda sizes: " + re.sub(r"[a-z]\w*", lambda m: f"sizes[{m[0]!r}]", dimension).replace("/", "//")
+    )
+    return formula
 
 
 def with_unsigned_keys(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +110,37 @@ def with_unsigned_keys(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def size(dimension: str, sizes: Mapping[str, int]) -> int:
     """The length of a dimension: "d", "2*d", "d*(d+3)/2" or "4"."""
-    return sizes[dimension] if dimension in sizes else int(eval(_formula(dimension), {}, dict(sizes)))
+    return sizes[dimension] if dimension in sizes else _formula(dimension)(sizes)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number, a choice or a switch that a kernel takes beside its arrays.
+
+    Attributes
+    ----------
+    name : as backends have it
+    domain : what it may be
+    default : as in the public function; ...: it has none
+    of : the public argument that it comes from, where that has another name
+    binds : symbols of shapes that follow from it
+    """
+
+    name: str
+    domain: Domain = MADE
+    default: float | str | bool | tuple[int, ...] | EllipsisType | None = ...
+    of: str = ""
+    binds: tuple[str, ...] = ()
+
+    @property
+    def keyword(self) -> str:
+        """What the public function calls it."""
+        return self.of or self.name
+
+
+def names(*arguments: Array | Scalar) -> tuple[str, ...]:
+    """What backends call them."""
+    return tuple(a.name for a in arguments)
 
 
 @dataclass(frozen=True)
@@ -112,20 +150,30 @@ class Kernel:
     Attributes
     ----------
     name : "family.function"
+    module : of the public function; a backend's function stands in the module of the same name in its folder
     purpose, source : one line; the equation that it computes
     inputs, outputs : the arrays, in the order in which every backend takes them
+    scalars : what backends take between the two
+    together : scalars that are refused in one sentence
+    order : the arguments of backends by name, where it is not inputs, scalars, outputs, n_threads
     streams : the random streams that it draws from; empty for a deterministic kernel
+    returns : whether `run` gives back what backends return, before the outputs
     backends : those that exist; the others are listed as missing
     function : the public function, where it has not the kernel's own name
     blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
     """
 
     name: str
+    module: str
     purpose: str
     source: str
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
+    scalars: tuple[Scalar, ...] = ()
+    together: tuple[Together, ...] = ()
+    order: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    returns: bool = False
     backends: tuple[str, ...] = ("cpp", "numba", "reference")
     function: str = ""
     blas: bool = False
@@ -133,6 +181,17 @@ class Kernel:
 
     def __post_init__(self) -> None:
         KERNELS[self.name] = self
+
+    @property
+    def public(self) -> str:
+        """The public function, with its family."""
+        family, own = self.name.split(".")
+        return f"{family}.{self.function or own}"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What every backend takes, in order."""
+        return self.order or (*names(*self.inputs, *self.scalars, *self.outputs), "n_threads")
 
     def implementation(self, backend: str | None, arrays: Sequence[Any] = ()) -> Callable[..., Any]:
         """The function of one backend, by default of the one at home where the arrays live (the first that there is)."""
@@ -151,7 +210,7 @@ class Kernel:
                     load_blas()
                 self._loaded[backend] = getattr(getattr(import_module("fedkern._core"), family), function)
             else:
-                loaded = getattr(import_module(f"fedkern.kernels._{backend}.{family}"), function)
+                loaded = getattr(import_module(self.module.replace(HERE, f"{HERE}_{backend}.", 1)), function)
                 self._loaded[backend] = with_unsigned_keys(loaded) if backend == "numba" else loaded
         return self._loaded[backend]
 
@@ -164,32 +223,52 @@ class Kernel:
         return arrays_of(self.inputs, self.outputs)
 
     @cached_property
-    def _call_together(self) -> Callable[..., tuple[Any, ...] | None]:
-        return call_of(self.inputs, self.outputs, self.implementation(self.backends[0]))
+    def numbers(self) -> Callable[..., tuple[Any, ...]]:
+        """(scalars by keyword) -> what backends get, in the record's order.
 
-    def run(
-        self, inputs: Sequence[Any], scalars: Sequence[Any], out: Any, n_threads: int, backend: str | None, sizes: Any = None
-    ) -> tuple[Any, ...]:
-        """Checks, allocates and calls: for backends that take (inputs, scalars, outputs, n_threads).
-
-        Parameters
-        ----------
-        inputs, scalars : in the backends' order
-        out, n_threads, backend : as the public function has them
-        sizes : symbols that no input binds, or that an input must have
-
-        Returns
-        -------
-        the outputs
+        Raises
+        ------
+        ValueError
+            One that is not in its domain.
         """
-        if out is None and backend is None:
-            filled = self._call_together(inputs, scalars, sizes, n_threads)
-            if filled is not None:
-                return filled
-        arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, sizes)
-        k = len(self.inputs)
-        self.implementation(backend, arrays)(*arrays[:k], *scalars, *arrays[k:], n_threads)
-        return tuple(arrays[k:])
+        return numbers_of(self.scalars, self.together, self._refuse)
+
+    @cached_property
+    def run(self) -> Callable[..., tuple[Any, ...]]:
+        """Checks, allocates and calls: (inputs, out, n_threads, backend, symbols=None, *, scalars by keyword) -> the outputs.
+
+        `inputs` are in the record's order; `symbols` as in `prepare`.
+        """
+        function = self.implementation(self.backends[0])
+        return run_of(
+            self.inputs, self.scalars, self.together, self.outputs, self.order, self.returns, function, self._refuse, self._slowly
+        )
+
+    def call(self, backend: str | None, arrays: Sequence[Any], numbers: Sequence[Any], n_threads: int) -> Any:
+        """What the backend returns for the arrays of `prepare` and the scalars of `numbers`."""
+        function, k = self.implementation(backend, arrays), len(self.inputs)
+        if not self.order:
+            return function(*arrays[:k], *numbers, *arrays[k:], n_threads)
+        every = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
+        values = dict(zip(every, (*arrays, *numbers, n_threads)))
+        return function(*(values[name] for name in self.order))
+
+    def _slowly(
+        self,
+        inputs: Sequence[Any],
+        numbers: Sequence[Any],
+        out: Any,
+        n_threads: int,
+        backend: str | None,
+        symbols: Mapping[str, int] | None,
+    ) -> tuple[Any, ...]:
+        arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, symbols)
+        returned = self.call(backend, arrays, numbers, n_threads)
+        outputs = tuple(arrays[len(self.inputs) :])
+        return (returned, *outputs) if self.returns else outputs
+
+    def _refuse(self, values: Mapping[str, Any]) -> None:
+        _checks.refuse(self.public, {s.keyword: s.domain for s in self.scalars}, self.together, values)
 
     def _home(self, arrays: Sequence[Any]) -> str:
         """The one backend where all arrays live."""
@@ -198,26 +277,26 @@ class Kernel:
             raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
         return homes.pop()
 
-    def prepare(self, inputs: Mapping[str, Any], out: Any = None, sizes: Mapping[str, int] | None = None) -> list[Any]:
+    def prepare(self, inputs: Mapping[str, Any], out: Any = None, symbols: Mapping[str, int] | None = None) -> list[Any]:
         """Checks the inputs, and checks or allocates the outputs; a given `out` is used as it is or refused.
 
         Parameters
         ----------
         inputs : name -> array (or None for an optional one)
         out : None, the one output, or a tuple of all
-        sizes : symbols that no input binds
+        symbols : sizes that no input binds, or that an input must have
 
         Returns
         -------
         inputs and outputs, in the record's order
         """
-        sizes = sizes or {}
-        if out is None and (prepared := self._arrays_together(inputs, sizes)) is not None:
+        symbols = symbols or {}
+        if out is None and (prepared := self._arrays_together(inputs, symbols)) is not None:
             return prepared
         arrays = [inputs[a.name] for a in self.inputs]
-        bound = self._sizes_together(inputs, sizes)
+        bound = self._sizes_together(inputs, symbols)
         if bound is None:
-            bound = dict(sizes)
+            bound = dict(symbols)
             arrays = [self._same_type(a, a.check(self.name, value, bound), arrays) for a, value in zip(self.inputs, arrays)]
         if out is None:
             return arrays + [self._allocate(spec, bound, arrays) for spec in self.outputs]
@@ -243,3 +322,8 @@ class Kernel:
         if spec.like and value.dtype != inputs[0].dtype:
             raise TypeError(f"{self.name}: {spec.name} must be {inputs[0].dtype} as {spec.like} is, got {value.dtype}")
         return value
+
+
+def table() -> dict[str, dict[str, bool]]:
+    """Which (kernel, backend) pairs exist: kernel -> backend -> bool."""
+    return {name: {b: b in kernel.backends for b in BACKENDS} for name, kernel in sorted(KERNELS.items())}

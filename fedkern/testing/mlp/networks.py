@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from fedkern.kernels import mlp
-from fedkern.kernels._reference import mlp as _reference
+from fedkern.kernels._reference.mlp import networks as _reference
 
-from . import Case, Source
-from .mlp_vae import vae_gradient, vae_step  # noqa: F401, of the same family
+from .. import Case, Source
 
 reference: Any = _reference
 
