@@ -49,9 +49,9 @@ def judged(graph: Json) -> Array | None:
     return np.array(graph["rhat"], dtype=np.float64) if "rhat" in graph else None
 
 
-def starred(edge: selection.Edge, joined: str = " - ") -> str:
-    """A pair's or an edge's name, with the mark if it bears one."""
-    return f"{edge.to}{joined}{edge.source}{MARK if edge.is_doubtful else ''}"
+def starred(edge: selection.Edge) -> str:
+    """A pair's name, with the mark if it bears one."""
+    return f"{edge.to} - {edge.source}{MARK if edge.is_doubtful else ''}"
 
 
 def star(names: Iterable[str], run: Json) -> str:

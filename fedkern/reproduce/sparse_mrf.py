@@ -116,7 +116,7 @@ def _stability(summary: Json) -> str:
     rows: list[list[Value]] = []
     for edge in likely(graph):
         names = (f"{edge.to},{edge.source}", f"{edge.source},{edge.to}")
-        without = [f"{max(real(one['pip'][name]) for name in names):.3g}{star(names, one)}" for one in left.values()]
+        without = [f"{max(real(one['pip'][name]) for name in names):.3f}{star(names, one)}" for one in left.values()]
         rows.append([starred(edge), edge.pip, *without])
     new = []
     for site, one in left.items():

@@ -91,15 +91,8 @@ def _hospitals(summary: Json) -> str:
         mean = average[name]
         data = parameters[f"theta[{name}]"]
         sign = max(real(mean["p_positive"]), 1 - real(mean["p_positive"]))
-        line: list[Value] = [
-            name + star([name], summary),
-            interval(row),
-            pip_with_error(row),
-            interval(mean),
-            sign,
-            real(mean["p_large"]),
-        ]
-        line += [", ".join(apart[name])]
+        line: list[Value] = [name + star([name], summary), interval(row), pip_with_error(row), interval(mean), sign]
+        line += [real(mean["p_large"]), ", ".join(apart[name])]
         line += [interval(data), interval(meta[name]) if name in meta else ""]
         line += [f"{real(row['rhat']):.3f}", f"{real(row['ess']):.0f}"] if "rhat" in row else ["", ""]
         rows.append(line)
@@ -122,11 +115,14 @@ def _hospitals(summary: Json) -> str:
 
 def _sensitivity(runs: list[Json], names: list[str]) -> str:
     heads = ["covariate", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in runs)]
-    return table(heads, [[name, *(f"{real(one['pip'][name]):.3g}{star([name], one)}" for one in runs)] for name in names])
+    return table(heads, [[name, *(f"{real(one['pip'][name]):.3f}{star([name], one)}" for one in runs)] for name in names])
 
 
 def _left_out(runs: Json, names: list[str]) -> str:
-    cells = [[f"{real(one['theta_std'][name]):.3f} ({real(one['pip'][name]):.2f})" for one in runs.values()] for name in names]
+    cells = [
+        [f"{real(one['theta_std'][name]):.3f} ({real(one['pip'][name]):.2f}){star([name], one)}" for one in runs.values()]
+        for name in names
+    ]
     return table(["covariate", *(f"without {site}" for site in runs)], [[name, *row] for name, row in zip(names, cells)])
 
 
