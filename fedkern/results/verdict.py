@@ -42,7 +42,7 @@ class Verdict:
         return f"{HEADS[self.converged]}: {self.why}"
 
     @property
-    def content(self) -> dict[str, Word]:
+    def content(self) -> dict[str, bool | str]:
         """What summary.json has of it."""
         return {"converged": self.converged, "verdict": self.text, "worst": self.worst}
 
