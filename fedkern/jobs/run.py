@@ -147,9 +147,9 @@ class Run(At[C]):
         resume = (self.output.resume and not stage.alias) if stage.resumable else None
         if self.lines is None:
             return self.hooks.run(place, exchange, resume=resume)
-        hooks = self.hooks
+        hooks, config = self.hooks, self.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
-            hooks.watch = Watch(self.lines, hooks.config.output.metrics_every, hooks.metric, progress)
+            hooks.watch = Watch(self.lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
             ended = hooks.run(place, exchange, resume=resume)
             hooks.watch = None
         return ended
