@@ -17,5 +17,6 @@ WHY = {
 
 
 def lines(result: Result) -> Iterator[str]:
-    """Why the run ended, and what its method has to say."""
+    """Whether the result has converged, why the run ended, and what its method has to say."""
+    yield result.summary["verdict"]
     yield from named(result.summary["method"]).show.lines(result.summary, WHY[result.stop])

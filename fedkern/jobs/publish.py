@@ -16,6 +16,7 @@ from ..results.plain import Record
 from ..results.released import Released
 from ..results.result import Result
 from ..results.summary import Outcome, summary
+from ..results.verdict import Verdict
 from . import machine
 from .keys import C
 from .run import Run
@@ -30,6 +31,7 @@ class Fit:
     posterior : what is released
     arrays : what the digest is of
     stop, rounds : why the rounds ended, and how many were finished
+    verdict : whether it has converged
     clients : name -> {"updates", "status"}
     chains, draws : of `posterior.nc`
     encoding : what a reader must know of the columns, or of the rows
@@ -45,6 +47,7 @@ class Fit:
     arrays: Mapping[str, NDArray[np.float64]]
     stop: str
     rounds: int
+    verdict: Verdict
     clients: Mapping[str, Record]
     chains: int
     draws: int
@@ -72,6 +75,7 @@ def publish(run: Run[C], fit: Fit) -> Result:
     outcome = Outcome(
         stop=fit.stop,
         rounds=fit.rounds,
+        verdict=fit.verdict,
         clients=fit.clients,
         metrics=fit.metrics,
         privacy=fit.privacy,

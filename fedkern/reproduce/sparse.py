@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from ..results import selection
 from ..results.gaussian import comparable
 from ..results.plain import real
+from ..results.verdict import LEGEND, MARK
 from . import common
 from .common import Array, Json, Tables, write_csv
 
@@ -34,6 +36,27 @@ def job(kind: str, data: Json, rounds: int, *, chains: int = 4, **sections: Json
 def write_sites(folder: Path, sites: Mapping[str, Mapping[str, Array]]) -> list[str]:
     """One csv file for each site; the paths, in the sites' order. Missing values are empty cells."""
     return [write_csv(folder / f"{site}.csv", columns) for site, columns in sites.items()]
+
+
+def verdicts(runs: Mapping[str, Json]) -> str:
+    """What a table begins with: whether its runs have converged."""
+    lines = [f"{name}: {run.get('verdict', 'convergence not judged: run by an older version')}" for name, run in runs.items()]
+    return "\n".join(f"* {line}" for line in lines) + f"\n\n{LEGEND}.\n"
+
+
+def judged(graph: Json) -> Array | None:
+    """(p, p) own R-hats of a graph's edges, where the run had them."""
+    return np.array(graph["rhat"], dtype=np.float64) if "rhat" in graph else None
+
+
+def starred(edge: selection.Edge) -> str:
+    """A pair's name, with the mark if it bears one."""
+    return f"{edge.to} - {edge.source}{MARK if edge.is_doubtful else ''}"
+
+
+def star(names: Iterable[str], run: Json) -> str:
+    """The mark, if one of these has not converged in a run."""
+    return MARK if set(names) & set(run.get("unsettled", ())) else ""
 
 
 def converged(summary: Json) -> str:
@@ -65,6 +88,11 @@ def interval(row: Mapping[str, float], digits: int = 3) -> str:
     """The mean with its 90 % interval."""
     mean, low, high = (f"{real(row[key]):.{digits}f}" for key in ("mean", "q05", "q95"))
     return f"{mean} ({low}, {high})"
+
+
+def pip_with_error(row: Mapping[str, Any]) -> str:
+    """The PIP and its Monte-Carlo standard error, where that is known."""
+    return f"{real(row['pip']):.3f}" + (f" ± {real(row['pip_mcse']):.3f}" if "pip_mcse" in row else "")
 
 
 def pairs_at(symmetric: Array, level: float) -> NDArray[np.bool_]:

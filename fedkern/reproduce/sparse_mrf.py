@@ -16,7 +16,7 @@ from ..data.sets import rppa
 from ..results import graphs, selection
 from ..results.plain import real
 from .common import Json, Value, table
-from .sparse import converged, job, pairs_at, run_once, standardised, write_sites
+from .sparse import converged, job, judged, pairs_at, run_once, standardised, star, starred, verdicts, write_sites
 
 ROUNDS, FAST, WHOLE = 2500, 300, 2500
 LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn
@@ -37,12 +37,13 @@ def run(out: Path, fast: bool = False) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     rppa.read()
     few = network(out, "eleven", FAST if fast else ROUNDS, whole=False, leave_one_out=not fast)
+    runs = {"eleven proteins": few}
     parts = ["## Eleven proteins, seven sites\n", _described(few), _edges(few)]
     if not fast:
         parts += ["## Stability: the larger PIP of these pairs without one site\n", _stability(few)]
-        whole = network(out, "whole", WHOLE, whole=True, leave_one_out=False)
+        runs["all 217"] = whole = network(out, "whole", WHOLE, whole=True, leave_one_out=False)
         parts += ["## All 217 proteins\n", _described(whole), _cost(out / "whole"), _edges(whole)]
-    (out / "table.md").write_text("\n".join(parts), encoding="utf-8")
+    (out / "table.md").write_text("\n".join([verdicts(runs), *parts]), encoding="utf-8")
     return out / "table.md"
 
 
@@ -61,7 +62,7 @@ def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bo
     graph = summary["graph"]
     nodes, pip = graph["nodes"], np.array(graph["pip"])
     title = f"PIPs of {len(nodes)} proteins, seven sites"
-    graphs.heat_map(pip, nodes, title).savefig(out / f"{name}-pip.png", dpi=150)
+    graphs.heat_map(pip, nodes, title, rhat=judged(graph)).savefig(out / f"{name}-pip.png", dpi=150)
     edges = likely(graph)
     drawn = f"the {MOST} surest of {len(edges)} pairs" if len(edges) > MOST else f"pairs: {len(edges)}"
     figure = graphs.network(edges[:MOST], nodes, f"union graph, PIP > 0.5: {drawn}", directed=False)
@@ -83,7 +84,7 @@ def _described(summary: Json) -> str:
 def likely(graph: Json) -> list[selection.Edge]:
     """Pairs whose larger PIP exceeds 0.5, by falling PIP; the mean is that of the partial correlation."""
     either, weights = np.array(graph["or"]), np.array(graph["partial_correlation"])
-    edges = graphs.undirected(weights, either > 0.5, graph["nodes"], either)
+    edges = graphs.undirected(weights, either > 0.5, graph["nodes"], either, judged(graph))
     return sorted(edges, key=lambda edge: -edge.pip)
 
 
@@ -99,7 +100,7 @@ def _edges(summary: Json) -> str:
     edges = likely(graph)
     for edge in edges[:40]:
         i, j = place[edge.to], place[edge.source]
-        row: list[Value] = [f"{edge.to} - {edge.source}", float(pip[i, j]), float(pip[j, i])]
+        row: list[Value] = [starred(edge), float(pip[i, j]), float(pip[j, i])]
         row += ["yes" if inside[i, j] else "", edge.mean]
         if averages:
             both = [averages[f"{edge.to},{edge.source}"], averages[f"{edge.source},{edge.to}"]]
@@ -115,8 +116,8 @@ def _stability(summary: Json) -> str:
     rows: list[list[Value]] = []
     for edge in likely(graph):
         names = (f"{edge.to},{edge.source}", f"{edge.source},{edge.to}")
-        without = [max(real(one["pip"][name]) for name in names) for one in left.values()]
-        rows.append([f"{edge.to} - {edge.source}", edge.pip, *without])
+        without = [f"{max(real(one['pip'][name]) for name in names):.3f}{star(names, one)}" for one in left.values()]
+        rows.append([starred(edge), edge.pip, *without])
     new = []
     for site, one in left.items():
         either = selection.symmetrised(selection.matrix([*map(real, one["pip"].values())], len(graph["nodes"])))

@@ -18,7 +18,7 @@ from ..results import graphs
 from ..results.plain import real
 from . import printed as sampler
 from .common import Array, Json, Tables, Value, table
-from .sparse import Parameters, converged, interval, job, run_once, standardised, write_sites
+from .sparse import Parameters, converged, interval, job, pip_with_error, run_once, standardised, star, verdicts, write_sites
 
 ROUNDS, FAST = 6000, 600
 PAPER = {  # the published Table 1: its data are closed, so that these can't be computed again
@@ -50,11 +50,12 @@ def run(out: Path, fast: bool = False, printed: bool = False) -> Path:
     parts = [_hospitals(summary), _paper(simulated)]
     if printed:
         parts.append(_printed(rounds))
-    text = "\n".join(parts)
+    text = "\n".join([verdicts({"hospitals": summary, "simulated": simulated}), *parts])
     (out / "table.md").write_text(text, encoding="utf-8")
     numbers = {"hospitals": summary["parameters"], "simulated": simulated["parameters"]}
     (out / "numbers.json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-    figure = graphs.effects(summary["parameters"], "Largest heart rate in four hospitals")
+    unsure = summary.get("unsettled", ())
+    figure = graphs.effects(summary["parameters"], "Largest heart rate in four hospitals", unsure)
     if figure is not None:
         figure.savefig(out / "effects.png", dpi=150)
     return out / "table.md"
@@ -90,8 +91,8 @@ def _hospitals(summary: Json) -> str:
         mean = average[name]
         data = parameters[f"theta[{name}]"]
         sign = max(real(mean["p_positive"]), 1 - real(mean["p_positive"]))
-        line: list[Value] = [name, interval(row), real(row["pip"]), interval(mean), sign, real(mean["p_large"])]
-        line += [", ".join(apart[name])]
+        line: list[Value] = [name + star([name], summary), interval(row), pip_with_error(row), interval(mean), sign]
+        line += [real(mean["p_large"]), ", ".join(apart[name])]
         line += [interval(data), interval(meta[name]) if name in meta else ""]
         line += [f"{real(row['rhat']):.3f}", f"{real(row['ess']):.0f}"] if "rhat" in row else ["", ""]
         rows.append(line)
@@ -114,11 +115,14 @@ def _hospitals(summary: Json) -> str:
 
 def _sensitivity(runs: list[Json], names: list[str]) -> str:
     heads = ["covariate", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in runs)]
-    return table(heads, [[name, *(real(one["pip"][name]) for one in runs)] for name in names])
+    return table(heads, [[name, *(f"{real(one['pip'][name]):.3f}{star([name], one)}" for one in runs)] for name in names])
 
 
 def _left_out(runs: Json, names: list[str]) -> str:
-    cells = [[f"{real(one['theta_std'][name]):.3f} ({real(one['pip'][name]):.2f})" for one in runs.values()] for name in names]
+    cells = [
+        [f"{real(one['theta_std'][name]):.3f} ({real(one['pip'][name]):.2f}){star([name], one)}" for one in runs.values()]
+        for name in names
+    ]
     return table(["covariate", *(f"without {site}" for site in runs)], [[name, *row] for name, row in zip(names, cells)])
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from ..data.sets import sachs
 from ..results import chains, graphs, selection
 from ..results.plain import real
+from ..results.verdict import MARK
 from .common import Array, Json, Value, table
-from .sparse import converged, job, pairs_at, run_once, standardised, write_sites
+from .sparse import converged, job, judged, pairs_at, run_once, standardised, starred, verdicts, write_sites
 
 ROUNDS, FAST = 2500, 120
 LEVEL, SURE = 0.1, 0.95
@@ -52,7 +53,7 @@ def run(out: Path, fast: bool = False) -> Path:
     for name, path in list(zip(sites, paths))[: 3 if fast else None]:
         runs[f"{name} alone"] = done(f"alone-{name}", [path])
     _figures(out, federated)
-    (out / "table.md").write_text("\n".join(_text(runs)), encoding="utf-8")
+    (out / "table.md").write_text("\n".join([verdicts(runs), *_text(runs)]), encoding="utf-8")
     return out / "table.md"
 
 
@@ -120,27 +121,30 @@ def skeleton(summary: Json) -> list[selection.Edge]:
     """Pairs that have an edge in at least one direction, at the Bayesian FDR; signed by the larger of the two site averages."""
     either, mean = np.array(summary["graph"]["either"]), averages(summary, "mean")
     larger = np.where(np.abs(mean) >= np.abs(mean.T), mean, mean.T)
-    pairs = graphs.undirected(larger, pairs_at(either, LEVEL), sachs.NODES, either)
+    pairs = graphs.undirected(larger, pairs_at(either, LEVEL), sachs.NODES, either, judged(summary["graph"]))
     return sorted(pairs, key=lambda edge: -edge.pip)
 
 
 def _pair(edge: selection.Edge) -> list[Value]:
     in_networks = ["yes" if {(edge.to, edge.source), (edge.source, edge.to)} & n else "" for n in sachs.NETWORKS.values()]
-    return [f"{edge.to} - {edge.source}", edge.pip, *in_networks]
+    return [starred(edge), edge.pip, *in_networks]
 
 
 def sure(summary: Json) -> list[selection.Edge]:
     """Edges whose site average is surely large, with its mean and that probability."""
-    mean, large = averages(summary, "mean"), averages(summary, "p_large")
-    nodes = sachs.NODES
-    edges = [selection.Edge(nodes[i], nodes[j], float(mean[i, j]), float(large[i, j])) for i, j in np.argwhere(large > SURE)]
+    mean, large, rhat = averages(summary, "mean"), averages(summary, "p_large"), judged(summary["graph"])
+    nodes, edges = sachs.NODES, []
+    for i, j in np.argwhere(large > SURE):
+        own = None if rhat is None else selection.known(rhat[i, j])
+        edges.append(selection.Edge(nodes[i], nodes[j], float(mean[i, j]), float(large[i, j]), rhat=own))
     return sorted(edges, key=lambda edge: -abs(edge.mean))
 
 
 def _edge(edge: Json) -> list[Value]:
     arc, back = (edge["source"], edge["to"]), (edge["to"], edge["source"])
     in_networks = ["yes" if arc in n else "reversed" if back in n else "" for n in sachs.NETWORKS.values()]
-    return [f"{arc[0]} -> {arc[1]}", real(edge["mean"]), real(edge["pip"]), *in_networks]
+    mark = MARK if selection.Edge.of(edge).is_doubtful else ""
+    return [f"{arc[0]} -> {arc[1]}{mark}", real(edge["mean"]), real(edge["pip"]), *in_networks]
 
 
 def _modes(summary: Json) -> str:
@@ -157,8 +161,8 @@ def _modes(summary: Json) -> str:
 def _figures(out: Path, summary: Json) -> None:
     graph = summary["graph"]
     nodes = graph["nodes"]
-    graphs.heat_map(np.array(graph["pip"]), nodes, "PIPs, nine conditions").savefig(out / "pip.png", dpi=150)
-    edges = [selection.Edge(**edge) for edge in graph["edges"]]
+    graphs.heat_map(np.array(graph["pip"]), nodes, "PIPs, nine conditions", rhat=judged(graph)).savefig(out / "pip.png", dpi=150)
+    edges = list(map(selection.Edge.of, graph["edges"]))
     graphs.network(edges, nodes, f"directed graph, FDR {LEVEL:g}: {len(edges)} edges").savefig(out / "graph.png", dpi=150)
     pairs = skeleton(summary)
     title = f"pairs with an edge in either direction, FDR {LEVEL:g}: {len(pairs)}"

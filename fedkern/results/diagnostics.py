@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 
 REMEDY = "pip install 'fedkern[results]'"
 LEAST = 4  # draws of each chain below which ArviZ computes nothing
+MARKED = 1.05  # R-hat above which a number bears a mark wherever people read it
 
 
 @cache
@@ -41,46 +42,87 @@ def rhat_ess(draws: Array) -> tuple[Array, Array]:
     JobError
         ArviZ is not installed.
     """
-    draws = np.asarray(draws, dtype=np.float64)
-    if draws.ndim < 2:
-        raise ValueError(f"diagnostics.rhat_ess: draws need shape (chains, draws, ...), got {draws.shape}")
-    c, t, *shape = draws.shape
-    flat = draws.reshape(c, t, math.prod(shape))
+    flat, usable, shape = _usable(draws, "rhat_ess")
     rhat, ess = np.full(flat.shape[2], np.nan), np.full(flat.shape[2], np.nan)
-    if c == 0 or t < LEAST:
-        return rhat.reshape(shape), ess.reshape(shape)
-    varies = (flat.min(axis=1) < flat.max(axis=1)).all(axis=0)  # false where there is a NaN
-    usable = np.flatnonzero(varies & np.isfinite(flat).all(axis=(0, 1)))
     if len(usable):
         rhat[usable], ess[usable] = _arviz_both(np.ascontiguousarray(flat[..., usable]))
     return rhat.reshape(shape), ess.reshape(shape)
 
 
+def mean_error(draws: Array) -> Array:
+    """Monte-Carlo standard errors of the means, (...), of draws (c, t, ...); NaN and errors as of `rhat_ess`."""
+    flat, usable, shape = _usable(draws, "mean_error")
+    error = np.full(flat.shape[2], np.nan)
+    if len(usable):
+        chosen = flat[..., usable]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ess = _arviz().ess(_dataset(_halves(chosen)), method="identity")["x"].values
+        error[usable] = chosen.std(axis=(0, 1), ddof=1) / np.sqrt(ess)
+    return error.reshape(shape)
+
+
+def _usable(draws: Array, what: str) -> tuple[Array, NDArray[np.intp], list[int]]:
+    """Draws (c, t, P), those of the P columns of which something can be computed, and the shape that P stands for."""
+    draws = np.asarray(draws, dtype=np.float64)
+    if draws.ndim < 2:
+        raise ValueError(f"diagnostics.{what}: draws need shape (chains, draws, ...), got {draws.shape}")
+    c, t, *shape = draws.shape
+    flat = draws.reshape(c, t, math.prod(shape))
+    if c == 0 or t < LEAST:
+        return flat, np.empty(0, np.intp), shape
+    varies = (flat.min(axis=1) < flat.max(axis=1)).all(axis=0)  # false where there is a NaN
+    return flat, np.flatnonzero(varies & np.isfinite(flat).all(axis=(0, 1))), shape
+
+
+def normal_scores(values: Array) -> Array:
+    """Normal scores of the ranks of each column of (n, P) values; equal values share a rank."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    ranks = rankdata(np.ascontiguousarray(values.T), axis=1).T  # columns side by side in memory are sorted faster
+    scores: Array = ndtri((ranks - 0.375) / (len(ranks) + 0.25))
+    return scores
+
+
 def _arviz_both(draws: Array) -> tuple[Array, Array]:
     """Of (c, t, P) draws. The ranks of all quantities are taken at once, which ArviZ does one by one; the rest is ArviZ's."""
-    try:
-        from scipy.special import ndtri
-        from scipy.stats import rankdata
-        from xarray import Dataset
-
-        arviz = _import_arviz()
-    except ImportError as error:
-        raise JobError(f"R-hat and effective sample sizes need ArviZ ({error}): {REMEDY}") from None
+    arviz = _arviz()
 
     def normal(values: Array) -> Any:
-        """Normal scores of the ranks over all chains, as a Dataset: both generations of ArviZ take one."""
-        ranks = rankdata(values.reshape(-1, values.shape[-1]), axis=0)
-        scores = ndtri((ranks - 0.375) / (len(ranks) + 0.25)).reshape(values.shape)
-        return Dataset({"x": (("chain", "draw", "quantity"), scores)})
+        """Normal scores of the ranks over all chains."""
+        return _dataset(normal_scores(values.reshape(-1, values.shape[-1])).reshape(values.shape))
 
-    half = draws.shape[1] // 2
-    halves = np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+    halves = _halves(draws)
     bulk, tail = normal(halves), normal(np.abs(halves - np.median(halves, axis=(0, 1))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         first, second = (arviz.rhat(data, method="identity")["x"].values for data in (bulk, tail))
         ess = arviz.ess(bulk, method="identity")["x"].values
     return np.maximum(first, second), np.asarray(ess)
+
+
+def _halves(draws: Array) -> Array:
+    """Each chain's first and second half as chains of their own."""
+    half = draws.shape[1] // 2
+    return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+
+
+def _dataset(draws: Array) -> Any:
+    """As a Dataset: both generations of ArviZ take one."""
+    from xarray import Dataset
+
+    return Dataset({"x": (("chain", "draw", "quantity"), draws)})
+
+
+def _arviz() -> Any:
+    """ArviZ; JobError where it, or what it needs, is not installed."""
+    try:
+        import xarray  # noqa: F401
+
+        return _import_arviz()
+    except ImportError as error:
+        raise JobError(f"R-hat and effective sample sizes need ArviZ ({error}): {REMEDY}") from None
 
 
 def _import_arviz() -> Any:

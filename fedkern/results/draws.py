@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from . import diagnostics
+from . import diagnostics, mixing
 from .released import Drawing, Group
 
 Array = NDArray[np.float64]
@@ -40,13 +40,16 @@ class Draws:
         columns: dict[str, Array] = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0)}
         columns["q05"], columns["q95"] = np.quantile(flat, (0.05, 0.95), axis=0)
         if self.sampled and diagnostics.available():
-            columns["rhat"], columns["ess"] = diagnostics.rhat_ess(stacked)
+            columns["rhat"], columns["ess"] = mixing.rhat_ess(stacked)
         return {name: {key: float(column[i]) for key, column in columns.items()} for i, name in enumerate(self.values)}
 
-    def slowest(self) -> tuple[float, float] | None:
-        """Largest R-hat and smallest ESS; None where there is nothing to say."""
-        rows = [row for row in self.parameters().values() if "rhat" in row]
-        return (max(r["rhat"] for r in rows), min(r["ess"] for r in rows)) if rows else None
+    def slowest(self) -> tuple[float, float, str] | None:
+        """Largest R-hat, smallest ESS, and whose it is; None where there is nothing to say."""
+        judged = {name: row for name, row in self.parameters().items() if not np.isnan(row.get("ess", np.nan))}
+        if not judged:
+            return None
+        name = min(judged, key=lambda name: judged[name]["ess"])
+        return max(row["rhat"] for row in judged.values()), judged[name]["ess"], name
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """All draws, whatever is asked for."""

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .diagnostics import MARKED
 from .gaussian import comparable
 from .plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, canvas, caption, tidy
-from .selection import Edge
+from .selection import Edge, known
+from .verdict import LEGEND, MARK, marked
 
 SITE_COLOURS = ("#e08a1e", "#4c9f70", "#8e5ea2", "#c8553d", "#3aa6b9", "#a0763a", "#d06c9b", "#6b7a3f", "#5b6fb5")
 MOST_LABELS = 60  # nodes that a heat map names
 MOST_NODES = 40  # that a graph draws: more would be a ball of wool
 MOST_EFFECTS = 30
+DOUBT = (0.88, 0.54, 0.12, 0.35)  # colour over what has not converged
 
 
-def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "") -> Figure:
-    """PIPs (p, p), rows the node whose equation it is, columns where the edge comes from; the diagonal is empty."""
+def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: ArrayLike | None = None) -> Figure:
+    """PIPs (p, p), rows the node whose equation it is, columns where the edge comes from; the diagonal is empty.
+
+    Those whose `rhat` (p, p) is above 1.05 are shaded, and their numbers marked.
+    """
     values = np.array(pip, dtype=np.float64)
     p = len(nodes)
     np.fill_diagonal(values, np.nan)
@@ -27,6 +33,9 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "") -> Figure:
     drawing = canvas(size + 0.9, size)
     axes = drawing.subplots()
     image = axes.imshow(values, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
+    unsure = np.zeros((p, p), dtype=bool) if rhat is None else np.asarray(rhat, dtype=np.float64) > MARKED
+    if unsure.any():
+        axes.imshow(np.where(unsure[..., None], DOUBT, 0.0), interpolation="nearest")
     if p <= MOST_LABELS:
         small = 8 if p <= 25 else 5
         axes.set_xticks(range(p), list(map(caption, nodes)), rotation=90, fontsize=small)
@@ -37,12 +46,15 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "") -> Figure:
     if p <= 15:
         for i, j in zip(*np.nonzero(~np.isnan(values))):
             shade = "white" if values[i, j] > 0.5 else INK
-            axes.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", fontsize=6.5, color=shade)
+            text = f"{values[i, j]:.2f}{MARK if unsure[i, j] else ''}"
+            axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color=shade)
     axes.tick_params(length=0, labelcolor=INK)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("from", color=MUTED)
     axes.set_ylabel("to", color=MUTED)
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
+    if unsure.any():
+        drawing.text(0.01, 0.005, f"shaded: {LEGEND.removeprefix(MARK).strip()}", fontsize=7, color=MUTED)
     bar = drawing.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8)
@@ -51,7 +63,7 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "") -> Figure:
 
 
 def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, directed: bool = True) -> Figure:
-    """Chosen edges on a circle: blue for positive, orange for negative effects, wider for larger ones.
+    """Chosen edges on a circle: blue for positive, orange for negative effects, wider for larger ones, dotted ones in doubt.
 
     Parameters
     ----------
@@ -83,6 +95,7 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
             linewidth=0.8 + 2.6 * abs(edge.mean) / largest,
             color=BLUE if edge.mean > 0 else ORANGE,
             alpha=0.85,
+            linestyle=":" if edge.is_doubtful else "-",
             zorder=2,
         )
         axes.add_patch(patch)
@@ -98,6 +111,8 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
         elif abs(x) < 0.2:
             aligned = {"ha": "center", "va": "bottom" if y > 0 else "top"}
         axes.text(1.09 * x, 1.09 * y, caption(name), fontsize=6 if many else 9, color=INK, **aligned)
+    if any(edge.is_doubtful for edge in edges):
+        axes.text(-1.5, -1.4, f"dotted: {LEGEND.removeprefix(MARK).strip()}", fontsize=7, color=MUTED)
     if not edges:
         axes.text(0, 0, "no edge", ha="center", va="center", color=MUTED)
     axes.set_xlim(-1.55, 1.55)
@@ -108,12 +123,15 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
     return drawing
 
 
-def effects(parameters: Mapping[str, Mapping[str, float]], title: str = "") -> Figure | None:
+def effects(
+    parameters: Mapping[str, Mapping[str, float]], title: str = "", unsure: Collection[str] = frozenset()
+) -> Figure | None:
     """Each coefficient's global value, site average and, where they are known, sites: means with 90 % intervals, standardised.
 
     Parameters
     ----------
     parameters : of summary.json. Of more than 30 coefficients those with the largest averages are drawn
+    unsure : coefficients that bear a mark: their own R-hat is above 1.05
 
     Returns
     -------
@@ -154,9 +172,10 @@ def effects(parameters: Mapping[str, Mapping[str, float]], title: str = "") -> F
     axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
     for at in range(len(rows) - 1):
         axes.axhline(at + 0.5, color=GRID, linewidth=0.6, zorder=0)
-    axes.set_yticks(range(len(rows)), list(map(caption, rows)))
+    axes.set_yticks(range(len(rows)), [caption(marked(label, unsure)) for label in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("posterior mean and 90 % interval, standardised scale; at the right: PIP")
+    legend = f"\n{LEGEND}" if any(label in unsure for label in rows) else ""
+    axes.set_xlabel(f"posterior mean and 90 % interval, standardised scale; at the right: PIP{legend}")
     tidy(axes, "x")
     axes.tick_params(axis="y", length=0, labelsize=9)
     axes.legend(handles=handles, frameon=False, fontsize=8, ncols=min(len(lines), 4), loc="lower left", bbox_to_anchor=(0, 1.0))
@@ -165,8 +184,18 @@ def effects(parameters: Mapping[str, Mapping[str, float]], title: str = "") -> F
     return drawing
 
 
-def undirected(weights: ArrayLike, chosen: ArrayLike, nodes: Sequence[str], pip: ArrayLike) -> list[Edge]:
-    """The pairs (i < j) that are chosen in a symmetric (p, p) matrix, as edges with the weights' signs and sizes."""
+def undirected(
+    weights: ArrayLike, chosen: ArrayLike, nodes: Sequence[str], pip: ArrayLike, rhat: ArrayLike | None = None
+) -> list[Edge]:
+    """The pairs (i < j) that are chosen in a symmetric (p, p) matrix, as edges with the weights' signs and sizes.
+
+    `rhat`, [to, from]: a pair has the larger of its two.
+    """
     weight, inside, probability = (np.asarray(x) for x in (weights, chosen, pip))
+    judged = np.full(weight.shape, np.nan) if rhat is None else np.asarray(rhat, dtype=np.float64)
+    worse = np.fmax(judged, judged.T)
     pairs: NDArray[Any] = np.argwhere(np.triu(inside, 1))
-    return [Edge(nodes[i], nodes[j], float(weight[i, j]), float(probability[i, j])) for i, j in pairs.tolist()]
+    return [
+        Edge(nodes[i], nodes[j], float(weight[i, j]), float(probability[i, j]), rhat=known(worse[i, j]))
+        for i, j in pairs.tolist()
+    ]

@@ -116,9 +116,15 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> str:
     tiles += [("Sent by clients", _bytes(sent))] if sent else []
     boxes = "".join(f"<div class=tile><b>{escape(value)}</b><span>{escape(label)}</span></div>" for label, value in tiles)
     return (
-        f"<header><h1>{escape(run.name)} <i class={mood}>{escape(word)}</i></h1>"
+        f"<header><h1>{escape(run.name)} <i class={mood}>{escape(word)}</i></h1>{_verdict(run.summary)}"
         f"<p class=muted>{escape(' · '.join(str(w) for w in labels if w))}</p><div class=tiles>{boxes}</div></header>"
     )
+
+
+def _verdict(summary: Record) -> str:
+    """Whether the result has converged: what is read first."""
+    text = summary.get("verdict")
+    return f"<p{' class=note' if summary['converged'] is False else ''}><b>{escape(text)}</b></p>" if text else ""
 
 
 def _privacy(run: RunFiles) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from . import diagnostics
+from . import diagnostics, mixing
 from .released import Drawing, Group
 from .selection import LARGE, matrix, partial_correlations
 
@@ -18,6 +18,7 @@ Row = dict[str, float]
 
 # What convergence is judged on, and its name. R-hat and ESS use ranks: those of tau^2 are those of log tau.
 JUDGED = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
+OWN = ("theta", "inclusion", "average")  # whose R-hats mark a coefficient
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,18 @@ class Samples:
     @cached_property
     def mixing(self) -> dict[str, tuple[Array, Array]]:
         """R-hat and ESS of each of `arrays`, by name; empty without ArviZ. Both use ranks: those of tau^2 are log tau's."""
-        return {name: diagnostics.rhat_ess(draws) for name, draws in self.arrays.items()} if diagnostics.available() else {}
+        return {name: mixing.rhat_ess(draws) for name, draws in self.arrays.items()} if diagnostics.available() else {}
+
+    @property
+    def rhat(self) -> Array | None:
+        """(P,) the largest R-hat of what is said of each coefficient: theta, q and the site average; None without ArviZ."""
+        own = [self.mixing[name][0] for name in OWN if name in self.mixing]
+        return np.fmax.reduce(own) if own else None
+
+    @cached_property
+    def pip_error(self) -> Array | None:
+        """(P,) Monte-Carlo standard errors of the PIPs; None without ArviZ."""
+        return mixing.mean_error(self.inclusion) if diagnostics.available() else None
 
     def slowest(self) -> tuple[float, float, str] | None:
         """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta and logit rho; None without ArviZ."""
@@ -110,16 +122,17 @@ class Samples:
         name -> mean, sd, q05, q50, q95, and rhat, ess where ArviZ is installed; and further
 
             theta[age], theta_std[age] : the data's and the model's scale, the latter where they differ (so for all that follow).
-                On the standardised one `pip`, with `pip_rhat` and `pip_ess` of q
+                On the standardised one `pip`, with `pip_rhat` and `pip_ess` of q, and `pip_mcse`, its Monte-Carlo standard error
             average[age] : (1/M) sum_k theta_k, with `p_positive`, and `p_large` = P(|average| > 0.2 standardised)
             tau[age], eta, rho : standardised scale; "eta[HER2]" where there are several
             negligible : 2 sqrt(c0 eta), below which effects count as zero, standardised scale
             theta[age]@clinic-b : a client's own, with `p_deviates` = P(|theta_k - theta| > 0.2 standardised)
         """
         with_pip = [{"pip": float(pip)} for pip in self.pip]
-        for what, values in zip(("pip_rhat", "pip_ess"), self.mixing.get("inclusion", ())):
+        judged = self.mixing.get("inclusion", ()) if self.pip_error is None else (*self.mixing["inclusion"], self.pip_error)
+        for what, values in zip(("pip_rhat", "pip_ess", "pip_mcse"), judged):
             for extra, value in zip(with_pip, values.tolist()):
-                extra |= {what: value} if np.isfinite(value) else {}
+                extra |= {} if np.isnan(value) else {what: value}
         out = self._scaled("theta", "", with_pip)
         if self.average is not None:
             positive, large = _mean(self.average > 0), _mean(np.abs(self.average) > LARGE)

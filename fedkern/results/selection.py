@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from .plain import real
+from .verdict import LEGEND, doubtful, is_doubtful, marked
 
 Array = NDArray[np.float64]
 Rule = Literal["or", "and"]
@@ -25,7 +28,11 @@ class Graphical(Protocol):
     @property
     def pip(self) -> Array: ...
     @property
+    def pip_error(self) -> Array | None: ...
+    @property
     def mean(self) -> Array: ...
+    @property
+    def rhat(self) -> Array | None: ...
 
 
 class Draws(Protocol):
@@ -68,25 +75,32 @@ def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
     return chosen.reshape(probabilities.shape)
 
 
-def explained(names: Sequence[str], pip: ArrayLike, average_large: ArrayLike, alpha: float = 0.1) -> str:
+def explained(
+    names: Sequence[str], pip: ArrayLike, average_large: ArrayLike, alpha: float = 0.1, rhat: Array | None = None
+) -> str:
     """One sentence about the FDR set, and, where it is empty, why that does not mean that there is nothing.
 
     Parameters
     ----------
     names, pip : (P,)
     average_large : (P,) P(|site average| > 0.2)
+    rhat : (P,) their own R-hats: the sentence marks those above 1.05
     """
+    unsure = doubtful(names, rhat)
     pips, large = np.asarray(pip, dtype=np.float64), np.asarray(average_large, dtype=np.float64)
     chosen = np.flatnonzero(fdr_set(pips, alpha))
     if len(chosen):
         expected = float(np.mean(1 - pips[chosen]))
-        return f"{len(chosen)} of {len(pips)} at a false discovery rate of {alpha:g} (expected: {expected:.3f})"
+        text = f"{len(chosen)} of {len(pips)} at a false discovery rate of {alpha:g} (expected: {expected:.3f})"
+        count = len({names[j] for j in chosen.tolist()} & set(unsure))
+        return text + (f"; {count} of them marked {LEGEND}" if count else "")
     if not len(pips) or np.isnan(pips).all():
         return "there is no coefficient to select"
     best: int = int(np.nanargmax(pips))
+    largest, name = pips[best], marked(names[best], unsure)
     text = (
-        f"empty at a false discovery rate of {alpha:g}: the largest PIP is {pips[best]:.2f} ({names[best]}), and even it alone "
-        f"would be false with probability {1 - pips[best]:.2f}. PIPs of this prior are conservative: they ask whether the global "
+        f"empty at a false discovery rate of {alpha:g}: the largest PIP is {largest:.2f} ({name}), and even it alone "
+        f"would be false with probability {1 - largest:.2f}. PIPs of this prior are conservative: they ask whether the global "
         "value is clearly larger than the spike, and few sites leave that uncertain even where their own values are sure"
     )
     sure = [name for name, probability in zip(names, large) if probability > 0.95]
@@ -136,19 +150,45 @@ def partial_correlations(theta: ArrayLike) -> tuple[Array, int]:
 
 @dataclass(frozen=True)
 class Edge:
-    """A chosen edge: its posterior mean (standardised) and PIP."""
+    """A chosen edge: its posterior mean (standardised) and PIP, the PIP's Monte-Carlo error, and its own R-hat."""
 
     to: str
     source: str
     mean: float
     pip: float
+    mcse: float | None = None
+    rhat: float | None = None
+
+    @property
+    def name(self) -> str:
+        """ "to,from", as coefficients are called."""
+        return f"{self.to},{self.source}"
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Edge:
+        """As summary.json has it."""
+        mcse, rhat = (None if row.get(key) is None else real(row[key]) for key in ("mcse", "rhat"))
+        return cls(row["to"], row["source"], real(row["mean"]), real(row["pip"]), mcse, rhat)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether its chains do not agree: it bears a mark wherever it is shown."""
+        return is_doubtful(self.rhat)
 
 
 def graph(samples: Graphical, alpha: float = 0.1) -> list[Edge]:
     """Directed edges of the Bayesian FDR set, by falling PIP."""
-    pip, mean = samples.pip, samples.mean
+    pip, mean, rhat, error = samples.pip, samples.mean, samples.rhat, samples.pip_error
+    unknown = np.full(len(pip), np.nan)
+    judged = list(zip(unknown if error is None else error, unknown if rhat is None else rhat))
     chosen = sorted(np.flatnonzero(fdr_set(pip, alpha)), key=lambda e: -pip[e])
-    return [Edge(*_ends(samples.names[e], samples.nodes), float(mean[e]), float(pip[e])) for e in chosen]
+    ends = [_ends(samples.names[e], samples.nodes) for e in chosen]
+    return [Edge(*pair, float(mean[e]), float(pip[e]), *map(known, judged[e])) for e, pair in zip(chosen, ends)]
+
+
+def known(value: float) -> float | None:
+    """The number, or nothing for NaN."""
+    return None if np.isnan(value) else float(value)
 
 
 def _ends(name: str, nodes: Sequence[str]) -> tuple[str, str]:
@@ -166,14 +206,14 @@ def deviating(parameters: Mapping[str, Mapping[str, float]], least: float = 0.5)
 
     Returns
     -------
-    rows with `coefficient`, `client`, `p_deviates`, the client's `mean`, `q05`, `q95` and the `global` mean, standardised
+    rows with `coefficient`, `client`, `p_deviates`, the client's `mean`, `q05`, `q95`, `rhat` and the `global` mean, standardised
     """
     rows: list[dict[str, str | float]] = []
     for name, value in parameters.items():
         if value.get("p_deviates", 0.0) >= least:
             label, _, client = name.partition("]@")
             row: dict[str, str | float] = {"coefficient": label.partition("[")[2], "client": client}
-            row |= {key: value[key] for key in ("p_deviates", "mean", "q05", "q95")}
+            row |= {key: value[key] for key in ("p_deviates", "mean", "q05", "q95", "rhat") if key in value}
             rows.append(row | {"global": parameters[f"{label}]"]["mean"]})
     return sorted(rows, key=lambda row: -float(row["p_deviates"]))
 

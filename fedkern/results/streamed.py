@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from .released import Drawing, Group
-from .samples import Array, Row
+from .samples import OWN, Array, Row
 from .streaming import Stream
 
-JUDGED = ("theta", "log_tau", "inclusion")  # what convergence is judged on: not by ranks, so that tau needs its logarithm
+JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho")  # what convergence is judged on: moments need logarithms
+ALONE = ("log_eta", "logit_rho")  # no more than that: eta and rho are what is published
 LISTED = 2000  # coefficients in `parameters`: those with the largest PIPs
 
 
@@ -41,7 +43,7 @@ class Streamed:
     def arrays(self) -> dict[str, Array]:
         """Means and deviations by name, and the thinned draws of theta: what the digest is of."""
         out = {"theta": self.streams["theta"].draws}
-        for name, stream in self.streams.items():
+        for name, stream in ((name, stream) for name, stream in self.streams.items() if name not in ALONE):
             out |= {f"{name}.mean": stream.mean, f"{name}.sd": stream.sd}
         return out
 
@@ -53,15 +55,35 @@ class Streamed:
         """(P,) P(|site average| > delta), as far as the run counted it."""
         return self.streams["large"].mean if "large" in self.streams else None
 
+    @cached_property
+    def mixing(self) -> dict[str, tuple[Array, Array]]:
+        """R-hat and ESS of what is judged or shown, by name."""
+        return {name: stream.rhat_ess() for name, stream in self.streams.items() if name in JUDGED or name in OWN}
+
+    @property
+    def rhat(self) -> Array:
+        """(P,) the largest R-hat of what is said of each coefficient: theta, q and the site average."""
+        largest: Array = np.fmax.reduce([self.mixing[name][0] for name in OWN if name in self.mixing])
+        return largest
+
+    @cached_property
+    def pip_error(self) -> Array:
+        """(P,) Monte-Carlo standard errors of the PIPs."""
+        return self.streams["inclusion"].mean_error
+
     def slowest(self) -> tuple[float, float, str] | None:
-        """Largest R-hat, smallest ESS, and whose it is, over theta, log tau and q."""
-        judged = [(name, self.streams[name]) for name in JUDGED if name in self.streams]
-        ess = np.stack([stream.ess for _, stream in judged])
-        if np.isnan(ess).all():
+        """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta and logit rho."""
+        judged = {name: self.mixing[name] for name in JUDGED if name in self.mixing and np.isfinite(self.mixing[name][1]).any()}
+        if not judged:
             return None
-        i, j = np.unravel_index(int(np.nanargmin(ess)), ess.shape)
-        rhat = max(float(np.nanmax(stream.rhat)) for _, stream in judged)
-        return rhat, float(ess[i, j]), f"{judged[i][0]}[{self.names[j]}]"
+        name = min(judged, key=lambda name: float(np.nanmin(judged[name][1])))
+        ess = judged[name][1]
+        rhat = max(float(np.nanmax(rhats)) for rhats, _ in judged.values())
+        return rhat, float(np.nanmin(ess)), name + self._label(len(ess), int(np.nanargmin(ess)))
+
+    def _label(self, size: int, j: int) -> str:
+        """Of one of `size` quantities: a coefficient, a node, or nothing where there is one for all."""
+        return "" if size == 1 else f"[{self.nodes[j] if size == len(self.nodes) else self.names[j]}]"
 
     def partial_correlation(self) -> tuple[Array, None]:
         """(p, p) posterior means of the partial correlations; None: streams do not count what was clipped."""
@@ -86,25 +108,25 @@ class Streamed:
         }
 
     def parameters(self) -> dict[str, Row]:
-        """Those of the coefficients with the largest PIPs: theta_std with pip, rhat and ess; theta on the data's scale."""
+        """Those of the coefficients with the largest PIPs, on both scales; R-hat and ESS of theta, and of the PIP."""
         chosen = np.sort(np.argsort(-self.pip, kind="stable")[:LISTED])
         theta, pip = self.streams["theta"], self.pip
-        columns = {"mean": theta.mean, "sd": theta.sd, "rhat": theta.rhat, "ess": theta.ess}
+        columns = {"mean": theta.mean, "sd": theta.sd, **dict(zip(("rhat", "ess"), self.mixing["theta"]))}
+        of_pip = {"pip": pip, **dict(zip(("pip_rhat", "pip_ess"), self.mixing["inclusion"])), "pip_mcse": self.pip_error}
         columns |= dict(zip(("q05", "q50", "q95"), np.quantile(theta.draws, (0.05, 0.5, 0.95), axis=(0, 1))))
         out: dict[str, Row] = {}
         for j in chosen:
             row = {name: float(values[j]) for name, values in columns.items()}
+            row_of_pip = {name: float(values[j]) for name, values in of_pip.items() if not np.isnan(values[j])}
             on_data = {k: v if k in ("rhat", "ess") else v * float(self.scale[j]) for k, v in row.items()}
             if self.scale[j] == 1:
-                out[f"theta[{self.names[j]}]"] = row | {"pip": float(pip[j])}
+                out[f"theta[{self.names[j]}]"] = row | row_of_pip
             else:
                 out[f"theta[{self.names[j]}]"] = on_data
-                out[f"theta_std[{self.names[j]}]"] = row | {"pip": float(pip[j])}
-        for name in ("eta", "rho"):
+                out[f"theta_std[{self.names[j]}]"] = row | row_of_pip
+        for name, judged in (("eta", "log_eta"), ("rho", "logit_rho")):
             stream = self.streams[name]
-            labels = (
-                [""] if stream.size == 1 else [f"[{node}]" for node in self.nodes] if stream.size == len(self.nodes) else None
-            )
-            for j, label in enumerate(labels or ()):
-                out[name + label] = {"mean": float(stream.mean[j]), "sd": float(stream.sd[j])}
+            columns = {"mean": stream.mean, "sd": stream.sd, **dict(zip(("rhat", "ess"), self.mixing[judged]))}
+            for j in range(stream.size if stream.size in (1, len(self.nodes)) else 0):
+                out[name + self._label(stream.size, j)] = {key: float(values[j]) for key, values in columns.items()}
         return out

@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .diagnostics import MARKED, normal_scores
+
 Array = NDArray[np.float64]
 
 BATCHES = 32  # of each chain at most; when there are so many, neighbours are merged
+FEWEST = 8  # batches of a chain that its longest ones leave
+BLOCK = 2048  # quantities that are judged at once: what that takes beside the stream is small
+CHANCE = 0.999  # quantile of R-hat in chains that agree, beyond which it counts
 KEPT = 200  # thinned draws of all chains together
 
 
 @dataclass
 class Stream:
-    """Moments, batch-means ESS, split R-hat and thinned draws of P quantities in c chains.
+    """Moments, ESS of batch means, split R-hat and thinned draws of P quantities in c chains.
 
     The number of draws need not be known: batches and the thinning double when they fill up. Memory: (35 c + 200) P numbers.
 
@@ -76,10 +81,16 @@ class Stream:
     @property
     def sd(self) -> Array:
         """(P,) standard deviation of all draws."""
-        between = self.n * np.sum((self.centre - self.mean) ** 2, axis=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            deviation: Array = np.sqrt((self.square.sum(axis=0) + between) / (self.chains * self.n - 1))
+        deviation: Array = np.sqrt(self._variance(slice(None)))
         return deviation
+
+    def _variance(self, some: slice) -> Array:
+        """Of all draws of some quantities."""
+        centre = self.centre[:, some]
+        between = self.n * np.sum((centre - centre.mean(axis=0)) ** 2, axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            variance: Array = (self.square[:, some].sum(axis=0) + between) / (self.chains * self.n - 1)
+        return variance
 
     @property
     def draws(self) -> Array:
@@ -89,37 +100,103 @@ class Stream:
         return np.stack(self.thinned, axis=1)
 
     @property
-    def ess(self) -> Array:
-        """(P,) all draws over the ratio of the batch means' variance, times the batch length, to the variance of a draw.
-
-        Batch means of all chains are taken about the one overall mean, so that chains which disagree lower it. NaN for constants,
-        and with fewer than 4 batches.
-        """
-        if self.full < 4:
-            return np.full(self.size, np.nan)
-        means = self.means[: self.full]
-        between = np.sum((means - means.mean(axis=(0, 1))) ** 2, axis=(0, 1)) / (self.full * self.chains - 1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = self.sd**2 / (self.length * between)
-        effective: Array = np.where(np.isfinite(ratio), ratio * self.n * self.chains, np.nan)
-        return effective
+    def rhat(self) -> Array:
+        """(P,) the first of `rhat_ess`."""
+        return self.rhat_ess()[0]
 
     @property
-    def rhat(self) -> Array:
-        """(P,) split R-hat, not rank-normalised: each chain's two halves, split between two batches. NaN as for `ess`."""
-        if self.full < 4:
-            return np.full(self.size, np.nan)
-        at = self.full // 2
-        first = self.means[:at].mean(axis=0)
-        n_first, n_second = at * self.length, self.n - at * self.length
-        second = (self.n * self.centre - n_first * first) / n_second
-        within = self.square - n_first * (first - self.centre) ** 2 - n_second * (second - self.centre) ** 2
+    def ess(self) -> Array:
+        """(P,) the second of `rhat_ess`."""
+        return self.rhat_ess()[1]
+
+    @property
+    def mean_error(self) -> Array:
+        """(P,) Monte-Carlo standard error of the mean; 0 for constants, NaN where ESS is."""
+        with np.errstate(invalid="ignore"):
+            error: Array = self.sd / np.sqrt(self.ess)
+        return np.where(self.sd == 0, 0.0, error)
+
+    def rhat_ess(self) -> tuple[Array, Array]:
+        """Split R-hat and effective sample size (docs/methods/sparse.md, section 8).
+
+        Returns
+        -------
+        rhat : (P,) the larger of two: of the draws' moments, which sees the smallest shift, and of the ranks of the batch means,
+            which no single wild draw hides. Infinite where halves of chains are constant and differ
+        ess : (P,) by batch means of two lengths, of which the smaller result counts; and chains / (rhat^2 - 1) where R-hat is
+            above 1.05 or beyond what chance does to chains that agree. At least 1
+
+        NaN for constants, and with fewer than 4 batches.
+        """
+        rhat, ess = np.full(self.size, np.nan), np.full(self.size, np.nan)
+        for start in range(0, self.size if self.full >= 4 else 0, BLOCK):
+            some = slice(start, start + BLOCK)
+            rhat[some], ess[some] = self._rhat_ess(some)
+        return rhat, ess
+
+    def _rhat_ess(self, some: slice) -> tuple[Array, Array]:
+        """Of some quantities."""
+        within, moments = self._halves(some)
+        between = np.maximum(moments, self._between_ranks(some, within))
+        longest = max(1, self.full // FEWEST)
+        ess = np.minimum(self._batch_ess(some, 1), self._batch_ess(some, longest))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = between / within
+            rhat = np.sqrt(1 - 2 / self.n + ratio)
+            apart = (rhat > MARKED) | (ratio > self._by_chance(ess, self.full // longest))
+            ess = np.maximum(np.where(apart, np.fmin(ess, self.chains / np.maximum(rhat**2 - 1, 0.0)), ess), 1.0)
+        varies = (within > 0) | (between > 0)
+        return np.where(varies, rhat, np.nan), np.where(varies, ess, np.nan)
+
+    def _halves(self, some: slice) -> tuple[Array, Array]:
+        """The variance of a draw within each chain's halves, which meet between two batches, and that of the halves' means."""
+        half, centre = self.full // 2, self.centre[:, some]
+        first = self.means[:half, :, some].mean(axis=0)
+        n_first, n_second = half * self.length, self.n - half * self.length
+        second = (self.n * centre - n_first * first) / n_second
+        within = self.square[:, some] - n_first * (first - centre) ** 2 - n_second * (second - centre) ** 2
         within = within.sum(axis=0) / (self.chains * (self.n - 2))
         between = np.var(np.concatenate([first, second]), axis=0, ddof=1)
-        half = self.n / 2
+        rounding = (1e-12 * np.abs(centre).max(axis=0)) ** 2
+        return np.where(within > rounding, within, 0.0), np.where(between > rounding, between, 0.0)
+
+    def _between_ranks(self, some: slice, within: Array) -> Array:
+        """The variance of the halves' means by the ranks of their batch means, brought to the scale of `within`.
+
+        A wild draw enlarges the variances of draws and of batch means alike, whose ratio it brings towards that of independent
+        draws, and no further; while batches are single draws, the ratio is 1, and R-hat the rank-normalised one.
+        """
+        half = self.full // 2
+        ends = [self.means[:half, :, some], self.means[self.full - half : self.full, :, some]]
+        means = np.concatenate(ends, axis=1)
+        scores = normal_scores(means.reshape(-1, means.shape[2])).reshape(means.shape)
+        spread = scores.var(axis=0, ddof=1).mean(axis=0)
+        of_batches = means.var(axis=0, ddof=1).mean(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio: Array = np.sqrt((half - 1) / half + between / within)
-        return np.where(within > 0, ratio, np.nan)
+            between: Array = scores.mean(axis=0).var(axis=0, ddof=1) / spread * of_batches
+        return np.where((within > 0) & (spread > 0), between, 0.0)
+
+    def _batch_ess(self, some: slice, merged: int) -> Array:
+        """All draws over the ratio of the batch means' variance, times the batch length, to the variance of a draw.
+
+        Batch means of all chains are taken about the one overall mean, so that chains which disagree lower it; `merged`
+        neighbours make a batch.
+        """
+        count = self.full // merged
+        means = self.means[: count * merged, :, some]
+        means = means.reshape(count, merged, self.chains, means.shape[2]).mean(axis=1)
+        between = np.sum((means - means.mean(axis=(0, 1))) ** 2, axis=(0, 1)) / (count * self.chains - 1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio: Array = self._variance(some) / (merged * self.length * between)
+        return np.where(np.isfinite(ratio), ratio * self.n * self.chains, np.nan)
+
+    def _by_chance(self, ess: Array, batches: int) -> Array:
+        """What the ratio of the variance of halves' means to that of a draw exceeds once in 1,000 where all is well."""
+        from scipy.special import fdtri
+
+        halves = 2 * self.chains
+        allowed: Array = halves / ess * fdtri(halves - 1, batches * self.chains - 1, CHANCE)
+        return allowed
 
     def of(self, chains: Sequence[int]) -> Stream:
         """The same of these chains alone."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from .plain import plain
 from .released import Released
+from .verdict import Verdict
 
 WAYS = ("to_client", "to_server")
 
@@ -45,6 +46,7 @@ class Outcome:
     stop : "rounds", "converged", "budget" (spent by all clients), "updates" (all clients have made as many as the job allows) or
         "lost"
     rounds : that were finished
+    verdict : whether the result has converged
     clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}; where whole clients are
         protected all answers count as updates, for which of them were applied is secret
     metrics : of the released posterior on the test rows
@@ -55,6 +57,7 @@ class Outcome:
 
     stop: str
     rounds: int
+    verdict: Verdict
     clients: Mapping[str, Mapping[str, Any]]
     metrics: Mapping[str, float]
     privacy: Mapping[str, Mapping[str, Any]]
@@ -79,6 +82,7 @@ def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[st
         "claim": claim,  # a job whose noise was not secure, or that had none, is never called private
         "stop": outcome.stop,
         "rounds": outcome.rounds,
+        **outcome.verdict.content,
         "clients": {k: {**v, "lost": outcome.lost[k]} if k in outcome.lost else v for k, v in outcome.clients.items()},
         "parameters": posterior.parameters(),
         "metrics": outcome.metrics,

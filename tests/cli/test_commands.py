@@ -23,6 +23,9 @@ KEYS = {
     "claim",
     "stop",
     "rounds",
+    "converged",
+    "verdict",
+    "worst",
     "clients",
     "parameters",
     "metrics",
@@ -42,6 +45,9 @@ def test_a_run_leaves_what_the_interface_promises(fedkern: Any, job: Any) -> Non
     summary = json.loads((folder / "summary.json").read_text())
     assert summary.keys() == KEYS
     assert (summary["method"], summary["claim"], summary["stop"], summary["rounds"]) == ("pvi", "federated", "rounds", 3)
+    judged = (summary["converged"], summary["verdict"], summary["worst"])
+    assert judged == ("not judged", "convergence not judged: variational", "")
+    assert ended.out.splitlines()[0] == summary["verdict"]
     assert set(summary["parameters"]["theta[mean radius]"]) == {"mean", "sd", "q05", "q95"}
     assert {"intercept", "intercept_std", "theta_std[mean radius]"} <= summary["parameters"].keys()
     assert set(summary["metrics"]) == {"accuracy", "log_likelihood"}

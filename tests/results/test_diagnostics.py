@@ -71,3 +71,16 @@ def test_without_arviz(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_draws_need_two_axes() -> None:
     with pytest.raises(ValueError, match=r"draws need shape \(chains, draws, ...\), got \(5,\)"):
         rhat_ess(np.zeros(5))
+
+
+def test_the_error_of_a_mean_is_that_of_arviz() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import arviz
+    x = chains(4, 300, 3)
+    x[1, :, 1] += 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = arviz.mcse({"x": x}, method="mean")["x"].values
+    np.testing.assert_allclose(diagnostics.mean_error(x), expected, rtol=1e-10)
+    assert np.isnan(diagnostics.mean_error(np.ones((4, 100, 1)))).all()

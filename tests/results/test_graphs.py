@@ -85,3 +85,25 @@ def test_effects_show_the_global_value_the_average_and_the_sites() -> None:
     assert crowd is not None
     labels = [label.get_text() for label in crowd.axes[0].get_yticklabels()]
     assert (len(labels), labels[0], labels[-1]) == (graphs.MOST_EFFECTS, "x20", "x49")
+
+
+def test_what_has_not_converged_is_marked() -> None:
+    pip = np.array([[0.5, 0.1, 0.2], [0.9, 0.5, 0.3], [0.4, 0.8, 0.5]])
+    rhat = np.array([[np.nan, 1.0, 1.2], [1.04, np.nan, 1.06], [1.0, 1.0, np.nan]])
+    made = graphs.heat_map(pip, NODES, rhat=rhat)
+    assert sorted(texts(made)) == ["0.10", "0.20*", "0.30*", "0.40", "0.80", "0.90"]
+    shade = made.axes[0].images[1].get_array()[..., 3]
+    np.testing.assert_array_equal(shade > 0, rhat > 1.05)
+    assert "R-hat above 1.05" in made.texts[0].get_text()
+    assert not graphs.heat_map(pip, NODES, rhat=np.ones((3, 3))).texts
+    edges = [Edge("Mek", "Raf", 0.8, 0.99, rhat=1.3), Edge("Erk", "Mek", -0.4, 0.95, rhat=1.0)]
+    made = graphs.network(edges, NODES)
+    assert [arrow.get_linestyle() for arrow in arrows(made)] == [":", "-"]
+    assert any("R-hat above 1.05" in text for text in texts(made))
+    pairs = graphs.undirected(pip, pip > 0.15, NODES, pip, rhat)
+    assert [(edge.name, edge.rhat, edge.is_doubtful) for edge in pairs] == [("Raf,Erk", 1.2, True), ("Mek,Erk", 1.06, True)]
+    row = {"mean": 0.3, "q05": 0.1, "q95": 0.5}
+    drawn = graphs.effects({"theta[age]": row, "theta[sex]": row}, unsure=["sex"])
+    assert drawn is not None
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["age", "sex*"]
+    assert "R-hat above 1.05" in drawn.axes[0].get_xlabel()

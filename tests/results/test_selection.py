@@ -48,6 +48,15 @@ def test_the_fdr_set_holds_what_it_promises_and_no_larger_prefix_does() -> None:
         assert k == 30 or np.mean(1 - order[: k + 1]) > alpha
 
 
+def test_no_set_is_told_without_its_marks() -> None:
+    names, rhat = ["age", "sex", "bp"], np.array([1.0, 1.2, 1.3])
+    text = selection.explained(names, [0.98, 0.95, 0.2], [1, 1, 0], rhat=rhat)
+    assert text.startswith("2 of 3 at a false discovery rate of 0.1")
+    assert text.endswith("1 of them marked * R-hat above 1.05: chains do not agree about it yet")
+    assert "marked" not in selection.explained(names, [0.98, 0.2, 0.1], [1, 0, 0], rhat=rhat)
+    assert "the largest PIP is 0.65 (sex*)" in selection.explained(names, [0.1, 0.65, 0.2], [0, 0, 0], rhat=rhat)
+
+
 def test_an_empty_set_is_explained() -> None:
     text = selection.explained(["age", "sex"], [0.65, 0.2], [1.0, 0.3])
     assert "empty at a false discovery rate of 0.1: the largest PIP is 0.65 (age)" in text

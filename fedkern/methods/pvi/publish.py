@@ -12,6 +12,7 @@ from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, metrics
 from ...results.gaussian import Posterior
+from ...results.verdict import not_judged
 from .model import Model, Server
 
 FAR = 10.0  # standard deviations of the prior
@@ -26,6 +27,7 @@ def fit(model: Model, server: Server, test: Rows | None) -> Fit:
         arrays=_arrays(server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
+        verdict=not_judged("variational"),
         clients={name: {"updates": int(server.updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         chains=config.output.chains,
         draws=config.output.draws,

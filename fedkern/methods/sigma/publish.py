@@ -17,9 +17,11 @@ from ...errors import NumericalError
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models.variational import Block
+from ...results import verdict
 from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.released import Drawing
+from ...results.verdict import Verdict
 from .model import SigmaModel
 
 Array = NDArray[np.float64]
@@ -115,6 +117,7 @@ def fit(model: SigmaModel, server: Server, prior: ServerFile) -> Fit:
         arrays=_arrays(server),
         stop=str(server.stop),
         rounds=server.round,
+        verdict=_verdict(server, released),
         clients={name: {"updates": int(server.updates[k]), "status": "finished"} for k, name in enumerate(model.names)},
         chains=shape[0],
         draws=shape[1],
@@ -122,6 +125,13 @@ def fit(model: SigmaModel, server: Server, prior: ServerFile) -> Fit:
         notes=_notes(model, released),
         more={"sigma": _about(model, prior) | _mixing(server, released)},
     )
+
+
+def _verdict(server: Server, released: Draws) -> Verdict:
+    """Chains are judged by what is published; the latent numbers of the map, which mean nothing by themselves, are not."""
+    if isinstance(server, sfvi.Server):
+        return verdict.not_judged("variational")
+    return verdict.of_chains(released.slowest(), len(server.acceptance))
 
 
 def _arrays(server: Server) -> dict[str, Array]:

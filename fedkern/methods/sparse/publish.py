@@ -14,10 +14,11 @@ from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
 from ...jobs.publish import Fit
-from ...results import chains, meta, selection
+from ...results import chains, meta, selection, verdict
 from ...results.plain import Record
 from ...results.samples import Samples
 from ...results.streamed import Streamed
+from ...results.verdict import Verdict
 from .model import SparseModel
 from .streams import Streams
 
@@ -48,6 +49,28 @@ def _mean(model: SparseModel, server: gibbs.Server, name: str) -> Array:
         return np.full(len(model.effects), np.nan)
     mean: Array = trace.streams[name].mean if isinstance(trace, Streams) else trace[name].mean(axis=(0, 1))
     return mean
+
+
+def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> Verdict:
+    """Whether the chains agree about all that is judged, by the job's own limits where it has some."""
+    slowest, settings, until = released.slowest(), model.settings, model.config.algorithm.until
+    if groups:
+        return Verdict(False, f"the chains disagree ({chains.counted(groups)})", slowest[2] if slowest else "")
+    limits = {} if until is None else {"rhat": until.rhat, "ess": until.ess}
+    return verdict.of_chains(slowest, settings.chains // settings.tempering, **limits)
+
+
+def further(model: SparseModel, server: gibbs.Server, scales: Array) -> dict[str, Any]:
+    """What is published of a further run: PIPs and means, and how far they are to be believed."""
+    released = posterior(model, server, scales)
+    if isinstance(released, Samples):
+        released = replace(released, sites={})  # nobody asks how those have mixed
+    slowest, error, names = released.slowest(), released.pip_error, model.effects
+    content: dict[str, Any] = {"pip": named(names, pip(model, server)), "theta_std": named(names, means(model, server))}
+    content |= {} if error is None else {"pip_mcse": named(names, error)}
+    content |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
+    judged = _verdict(model, released, _groups(model, server.trace))
+    return content | {"converged": judged.converged, "unsettled": verdict.doubtful(names, released.rhat)}
 
 
 def named(names: tuple[str, ...], values: Array) -> dict[str, float]:
@@ -97,6 +120,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array) -> Fit:
         arrays=released.arrays,
         stop=str(server.stop),
         rounds=server.round,
+        verdict=_verdict(model, released, groups),
         clients={
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)
@@ -158,8 +182,9 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any
     pips[layout.indicators[layout.there] == ALWAYS] = np.nan  # always included: no question was asked
     members = [name for name, member in zip(released.names, selection.fdr_set(pips, level)) if member]
     large = released.p_large(model.config.output.delta)
-    text = selection.explained(released.names, pips, np.zeros_like(pips) if large is None else large, level)
+    text = selection.explained(released.names, pips, np.zeros_like(pips) if large is None else large, level, released.rhat)
     out: dict[str, Any] = {"selection": {"fdr": level, "members": members, "text": text}}
+    out["unsettled"] = verdict.doubtful(released.names, released.rhat)
     if isinstance(released, Samples) and released.sites:
         out["deviating"] = selection.deviating(released.parameters())
     if model.is_graph:
@@ -196,6 +221,7 @@ def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chai
     return {
         "parameters": chains.blank(released.parameters()), "by_mode": modes, "graph": graph,
         "selection": {"fdr": model.config.output.fdr, "members": [], "text": text},
+        "unsettled": verdict.doubtful(released.names, released.rhat),
     }  # fmt: skip
 
 
@@ -203,7 +229,11 @@ def _unsettled(others: Record) -> list[str]:
     """Which of the further runs have chains that disagree: their numbers are missing."""
     which = [f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}" for row in others.get("sensitivity", ()) if _lacks(row["pip"])]
     which += [f"without {name}" for name, row in others.get("leave_one_out", {}).items() if _lacks(row["pip"])]
-    return [f"the chains of further runs disagree, which have no numbers over all chains: {'; '.join(which)}"] if which else []
+    notes = [f"the chains of further runs disagree, which have no numbers over all chains: {'; '.join(which)}"] if which else []
+    every = {f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}": row for row in others.get("sensitivity", ())}
+    every |= {f"without {name}": row for name, row in others.get("leave_one_out", {}).items()}
+    slow = [name for name, row in every.items() if row["converged"] is False and name not in which]
+    return notes + ([f"further runs that have not converged: {'; '.join(slow)}"] if slow else [])
 
 
 def _lacks(numbers: Mapping[str, float]) -> bool:
@@ -234,6 +264,8 @@ def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Re
     rules = {"or": selection.symmetrised(table, "or").tolist(), "and": selection.symmetrised(table, "and").tolist()}
     edges = [vars(edge) for edge in selection.graph(released, level)]
     out: dict[str, Any] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
+    for name, values in (("rhat", released.rhat), ("pip_mcse", released.pip_error)):
+        out |= {} if values is None else {name: selection.matrix(values, n).tolist()}
     if isinstance(released, Samples):
         out["either"] = selection.either(released).tolist()
     if model.config.model.kind == "mrf":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ...results.page import escape, figure, number, section, table
 from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile
 from ...results.selection import Edge
+from ...results.verdict import LEGEND, MARK, is_doubtful, marked
 
 MOST = 60  # rows of a table
 MOST_EDGES = 120  # of a drawn graph
@@ -23,6 +24,7 @@ NUMBERS = {
     "q05": "5 %",
     "q95": "95 %",
     "pip": "PIP",
+    "pip_mcse": "its error",
     "p_positive": "P(> 0)",
     "p_large": "P(large)",
     "p_deviates": "P(differs)",
@@ -52,12 +54,20 @@ def tiles(run: RunFiles) -> list[Tile]:
 def _effects(summary: Record) -> str:
     parameters = summary["parameters"]
     text = escape(f"Selection: {summary['selection']['text']}.")
-    return figure("Effects", graphs.effects(parameters), text, _details(parameters))
+    drawn = graphs.effects(parameters, unsure=summary.get("unsettled", ()))
+    return figure("Effects", drawn, text, _details(parameters))
 
 
 def _details(parameters: Mapping[str, Record]) -> str:
-    rows = [[name, *(_cell(v.get(key)) for key in NUMBERS)] for name, v in list(parameters.items())[:MOST_NUMBERS]]
-    return f"<details><summary>All numbers</summary>{table(['name', *NUMBERS.values()], rows)}</details>"
+    shown = dict(list(parameters.items())[:MOST_NUMBERS])
+    unsure = [name for name, row in shown.items() if any(is_doubtful(real(row.get(key))) for key in ("rhat", "pip_rhat"))]
+    rows = [[marked(name, unsure), *(_cell(row.get(key)) for key in NUMBERS)] for name, row in shown.items()]
+    return f"<details><summary>All numbers</summary>{table(['name', *NUMBERS.values()], rows)}{_legend(unsure)}</details>"
+
+
+def _legend(unsure: Collection[str]) -> str:
+    """What the mark means, where one was set."""
+    return f"<p class=muted>{escape(LEGEND)}.</p>" if unsure else ""
 
 
 def _cell(value: Any) -> str:
@@ -95,14 +105,19 @@ def _effect(mode: Record, name: str) -> str:
 def _graph(summary: Record, title: str = "") -> list[str]:
     graph = summary["graph"]
     nodes = graph["nodes"]
-    edges = [Edge(e["to"], e["source"], real(e["mean"]), real(e["pip"])) for e in graph["edges"]]
-    pip = np.array(graph["pip"], dtype=np.float64)
+    edges = list(map(Edge.of, graph["edges"]))
+    pip, rhat = (np.array(graph[key], dtype=np.float64) if key in graph else None for key in ("pip", "rhat"))
+    assert pip is not None
     few = f" The {MOST_EDGES} surest of {len(edges)} are drawn." if len(edges) > MOST_EDGES else ""
     level = summary["selection"]["fdr"]
     text = escape(f"Selection: {summary['selection']['text']}.{few}") + " Blue: positive, orange: negative."
-    rows = [[f"{e.source} → {e.to}", number(e.mean), number(e.pip)] for e in edges[:MOST]]
-    listed = table(["edge", "effect, standardised", "PIP"], rows) if rows else ""
-    network, heat = graphs.network(edges[:MOST_EDGES], nodes), graphs.heat_map(pip, nodes)
+    rows = [
+        [f"{e.source} → {e.to}{MARK if e.is_doubtful else ''}", number(e.mean), number(e.pip), _cell(e.mcse), _cell(e.rhat)]
+        for e in edges[:MOST]
+    ]
+    unsure = [e.name for e in edges[:MOST] if e.is_doubtful]
+    listed = table(["edge", "effect, standardised", "PIP", "its error", "R-hat"], rows) + _legend(unsure) if rows else ""
+    network, heat = graphs.network(edges[:MOST_EDGES], nodes), graphs.heat_map(pip, nodes, rhat=rhat)
     drawn = figure(f"{title}Graph at a false discovery rate of {level:g}", network, text, listed)
     more = _details(summary["parameters"]) if summary["parameters"] else ""
     return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
@@ -140,12 +155,15 @@ def _modes(summary: Record) -> str:
 
 
 def _deviating(summary: Record) -> str:
-    rows = []
+    rows, unsure = [], list[str]()
     for row in summary.get("deviating", [])[:MOST]:
         numbers = [number(real(row[key])) for key in ("mean", "q05", "q95", "global")]
-        rows.append([str(row["client"]), str(row["coefficient"]), f"{real(row['p_deviates']):.2f}", *numbers])
+        doubt = is_doubtful(real(row.get("rhat")))
+        unsure += [row["coefficient"]] if doubt else []
+        name = f"{row['coefficient']}{MARK if doubt else ''}"
+        rows.append([str(row["client"]), name, f"{real(row['p_deviates']):.2f}", *numbers])
     heads = ["client", "coefficient", "P(differs)", "its own mean", "5 %", "95 %", "global mean"]
-    return section("Clients that differ", table(heads, rows) if rows else "")
+    return section("Clients that differ", table(heads, rows) + _legend(unsure) if rows else "")
 
 
 def _meta(summary: Record) -> str:
@@ -162,9 +180,29 @@ def _sensitivity(summary: Record) -> str:
     if not runs:
         return ""
     names = list(runs[0]["pip"])[:MOST]
-    rows = [[name, *(f"{real(one['pip'][name]):.2f}" for one in runs)] for name in names]
+    rows = [[name, *(f"{real(one['pip'][name]):.2f}{_star(name, one)}" for one in runs)] for name in names]
     heads = ["PIP", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in runs)]
-    return section("Under other priors", table(heads, rows))
+    return section("Under other priors", table(heads, rows + _judged(runs)) + _legend(_unsure(runs)))
+
+
+def _star(name: str, run: Record) -> str:
+    return MARK if name in run.get("unsettled", ()) else ""
+
+
+def _unsure(runs: Sequence[Record]) -> list[str]:
+    return [name for one in runs for name in one.get("unsettled", ())]
+
+
+def _judged(runs: Sequence[Record]) -> list[list[str]]:
+    """Rows that say how further runs have mixed."""
+    if not any("rhat" in one for one in runs):
+        return []
+    words = {True: "yes", False: "no"}
+    return [
+        ["R-hat, largest", *(_cell(one.get("rhat")) for one in runs)],
+        ["ESS, smallest", *(_cell(one.get("ess")) for one in runs)],
+        ["converged", *(words.get(one.get("converged", ""), "not judged") for one in runs)],
+    ]
 
 
 def _left_out(summary: Record) -> str:
@@ -173,8 +211,10 @@ def _left_out(summary: Record) -> str:
         return ""
     names = list(next(iter(runs.values()))["pip"])
     names.sort(key=lambda name: -max(abs(real(one["theta_std"][name])) for one in runs.values()))
-    rows = []
+    each, rows = list(runs.values()), []
     for name in names[:MOST]:
-        rows.append([name, *(f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f})" for one in runs.values())])
+        cells = [f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f}){_star(name, one)}" for one in each]
+        rows.append([name, *cells])
     heads = ["", *(f"without {client}" for client in runs)]
-    return section("Without one client", "<p>theta, standardised, and PIP.</p>" + table(heads, rows))
+    body = "<p>theta, standardised, and PIP.</p>" + table(heads, rows + _judged(each)) + _legend(_unsure(each))
+    return section("Without one client", body)

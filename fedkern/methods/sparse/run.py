@@ -25,7 +25,7 @@ from ...jobs import columns
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.watch import Line
-from ...results import diagnostics, meta, samples, streamed
+from ...results import diagnostics, meta, mixing, samples, streamed
 from ...results.plain import Record
 from . import own, publish, stages
 from .keys import Config
@@ -137,9 +137,9 @@ def _judge(config: Config) -> gibbs.Judge | None:
 
     def judge(trace: Any) -> bool:
         if isinstance(trace, Streams):
-            mixed = [(trace.streams[name].rhat, trace.streams[name].ess) for name in streamed.JUDGED]
+            mixed = [trace.streams[name].rhat_ess() for name in streamed.JUDGED]
         else:
-            mixed = [diagnostics.rhat_ess(trace[name]) for name in samples.JUDGED]
+            mixed = [mixing.rhat_ess(trace[name]) for name in samples.JUDGED]
         rhat = max(float(np.nanmax(r, initial=1.0)) for r, _ in mixed)
         ess = min(float(np.nanmin(e, initial=np.inf)) for _, e in mixed)
         return rhat <= until.rhat and ess >= until.ess
@@ -156,6 +156,8 @@ def _trace(model: SparseModel, *, client: bool) -> Streams | None:
         return Streams({"deviates": lambda d: (np.abs(d["deviation"]) > delta) * 1.0}, thinned=(), unused=("deviation",))
     derived: dict[str, Callable[[Mapping[str, Array]], NDArray[np.floating[Any]]]] = {
         "log_tau": lambda d: 0.5 * np.log(d["tau_sq"]),
+        "log_eta": lambda d: np.log(d["eta"]),
+        "logit_rho": lambda d: np.log(d["rho"]) - np.log1p(-d["rho"]),
         "large": lambda d: (np.abs(d["average"]) > delta) * 1.0,
     }
     if model.config.model.kind == "mrf":
@@ -196,7 +198,7 @@ def _statistics(data: Data, client: int) -> gibbs_pooled.Client:
 def _others(run: Run[Config], data: Data) -> dict[str, Any]:
     """Further runs that a job may ask for: other priors, and the model without each client."""
     model = data.model
-    wanted, names = model.config.output, model.effects
+    wanted = model.config.output
     runs: dict[str, Any] = {}
     if wanted.sensitivity:
         rows: list[dict[str, Any]] = []
@@ -204,16 +206,15 @@ def _others(run: Run[Config], data: Data) -> dict[str, Any]:
             prior = replace(model.settings.prior, scale_tau=s_tau, c0=c0, spike_variance=0.0)
             server, _ = sampled(run, data, Variant(f"gibbs-{number}", prior))
             if server is not None:
-                rows.append({"s_tau": s_tau, "c0": c0, "pip": publish.named(names, publish.pip(model, server))})
+                row = publish.further(model, server, data.scales.each)
+                del row["theta_std"]
+                rows.append({"s_tau": s_tau, "c0": c0, **row})
         runs["sensitivity"] = rows
     if wanted.leave_one_out and len(model.names) > 1:
         left = {}
         for k, name in enumerate(model.names):
             server, _ = sampled(run, data, Variant(f"gibbs-without-{k}", without=frozenset({k})))
             if server is not None:
-                left[name] = {
-                    "pip": publish.named(names, publish.pip(model, server)),
-                    "theta_std": publish.named(names, publish.means(model, server)),
-                }  # fmt: skip
+                left[name] = publish.further(model, server, data.scales.each)
         runs["leave_one_out"] = left
     return runs

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from ...results import chains
-from ...results.plain import Record
+from ...results.plain import Record, real
+from ...results.verdict import LEGEND, MARK, is_doubtful, marked
 
 SHOWN = 20  # effects; all are in summary.json
 SHOWN_MODES = 4
@@ -34,12 +35,16 @@ def lines(content: Record, why: str) -> Iterator[str]:
 
 def _found(content: Record) -> Iterator[str]:
     """Effects, selection and deviating sites: of all chains, or of those in one mode."""
-    yield from _effects(content["parameters"])
+    unsure = content.get("unsettled", [])
+    yield from _effects(content["parameters"], unsure)
     yield ""
     chosen = content["selection"]
-    yield f"false discovery rate {chosen['fdr']:g}: {', '.join(chosen['members'][:SHOWN]) or 'none'}"
+    members = [marked(name, unsure) for name in chosen["members"][:SHOWN]]
+    yield f"false discovery rate {chosen['fdr']:g}: {', '.join(members) or 'none'}"
     yield f"  {chosen['text']}"
     yield from _deviating(content.get("deviating", []))
+    if unsure:
+        yield LEGEND
 
 
 def _by_mode(modes: list[Record]) -> Iterator[str]:
@@ -63,19 +68,21 @@ def _differing(mode: Record) -> Iterator[tuple[str, float]]:
         yield name, chains.effect(mode["parameters"], name)["mean"]
 
 
-def _effects(parameters: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """Standardised effects with PIPs and, where the server knows it, the average over sites; the largest PIPs first."""
+def _effects(parameters: Mapping[str, Mapping[str, float]], unsure: Collection[str]) -> Iterator[str]:
+    """Standardised effects with PIPs, their errors and, where the server knows it, the site average; the largest PIPs first."""
     rows = {}
     for name, row in parameters.items():
         if "pip" in row and "@" not in name:
             label = name.partition("[")[2][:-1]
             rows[label] = (row, parameters.get(f"average_std[{label}]", parameters.get(f"average[{label}]", {})))
     chosen = sorted(rows, key=lambda label: -rows[label][0]["pip"])[:SHOWN]
-    width = max(map(len, chosen), default=6)
-    yield f"{'standardised':<{width}}    PIP     mean       sd      5 %     95 %    site average (5 %, 95 %)"
+    width = max((len(marked(label, unsure)) for label in chosen), default=6)
+    yield f"{'standardised':<{width}}    PIP  error     mean       sd      5 %     95 %    site average (5 %, 95 %)"
     for label in chosen:
         row, average = rows[label]
-        line = f"{label:<{width}} {row['pip']:>6.3f} {row['mean']:>8.3f} {row['sd']:>8.3f} {row['q05']:>8.3f} {row['q95']:>8.3f}"
+        error = f"{real(row['pip_mcse']):>6.3f}" if "pip_mcse" in row else f"{'':>6}"
+        numbers = " ".join(f"{row[key]:>8.3f}" for key in ("mean", "sd", "q05", "q95"))
+        line = f"{marked(label, unsure):<{width}} {row['pip']:>6.3f} {error} {numbers}"
         yield line + (f"    {average['mean']:>7.3f} ({average['q05']:.3f}, {average['q95']:.3f})" if average else "")
     if len(rows) > SHOWN:
         yield f"({SHOWN} of {len(rows)}, those with the largest PIPs)"
@@ -89,8 +96,9 @@ def _deviating(rows: list[Record]) -> Iterator[str]:
     if rows:
         yield "sites that differ by more than 0.2 (standardised):"
     for row in rows[:SHOWN]:
+        mark = MARK if is_doubtful(real(row.get("rhat"))) else ""
         yield (
-            f"  {row['client']}: {row['coefficient']} {row['mean']:.3f} ({row['q05']:.3f}, {row['q95']:.3f}), "
+            f"  {row['client']}: {row['coefficient']}{mark} {row['mean']:.3f} ({row['q05']:.3f}, {row['q95']:.3f}), "
             f"globally {row['global']:.3f}; P = {row['p_deviates']:.2f}"
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import Saved
+from ...errors import JobError
 from ...results.streaming import Stream
 
 Array = NDArray[np.float64]
@@ -57,6 +58,11 @@ class Streams:
         """A fresh one with what was saved."""
         fresh = Streams(self.derived, self.thinned, self.unused)
         fresh.count = saved["trace.count"]
+        if fresh.count and (lacking := [name for name in self.derived if f"trace.{name}.n" not in saved]):
+            raise JobError(
+                f"the checkpoint is of an older version of fedkern, which did not keep {', '.join(lacking)}: go on with that "
+                "version, or start anew (--out)"
+            )
         for name in {key.split(".")[1] for key in saved if key.startswith("trace.") and key.count(".") == 2}:
             part = {key.split(".")[2]: value for key, value in saved.items() if key.startswith(f"trace.{name}.")}
             fresh.streams[name] = Stream(len(part["centre"]), part["centre"].shape[1], keep=name in self.thinned).load(part)

@@ -18,6 +18,7 @@ from ...models.expfam import Gaussian
 from ...models.split import predictive
 from ...results.gaussian import Posterior
 from ...results.plain import Record
+from ...results.verdict import not_judged
 from .model import VerticalModel
 from .rows import Rows
 
@@ -79,6 +80,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         arrays={**fitted.arrays, **moments},
         stop=fitted.stop,
         rounds=fitted.rounds,
+        verdict=not_judged(_kind(model)),
         clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
         chains=config.output.chains,
         draws=config.output.draws,
@@ -89,6 +91,13 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         tables={"predictions.csv": table} if rows.ids and predicted is not None else {},
         drawn=bool(fitted.posterior.names),
     )
+
+
+def _kind(model: VerticalModel) -> str:
+    """Of what the clients have in the end."""
+    if model.network:
+        return "optimised"
+    return "conditional" if model.config.algorithm.inference == "soul" else "variational"
 
 
 def _inference(model: VerticalModel) -> dict[str, Any]:

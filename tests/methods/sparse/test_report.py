@@ -100,3 +100,19 @@ def test_chains_that_agree_and_runs_without_arviz() -> None:
     for key in ("rhat", "ess", "slowest"):
         del content["sampler"][key]
     assert "need ArviZ" in page(RunFiles("a run", content), report)
+
+
+def test_marks_stand_where_chains_do_not_agree() -> None:
+    content = summary("regression", unsettled=["age"])
+    for run in content["sensitivity"]:
+        run |= {"rhat": 1.2, "ess": 20.0, "converged": False, "unsettled": ["bp"]}
+    text = page(RunFiles("a run", content), report)
+    assert "age*" in text
+    assert "<td>no</td>" in text
+    assert "*</td>" in text[text.index("Under other priors") :]
+    assert "R-hat above 1.05: chains do not agree about it yet" in text
+    graph = summary("mrf")
+    graph["graph"]["edges"][0] |= {"rhat": 1.3, "mcse": 0.01}
+    text = page(RunFiles("a run", graph), report)
+    assert "→ Raf*</td>" in text
+    assert "<td>0.01</td><td>1.3</td>" in text

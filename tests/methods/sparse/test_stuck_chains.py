@@ -17,6 +17,7 @@ from fedkern.cli.report import write as report
 from fedkern.methods import parse
 from fedkern.methods.sparse import publish
 from fedkern.results import chains
+from fedkern.results.page import escape
 from fedkern.results.result import Result
 from fedkern.results.selection import edge_names
 
@@ -134,6 +135,29 @@ def test_terminal_and_report_say_so_and_name_the_remedy(stuck: Told) -> None:
     assert "run more rounds before these numbers are used" not in stuck.page
 
 
+def test_the_verdict_stands_first_everywhere(stuck: Told, agreeing: Told) -> None:
+    for run in (stuck, agreeing):
+        summary = run.result.summary
+        assert run.printed.splitlines()[0] == summary["verdict"]
+        assert run.page.index(escape(summary["verdict"])) < run.page.index("class=tiles")
+        assert summary["converged"] is False  # 200 draws of each of 8 chains are not enough for either
+        assert summary["worst"] == summary["sampler"]["slowest"]
+    assert stuck.result.summary["verdict"] == "not converged: the chains disagree (2 modes, of 7 and 1 of 8 chains)"
+    assert agreeing.result.summary["verdict"].startswith("not converged: R-hat at most ")
+
+
+def test_what_has_not_converged_bears_a_mark(stuck: Told, agreeing: Told) -> None:
+    assert {"a,b", "b,a"} <= set(stuck.result.summary["unsettled"])
+    summary = agreeing.result.summary
+    rhat = dict(zip(edge_names(NODES), np.array(summary["graph"]["rhat"])[~np.eye(3, dtype=bool)]))
+    assert summary["unsettled"] == [name for name, value in rhat.items() if value > 1.05]
+    for name, row in agreeing.result.parameters.items():
+        if "pip" in row:
+            assert 0 < row["pip_mcse"] < 0.2
+            marked = f"{name.partition('[')[2][:-1]}*" in agreeing.printed
+            assert marked == (name.partition("[")[2][:-1] in summary["unsettled"])
+
+
 def test_a_client_s_own_numbers_are_those_of_each_mode_too(stuck: Told) -> None:
     own = json.loads((stuck.folder / "client-site-0" / "posterior.json").read_text())
     assert [mode["chains"] for mode in own["by_mode"]] == [[0, 1, 2, 3, 4, 5, 6], [7]]
@@ -178,6 +202,8 @@ def test_a_further_run_whose_chains_disagree_has_no_numbers(stuck: Told, tmp_pat
     result = fedkern.run(job(tmp_path, output={"sensitivity": True}))
     first, *_ = result.summary["sensitivity"]  # the job's own prior and seed
     assert first["pip"] == dict.fromkeys(edge_names(NODES), "nan")
+    assert first["converged"] is False
+    assert {"rhat", "ess", "slowest", "unsettled", "pip_mcse"} <= first.keys()
     assert any("further runs disagree" in note and "s_tau = 1, c0 = 0.01" in note for note in result.summary["notes"])
     assert not any("further runs" in note for note in stuck.result.summary["notes"])
 

@@ -1,0 +1,36 @@
+"""How well kept draws have mixed: ArviZ's R-hat and ESS, a stream's where ArviZ has no answer, and the error of a mean."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import diagnostics
+from .streaming import Stream
+
+Array = NDArray[np.float64]
+
+
+def rhat_ess(draws: Array) -> tuple[Array, Array]:
+    """R-hat and ESS of (c, t, P) draws, (P,) each: also where a chain is constant and others are not. NaN for constants alone."""
+    rhat, ess = diagnostics.rhat_ess(draws)
+    lacking = np.flatnonzero(np.isnan(rhat) & np.isfinite(draws).all(axis=(0, 1)) & (np.ptp(draws, axis=(0, 1)) > 0))
+    if len(lacking):
+        rhat[lacking], ess[lacking] = _stream(draws[..., lacking]).rhat_ess()
+    return rhat, ess
+
+
+def mean_error(draws: Array) -> Array:
+    """(P,) Monte-Carlo standard errors of the means of (c, t, P) draws; 0 for constants."""
+    error = diagnostics.mean_error(draws)
+    lacking = np.flatnonzero(np.isnan(error) & np.isfinite(draws).all(axis=(0, 1)))
+    if len(lacking):
+        error[lacking] = _stream(draws[..., lacking]).mean_error
+    return error
+
+
+def _stream(draws: Array) -> Stream:
+    stream = Stream(len(draws), draws.shape[2], keep=False)
+    for t in range(draws.shape[1]):
+        stream.add(draws[:, t])
+    return stream

@@ -1,0 +1,41 @@
+"""One verdict for all methods, and the mark of what must not be read as if its chains agreed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkern.results import verdict
+from fedkern.results.verdict import Verdict
+
+
+@pytest.mark.parametrize(
+    ("rhat", "ess", "converged"),
+    [(1.01, 400.0, True), (1.0101, 5000.0, False), (1.0, 399.0, False), (np.inf, 1.0, False), (1.5, 2.0, False)],
+)
+def test_chains_have_converged_where_r_hat_and_ess_are_good(rhat: float, ess: float, converged: bool) -> None:
+    found = verdict.of_chains((rhat, ess, "log_tau[age]"), 4)
+    assert found.converged is converged
+    assert found.worst == "log_tau[age]"
+    assert found.text.startswith("converged: " if converged else "not converged: ")
+    assert "wanted 1.01" in found.text
+    assert "wanted 400; log_tau[age]" in found.text
+
+
+def test_limits_of_the_job_stand_for_the_usual_ones() -> None:
+    assert verdict.of_chains((1.04, 120.0, "rho"), 4, rhat=1.05, ess=100.0).converged is True
+    assert verdict.of_chains((1.0, 900.0, "rho"), 4, rhat=1.05, ess=1000.0).converged is False
+
+
+def test_what_is_not_judged_says_why() -> None:
+    assert verdict.of_chains(None, 4).converged == "not judged"
+    assert verdict.not_judged("variational").text == "convergence not judged: variational"
+    assert Verdict("settled", "the bound has risen by less than 0.1").text.startswith("settled: ")
+
+
+def test_marks() -> None:
+    names = ("a", "b", "c", "d")
+    assert verdict.doubtful(names, np.array([1.05, 1.0501, np.nan, np.inf])) == ["b", "d"]
+    assert verdict.doubtful(names, None) == []
+    assert [verdict.marked(name, ["b"]) for name in ("a", "b")] == ["a", "b*"]
+    assert [verdict.is_doubtful(value) for value in (None, 1.0, 1.06)] == [False, False, True]
