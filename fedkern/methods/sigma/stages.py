@@ -1,4 +1,4 @@
-"""What may be exchanged in a job with a trained prior, and what `fedkern check` prints: the model, what is disclosed, every message."""
+"""What may be exchanged in a job with a trained prior, and what `fedkern check` prints: model, disclosure, every message."""
 
 from __future__ import annotations
 
