@@ -51,13 +51,13 @@ docs: $(VENV)/docs
 pages: $(VENV)/test
 	$(BIN)/python tools/pages.py
 
-# Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tests/references needs this.
+# Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tools/references needs this.
 references: $(VENV)/test
 	$(PIP) 'numpyro>=0.16' 'jax>=0.4.30' jaxlib
-	$(BIN)/python tests/references/sparse.py
-	$(BIN)/python tests/references/vertical.py
-	$(BIN)/python tests/references/hierarchical.py
-	$(BIN)/python tests/references/sigma.py
+	$(BIN)/python tools/references/sparse.py
+	$(BIN)/python tools/references/vertical.py
+	$(BIN)/python tools/references/hierarchical.py
+	$(BIN)/python tools/references/sigma.py
 
 # Two at a time, the longest first.
 lint: install

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from fedkern.algorithms.split import private as vertical_private
-from fedkern.jobs.load import Config, parse
+from fedkern.methods import parse
 from fedkern.methods.pvi import budget as terms
+from fedkern.methods.pvi.keys import Config
 from fedkern.privacy.accountant import GRID, Mechanism, Parts, epsilon
 from fedkern.privacy.certificate import of_group
 
@@ -137,8 +138,8 @@ def at_points(pair: Pair, points: Vector, s: int) -> Vector:
 
     def log_density(law: Law) -> Vector:
         terms = [math.log(w) - ((points - shift * UNITS) / s) ** 2 / 2 for shift, w in law.items()]
-        found: Vector = special.logsumexp(terms, axis=0)
-        return found
+        total: Vector = special.logsumexp(terms, axis=0)
+        return total
 
     return log_density(pair[0]) - log_density(pair[1])
 
@@ -254,11 +255,11 @@ class Case:
     def true(self, points: int = POINTS, n_cells: int = CELLS) -> tuple[float, float]:
         """The largest epsilon over the pairs: from below and from above."""
         delta = self.claimed[1]
-        found = [
+        ends = [
             bounds([(pair, m.sigma, steps) for pair, (m, steps) in zip(choice, self.parts)], delta, points, n_cells)
             for choice in self.pairs
         ]
-        return max(low for low, _ in found), max(high for _, high in found)
+        return max(low for low, _ in ends), max(high for _, high in ends)
 
 
 def planned(rounds: int, variant: str = "pvi", local_steps: int = 1, **privacy: Any) -> tuple[Mechanism, int]:
@@ -273,7 +274,7 @@ def planned(rounds: int, variant: str = "pvi", local_steps: int = 1, **privacy: 
         }
     )
     assert isinstance(config, Config)
-    plan = terms.plan(config, "a", 5, 200)
+    plan = terms.plan(config, "a", terms.Sizes(5, 200))
     return plan.mechanism, plan.steps
 
 
@@ -366,8 +367,8 @@ def main() -> None:
         claimed, delta = case.claimed
         low, high = case.true()
         steps = "+".join(str(steps) for _, steps in case.parts)
-        found = f"{case.name:42} {steps:>6} {delta:8.1e} {claimed:9.5f} {low:11.5f} {high:9.5f}"
-        print(f"{found}  {low / claimed:.4f} to {high / claimed:.4f}")
+        numbers = f"{case.name:42} {steps:>6} {delta:8.1e} {claimed:9.5f} {low:11.5f} {high:9.5f}"
+        print(f"{numbers}  {low / claimed:.4f} to {high / claimed:.4f}")
 
 
 if __name__ == "__main__":

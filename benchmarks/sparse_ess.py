@@ -60,7 +60,7 @@ def draws(
     rho, d, lam, sigma_sq = np.full((c, 1), 0.5), np.zeros((m, c, 1, p)), np.ones((m, c, 1, p)), np.ones((m, c))
     indicators, whole = np.arange(p)[None], np.arange(p if moves == "translate" else 2 * p)
     choice = np.random.default_rng(seed)
-    kept: dict[str, list[Array]] = {"theta": [], "log tau^2": [], "q": []}
+    samples: dict[str, list[Array]] = {"theta": [], "log tau^2": [], "q": []}
     for number in range(rounds + BURN_IN):
         for k, (R, q, rss, n) in enumerate(sites):
             d[k, :, 0], lam[k, :, 0], sigma_sq[k], _ = shrinkage.local_sweeps(
@@ -84,8 +84,8 @@ def draws(
         )  # fmt: skip
         if number >= BURN_IN:
             for name, value in (("theta", theta), ("log tau^2", np.log(tau_sq)), ("q", inclusion)):
-                kept[name].append(value[:, 0])
-    return {name: np.stack(values, axis=1) for name, values in kept.items()}
+                samples[name].append(value[:, 0])
+    return {name: np.stack(values, axis=1) for name, values in samples.items()}
 
 
 def effective(x: Array) -> Array:
@@ -97,10 +97,10 @@ def effective(x: Array) -> Array:
 def row(name: str, rounds: int, seed: int, **options: Any) -> None:
     begin, cells, inclusion = time.perf_counter(), [], []
     for deviating in (False, True):
-        kept = draws(federation(deviating, seed), rounds, **options)
-        ess = {key: effective(x) for key, x in kept.items()}
+        samples = draws(federation(deviating, seed), rounds, **options)
+        ess = {key: effective(x) for key, x in samples.items()}
         cells.append((ess["theta"].min(), np.median(ess["theta"]), ess["log tau^2"].min(), ess["q"].min()))
-        inclusion.append(kept["q"][:, :, 0].mean())
+        inclusion.append(samples["q"][:, :, 0].mean())
     line = " ".join(f"{a:6.0f} / {b:<5.0f}" for a, b in zip(*cells))
     pips = "{:.2f} / {:.2f}".format(*inclusion)
     print(f"{name:48s} {line}  PIP {pips}  {time.perf_counter() - begin:.0f} s", flush=True)

@@ -3,7 +3,8 @@
     python benchmarks/vertical_iteration.py            # logistic, n = 500, ten clients of two columns, in this process
     python benchmarks/vertical_iteration.py --mpi      # 50,000 iterations of the split heart model, mpirun -n 3 (FEDKERN_DATA)
 
-In process: quantiles over iterations of one run, because other work on the machine only ever adds time; and the kernels alone.
+In process: of a whole job the mean of every hundred iterations, and each iteration of the clients' compiled calls alone;
+quantiles of both, because other work on the machine only ever adds time.
 """
 
 from __future__ import annotations
@@ -15,22 +16,19 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+import fedkern
 from fedkern.algorithms.core.messages import evolve
 from fedkern.algorithms.split import machine as vertical
-from fedkern.jobs.files import RunFolder
-from fedkern.jobs.keeping import Keeper
+from fedkern.data.columns import Columns
 from fedkern.kernels import rng
-from fedkern.models.likelihood import Likelihood
-from fedkern.models.split.site import Auxiliary, Linear, Shared, Site
-from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import InProcess
+from fedkern.models.split.site import Auxiliary, Linear, Site
+from fedkern.reproduce.vertical import job
 
-ROWS, COLUMNS, CLIENTS, ROUNDS = 500, 2, 10, 3000
+ROWS, COLUMNS, CLIENTS, ROUNDS, BLOCK, RHO = 500, 2, 10, 3000, 100, 0.5
 HEART = """
 [job]
 method = "vertical"
@@ -49,48 +47,29 @@ metrics_every = 5000
 """
 
 
-class Clock(Keeper):
-    """Also notes when each round ended."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.times: list[float] = []
-        self._round = -1
-
-    def observe(self, state: Any, event: Any) -> None:
-        if state.round != self._round:
-            self._round = state.round
-            self.times.append(time.perf_counter())
-
-
-def machines(kind: str) -> tuple[vertical.Settings, Any, dict[int, vertical.Client]]:
-    """The parties of the logistic regression."""
+def data() -> Columns:
+    """Of the logistic regression."""
     random = np.random.default_rng(0)
     X = random.normal(size=(CLIENTS, ROWS, COLUMNS))
     y = (random.random(ROWS) < 1 / (1 + np.exp(-X.sum(axis=(0, 2))))).astype(np.float64)
-    likelihood = Likelihood("bernoulli")
-    settings = vertical.Settings(1, ROUNDS, ROWS, CLIENTS)
-    auxiliary = Auxiliary(kind, 0.5, inputs=("residual",) if kind == "amortised" else ())
-    names = tuple(f"client-{k}" for k in range(CLIENTS))
-    clients = {k: vertical.client(names[k], k, settings, Site(Linear(X[k]), auxiliary)) for k in range(CLIENTS)}
-    return settings, vertical.start(settings, Shared(likelihood, ROWS, CLIENTS), names, y), clients
+    return Columns(tuple(X), tuple(tuple(f"x{k}-{j}" for j in range(COLUMNS)) for k in range(CLIENTS)), y)
 
 
 def whole(kind: str) -> np.ndarray:
-    """Microseconds of each iteration, with frames and ledger."""
-    settings, start, clients = machines(kind)
+    """Microseconds of an iteration of a job with frames and ledger, the mean of each block."""
+    sections = {"model": {"rho": RHO}, "algorithm": {"auxiliary": kind}, "output": {"metrics_every": BLOCK}}
     with tempfile.TemporaryDirectory() as folder:
-        names = tuple(client.name for client in clients.values())
-        clock = Clock(names, RunFolder(Path(folder) / "run", names, b""))
-        clock.run(InProcess(), vertical.protocol(settings), start, clients, Codec(settings.dims(), CLIENTS))
-        clock.close()
-    return 1e6 * np.diff(clock.times)[10:]
+        fedkern.run(job(Path(folder), data(), 1, ROUNDS, **sections), out=Path(folder) / "run")
+        lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
+    return 1e6 * np.diff([json.loads(line)["seconds"] for line in lines]) / BLOCK
 
 
 def kernels(kind: str) -> np.ndarray:
     """Microseconds of the ten clients' compiled calls of one iteration."""
-    clients = machines(kind)[2]
-    ready = [vertical.client_receive(client, vertical.Begin(0))[0] for client in clients.values()]
+    settings = vertical.Settings(1, ROUNDS, ROWS, CLIENTS)
+    auxiliary = Auxiliary(kind, RHO, inputs=("residual",) if kind == "amortised" else ())
+    clients = [vertical.client(f"client-{k}", k, settings, Site(Linear(X), auxiliary)) for k, X in enumerate(data().X)]
+    ready = [vertical.client_receive(client, vertical.Begin(0))[0] for client in clients]
     message, key, times = np.random.default_rng(1).normal(size=ROWS) * 0.3, rng.key(1, "draws"), []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -106,8 +85,8 @@ def kernels(kind: str) -> np.ndarray:
 def heart(rounds: int) -> float:
     """Seconds of the split heart model under mpirun -n 3."""
     with tempfile.TemporaryDirectory() as folder:
-        job = Path(folder) / "job.toml"
-        job.write_text(HEART)
+        path = Path(folder) / "job.toml"
+        path.write_text(HEART)
         launcher = str(Path(sys.executable).with_name("mpirun"))
         command = [
             launcher,
@@ -118,13 +97,12 @@ def heart(rounds: int) -> float:
             "-m",
             "fedkern.cli",
             "run",
-            str(job),
+            str(path),
             "--mpi",
             "--quiet",
         ]
-        subprocess.run(
-            [*command, "--set", f"job.rounds={rounds}", "--out", f"{folder}/out"], check=True, stdout=subprocess.DEVNULL
-        )
+        more = ["--set", f"job.rounds={rounds}", "--out", f"{folder}/out"]
+        subprocess.run([*command, *more], check=True, stdout=subprocess.DEVNULL)
         lines = (Path(folder) / "out" / "metrics.jsonl").read_text().splitlines()
         return float(json.loads(lines[-1])["seconds"])
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from . import kernels as kernels
-    from .api import run as run
-    from .results.result import Result as Result
+from typing import Any
 
 __version__ = "0.1.0"
 __all__ = ["Result", "get_include", "kernels", "run"]
 
-# Loaded when first asked for: a client rank that only needs kernels must not pay for configuration or plots.
+# Loaded when first asked for: a client rank that only needs kernels must not pay for configuration or plots. Their types stand in
+# `__init__.pyi`: each `from .. import _core` counts as an import of this module, and would be one of all that it imports.
 _LAZY = {"run": "fedkern.api", "Result": "fedkern.results.result"}
 
 

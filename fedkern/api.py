@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import BudgetSpent
-from .jobs import check, engine
-from .jobs.load import AnyConfig, Config, load
-from .jobs.run import Output
-from .methods import named
+from .jobs import engine
+from .jobs.keys import JobConfig
+from .jobs.run import Output, Part
+from .methods import load, named
 from .results.result import Result
 from .transports.inprocess import InProcess
-
-if TYPE_CHECKING:
-    from .jobs.run import Place
+from .transports.place import Place
 
 
 def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None, **sections: Mapping[str, Any]) -> Result:
@@ -41,25 +39,19 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
     config, folder = load(job, sections=sections)
     result = perform(InProcess(), config, folder, Output(None if out is None else Path(out), quiet=True))
     assert result is not None
-    if problem := too_few(result, least(config)):
+    if problem := too_few(result, config.least_updates):
         raise BudgetSpent(problem)
     return result
 
 
-def perform(place: Place, config: AnyConfig, folder: Path, output: Output) -> Result | None:
+def perform(place: Place, config: JobConfig, folder: Path, output: Output) -> Result | None:
     """The part of one place in a job whose paths are relative to `folder`: the result at the server's, None elsewhere."""
-    return engine.perform(named(config.job.method), place, config, folder, output)
+    return engine.perform(named(config.job.method), Part(place, config, folder), output)
 
 
-def checked(place: Place, config: AnyConfig, folder: Path) -> list[str] | None:
+def checked(place: Place, config: JobConfig, folder: Path) -> list[str] | None:
     """What `fedkern check` prints of a job, at the server's place; None elsewhere."""
-    return check.checked(named(config.job.method), place, config, folder)
-
-
-def least(config: AnyConfig) -> int:
-    """Updates that a job must reach for its result to count."""
-    chosen = config.algorithm.min_updates if isinstance(config, Config) else 0
-    return max(chosen, 1 if config.privacy is not None else 0)  # without any, the prior would be the result
+    return engine.checked(named(config.job.method), Part(place, config, folder))
 
 
 def too_few(result: Result, min_updates: int) -> str | None:

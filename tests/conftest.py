@@ -1,17 +1,50 @@
 """What all tests share."""
 
+from __future__ import annotations
+
 import os
 import secrets
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-pytest_plugins = ("suite_order", "suite_share", "suite_minima")
+from fedkern.cli.__main__ import main
+from support.command import Ended
+
+pytest_plugins = ("support.suite_order", "support.suite_share", "support.suite_minima")
 
 
 @pytest.fixture(scope="session")
-def seed():
+def seed() -> int:
     """The seed of statistical tests: fixed, or FEDKERN_TEST_SEED (a number, or "any"). Every test must pass for every seed."""
     wanted = os.environ.get("FEDKERN_TEST_SEED", "1")
     value = secrets.randbelow(2**32) if wanted == "any" else int(wanted)
     print(f"FEDKERN_TEST_SEED={value}")
     return value
+
+
+@pytest.fixture
+def fedkern(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """`fedkern ARGUMENTS` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDKERN_CLIENT_HOME", raising=False)
+
+    def run(*arguments: str | Path) -> Ended:
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return Ended(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[[str], Path]:
+    """A job file with this content."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "job.toml"
+        path.write_text(text)
+        return path
+
+    return write

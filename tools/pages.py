@@ -1,4 +1,4 @@
-"""Writes what is generated from the program: docs/reference/jobs.md and kernels.md, and the references in mpi/.
+"""Writes what is generated from the program in docs/reference: the pages of keys and kernels, and the keys as TOML files.
 
     python tools/pages.py
 
@@ -15,20 +15,21 @@ from functools import partial
 from pathlib import Path
 
 from fedkern import kernels
-from fedkern.jobs import reference
-from fedkern.kernels._registry import Array, Kernel
+from fedkern.kernels._checks import MADE, Domain
+from fedkern.kernels._record import Array, Kernel, Scalar
+from fedkern.methods import reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
 ROOT = Path(__file__).parents[1]
-METHODS = ("pvi", "sparse", "vertical", "sigma")
+METHODS = ("pvi", "sparse", "vertical", "sigma")  # in the order of the documents
 KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>.*)")
 
 JOBS = """\
 # Keys of a job file
 
 Written by `make pages` from the sections that check a job file; a test holds it to them. The same as commented TOML files, to
-copy from: `mpi/reference.toml`, `mpi/reference-sparse.toml`, `mpi/reference-vertical.toml`, `mpi/reference-sigma.toml`,
-`mpi/reference-prior.toml`.
+copy from: [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml), [sigma.toml](sigma.toml),
+[prior.toml](prior.toml).
 
 A job is one TOML file, which every party reads. An unknown key is an error that names the nearest; any key can be overridden
 on the command line: `--set privacy.epsilon=0.5`. Types are not converted, save whole numbers to real ones. A default is what
@@ -101,7 +102,7 @@ def kernel_pages() -> str:
 
 
 def entry(kernel: Kernel, module: object) -> str:
-    """A kernel: purpose, call, arrays."""
+    """A kernel: purpose, call, arrays, scalars."""
     family, _, own = kernel.name.partition(".")
     function = kernel.function or own
     arguments = []
@@ -125,8 +126,26 @@ def entry(kernel: Kernel, module: object) -> str:
             "| --- | --- | --- | --- |",
             *rows,
             "",
+            *scalars(kernel.scalars),
         ]
     )
+
+
+def scalars(given: Iterable[Scalar]) -> Iterator[str]:
+    """A table of what is no array, in the order of the backends."""
+    public = {scalar.keyword: scalar for scalar in given if scalar.domain is not MADE}
+    if public:
+        yield "| scalar | default | may be |\n| --- | --- | --- |"
+        for name, scalar in public.items():
+            default = "" if scalar.default is ... else f"`{scalar.default!r}`"
+            yield f"| `{name}` | {default} | {may_be(scalar.domain)} |"
+        yield ""
+
+
+def may_be(domain: Domain) -> str:
+    """The words of a domain, as they stand in a table."""
+    words = domain.words.removeprefix("must be ").removeprefix("one of ")
+    return cell(re.sub(r"'([^']*)'", r'"\1"', words))
 
 
 def linked(text: str) -> str:
@@ -159,9 +178,8 @@ def row(array: Array, direction: str) -> str:
 FILES = {
     "docs/reference/jobs.md": jobs,
     "docs/reference/kernels.md": kernel_pages,
-    "mpi/reference.toml": reference.text,
-    **{f"mpi/reference-{method}.toml": partial(reference.text, method) for method in METHODS[1:]},
-    "mpi/reference-prior.toml": prior_reference.text,
+    **{f"docs/reference/{method}.toml": partial(reference.text, method) for method in METHODS},
+    "docs/reference/prior.toml": prior_reference.text,
 }
 
 if __name__ == "__main__":

@@ -30,13 +30,12 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from threadpoolctl import ThreadpoolController
 
 from fedkern import _core
 from fedkern.kernels import augmented, mlp, optim, rng
 
 from . import common, floors
-from .bench_mlp import available, layers, row
+from .bench_mlp import layers
 
 RHO, RATE = 1.0, 1e-3
 KEY = rng.key(1, "draws")
@@ -401,19 +400,16 @@ def agree(case: Case) -> None:
     """The first gradient of all peers is the same."""
     a = case.arrays
     by = {"fedkern": ByFedkern(case), "reference": ByFedkern(case, "reference"), "numpy": ByNumpy(case)}
-    found = {
+    gradients = {
         name: p.gradient(a["parameters"], a["normals"], p.draw(a["parameters"], a["normals"]), a["message"])
         for name, p in by.items()
     }
-    for peer in ("jax", "torch"):
-        try:
-            found[peer] = np.asarray(PEERS[peer](case)()[1])
-        except NotImplementedError:
-            continue
+    others = common.available({peer: PEERS[peer] for peer in ("jax", "torch")}, case)
+    gradients |= {peer: np.asarray(call()[1]) for peer, call in others.items()}
     both = ByFedkern(case).step()(), ByFedkern(case).one_call()()
     assert np.linalg.norm(both[0] - both[1]) <= 1e-9 * np.linalg.norm(both[0]), "one call"
-    for peer, got in found.items():
-        assert np.linalg.norm(got - found["reference"]) <= 1e-9 * np.linalg.norm(got), peer
+    for peer, got in gradients.items():
+        assert np.linalg.norm(got - gradients["reference"]) <= 1e-9 * np.linalg.norm(got), peer
 
 
 # A whole iteration in one process --------------------
@@ -449,47 +445,40 @@ ITERATIONS: dict[str, Callable[[Case], Callable[[], Any]]] = {
 }
 
 
-class Step:
+class Step(common.Timed):
     """Time of one client's step."""
 
     params = (list(CASES), list(PEERS))
     param_names = ("case", "peer")
-    timeout = 300
 
-    def setup(self, case: str, peer: str) -> None:
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
-        self.call = PEERS[peer](CASES[case])
-        self.call()
+    def make(self, case: str, peer: str) -> common.Call:
+        return PEERS[peer](CASES[case])
 
     def time_step(self, case: str, peer: str) -> None:
         self.call()
 
 
-class Kernels:
+class Kernels(common.Timed):
     """Time of the kernels of a step: gradient, Adam, normals, draw."""
 
     params = (list(CASES),)
     param_names = ("case",)
 
-    def setup(self, case: str) -> None:
-        self.call = ByFedkern(CASES[case]).kernels()
-        self.call()
+    def make(self, case: str) -> common.Call:
+        return ByFedkern(CASES[case]).kernels()
 
     def time_kernels(self, case: str) -> None:
         self.call()
 
 
-class Iteration:
+class Iteration(common.Timed):
     """Time of an iteration of ten clients and the server."""
 
     params = (list(CASES)[:2], list(ITERATIONS))
     param_names = ("case", "peer")
-    timeout = 300
 
-    def setup(self, case: str, peer: str) -> None:
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
-        self.call = ITERATIONS[peer](CASES[case])
-        self.call()
+    def make(self, case: str, peer: str) -> common.Call:
+        return ITERATIONS[peer](CASES[case])
 
     def time_iteration(self, case: str, peer: str) -> None:
         self.call()
@@ -512,10 +501,11 @@ class Ratios:
 
 if __name__ == "__main__":
     print("level", _core.isa())
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with common.alone():
         for name, case in CASES.items():
             agree(case)
-            calls = available(PEERS, case) | {"fedkern, kernels alone": ByFedkern(case).kernels()}
-            row(f"step, {name}", calls, case.bound())
+            calls = common.available(PEERS, case) | {"fedkern, kernels alone": ByFedkern(case).kernels()}
+            common.row(f"step, {name}", calls, case.bound())
         for name in list(CASES)[:2]:
-            row(f"iteration of {CLIENTS} clients, {name}", available(ITERATIONS, CASES[name]), CLIENTS * CASES[name].bound())
+            calls = common.available(ITERATIONS, CASES[name])
+            common.row(f"iteration of {CLIENTS} clients, {name}", calls, CLIENTS * CASES[name].bound())

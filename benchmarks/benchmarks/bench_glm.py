@@ -277,31 +277,29 @@ CLIPPED_CASES = {
 }
 
 
-class Elbo:
+class Elbo(common.Timed):
     """Time of the ELBO and its gradient."""
 
     params = (list(ELBO_CASES), list(ELBO))
     param_names = ("case", "peer")
-    timeout = 300
+    one_thread = False
 
-    def setup(self, case: str, peer: str) -> None:
-        self.call = ELBO[peer](ELBO_CASES[case])
-        self.call()
+    def make(self, case: str, peer: str) -> common.Call:
+        return ELBO[peer](ELBO_CASES[case])
 
     def time_elbo_grad(self, case: str, peer: str) -> None:
         self.call()
 
 
-class Clipped:
+class Clipped(common.Timed):
     """Time of the clipped and noised sum of a private step."""
 
     params = (list(CLIPPED_CASES), list(CLIPPED))
     param_names = ("case", "peer")
-    timeout = 300
+    one_thread = False
 
-    def setup(self, case: str, peer: str) -> None:
-        self.call = CLIPPED[peer](CLIPPED_CASES[case])
-        self.call()
+    def make(self, case: str, peer: str) -> common.Call:
+        return CLIPPED[peer](CLIPPED_CASES[case])
 
     def time_clipped_grad_sum(self, case: str, peer: str) -> None:
         self.call()
@@ -312,11 +310,8 @@ def agree(case: Case) -> None:
     small = Case(2_000, case.d, case.draws, case.dtype, case.family)
     want = elbo_by_numpy(small)()
     tolerance = 1e-9 if case.dtype == "f8" else 2e-4
-    for peer in ("numba", "jax"):
-        try:
-            got = ELBO[peer](small)()
-        except NotImplementedError:
-            continue
+    for peer, call in common.available({peer: ELBO[peer] for peer in ("numba", "jax")}, small).items():
+        got = call()
         grads = got[1] if peer == "jax" else got[1:]
         for a, b in zip(grads, want[1:]):
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
@@ -325,22 +320,11 @@ def agree(case: Case) -> None:
 def rows(cases: dict[str, Case], peers: dict[str, Callable[..., Any]]) -> None:
     """A line for each case: every time as a multiple of one read of X, and the best peer as a multiple of ours."""
     for name, case in cases.items():
-        calls = {}
-        for peer, make in peers.items():
-            try:
-                calls[peer] = make(case)
-                calls[peer]()
-            except NotImplementedError:
-                continue
-        calls["2 threads"] = peers["fedkern"](case, n_threads=2)
-        read = floors.read(case.arrays()[0])
-        floor, *times = common.medians(read, *calls.values(), seconds=1.5)
-        found = dict(zip(calls, times))
-        ours = found["fedkern"]
-        best = min((p for p in found if p not in ("fedkern", "2 threads")), key=lambda p: found[p])
-        cells = "  ".join(f"{p} {t * 1e3:.3f} ms" for p, t in found.items())
-        print(f"{name}: read {floor * 1e3:.3f} ms  {cells}")
-        print(f"    ours / read {ours / floor:.2f}; {best} / ours {found[best] / ours:.2f}", flush=True)
+        calls = common.available(peers, case) | {"2 threads": peers["fedkern"](case, n_threads=2)}
+        seconds = common.times({"read": floors.read(case.arrays()[0])} | calls, seconds=1.5)
+        read = seconds.pop("read")
+        print(f"{name}: read {read * 1e3:.3f} ms  {common.cells(seconds, '.3f', 1e3, ' ms')}")
+        print(common.against(seconds, read, "read"), flush=True)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from fedkern import _core
 from fedkern.kernels import mlp, optim
@@ -77,11 +76,11 @@ CASES = {
 
 def layers(parameters: Any, sizes: tuple[int, ...]) -> list[tuple[Any, Any]]:
     """Views of the flat parameters, for any array library."""
-    found, at = [], 0
+    views, at = [], 0
     for a, b in pairwise(sizes):
-        found.append((parameters[at : at + a * b].reshape(b, a), parameters[at + a * b : at + a * b + b]))
+        views.append((parameters[at : at + a * b].reshape(b, a), parameters[at + a * b : at + a * b + b]))
         at += b * (a + 1)
-    return found
+    return views
 
 
 # Gradients in parameters and input --------------------
@@ -169,11 +168,8 @@ def agree(case: Case) -> None:
     """All peers compute the same numbers."""
     want = [a.astype("f8") for a in gradient_by_fedkern(case, "reference")()]
     tolerance = 1e-10 if case.dtype == "f8" else 1e-2  # in float32 some inputs of a relu fall on the other side of 0
-    for peer, make in PEERS.items():
-        try:
-            grad, grad_X = make(case)()
-        except NotImplementedError:
-            continue
+    for peer, call in common.available(PEERS, case).items():
+        grad, grad_X = call()
         flat = np.concatenate([np.asarray(g).ravel() for g in grad]) if isinstance(grad, list) else np.asarray(grad)
         for got, right in ((flat, want[0]), (np.asarray(grad_X), want[1])):
             assert np.linalg.norm(got - right) <= tolerance * np.linalg.norm(right), peer
@@ -186,17 +182,14 @@ def bound(case: Case) -> float:
     return 6 * case.n * case.weights / (2 * size**3) * product + (exponentials if case.tanh else 0.0)
 
 
-class Gradient:
+class Gradient(common.Timed):
     """Time of a gradient in parameters and input."""
 
     params = (list(CASES), list(PEERS))
     param_names = ("case", "peer")
-    timeout = 300
 
-    def setup(self, case: str, peer: str) -> None:
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
-        self.call = PEERS[peer](CASES[case])
-        self.call()
+    def make(self, case: str, peer: str) -> common.Call:
+        return PEERS[peer](CASES[case])
 
     def time_backward(self, case: str, peer: str) -> None:
         self.call()
@@ -208,11 +201,11 @@ class GradientRatios:
     timeout = 300
 
     def track_bound(self, case: str) -> float:
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        with common.alone():
             return common.medians(gradient_by_fedkern(CASES[case]))[0] / bound(CASES[case])
 
     def track_jax(self, case: str) -> float:
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        with common.alone():
             return common.ratio(gradient_by_fedkern(CASES[case]), gradient_by_jax(CASES[case]))
 
     track_bound.unit = "x floor"
@@ -286,49 +279,25 @@ ADAM: dict[str, Callable[[int], Callable[[], Any]]] = {
 }
 
 
-class Adam:
+class Adam(common.Timed):
     """Time of an iteration over a flat vector."""
 
     params = (list(LENGTHS), list(ADAM))
     param_names = ("parameters", "peer")
-    timeout = 300
 
-    def setup(self, parameters: int, peer: str) -> None:
-        self.call = ADAM[peer](parameters)
-        self.call()
+    def make(self, parameters: int, peer: str) -> common.Call:
+        return ADAM[peer](parameters)
 
     def time_adam(self, parameters: int, peer: str) -> None:
         self.call()
 
 
-def row(name: str, calls: dict[str, Callable[[], Any]], floor: float, ours: str = "fedkern") -> None:
-    """Times, ours over the bound, and the best peer over ours."""
-    found = dict(zip(calls, common.medians(*calls.values(), seconds=2)))
-    peers = [peer for peer in found if not peer.startswith(ours)]
-    best = min(peers, key=lambda peer: found[peer])
-    cells = "  ".join(f"{peer} {1e6 * t:.1f}" for peer, t in found.items())
-    print(f"{name}, us: bound {1e6 * floor:.1f}  {cells}")
-    print(f"    ours / bound {found[ours] / floor:.2f}; {best} / ours {found[best] / found[ours]:.2f}", flush=True)
-
-
-def available(makers: dict[str, Callable[[Any], Callable[[], Any]]], case: Any) -> dict[str, Callable[[], Any]]:
-    """The peers that are installed."""
-    found = {}
-    for peer, make in makers.items():
-        try:
-            found[peer] = make(case)
-            found[peer]()
-        except NotImplementedError:
-            continue
-    return found
-
-
 if __name__ == "__main__":
     print("level", _core.isa())
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with common.alone():
         for name, case in CASES.items():
             agree(case)
-            calls = available(PEERS, case) | {"fedkern, 2 threads": gradient_by_fedkern(case, n_threads=2)}
-            row(f"gradient, {name}", calls, bound(case))
+            calls = common.available(PEERS, case) | {"fedkern, 2 threads": gradient_by_fedkern(case, n_threads=2)}
+            common.row(f"gradient, {name}", calls, bound(case))
         for k in LENGTHS:
-            row(f"adam, {k} parameters", available(ADAM, k), common.medians(floors.copy(np.ones((4, k))))[0])
+            common.row(f"adam, {k} parameters", common.available(ADAM, k), common.medians(floors.copy(np.ones((4, k))))[0])

@@ -52,37 +52,23 @@ def rows(shape: tuple[int, int], dtype: str) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(dtype)
 
 
-class ClipSum:
+class ClipSum(common.Timed):
     """Seconds for the clipped sum of n rows of p numbers."""
 
-    params = (
-        list(CLIPPERS),
-        SHAPES,
-        ["f4", "f8"],
-    )
-    param_names = (
-        "peer",
-        "n, p",
-        "dtype",
-    )
+    params = (list(CLIPPERS), SHAPES, ["f4", "f8"])
+    param_names = ("peer", "n, p", "dtype")
+    one_thread = False
 
-    def setup(self, peer: str, shape: tuple[int, int], dtype: str) -> None:
-        self.call = CLIPPERS[peer](rows(shape, dtype))
-        self.call()
+    def make(self, peer: str, shape: tuple[int, int], dtype: str) -> common.Call:
+        return CLIPPERS[peer](rows(shape, dtype))
 
     def time_clip_sum(self, peer: str, shape: tuple[int, int], dtype: str) -> None:
         self.call()
 
 
 class ClipSumRatios:
-    params = (
-        SHAPES,
-        ["f4", "f8"],
-    )
-    param_names = (
-        "n, p",
-        "dtype",
-    )
+    params = (SHAPES, ["f4", "f8"])
+    param_names = ("n, p", "dtype")
 
     def track_over_one_read(self, shape: tuple[int, int], dtype: str) -> float:
         x = rows(shape, dtype)
@@ -106,21 +92,14 @@ def gaussian(n: int, backend: str = "cpp", sigma: int = GRID_SIGMA) -> Callable[
     return lambda: privacy.discrete_gaussian(words, sigma, n, out=out, backend=backend)
 
 
-class DiscreteGaussian:
+class DiscreteGaussian(common.Timed):
     """Exact draws from given words."""
 
-    params = (
-        ["cpp", "numba"],
-        [1, 1000, GRID_SIGMA, 2**31 - 1],
-    )
-    param_names = (
-        "backend",
-        "sigma",
-    )
+    params = (["cpp", "numba"], [1, 1000, GRID_SIGMA, 2**31 - 1])
+    param_names = ("backend", "sigma")
 
-    def setup(self, backend: str, sigma: int) -> None:
-        self.call = gaussian(100_000, backend, sigma)
-        self.call()
+    def make(self, backend: str, sigma: int) -> common.Call:
+        return gaussian(100_000, backend, sigma)
 
     def time_100_000_draws(self, backend: str, sigma: int) -> None:
         self.call()

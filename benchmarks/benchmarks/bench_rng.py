@@ -62,15 +62,14 @@ PEERS = {
 }
 
 
-class Fill:
+class Fill(common.Timed):
     """Seconds for n numbers."""
 
     params = (DISTRIBUTIONS, list(PEERS), SIZES)
     param_names = ("distribution", "peer", "n")
 
-    def setup(self, distribution: str, peer: str, n: int) -> None:
-        self.call = PEERS[peer](distribution, n)
-        self.call()
+    def make(self, distribution: str, peer: str, n: int) -> common.Call:
+        return PEERS[peer](distribution, n)
 
     def time_fill(self, distribution: str, peer: str, n: int) -> None:
         self.call()

@@ -155,16 +155,14 @@ def _copies(case: Case) -> list[np.ndarray]:
 PEERS: dict[str, Callable[[Case], Callable[[], Any]]] = {"fedkern": fedkern, "numba": numba, "numpy": numpy}
 
 
-class Sweeps:
+class Sweeps(common.Timed):
     """Seconds of 20 sweeps over p (p - 1) elements, n = 227."""
 
     params = (list(PEERS), SIZES)
     param_names = ("peer", "p")
-    timeout = 300
 
-    def setup(self, peer: str, p: int) -> None:
-        self.call = PEERS[peer](Case(p))
-        self.call()
+    def make(self, peer: str, p: int) -> common.Call:
+        return PEERS[peer](Case(p))
 
     def time_20_sweeps(self, peer: str, p: int) -> None:
         self.call()
@@ -200,16 +198,16 @@ def effective_draws(case: Case, update: str, sweeps: int) -> tuple[float, float]
     names = ("deviation", "lambda_sq", "b", "log_step")
     state = {name: case.arrays[name] for name in names}
     fixed = {name: case.arrays[name] for name in ("Y", "theta", "tau_sq", "temperature")}
-    *found, _, _ = sem.sweeps(**fixed, **state, seed=3, n_sweeps=200, update=update, adapt=True)
-    state = dict(zip(names, found))
-    kept, seconds = np.empty((sweeps, *state["deviation"].shape)), 0.0
+    *after, _, _ = sem.sweeps(**fixed, **state, seed=3, n_sweeps=200, update=update, adapt=True)
+    state = dict(zip(names, after))
+    samples, seconds = np.empty((sweeps, *state["deviation"].shape)), 0.0
     for t in range(sweeps):
         start = thread_time()
-        *found, _, _ = sem.sweeps(**fixed, **state, seed=4, step=t, n_sweeps=2, update=update)
+        *after, _, _ = sem.sweeps(**fixed, **state, seed=4, step=t, n_sweeps=2, update=update)
         seconds += thread_time() - start
-        state = dict(zip(names, found))
-        kept[t] = state["deviation"]
-    sizes = [np.mean([_ess(kept[:, c, j, j - 1]) for c in range(case.chains)]) for j in range(case.p)]
+        state = dict(zip(names, after))
+        samples[t] = state["deviation"]
+    sizes = [np.mean([_ess(samples[:, c, j, j - 1]) for c in range(case.chains)]) for j in range(case.p)]
     size = float(np.median(sizes))
     return 1000 * size / (2 * sweeps), size * case.chains / seconds
 
@@ -236,12 +234,11 @@ if __name__ == "__main__":
             "numba": numba(case),
             "numpy": numpy(case),
         }
-        each = {name: t / (SWEEPS * p * (p - 1)) for name, t in zip(calls, common.medians(*calls.values(), seconds=3))}
-        cells = "  ".join(f"{name} {t * 1e9:.0f}" for name, t in each.items())
+        each = {name: t / (SWEEPS * p * (p - 1)) for name, t in common.times(calls, seconds=3).items()}
         against = ", ".join(f"{peer} / expanded {each[peer] / each['expanded scales']:.2f}" for peer in ("numba", "numpy"))
-        print(f"p = {p}, n = {ROWS}, ns a proposal: {cells}; {against}", flush=True)
+        print(f"p = {p}, n = {ROWS}, ns a proposal: {common.cells(each, '.0f', 1e9)}; {against}", flush=True)
     for p, n, sweeps in MIXING:
-        found = {update: effective_draws(Case(p, n, chains=4), update, sweeps) for update in ("element", "row-gibbs")}
-        cells = "  ".join(f"{update} {a:.0f} per 1000 sweeps, {b:.0f}/s" for update, (a, b) in found.items())
-        times = found["row-gibbs"][1] / found["element"][1]
+        draws = {update: effective_draws(Case(p, n, chains=4), update, sweeps) for update in ("element", "row-gibbs")}
+        cells = "  ".join(f"{update} {a:.0f} per 1000 sweeps, {b:.0f}/s" for update, (a, b) in draws.items())
+        times = draws["row-gibbs"][1] / draws["element"][1]
         print(f"p = {p}, n = {n}: {cells}; row-gibbs / element {times:.2f} a second", flush=True)

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import blas, cholesky, lapack, solve_triangular
-from threadpoolctl import ThreadpoolController
 
 from fedkern import _core
 from fedkern.kernels import rng, shrinkage
@@ -130,17 +129,14 @@ def agree() -> None:
         np.testing.assert_allclose(got[0], want, rtol=1e-9, atol=1e-11)
 
 
-class LocalSweeps:
+class LocalSweeps(common.Timed):
     """Time of `sweeps` sweeps of one chain."""
 
     params = (list(CASES), list(PEERS))
     param_names = ("case", "peer")
-    timeout = 300
 
-    def setup(self, case: str, peer: str) -> None:
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
-        self.call = PEERS[peer](CASES[case])
-        self.call()
+    def make(self, case: str, peer: str) -> common.Call:
+        return PEERS[peer](CASES[case])
 
     def time_local_sweeps(self, case: str, peer: str) -> None:
         self.call()
@@ -152,7 +148,7 @@ class Ratios:
     timeout = 300
 
     def track_numpy(self, case: str) -> float:
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        with common.alone():
             return common.ratio(PEERS["fedkern"](CASES[case]), by_numpy(CASES[case]))
 
     track_numpy.unit = "times as fast"
@@ -214,17 +210,14 @@ FIELDS = {"p=217 n=300": (300, 217), "p=217 n=100": (100, 217)}
 LARGE = {"p=1000 n=500": (500, 1000), "p=1000 n=1000": (1000, 1000)}
 
 
-class Batched:
+class Batched(common.Timed):
     """Time of one sweep of all regressions."""
 
     params = (list(FIELDS), [1, 2])
     param_names = ("field", "threads")
-    timeout = 300
 
-    def setup(self, field: str, threads: int) -> None:
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
-        self.call = batch(*FIELDS[field], threads)
-        self.call()
+    def make(self, field: str, threads: int) -> common.Call:
+        return batch(*FIELDS[field], threads)
 
     def time_local_sweeps_batched(self, field: str, threads: int) -> None:
         self.call()
@@ -238,7 +231,7 @@ class OverLapack:
     timeout = 300
 
     def track_over_lapack(self, field: str) -> float:
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        with common.alone():
             return over_lapack(*LARGE[field])[0]
 
     track_over_lapack.unit = "x floor"
@@ -253,14 +246,13 @@ def over_lapack(n: int, p: int, count: int = 5) -> tuple[float, float]:
 
 if __name__ == "__main__":
     print("level", _core.isa())
-    controller = ThreadpoolController()
-    with controller.limit(limits=1, user_api="blas"):
+    with common.alone():
         agree()
         for name, case in CASES.items():
-            times = common.medians(*(make(case) for make in PEERS.values()), seconds=2)
-            cells = "  ".join(f"{peer} {1e6 * t / case.sweeps:.2f} us" for peer, t in zip(PEERS, times))
-            print(f"{name}: {cells}")
-            print(f"    numpy / ours {times[2] / times[0]:.2f}; numba / ours {times[3] / times[0]:.2f}", flush=True)
+            seconds = common.times({peer: make(case) for peer, make in PEERS.items()}, seconds=2)
+            print(f"{name}: {common.cells(seconds, '.2f', 1e6 / case.sweeps, ' us')}")
+            numpy, numba = (seconds[peer] / seconds["fedkern"] for peer in ("numpy", "numba"))
+            print(f"    numpy / ours {numpy:.2f}; numba / ours {numba:.2f}", flush=True)
         for name, (n, p) in LARGE.items():
             ratio, seconds = over_lapack(n, p)
             print(f"{name}: {1e3 * seconds:.2f} ms a regression, {ratio:.2f} x its LAPACK calls", flush=True)

@@ -75,15 +75,14 @@ PEERS: dict[str, Callable[[str], Call]] = {
 }
 
 
-class GlobalSweep:
+class GlobalSweep(common.Timed):
     """Seconds of the server in a round."""
 
     params = (list(PEERS), list(SHAPES))
     param_names = ("peer", "shape")
 
-    def setup(self, peer: str, shape: str) -> None:
-        self.call = PEERS[peer](shape)
-        self.call()
+    def make(self, peer: str, shape: str) -> common.Call:
+        return PEERS[peer](shape)
 
     def time_round(self, peer: str, shape: str) -> None:
         self.call()

@@ -1,4 +1,4 @@
-"""Effective draws per second of the sparse regression beside NumPyro's NUTS, on one federation of tests/references.
+"""Effective draws per second of the sparse regression beside NumPyro's NUTS, on one federation of tools/references.
 
     pip install numpyro jax; python -m benchmarks.bench_sparse
 
@@ -22,7 +22,7 @@ from fedkern.transports.inprocess import run
 
 from .common import need
 
-REFERENCES = Path(__file__).parents[2] / "tests" / "references"
+REFERENCES = Path(__file__).parents[2] / "tools" / "references"
 
 
 def references():
@@ -60,11 +60,11 @@ def nuts(X, y, draws: int = 1000) -> tuple[float, float]:
     jax.config.update("jax_enable_x64", True)
     kernel = NUTS(references().model, target_accept_prob=0.95)
     sampler = MCMC(kernel, num_warmup=1000, num_samples=draws, num_chains=1, progress_bar=False)
-    given = references().moments(X, y)
-    sampler.warmup(jax.random.key(1), *given)
-    sampler.run(jax.random.key(2), *given)  # compiles
+    moments = references().moments(X, y)
+    sampler.warmup(jax.random.key(1), *moments)
+    sampler.run(jax.random.key(2), *moments)  # compiles
     begin = time.perf_counter()
-    sampler.run(jax.random.key(3), *given)
+    sampler.run(jax.random.key(3), *moments)
     theta = np.asarray(sampler.get_samples(group_by_chain=True)["theta"])
     return ess(theta), time.perf_counter() - begin
 
@@ -91,8 +91,8 @@ class EffectiveDraws:
 
 if __name__ == "__main__":
     data = references()
-    name, made = next(iter(data.DATA.items()))
-    X, y = data.federation(**made)
+    name, options = next(iter(data.DATA.items()))
+    X, y = data.federation(**options)
     rates = []
     for sampler, measure in SAMPLERS.items():
         draws, seconds = measure(X, y)

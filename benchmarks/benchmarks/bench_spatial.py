@@ -23,7 +23,6 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import eigvalsh
 from scipy.spatial import Delaunay
-from threadpoolctl import ThreadpoolController
 
 from fedkern import _core
 from fedkern.kernels import optim, rng, spatial
@@ -213,17 +212,14 @@ def agree(n: int = 500) -> None:
         assert np.linalg.norm(f - g) < 1e-9 * np.linalg.norm(g)
 
 
-class Step:
+class Step(common.Timed):
     """Time of a step of mean-field variational inference, 2,221 areas (of 20 steps where the peer says so)."""
 
     params = (list(STEPS),)
     param_names = ("peer",)
-    timeout = 300
 
-    def setup(self, peer: str) -> None:
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
-        self.call = STEPS[peer](2221)
-        self.call()
+    def make(self, peer: str) -> common.Call:
+        return STEPS[peer](2221)
 
     def time_step(self, peer: str) -> None:
         self.call()
@@ -266,17 +262,14 @@ ROUTES: dict[str, Callable[[int], Callable[[], Any]]] = {
 }
 
 
-class Draws:
+class Draws(common.Timed):
     """Time of 128 draws."""
 
     params = (list(SIZES), list(ROUTES))
     param_names = ("areas", "route")
-    timeout = 300
 
-    def setup(self, areas: int, route: str) -> None:
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
-        self.call = ROUTES[route](areas)
-        self.call()
+    def make(self, areas: int, route: str) -> common.Call:
+        return ROUTES[route](areas)
 
     def time_draws(self, areas: int, route: str) -> None:
         self.call()
@@ -316,48 +309,33 @@ PROCESSES: dict[str, Callable[[], Callable[[], Any]]] = {
 }
 
 
-class Process:
+class Process(common.Timed):
     """Time of 32 draws at 100 places, each with its own lengthscale (of a table: groups of 8 with one of 512)."""
 
     params = (list(PROCESSES),)
     param_names = ("peer",)
 
-    def setup(self, peer: str) -> None:
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
-        self.call = PROCESSES[peer]()
-        self.call()
+    def make(self, peer: str) -> common.Call:
+        return PROCESSES[peer]()
 
     def time_draws(self, peer: str) -> None:
         self.call()
 
 
 def show(name: str, calls: dict[str, Callable[[], Any]], unit: float, suffix: str) -> None:
-    found = common.medians(*calls.values(), seconds=2)
-    print(f"{name}, {suffix}: " + "  ".join(f"{peer} {t * unit:.4g}" for peer, t in zip(calls, found)), flush=True)
-
-
-def available(makers: dict[str, Callable[..., Callable[[], Any]]], *case: Any) -> dict[str, Callable[[], Any]]:
-    found = {}
-    for peer, make in makers.items():
-        try:
-            found[peer] = make(*case)
-            found[peer]()
-        except NotImplementedError:
-            continue
-    return found
+    print(f"{name}, {suffix}: {common.cells(common.times(calls, seconds=2), '.4g', unit)}", flush=True)
 
 
 if __name__ == "__main__":
     parts = sys.argv[1:] or ["vi", "routes", "gp"]
     print("level", _core.isa())
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with common.alone():
         if "vi" in parts:
             agree()
-            show("step of mean-field inference, 2,221 areas", available(STEPS, 2221), 1e6, "us")
+            show("step of mean-field inference, 2,221 areas", common.available(STEPS, 2221), 1e6, "us")
         for size in SIZES if "routes" in parts else ():
-            show(f"{BATCH} draws, {size} areas", available(ROUTES, size), 1e3, "ms")
-            show(
-                f"64 factors, one by SuperLU, {size} areas", {"fedkern": factor(size), "scipy": factor_by_scipy(size)}, 1e3, "ms"
-            )
+            show(f"{BATCH} draws, {size} areas", common.available(ROUTES, size), 1e3, "ms")
+            factors = {"fedkern": factor(size), "scipy": factor_by_scipy(size)}
+            show(f"64 factors, one by SuperLU, {size} areas", factors, 1e3, "ms")
         if "gp" in parts:
-            show("32 draws at 100 places", available(PROCESSES), 1e6, "us")
+            show("32 draws at 100 places", common.available(PROCESSES), 1e6, "us")

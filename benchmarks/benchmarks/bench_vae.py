@@ -31,7 +31,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from fedkern import _core
 from fedkern.kernels import mlp
@@ -215,14 +214,14 @@ def by_jax(case: Case) -> Peer:
             e = jax.random.normal(two, (case.batch, case.rank), "f8")
             theta = jnp.einsum("bnr,br->bn", theta.reshape(case.batch, a.n_values, case.rank), e)
         noise = jax.random.normal(three, (case.batch, a.n_latents), "f4")
-        found, g = value(net, theta.astype("f4"), phi[entry], noise)
+        bound, g = value(net, theta.astype("f4"), phi[entry], noise)
         norm = jnp.sqrt(sum((x * x).sum() for x in jax.tree.leaves(g)))
         shrink = jnp.where(norm > 1e3, 1e3 / norm, 1.0).astype("f4")
         m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * shrink * g, m, g)
         v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * (shrink * g) ** 2, v, g)
         first, second = (1 / (1 - jnp.float32(beta) ** (count + 1)) for beta in (0.9, 0.999))
         move = lambda p, m, v: p + jnp.float32(case.rate) * first * m / (jnp.sqrt(second * v) + 1e-8)  # noqa: E731
-        return (jax.tree.map(move, net, m, v), m, v, key), (found, norm)
+        return (jax.tree.map(move, net, m, v), m, v, key), (bound, norm)
 
     zeros = jax.tree.map(jnp.zeros_like, net)
     train = jax.jit(lambda state: jax.lax.scan(step, state, jnp.arange(case.steps, dtype="f4")))
@@ -290,8 +289,8 @@ def by_pyro(case: Case) -> Peer:
     flat = {f"p{i}": leaf for i, leaf in enumerate(leaves)}
 
     def parts() -> dict[str, Any]:
-        found = {name: pyro.param(name, value) for name, value in flat.items()}
-        values = iter(found.values())
+        parameters = {name: pyro.param(name, value) for name, value in flat.items()}
+        values = iter(parameters.values())
         return {part: [tuple(next(values) for _ in layer) for layer in layers] for part, layers in net.items()}
 
     def normal(m: Any, log_v: Any) -> Any:
@@ -357,19 +356,12 @@ def flattened(a: mlp.Architecture, gradient: Any) -> np.ndarray:
 
 def available(case: Case, slow: bool = True) -> dict[str, Peer]:
     """The peers that are installed; all make the same gradient."""
-    found = {}
-    for name, make in PEERS.items():
-        if name in SLOW and not slow:
-            continue
-        try:
-            found[name] = make(case)
-        except NotImplementedError:
-            continue
-    want = flattened(case.architecture, found["fedkern"].gradient())
-    for name, peer in found.items():
+    peers = common.available({name: make for name, make in PEERS.items() if slow or name not in SLOW}, case)
+    want = flattened(case.architecture, peers["fedkern"].gradient())
+    for name, peer in peers.items():
         difference = np.linalg.norm(flattened(case.architecture, peer.gradient()) - want)
         assert difference <= 1e-3 * np.linalg.norm(want), name
-    return found
+    return peers
 
 
 class Training:
@@ -382,7 +374,7 @@ class Training:
     def setup(self, case: str, peer: str) -> None:
         if peer in SLOW and case in LARGE:
             raise common.absent("time for that")
-        self.limits = ThreadpoolController().limit(limits=1, user_api="blas")
+        self.limits = common.alone()
         self.peer = PEERS[peer](CASES[case])
         self.peer.train()
 
@@ -398,7 +390,7 @@ class TrainingRatios:
     timeout = 600
 
     def track_jax(self, case: str) -> float:
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        with common.alone():
             return common.ratio(fedkern(CASES[case]).train, by_jax(CASES[case]).train)
 
     track_jax.unit = "times as fast"
@@ -406,15 +398,15 @@ class TrainingRatios:
 
 def row(name: str, case: Case) -> None:
     peers = available(case, name not in LARGE)
-    times = common.medians(*(peer.train for peer in peers.values()), seconds=4, rounds=7)
-    found = {name: t / peer.steps for (name, peer), t in zip(peers.items(), times)}
-    print(f"{name}, us a step:", "  ".join(f"{peer} {1e6 * t:.1f}" for peer, t in found.items()))
-    others = {peer: t / found["fedkern"] for peer, t in found.items() if "fedkern" not in peer}
-    print("    over ours:", "  ".join(f"{peer} {ratio:.2f}" for peer, ratio in others.items()), flush=True)
+    whole = common.times({peer: made.train for peer, made in peers.items()}, seconds=4, rounds=7)
+    step = {peer: t / peers[peer].steps for peer, t in whole.items()}
+    print(f"{name}, us a step: {common.cells(step, '.1f', 1e6)}")
+    others = {peer: t / step["fedkern"] for peer, t in step.items() if "fedkern" not in peer}
+    print(f"    over ours: {common.cells(others, '.2f', 1)}", flush=True)
 
 
 if __name__ == "__main__":
     print("level", _core.isa())
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with common.alone():
         for name in sys.argv[1:] or CASES:
             row(name, CASES[name])

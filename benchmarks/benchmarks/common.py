@@ -1,14 +1,38 @@
-"""Peers, and times measured side by side."""
+"""Peers, times measured side by side, and what the classes of asv and the printed tables share."""
 
 from __future__ import annotations
 
 import importlib
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from threadpoolctl import ThreadpoolController
+
 Call = Callable[[], Any]
+
+
+class Timed:
+    """What asv times: a subclass has `params`, `param_names`, `make`, and a `time_*` that calls `self.call`."""
+
+    timeout = 300
+    one_thread = True  # of BLAS
+
+    def make(self, *case: Any) -> Call:
+        """What is timed, in one case."""
+        raise NotImplementedError
+
+    def setup(self, *case: Any) -> None:
+        if self.one_thread:
+            self.limits = alone()
+        self.call = self.make(*case)
+        self.call()
+
+
+def alone() -> Any:
+    """One thread of BLAS from here on; as a context, up to its end."""
+    return ThreadpoolController().limit(limits=1, user_api="blas")
 
 
 def absent(peer: str) -> Exception:
@@ -29,6 +53,17 @@ def jax() -> Any:
     module = need("jax")
     module.config.update("jax_enable_x64", True)
     return module
+
+
+def available(makers: Mapping[str, Callable[..., Any]], *case: Any) -> dict[str, Any]:
+    """What the peers that are installed make of a case."""
+    made = {}
+    for peer, make in makers.items():
+        try:
+            made[peer] = make(*case)
+        except NotImplementedError:
+            continue
+    return made
 
 
 def medians(*calls: Call, seconds: float = 0.3, rounds: int = 15) -> list[float]:
@@ -54,3 +89,28 @@ def ratio(call: Call, other: Call) -> float:
     """How many times as long the other takes."""
     mine, theirs = medians(call, other)
     return theirs / mine
+
+
+def times(calls: Mapping[str, Call], **how: Any) -> dict[str, float]:
+    """Median times by name."""
+    return dict(zip(calls, medians(*calls.values(), **how)))
+
+
+def cells(seconds: Mapping[str, float], form: str, scale: float, unit: str = "") -> str:
+    """A line's numbers: "fedkern 3.4  numpy 12.5"."""
+    return "  ".join(f"{peer} {t * scale:{form}}{unit}" for peer, t in seconds.items())
+
+
+def against(seconds: Mapping[str, float], floor: float, what: str) -> str:
+    """Ours over a floor, and the best peer over ours."""
+    ours = seconds["fedkern"]
+    peers = {peer: t for peer, t in seconds.items() if not peer.startswith("fedkern") and not peer.endswith("threads")}
+    best = min(peers, key=lambda peer: peers[peer])
+    return f"    ours / {what} {ours / floor:.2f}; {best} / ours {peers[best] / ours:.2f}"
+
+
+def row(name: str, calls: Mapping[str, Call], bound: float) -> None:
+    """Prints times in microseconds, ours over the bound, and the best peer over ours."""
+    seconds = times(calls, seconds=2)
+    print(f"{name}, us: bound {1e6 * bound:.1f}  {cells(seconds, '.1f', 1e6)}")
+    print(against(seconds, bound, "bound"), flush=True)

@@ -156,9 +156,9 @@ def _simulate(options: argparse.Namespace) -> int:
     settings = synthetic.Settings(options.clients, options.rows, options.columns, options.seed)
     with machine.refusals(options.out), writing(Path(options.out)):
         job = synthetic.simulate(options.kind, options.out, settings)
-    if options.kind == "sigma":
-        folder = Path(job).parent
-        print(f"{folder / 'prior.toml'}\ntrain it:  fedkern sigma train {folder / 'prior.toml'} --out {folder / 'prior'}")
+    prior = Path(job).with_name("prior.toml")
+    if prior.exists():
+        print(f"{prior}\ntrain it:  fedkern sigma train {prior} --out {prior.with_suffix('')}")
     print(f"{job}\nrun it:  fedkern run {job}")
     return 0
 
@@ -181,8 +181,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     from .. import reproduce
 
     if options.name is None:
-        for name, what in reproduce.NAMES.items():
-            print(f"{name:<20}{what}")
+        for name in reproduce.NAMES:
+            print(f"{name:<20}{reproduce.about(name)}")
         return 0
     if options.name not in reproduce.NAMES:
         raise JobError(f"reproduce {options.name}: no such reproduction; there are {', '.join(reproduce.NAMES)}")

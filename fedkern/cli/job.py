@@ -6,24 +6,20 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..api import checked, least, perform, too_few
+from ..api import checked, perform, too_few
 from ..errors import BudgetSpent, FedkernError, JobError, plainly
-from ..jobs.check import local
+from ..jobs.engine import local
 from ..jobs.limits import open_more_files, refusals
-from ..jobs.load import load
-from ..jobs.run import Output
-from ..methods import named
+from ..jobs.run import Output, Part
+from ..methods import load, named
 from ..printing import printable, several
 from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
 from ..transports.driver import exit_code as exit_code_of
 from ..transports.inprocess import InProcess
+from ..transports.place import Place
 from . import show
-
-if TYPE_CHECKING:
-    from ..jobs.run import Place
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         if not options.quiet:
             print("\n".join(map(printable, show.lines(result))))
             print(f"results in {out}")
-        return exit_code(result, least(config))
+        return exit_code(result, config.least_updates)
 
     return place_for(options, main)
 
@@ -50,7 +46,7 @@ def check(options: argparse.Namespace) -> int:
     if options.local:
         config, folder = load(options.job, options.sets)
         with plainly():
-            return local(named(config.job.method), config, folder, Path(options.local))
+            return local(named(config.job.method), Part(InProcess(), config, folder), Path(options.local))
 
     def main(place: Place) -> int:
         config, folder = load(options.job, options.sets)

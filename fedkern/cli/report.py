@@ -10,7 +10,8 @@ from typing import Any
 
 from ..errors import JobError
 from ..jobs.files import write_atomically
-from ..methods.pvi.report import Run, page
+from ..methods import named
+from ..results.report import RunFiles, page
 
 NAMED = 3  # lines of a log that can't be read and are named
 
@@ -33,7 +34,8 @@ def write(folder: Path) -> Path:
     tables = ((path.parent.name.removeprefix("client-"), _rows(path)) for path in sorted(folder.glob("client-*/areas.csv")))
     areas = {client: rows for client, rows in tables if rows is not None}
     path = folder / "report.html"
-    content = page(Run(folder.resolve().name, summary, job, lines, ledgers, areas, notes))
+    method = named(summary["method"]).report if summary else None
+    content = page(RunFiles(folder.resolve().name, summary, job, lines, ledgers, areas, notes), method)
     write_atomically(path, content.encode("utf-8", "backslashreplace"), secret=bool(areas))  # areas are their clients' own
     return path
 

@@ -318,10 +318,10 @@ def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any]
         content = path.read_bytes()
     except OSError as error:
         raise JobError(f"{path}: cannot be read ({error.strerror}); copy it from the folder of `fedkern sigma train`") from None
-    found = _digest(content)
-    if digest is not None and digest != found:
+    actual = _digest(content)
+    if digest is not None and digest != actual:
         raise JobError(
-            f"{path}: was altered or belongs to another training: its digest is {found[:12]}, the manifest's {digest[:12]}; "
+            f"{path}: was altered or belongs to another training: its digest is {actual[:12]}, the manifest's {digest[:12]}; "
             "copy the file again from the folder of `fedkern sigma train`"
         )
     try:
@@ -335,7 +335,7 @@ def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any]
         raise JobError(f"{path}: has format {kind[0]}, this version of fedkern reads {FORMAT}; train the prior anew")
     if kind[1] != role:
         raise JobError(f"{path}: is a file for the {kind[1]}, wanted one for the {role}; give each party its own file")
-    return meta, {name: np.asarray(a, dtype=np.float64) for name, a in arrays.items()}, found
+    return meta, {name: np.asarray(a, dtype=np.float64) for name, a in arrays.items()}, actual
 
 
 def _made(path: Path, make: Callable[[], Made]) -> Made:

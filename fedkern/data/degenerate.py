@@ -42,19 +42,19 @@ def degenerate(X: NDArray[Any], encoding: Encoding, *, intercept: bool = True) -
     low, high, count = _ends(X)
     with np.errstate(invalid="ignore", over="ignore"):
         moves = high > low
-    constant, coarse, kept = [], [], []
+    constant, coarse, informative = [], [], []
     for column, at in _columns(encoding):
         there = at[moves[at]]
         if not len(there):
             constant += [column.name] * bool(intercept and count[at].max() > 1)
         elif column.levels is not None:
-            kept += [(column.name, int(j)) for j in there[1:]]  # all levels together are the intercept
+            informative += [(column.name, int(j)) for j in there[1:]]  # all levels together are the intercept
         elif _is_coarse(column, float(low[there[0]]), float(high[there[0]])):
             coarse.append(column.name)
         else:
-            kept.append((column.name, int(there[0])))
-    collinear = _collinear(X, [j for _, j in kept], intercept)
-    names = dict(zip((j for _, j in kept), (name for name, _ in kept)))
+            informative.append((column.name, int(there[0])))
+    collinear = _collinear(X, [j for _, j in informative], intercept)
+    names = dict(zip((j for _, j in informative), (name for name, _ in informative)))
     follows: dict[str, tuple[str, ...]] = {}
     for j, others in (collinear or {}).items():
         from_names = dict.fromkeys(names[i] for i in others if names[i] != names[j])
@@ -113,9 +113,9 @@ def _collinear(X: NDArray[Any], places: list[int], intercept: bool) -> dict[int,
     if not np.isfinite(part).all():
         return None
     left = np.abs(np.diag(qr(part, mode="r", check_finite=False)[0][:q]))
-    found: dict[int, list[int]] = {}
+    follows: dict[int, list[int]] = {}
     for j in np.flatnonzero((left < LEFT) & (norm > 0)):
         before = [i for i in range(j) if left[i] >= LEFT]
         slopes = lstsq(part[:, before], part[:, j], check_finite=False)[0]
-        found[places[j]] = [places[i] for i, slope in zip(before, slopes) if abs(slope) > NAMED]
-    return {j: others for j, others in found.items() if others}
+        follows[places[j]] = [places[i] for i, slope in zip(before, slopes) if abs(slope) > NAMED]
+    return {j: others for j, others in follows.items() if others}

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..algorithms.exchanges import column_notes
 from ..data.degenerate import Degenerate
-from ..transports.codec import Codec
-from .hooks import RunHooks
-
-if TYPE_CHECKING:
-    from .run import Place
+from .run import At
+from .stage import Stage
 
 
-def exchanged(
-    place: Place, names: tuple[str, ...], own: Mapping[int, Degenerate], hooks: RunHooks | None = None, *, split: bool = False
-) -> list[str]:
+def exchanged(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False) -> list[str]:
     """Notes on what all clients' columns have in common (or, `split`, on each client's own), at the server; none elsewhere."""
-    clients = {k: column_notes.Client(found) for k, found in own.items()}
-    start = column_notes.start(names, split) if place.is_server else None
-    job = (place, column_notes.PROTOCOL, start, clients, Codec(column_notes.DIMS, len(names)))
-    server, _ = place.run(*job[1:]) if hooks is None else hooks.run(*job)
+    clients = {k: column_notes.Client(columns) for k, columns in degenerate.items()}
+    server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)
     return [] if server is None else server.notes

@@ -1,54 +1,110 @@
-"""A whole job, of any method. The same code for one process and for every rank of an MPI job."""
+"""A whole job of any method, and what can be said of it before. The same code for one process and every rank of an MPI job."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from threadpoolctl import threadpool_limits
 
+from ..algorithms.core.messages import SERVER
+from ..algorithms.exchanges import column_notes
+from ..data import table
+from ..data.design import check_header, encode
 from ..errors import JobError
+from ..printing import printable
 from ..results.result import Result
+from . import holders, wire
+from .check import Check, OwnFile, column_of, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
-from .load import AnyConfig
-from .parties import Parties
-from .run import Output, Run
+from .keys import JobConfig
+from .method import Method
+from .parties import Parties, fingerprint
+from .publish import publish
+from .run import Output, Part, Run
+from .stage import Stage
 
-if TYPE_CHECKING:
-    from .method import Method
-    from .run import Place
 
-
-def perform(method: Method, place: Place, config: AnyConfig, folder: Path, output: Output) -> Result | None:
-    """The part of one place (a process, or an MPI rank) in a job whose paths are relative to `folder`.
+def perform(method: Method, part: Part[JobConfig], output: Output) -> Result | None:
+    """The part of one place (a process, or an MPI rank) in a job.
 
     Returns
     -------
     the result at the server's place, None elsewhere
     """
+    place, config = part.place, part.config
     place.signals.advice = " before the first round; nothing is lost"
-    found = method.rows.parties(config, folder)
-    mine = place.mine(found.n_clients)
-    agree(place, config, found)
-    identity = job_bytes(config, found.names)
-    files = None if output.folder is None else RunFolder(output.folder, found.names, identity, config.output.own_folders(folder))
+    parties = method.rows.parties(config, part.folder)
+    mine = place.mine(parties.n_clients)
+    agree(part, parties)
+    identity, folder = job_bytes(config, parties.names), output.folder
+    files = None if folder is None else RunFolder(folder, parties.names, identity, config.output.own_folders(part.folder))
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
-    with RunHooks(config, found.names, files) as hooks, threadpool_limits(1, user_api="blas"):
+    with RunHooks(config, parties.names, files) as hooks, threadpool_limits(1, user_api="blas"):
         hooks.clients = tuple(mine)
-        hooks.permit(place, found, quiet=output.quiet)
+        hooks.permit(place, parties, quiet=output.quiet)
         if files is not None:
             files.close(mine, required=config.privacy is not None, there=output.resume)
-            found = hooks.begin(place, found, resume=output.resume)
+            parties = hooks.begin(place, parties, resume=output.resume)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.note_use()
-        return method.run.perform(Run(place, config, folder, found, hooks, output))
+        run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages)
+        fit = method.run.fit(run)
+        return None if fit is None else publish(run, fit)
 
 
-def agree(place: Place, config: AnyConfig, found: Parties) -> None:
+def agree(part: Part[JobConfig], parties: Parties) -> None:
     """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
-    place.names = found.names
-    place.agree(f"{config.digest} {' '.join(found.names)}".encode())
-    if place.size > 1 + found.n_clients:
-        raise JobError(f"{place.size} ranks for a server and {found.n_clients} clients; start at most {1 + found.n_clients}")
+    place = part.place
+    place.names = parties.names
+    place.agree(f"{part.config.digest} {' '.join(parties.names)}".encode())
+    if place.size > 1 + parties.n_clients:
+        most = 1 + parties.n_clients
+        raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")
+
+
+def checked(method: Method, part: Part[JobConfig]) -> list[str] | None:
+    """What `fedkern check` prints, at the server's place; None elsewhere.
+
+    Raises
+    ------
+    JobError
+        Whatever would end the job before the first row is read.
+    """
+    place, config = part.place, part.config
+    parties = method.rows.parties(config, part.folder)
+    agree(part, parties)
+    server = [SERVER] if place.is_server else []
+    holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
+    opening = tuple(method.stages.opening(config))
+    notes = (Stage.of(column_notes),) if config.privacy is None else ()
+    said = method.stages.checked(Check(part, parties, (*opening, *notes)))
+    if said is None:
+        return None
+    stages = (*opening, *method.stages.stages(said.model))
+    return [*said.lines, "", *wire.lines(parties.n_clients, stages, parties.spec), *wire.unknown(said.unknown)]
+
+
+def local(method: Method, part: Part[JobConfig], path: Path) -> int:
+    """What is wrong with the rows of one's own file. Nothing leaves this process."""
+    config = part.config
+    parties = method.rows.parties(config, part.folder)
+    rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y")
+    spec = parties.spec_of(rows.names)
+    check_header(rows.names, spec, rows.source)
+    encoding = spec.encoding(tuple(column_of(spec, rows, name) for name in spec.covariates(rows.names)))
+    design = encode(rows, encoding, private=True)
+    faults = design.faults
+    lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults"]
+    if mark := fingerprint(path):
+        lines.append(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
+    lines += holders.local(config, parties, path)
+    lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
+    lines += [f"  {fault}" for fault in faults.first]
+    lines += [f"  note: {note}" for note in (*design.notes, *own_columns(spec, rows).lines())]
+    print("\n".join(map(printable, lines)))
+    if faults.rows and not spec.private:
+        return JobError.exit_code
+    method.stages.look_through(OwnFile(config, part.folder, path, rows, spec, encoding))
+    return 0

@@ -68,9 +68,7 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     if kind == "missing":
         return f"{where} is missing" + (f": {field.description}" if field is not None else "")
     if kind == "literal_error":
-        wanted = context["expected"].replace("'", '"')
-        near = get_close_matches(str(fault["input"]), re.findall(r'"(.*?)"', wanted), 1)
-        return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
+        return chosen(where, fault["input"], re.findall(r"'(.*?)'", context["expected"]))
     if kind in COMPARED:
         words, limit = COMPARED[kind]
         bound = context[limit]
@@ -79,6 +77,14 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
         wanted = WANTED.get(kind, fault["msg"])
     hint = remedy(field) if field is not None and wanted != fault["msg"] else ""
     return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
+
+
+def chosen(where: str, value: Any, choices: Sequence[str]) -> str:
+    """What to say of a value that is none of the choices."""
+    *others, last = (json.dumps(choice) for choice in choices)
+    wanted = f"{', '.join(others)} or {last}" if others else last
+    near = get_close_matches(str(value), choices, 1)
+    return f"{where} = {shown(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
 
 
 def unbounded(where: str, epsilon: float) -> str:

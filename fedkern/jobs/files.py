@@ -22,7 +22,7 @@ from typing import Any
 
 from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
-from ..results.plain import plain
+from ..results.plain import Record, plain
 from ..transports.codec import pack, unpack
 from . import stamp as stamping
 from .limits import FULL, MANY, too_many
@@ -134,7 +134,7 @@ class Lines:
             if self.size and os.pread(self._file, 1, self.size - 1) != b"\n":  # a crash cut the last line
                 self._write(b"\n")
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: Record) -> None:
         self.write(json.dumps(plain(record), allow_nan=False))
 
     def write(self, line: str) -> None:
@@ -258,7 +258,7 @@ class RunFolder:
         write_atomically(path, data, secret=secret)
         self._written |= {self.path, path.parent}
 
-    def write_json(self, name: str, content: Any, *, client: int | None = None) -> Path:
+    def write_json(self, name: str, content: Record, *, client: int | None = None) -> Path:
         """A file of the run's folder, or of a client's own."""
         path = (self.path if client is None else self.home(client)) / name
         self.write(path, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n", secret=client is not None)
@@ -313,7 +313,7 @@ class RunFolder:
         party: int,
         protocol: str,
         number: int,
-        content: Mapping[str, Any],
+        content: Record,
         stamp: Stamp | None = None,
         *,
         first: int | None = None,

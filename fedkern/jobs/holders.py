@@ -7,27 +7,34 @@ client's own folder, and to `fedkern check JOB --local FILE`. Other parties read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
 from ..privacy.accountant import Mechanism
 from ..privacy.binding import Binding, account, bind
-from ..privacy.budget import Books
+from ..privacy.budget import Books, Total
 from ..privacy.policy import DataSet, Policy, Use
-from .load import AnyConfig, Config
+from ..results.plain import Record
+from .keys import JobConfig
 from .parties import Parties, data_set
 
 FIND = "the holder sees its policies with: fedkern check JOB --local FILE"
 ACCOUNT = "federation"  # at the server, of jobs that protect clients
 
 
-def use_of(config: AnyConfig) -> Use:
+def use_of(config: JobConfig) -> Use:
     """What kind of job it is to a data holder."""
-    if config.privacy is None:
+    if not config.private:
         return "open"
-    return "client-level" if isinstance(config, Config) and config.privacy.unit == "client" else "private"
+    return "client-level" if config.unit == "client" else "private"
+
+
+def source_of(config: JobConfig) -> str:
+    """Where its noise comes from; of a job without noise, as if it were safe."""
+    return "secure" if config.privacy is None else config.privacy.noise_source
 
 
 def who(names: tuple[str, ...], party: int) -> str:
@@ -35,7 +42,7 @@ def who(names: tuple[str, ...], party: int) -> str:
     return "the server" if party == SERVER else f"client {names[party]!r}"
 
 
-def permit(config: AnyConfig, found: Parties, party: int) -> Binding:
+def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     """What binds a client's data, or the server's own account; every policy allows the job.
 
     Raises
@@ -43,20 +50,20 @@ def permit(config: AnyConfig, found: Parties, party: int) -> Binding:
     HolderError
         One does not, or cannot be read, or there has to be one.
     """
-    use, source = use_of(config), getattr(config.privacy, "noise_source", "secure")
+    use, source = use_of(config), source_of(config)
     if party != SERVER:
-        return _allowed(who(found.names, party), found.names[party], found.holding(party), use, source)
-    for data in found.own:  # the rows of a server's file get no noise in any job
+        return _allowed(who(parties.names, party), parties.names[party], parties.holding(party), use, source)
+    for data in parties.own:  # the rows of a server's file get no noise in any job
         _allowed("the server", "server", data, "open", source, must="asked")
     if use != "client-level":
         return Binding("server", DataSet(()))
     return _allowed("the server", ACCOUNT, DataSet((ACCOUNT,)), "private", source, must="never")
 
 
-def permit_all(config: AnyConfig, found: Parties, clients: Iterable[int], *, server: bool) -> None:
-    """Asks all policies of this place, and keeps nothing."""
-    for party in [*clients, *([SERVER] if server else [])]:
-        permit(config, found, party)
+def permit_all(config: JobConfig, parties: Parties, here: Iterable[int]) -> None:
+    """Asks all policies of the parties that live here, and keeps nothing."""
+    for party in here:
+        permit(config, parties, party)
 
 
 def _allowed(
@@ -73,8 +80,8 @@ def _allowed(
 
 def refused(name: str, ask: str, detail: str) -> HolderError:
     """A policy's no."""
-    told = f"{name}: refused by the holder's policy"
-    return HolderError(f"{told}: {ask}. ({FIND})", told, detail)
+    public = f"{name}: refused by the holder's policy"
+    return HolderError(f"{public}: {ask}. ({FIND})", public, detail)
 
 
 def check_mechanism(name: str, policies: Iterable[Policy], mechanism: Mechanism) -> None:
@@ -86,33 +93,42 @@ def check_mechanism(name: str, policies: Iterable[Policy], mechanism: Mechanism)
 
 def unusable(name: str, fault: JobError, where: Path | None) -> HolderError:
     """What is wrong with an account is told to others without its paths and lines; `where` the holder reads it, if not here."""
-    told = f"{name}: the account of its data cannot be used"
-    return HolderError(f"{told}: {fault}" if where is None else f"{told}; why: {where}", told, str(fault))
+    public = f"{name}: the account of its data cannot be used"
+    return HolderError(f"{public}: {fault}" if where is None else f"{public}; why: {where}", public, str(fault))
 
 
 def warnings(binding: Binding, fingerprint: Callable[[], str | None]) -> list[str]:
     """Where the data's fingerprint and a policy's disagree. It is computed only where a policy has one."""
-    found: list[str] = []
+    out: list[str] = []
     marked = [policy for _, file in binding.files for policy in file.policies if policy.fingerprint]
     mark = fingerprint() if marked else None
     for policy in marked if mark else ():
         binds, same = policy in binding.policies, policy.fingerprint == mark
         if binds and not same:
-            found.append(f"the data are not those for which [data.{policy.data}] of the policy was written")
+            out.append(f"the data are not those for which [data.{policy.data}] of the policy was written")
         elif same and not binds:
-            found.append(f"the data are those for which [data.{policy.data}] of a policy was written, but it does not name them")
-    return found
+            out.append(f"the data are those for which [data.{policy.data}] of a policy was written, but it does not name them")
+    return out
 
 
-def statement(books: Books, total: Any, *, new: bool, warnings: list[str]) -> dict[str, Any]:
+class Standing(NamedTuple):
+    """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first."""
+
+    books: Books
+    total: Total | None = None
+    new: bool = False
+
+
+def statement(account: Standing, warnings: list[str]) -> Record:
     """What is said of an account in the client's own folder."""
+    books = account.books
     return {
         "data": books.account.data,
         "budget": str(books.ledger.path),
         "policies": [described(policy) for policy in books.account.policies],
-        "new": new,
+        "new": account.new,
         "looked_in": [str(ledger.path) for ledger, _ in books.all],
-        "total": total,
+        "total": None if account.total is None else asdict(account.total),
         "warnings": warnings,
     }
 
@@ -125,11 +141,11 @@ def described(policy: Policy) -> str:
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{least}; {kinds}"
 
 
-def local(config: AnyConfig, found: Parties, path: Path) -> Iterator[str]:
+def local(config: JobConfig, parties: Parties, path: Path) -> Iterator[str]:
     """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent."""
     data = data_set(path)
-    held = {k: found.holding(k).paths for k in range(found.n_clients)}
-    mine = [found.names[k] for k, paths in held.items() if any(one.exists() and one.samefile(path) for one in paths)]
+    held = {k: parties.holding(k).paths for k in range(parties.n_clients)}
+    mine = [parties.names[k] for k, paths in held.items() if any(one.exists() and one.samefile(path) for one in paths)]
     client = mine[0] if mine else data.names[0]
     try:
         binding = bind(client, data)
@@ -144,7 +160,7 @@ def local(config: AnyConfig, found: Parties, path: Path) -> Iterator[str]:
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         yield "  policy  none names this file" + (f" ({files})" if files else "")
-    refusal = binding.refusal(use_of(config), getattr(config.privacy, "noise_source", "secure"))
+    refusal = binding.refusal(use_of(config), source_of(config))
     yield f"  this job, as client {client!r}, is " + (f"refused: {refusal.detail}" if refusal else "allowed")
     try:
         where = account(binding)

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Release, Released
 from ..algorithms.exchanges import certificates
 from ..errors import HolderError, JobError
 from ..privacy.binding import Account, Binding, account, client_home
-from ..privacy.budget import Books, Holder, Total
+from ..privacy.budget import Books, Holder
 from ..privacy.chain import Mark
 from ..privacy.plan import Plan
-from ..transports.codec import Codec
+from ..results.plain import Record
+from ..transports.place import Place
 from . import holders
 from .files import RunFolder, write_atomically, writing
+from .holders import Standing
 from .identity import Identity
 from .keeping import Keeper
-from .load import AnyConfig
+from .keys import JobConfig
 from .parties import Parties
-from .watch import MeasuredWatch, SamplerWatch, Watch
-
-if TYPE_CHECKING:
-    from .parties import Parties
-    from .run import Place
+from .watch import Watch
 
 NEW = (
     "no earlier job has an account of these data; if there were jobs on them, a budget.jsonl is lost or lies where it was not "
@@ -47,13 +44,13 @@ class RunHooks(Keeper):
     watch : called at the server with its state after every event, while it is set
     """
 
-    def __init__(self, config: AnyConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
+    def __init__(self, config: JobConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
         super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
         self.config, self.names = config, names
         self.bindings: dict[int, Binding] = {}
         self.holders: dict[int, Holder] = {}
         self.alone, self.quiet = True, True  # whether all parties are this process; whether only warnings are said
-        self.watch: Watch | SamplerWatch | MeasuredWatch | None = None
+        self.watch: Watch[Any] | None = None
         self._warnings: dict[int, list[str]] = {}
         self._elsewhere: TemporaryDirectory[str] | None = None
         self._identity: Identity | None = None
@@ -72,7 +69,7 @@ class RunHooks(Keeper):
             if self._elsewhere is not None:
                 self._elsewhere.cleanup()
 
-    def begin(self, place: Any, found: Parties, *, resume: bool) -> Parties:
+    def begin(self, place: Place, parties: Parties, *, resume: bool) -> Parties:
         """Binds the folders of this place's parties to this run; the parties, whose rows are bound when they are read."""
         assert self.folder is not None
         here = [*([SERVER] if place.is_server else []), *place.mine(len(self.names))]
@@ -81,17 +78,17 @@ class RunHooks(Keeper):
         for party, note in self._identity.notes.items():
             self.write_own(party, "ledger.json", {"note": note})
             self.notes.append(note)
-        return self._identity.bound(found)
+        return self._identity.bound(parties)
 
-    def bind(self, party: int, **given: tuple[str, str]) -> None:
-        """What a resumed run must be given again beside rows: `Identity.bind`."""
+    def bind(self, party: int, **parts: tuple[str, str]) -> None:
+        """What a resumed run must be parts again beside rows: `Identity.bind`."""
         if self._identity is not None:
-            self._identity.bind(party, **given)
+            self._identity.bind(party, **parts)
 
     def budget(self, party: int) -> Mark:
         return self.holders[party].ledger.mark if party in self.holders else Mark()
 
-    def permit(self, place: Place, found: Parties, *, quiet: bool) -> None:
+    def permit(self, place: Place, parties: Parties, *, quiet: bool) -> None:
         """Asks the policies of all who live here whether this job may be, before anything of theirs is read.
 
         A job that a policy allows without an account (an open one, or one that protects clients) is noted there.
@@ -104,13 +101,13 @@ class RunHooks(Keeper):
         self.alone, self.quiet = place.size == 1, quiet
         for party in [*self.clients, *([SERVER] if place.is_server else [])]:
             with self._between_holder_and_job(party):
-                binding = self.bindings[party] = holders.permit(self.config, found, party)
+                binding = self.bindings[party] = holders.permit(self.config, parties, party)
             if self.folder is not None:
                 refused = self.folder.home(party) / "holder.txt"  # of a refusal before
                 with writing(refused):
                     refused.unlink(missing_ok=True)
             if party != SERVER:
-                self._warnings[party] = holders.warnings(binding, partial(found.fingerprint, party))
+                self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
     def note_use(self) -> None:
         """A line in the account of every client whose policy allows this job without one."""
@@ -120,7 +117,7 @@ class RunHooks(Keeper):
                 with self._between_holder_and_job(party):
                     books = Books(self._account(party))
                     books.note(self._job_name(party), use)
-                self._state(party, books, None, new=False)
+                self._state(party, Standing(books))
 
     def open_budget(self, party: int, plan: Plan) -> None:
         """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""
@@ -142,9 +139,9 @@ class RunHooks(Keeper):
             )
             total = holder.total()
         if holder.ledger.adopted:
-            told = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
-            self._warnings.setdefault(party, []).append(told)
-        self._state(party, holder.books, total, new=holder.new)
+            adopted = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
+            self._warnings.setdefault(party, []).append(adopted)
+        self._state(party, Standing(holder.books, total, holder.new))
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:
         """Whether the policies of these clients allow the noise of a mechanism that is not theirs, but the server's."""
@@ -152,25 +149,20 @@ class RunHooks(Keeper):
             with self._between_holder_and_job(k):
                 holders.check_mechanism(holders.who(self.names, k), self.bindings[k].policies, plan.mechanism)
 
-    def certificate(self, party: int) -> dict[str, Any]:
+    def certificate(self, party: int) -> Record:
         """What a holder has spent in this job."""
         assert self.config.privacy is not None
         return self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person)
 
-    def certified(self, place: Any) -> dict[str, Mapping[str, Any]]:
-        """Every client tells what it has spent: client -> certificate; at the server only."""
-        n = len(self.names)
-        mine = place.mine(n)
-        for k in mine:
-            self.write_own(k, "certificate.json", self.certificate(k))
-            self._settle(k)
-            self.forget(k, certificates.PROTOCOL)  # one from before a crash may say less than was spent since
-        clients = {k: certificates.Client(self.certificate(k)) for k in mine}
-        start = certificates.start(n) if place.is_server else None
-        server, _ = self.run(place, certificates.PROTOCOL, start, clients, Codec(certificates.DIMS, n))
-        return {} if server is None else {self.names[k]: server.replies[k] for k in sorted(server.replies)}
+    def settled(self, client: int) -> Record:
+        """The certificate of a client that spends no more, which learns what all jobs have spent on its data."""
+        certificate = self.certificate(client)
+        self.write_own(client, "certificate.json", certificate)
+        self._settle(client)
+        self.forget(client, certificates.PROTOCOL)  # one from before a crash may say less than was spent since
+        return certificate
 
-    def write_own(self, client: int, name: str, content: Any) -> None:
+    def write_own(self, client: int, name: str, content: Record) -> None:
         """A file that only the client may see, in its own folder."""
         if self.folder is not None:
             self.folder.write_json(name, content, client=client)
@@ -205,20 +197,19 @@ class RunHooks(Keeper):
         holder = self.holders[client]
         with self._between_holder_and_job(client):
             total = holder.total()
-        self._state(client, holder.books, total, new=holder.new, again=True)
+        self._state(client, Standing(holder.books, total, holder.new), again=True)
         if holder.policies and not self.quiet:
             self._say(client, total.text())
 
-    def _state(self, party: int, books: Books, total: Total | None, *, new: bool, again: bool = False) -> None:
+    def _state(self, party: int, account: Standing, *, again: bool = False) -> None:
         """account.json, and once at the holder's terminal what the holder should look into."""
         if party == SERVER:
             return
         warnings = self._warnings.get(party, [])
-        content = None if total is None else asdict(total)
-        self.write_own(party, "account.json", holders.statement(books, content, new=new, warnings=warnings))
+        self.write_own(party, "account.json", holders.statement(account, warnings))
         if again:
             return
-        if new and books.account.policies:
+        if account.new and account.books.account.policies:
             self._say(party, NEW)
         for warning in warnings:
             self._say(party, warning)

@@ -12,52 +12,41 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER
 from ..data.table import Table
 from ..errors import JobError
 from ..privacy.chain import Mark
-from ..results.plain import plain
+from ..results.plain import Record, plain
+from ..transports.place import Place
 from . import ledger, outbox
 from .files import RunFolder, write_atomically
-from .load import AnyConfig, Config, SigmaConfig, SparseConfig
+from .keys import JobConfig
 from .locks import Locks
 from .parties import Parties
 from .secret import fingerprint, mark_of, secret
-
-if TYPE_CHECKING:
-    from .run import Place
 
 RECORD = "job.json"
 ABOUT = ("id", "clients", "party", "ledger")  # of a record's table `run`; the other keys are digests of what the party was given
 MOST_NAMED = 6  # keys that differ, with their values
 
 
-def may_change(config: AnyConfig) -> frozenset[str]:
+def may_change(config: JobConfig) -> frozenset[str]:
     """Keys that a resumed run may have otherwise. `job.rounds` where the number of rounds decides nothing but the end."""
     free = {"job.deadline", "algorithm.checkpoint_every"}
-    match config:
-        case Config():
-            open_ended = config.privacy is None or not config.privacy.calibrate
-        case SparseConfig():
-            open_ended = True
-        case SigmaConfig():
-            open_ended = config.algorithm.inference in ("hmc", "mala")
-        case _:
-            open_ended = False
-    return frozenset(free | {"job.rounds"} if open_ended else free)
+    return frozenset(free | {"job.rounds"} if config.open_ended else free)
 
 
-def job_bytes(config: AnyConfig, names: Sequence[str]) -> bytes:
+def job_bytes(config: JobConfig, names: Sequence[str]) -> bytes:
     """What a checkpoint is bound to: the job without what may change, and its clients."""
     free = may_change(config)
     kept = {key: value for key, value in flat(plain(config.model_dump())).items() if key not in free}
     return json.dumps([kept, list(names)], sort_keys=True, allow_nan=False).encode()
 
 
-def flat(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flat(tables: Record, before: str = "") -> dict[str, Any]:
     """Dotted key -> value. What is None is as good as absent."""
     out: dict[str, Any] = {}
     for name, value in tables.items():
@@ -84,9 +73,7 @@ class Identity:
     notes : party -> on its ledger, which lost something without anybody's doing
     """
 
-    def __init__(
-        self, config: AnyConfig, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]
-    ) -> None:
+    def __init__(self, config: JobConfig, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]) -> None:
         self.config, self.folder, self.parties, self.home = config, folder, tuple(parties), home
         self.marks: dict[int, Collection[Mark]] = {}
         self.paid: dict[int, int] = {}
@@ -189,7 +176,7 @@ class Identity:
     def _path(self, party: int) -> Path:
         return self.folder.home(party) / RECORD
 
-    def _record(self, party: int, run: str, before: Mapping[str, Any]) -> dict[str, Any]:
+    def _record(self, party: int, run: str, before: Record) -> dict[str, Any]:
         about = {"id": run, "clients": list(self.folder.names), "party": None if party == SERVER else self.folder.names[party]}
         record: dict[str, Any] = plain(self.config.model_dump() | {"run": {**before, **about}})
         return record
@@ -218,7 +205,7 @@ class Identity:
             raise JobError(f"{path} cannot be read ({error}); put it back as the run left it, or start anew (--out)") from None
         return record
 
-    def _compare(self, party: int, record: Mapping[str, Any]) -> None:
+    def _compare(self, party: int, record: Record) -> None:
         path, about, free = self._path(party), record["run"], may_change(self.config)
         before = flat({key: value for key, value in record.items() if key != "run"})
         now = flat(plain(self.config.model_dump()))
@@ -242,7 +229,7 @@ class Identity:
         path = None if party == SERVER else self.folder.ledger(party)
         return path.stat().st_size if path is not None and path.exists() else 0
 
-    def _look_at_what_is_left(self, party: int, about: Mapping[str, Any]) -> None:
+    def _look_at_what_is_left(self, party: int, about: Record) -> None:
         """Checkpoints, stored answers and logs of a run that goes on."""
         folder = self.folder
         left = [*folder.stamps(party), *outbox.stamps(folder.home(party) / "outbox")]

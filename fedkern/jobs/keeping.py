@@ -11,28 +11,33 @@ import json
 import re
 import time
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
 from ..errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError, OwnFault, outline
 from ..privacy.chain import Mark
+from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.codec import Codec, Frame, pack, unpack
 from ..transports.driver import Hooks, Offers, restart
+from ..transports.place import Transport
 from .files import Lines, RunFolder, spare, write_atomically
 from .ledger import Ledger
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
 from .stamp import Stamp, boot
 
-if TYPE_CHECKING:
-    from ..transports.gathering import Gathering
-    from ..transports.inprocess import InProcess
-    from ..transports.mpi import Ranks
-
 OPEN = (JobError, LostPeer, BudgetSpent, RemoteFault, KeyboardInterrupt)  # faults whose text tells nothing of rows
+
+
+class Exchange(NamedTuple):
+    """What a transport runs. `start`: the server's first state and what it sends first; None where it does not live."""
+
+    protocol: Protocol[Any, Any]
+    start: Any
+    clients: dict[int, Any]
+    codec: Codec
 
 
 class Keeper(Hooks):
@@ -69,22 +74,13 @@ class Keeper(Hooks):
         self._ledgers: dict[int, Ledger] = {}
         self._boot = boot()
 
-    def run(
-        self,
-        place: InProcess | Ranks | Gathering,
-        protocol: Protocol,
-        start: Any,
-        clients: Mapping[int, Any],
-        codec: Codec,
-        *,
-        resume: bool | None = None,
-    ) -> tuple[Any, dict[int, Any]]:
+    def run(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
         """`place.run` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so).
 
         `resume` is None where there is nothing to resume, before or after the rounds. Once those have begun signals are held.
         """
+        protocol, start, clients, codec = exchange
         self.protocol, self.checkpoint_number, self._since = protocol.name, 0, time.monotonic()
-        clients = dict(clients)
         self.clients = tuple(clients)
         if self.folder:
             if resume:
@@ -113,9 +109,9 @@ class Keeper(Hooks):
             fault.args = (re.sub(r"\bclient (\d+)(?=:)", self._named, str(fault), count=1),)
             raise
 
-    def _named(self, found: re.Match[str]) -> str:
-        number = int(found[1])
-        return self.who(number) if number < len(self.wire.clients) else found[0]
+    def _named(self, match: re.Match[str]) -> str:
+        number = int(match[1])
+        return self.who(number) if number < len(self.wire.clients) else match[0]
 
     def budget(self, party: int) -> Mark:
         """Of the party's account, where it has one."""
@@ -130,13 +126,13 @@ class Keeper(Hooks):
         ledger = self._ledger(party)
         return stamp._replace(ledger=ledger.mark, synced=ledger.synced(surely=sync))
 
-    def forget(self, client: int, protocol: Protocol) -> None:
+    def forget(self, client: int, protocol: Protocol[Any, Any]) -> None:
         """Answers in this protocol are given anew, and not as they were before a crash."""
         if self.folder:
             for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
                 path.unlink()
 
-    def metric(self, record: Mapping[str, Any]) -> None:
+    def metric(self, record: Record) -> None:
         """A line of metrics.jsonl."""
         if self.folder:
             self._log(self.folder.path / "metrics.jsonl", at=self._metrics_size).append(record)
@@ -257,7 +253,7 @@ class Keeper(Hooks):
             self.protocol,
             self.checkpoint_number,
             lambda: self.stamp(client, sync=False),
-            lambda path, found: folder.check(path, client, found),
+            lambda path, stamp: folder.check(path, client, stamp),
         )
 
     def _log(self, path: Path, *, at: int | None = None) -> Lines:
@@ -313,7 +309,7 @@ class Keeper(Hooks):
         except ValueError:
             return None
 
-    def _restart(self, protocol: Protocol, start: Any, saved: dict[str, Any], codec: Codec) -> Any:
+    def _restart(self, protocol: Protocol[Any, Any], start: Any, saved: dict[str, Any], codec: Codec) -> Any:
         about = json.loads(saved["about"])
         self._metrics_size = about["metrics"]
         self.wire.counts = {(name, way): count for name, way, count in about["wire"]}

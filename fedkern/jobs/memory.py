@@ -1,7 +1,7 @@
 """What a job takes that has a number for every pair of its columns: said by `check`, before it is taken.
 
 Squares of p columns are what makes a job too large for a machine. The factors were measured on small jobs
-(tests/cli/test_memory.py) and hold to about a half; what grows with rows alone is in no job more than some copies of the file.
+(tests/jobs/test_memory.py) and hold to about a half; what grows with rows alone is in no job more than some copies of the file.
 """
 
 from __future__ import annotations

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ..data.table import Table
-from ..models.encoding import Encoding, Spec
-from ..results.result import Result
-from .check import Check
+from ..results.plain import Record
+from ..results.report import Report
+from .check import Check, OwnFile, Said
+from .keys import Keys
 from .parties import Parties
+from .publish import Fit
 from .run import Run
+from .stage import Stage
 
 
 class Rows(Protocol):
@@ -21,31 +23,35 @@ class Rows(Protocol):
 
 
 class Running(Protocol):
-    """`run`: the part of one place in a job."""
+    """`run`: the part of one place in a job; what comes of it at the server's place, None elsewhere."""
 
-    def perform(self, run: Run[Any]) -> Result | None: ...
+    def fit(self, run: Run[Any]) -> Fit | None: ...
 
 
 class Stages(Protocol):
-    """`stages`: what leaves a party, for `fedkern check`."""
+    """`stages`: what leaves a party: before anything but the job file is known, and then by the model; and what `check` says."""
 
-    def checked(self, at: Check[Any]) -> list[str] | None: ...
+    def opening(self, config: Any) -> Sequence[Stage]: ...
 
-    def spec_of_file(self, config: Any, spec: Spec, names: tuple[str, ...]) -> Spec: ...
+    def stages(self, model: Any) -> Sequence[Stage]: ...
 
-    def look_through(self, config: Any, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None: ...
+    def checked(self, at: Check[Any]) -> Said | None: ...
+
+    def look_through(self, file: OwnFile[Any]) -> None: ...
 
 
 class Show(Protocol):
     """`show`: what a finished run prints."""
 
-    def lines(self, content: Mapping[str, Any], why: str) -> Iterator[str]: ...
+    def lines(self, content: Record, why: str) -> Iterator[str]: ...
 
 
 class Method(NamedTuple):
     """One method's doors."""
 
+    keys: Keys[Any]
     rows: Rows
     run: Running
     stages: Stages
     show: Show
+    report: Report

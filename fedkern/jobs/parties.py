@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..data import table
@@ -21,7 +21,7 @@ from ..errors import JobError, OwnFault, owned
 from ..kernels.families import BINARY, FAMILIES, REAL
 from ..models.encoding import Column, Spec
 from ..privacy.policy import DataSet
-from .load import AnyConfig, DataSection
+from .keys import DataSection, JobConfig
 from .naming import faults as faults_of_names
 
 
@@ -39,6 +39,7 @@ class Parties:
     server : vertical: the server's own table, or None
     holding : client number -> what policies may call its data (the file's stem, or the built-in set's name), and their files
     own : the same of the server's own files
+    specs : names of a file's columns -> what is known of them, where that is another for each client
     fingerprint : client number -> of its file, see `fingerprint`; None for built-in data
     """
 
@@ -51,47 +52,58 @@ class Parties:
     fingerprint: Callable[[int], str | None] = lambda client: None
     server: Callable[[], Table | None] = lambda: None
     own: tuple[DataSet, ...] = ()
+    specs: Callable[[tuple[str, ...]], Spec] | None = None
 
     @property
     def n_clients(self) -> int:
         return len(self.names)
 
+    def spec_of(self, columns: tuple[str, ...]) -> Spec:
+        """What is known of the columns of a file that has these."""
+        return self.spec if self.specs is None else self.specs(columns)
 
-def there(found: Parties, **named: Iterable[str]) -> Parties:
+
+def there(parties: Parties, **named: Iterable[str]) -> Parties:
     """The parties, once every client that a section of the job file names is one of them; JobError.
 
     `named`: key of the section, with two underscores for a dot, -> names.
     """
     for section, names in named.items():
         for name in names:
-            if name not in found.names:
-                known = ", ".join(found.names)
+            if name not in parties.names:
+                known = ", ".join(parties.names)
                 raise JobError(f"{section.replace('__', '.')}.{name}: there is no such client; there are {known}")
-    return found
+    return parties
 
 
-def declared(config: AnyConfig, data: DataSection) -> dict[str, Column]:
+def declared(config: JobConfig, data: DataSection) -> dict[str, Column]:
     """What the job file says of columns."""
     tables = data.columns.items()
     said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in tables}
-    return {name: Column.declared(name, given) for name, given in said.items() if given or config.privacy is None}
+    return {name: Column.declared(name, keys) for name, keys in said.items() if keys or config.privacy is None}
 
 
-def rows_spec(
-    config: AnyConfig, data: DataSection, response: str | None, positive: str | None, columns: dict[str, Column], **model: Any
-) -> Spec:
-    """What is known of the columns where every client has rows of its own. `model`: family, intercept, missing."""
+class Known(NamedTuple):
+    """What a model, and built-in data beside the job file, say of the columns; see `Spec`."""
+
+    family: str
+    response: str | None
+    positive: str | None
+    columns: dict[str, Column]
+    intercept: bool = True
+    missing: bool = False
+
+
+def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:
+    """What is known of the columns where every client has rows of its own."""
     return Spec(
-        response=response,
-        positive=positive,
         offset=data.offset,
         weight=data.weight,
         row_id=data.row_id,
         ignore=tuple(data.ignore),
         standardise=data.standardise,
         private=config.privacy is not None,
-        columns=columns,
-        **model,
+        **known._asdict(),
     )
 
 
@@ -112,32 +124,32 @@ def dealt(data: DataSection) -> Federation:
     )
 
 
-def of_dealt(config: AnyConfig, found: Federation, spec: Spec) -> Parties:
+def of_dealt(config: JobConfig, dealt: Federation, spec: Spec) -> Parties:
     """Of a job on built-in rows."""
-    names = named(config, found.clients)
+    names = named(config, dealt.clients)
     return Parties(
         names,
         spec,
-        found.client,
-        lambda k: (f"{found.name}, {names[k]}", found.names()),
-        found.test,
-        lambda k: DataSet((found.name,)),
+        dealt.client,
+        lambda k: (f"{dealt.name}, {names[k]}", dealt.names()),
+        dealt.test,
+        lambda k: DataSet((dealt.name,)),
     )
 
 
-def fits(family: str, name: str | None, response: str, positive: str | None) -> None:
+def fits(family: str, data: Federation) -> None:
     """Whether a model of this family can explain what the built-in data have; JobError."""
-    wanted = BINARY if positive is not None else REAL
-    if response and FAMILIES[family].domain is not wanted:
+    wanted = BINARY if data.positive is not None else REAL
+    if data.response and FAMILIES[family].domain is not wanted:
         what = "a binary" if wanted is BINARY else "a real"
-        raise JobError(f'model.family = "{family}": data.builtin = "{name}" has {what} response')
+        raise JobError(f'model.family = "{family}": data.builtin = "{data.name}" has {what} response')
 
 
-def named(config: AnyConfig, found: tuple[str, ...]) -> tuple[str, ...]:
-    """The clients' names: those of the job file, or those that were found."""
-    names = tuple(config.data.names) or found
-    if len(names) != len(found):
-        raise JobError(f"data.names: {len(names)} names for {len(found)} clients")
+def named(config: JobConfig, names_of_files: tuple[str, ...]) -> tuple[str, ...]:
+    """The clients' names: those of the job file, or those of their files."""
+    names = tuple(config.data.names) or names_of_files
+    if len(names) != len(names_of_files):
+        raise JobError(f"data.names: {len(names)} names for {len(names_of_files)} clients")
     for name in names:
         if names.count(name) > 1:
             raise JobError(f"data.clients: two files would both be client {name!r}; rename one, or give data.names")
@@ -146,7 +158,7 @@ def named(config: AnyConfig, found: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def from_files(config: AnyConfig, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
+def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
     """Of a job whose clients have files: `texts` are the columns that are read as text.
 
     Raises

@@ -1,28 +1,34 @@
-"""One place of a running job: what every method is given, and what all of them do the same."""
+"""One place of a job: what every method is given, and what all of them do the same."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ..algorithms.core.messages import ServerEffects
+from ..algorithms.exchanges import certificates
 from ..algorithms.exchanges import columns as agreement
 from ..data.design import describe
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Encoding
+from ..results.plain import Record
 from ..transports.codec import Codec
-from ..transports.inprocess import InProcess
+from ..transports.place import Place
+from . import machine
 from .hooks import RunHooks
+from .keeping import Exchange
 from .parties import Parties
-
-if TYPE_CHECKING:
-    from ..transports.mpi import Ranks
-
-    Place = InProcess | Ranks
+from .progress import Progress
+from .stage import Stage
+from .watch import Lines, Watch
 
 C = TypeVar("C")
+S = TypeVar("S")
+K = TypeVar("K")
+Ended = tuple[S | None, dict[int, K]]  # the server's last state, where it lives, and the clients' that live here
 
 
 @dataclass(frozen=True)
@@ -42,32 +48,120 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Run(Generic[C]):
-    """One place (a process, or an MPI rank) in a job.
+class Part(Generic[C]):
+    """The part of one place in a job.
 
     Attributes
     ----------
-    place, config, output : where it runs, the job file with all its defaults, where it writes
+    place : a process, or an MPI rank
+    config : the job file with all its defaults
     folder : to which the job's paths are relative
-    parties : who takes part, and where the rows of each are
-    hooks : what it does beside computing
     """
 
     place: Place
     config: C
     folder: Path
+
+
+@dataclass(frozen=True)
+class At(Generic[C]):
+    """What a run has at one place, and a check too.
+
+    Attributes
+    ----------
+    part, parties : what is to be done, and by whom
+    stages : all that may be exchanged: as far as the job file tells them, and those of the model once it is known
+    """
+
+    part: Part[C]
     parties: Parties
-    hooks: RunHooks
-    output: Output
+    stages: tuple[Stage, ...]
+
+    @property
+    def place(self) -> Place:
+        return self.part.place
+
+    @property
+    def config(self) -> C:
+        return self.part.config
 
     @property
     def names(self) -> tuple[str, ...]:
         """The clients', in the order of their numbers."""
         return self.parties.names
 
+    @property
+    def mine(self) -> list[int]:
+        """The clients that live here."""
+        return self.place.mine(len(self.names))
+
+    def exchange(self, stage: Stage, start: Callable[[], tuple[S, ServerEffects]], clients: Mapping[int, K]) -> Ended[S, K]:
+        """Runs one stage: the server's last state, None where it does not live, and those of the clients that live here.
+
+        Parameters
+        ----------
+        start : asked for the server's first state where there is one
+
+        Raises
+        ------
+        RuntimeError
+            `fedkern check` does not say that this stage is part of the job.
+        """
+        if all(stage.words != said.words for said in self.stages):
+            raise RuntimeError(f"{stage.protocol.name}: `fedkern check` does not list this exchange, or not with these messages")
+        started = start() if self.place.is_server or stage.allgather else None
+        codec = Codec(stage.dims, len(self.names))
+        return self._performed(stage, Exchange(stage.named_protocol, started, dict(clients), codec))
+
+    def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
+        return self.place.run(*exchange)
+
+
+@dataclass(frozen=True)
+class Run(At[C]):
+    """One place in a job that runs.
+
+    Attributes
+    ----------
+    hooks : what it does beside computing
+    output : where it writes
+    of : model -> the stages that a job of this method has once its model is known
+    lines : what is said of the server's rounds; None says nothing
+    """
+
+    hooks: RunHooks
+    output: Output
+    of: Callable[[Any], Sequence[Stage]]
+    lines: Lines[Any] | None = None
+
+    def knowing(self, model: Any) -> Run[C]:
+        """The run once its model is known: the stages of the model may be exchanged."""
+        return replace(self, stages=(*self.stages, *self.of(model)))
+
+    def saying(self, lines: Lines[S]) -> Run[C]:
+        """The run that writes lines of metrics, and shows its progress."""
+        return replace(self, lines=lines)
+
+    def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
+        place = self.place.gathering if stage.allgather else self.place
+        resume = (self.output.resume and not stage.alias) if stage.resumable else None
+        if self.lines is None:
+            return self.hooks.run(place, exchange, resume=resume)
+        hooks = self.hooks
+        with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
+            hooks.watch = Watch(self.lines, hooks.config.output.metrics_every, hooks.metric, progress)
+            ended = hooks.run(place, exchange, resume=resume)
+            hooks.watch = None
+        return ended
+
+    @property
+    def threads(self) -> int:
+        """How many a client's kernels may use."""
+        return self.place.n_threads or machine.cores()
+
     def tables(self) -> dict[int, Table]:
         """The rows of the clients that live here."""
-        return {k: self.parties.rows(k) for k in self.place.mine(len(self.names))}
+        return {k: self.parties.rows(k) for k in self.mine}
 
     def agreed(self, tables: Mapping[int, Table]) -> Encoding:
         """The encoding of the columns, the same at every place."""
@@ -75,9 +169,18 @@ class Run(Generic[C]):
         for k, table in tables.items():
             with owned(k):
                 clients[k] = agreement.Client(spec, describe(table, spec, self.names[k]), name=self.names[k])
-        start = agreement.start(spec, self.names) if self.place.is_server else None
-        codec = Codec(agreement.DIMS, len(self.names))
-        server, clients = self.hooks.run(self.place, agreement.PROTOCOL, start, clients, codec)
-        encoding: Any = (server if server is not None else next(iter(clients.values()))).encoding
+        ended = self.exchange(Stage.of(agreement), lambda: agreement.start(spec, self.names), clients)
+        encoding = anyone(*ended).encoding
         assert isinstance(encoding, Encoding)
         return encoding
+
+    def certified(self) -> dict[str, Record]:
+        """Every client tells what it has spent: client -> certificate; at the server only."""
+        clients = {k: certificates.Client(self.hooks.settled(k)) for k in self.mine}
+        server, _ = self.exchange(Stage.of(certificates), lambda: certificates.start(len(self.names)), clients)
+        return {} if server is None else {self.names[k]: server.replies[k] for k in sorted(server.replies)}
+
+
+def anyone(server: S | None, clients: Mapping[int, K]) -> S | K:
+    """The last state of a party that lives here, where all have learnt the same."""
+    return server if server is not None else next(iter(clients.values()))

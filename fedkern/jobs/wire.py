@@ -6,7 +6,6 @@ All sizes are functions of the job file and of the columns' names; a test compar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from ..algorithms.core.messages import Message, Refused, schema
 from ..algorithms.exchanges.certificates import Certificate
@@ -16,8 +15,7 @@ from ..models.encoding import Spec
 from ..transports import tags
 from ..transports.codec import Codec
 from ..transports.driver import Keep, Kept, Received
-
-Protocols = Sequence[tuple[Any, Mapping[str, int]]]
+from .stage import Stage
 
 # Messages that not every run of a job has.
 WHEN: dict[type[Message], str] = {
@@ -28,38 +26,37 @@ WHEN: dict[type[Message], str] = {
 ALSO: dict[str, tuple[type[Message], ...]] = {"to_server": (Received, Kept), "to_client": (Keep,)}  # in every protocol
 
 
-def lines(
-    n_clients: int, protocols: Protocols, spec: Spec | None = None, unknown: Sequence[str] = (), *, allgather: bool = False
-) -> Iterator[str]:
+def lines(n_clients: int, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
     """Both directions, then what the ranks of an MPI job tell each other.
 
     Parameters
     ----------
     n_clients : of the job
-    protocols : all of them, with the sizes of their messages
-    spec : what the job file says of the columns; None where columns are not agreed on
-    unknown : columns that may turn out to hold texts; here they count as numbers
-    allgather : the last protocol has no server; each client sends to all others, and makes the server's draws itself
+    stages : all that it has
+    spec : what the job file says of the columns
     """
-    told: list[type[Message]] = []
+    listed: list[type[Message]] = []
+    allgather = any(stage.allgather for stage in stages)
     for title, way in (("each client may send", "to_server"), ("the server may send", "to_client")):
         yield f"{title} (and no row)"
         rows = []
-        for protocol, dims in [*protocols, (None, {})]:
-            kinds = getattr(protocol, way) if protocol is not None else ALSO[way]
-            if allgather and protocol is protocols[-1][0] and way == "to_client":
-                continue
-            codec = Codec(dims, n_clients)
-            rows += [(kind.__name__, _fields(kind, dims), f"{codec.longest((kind,)):,}", WHEN.get(kind, "")) for kind in kinds]
-            told += kinds
+        kinds = [(kind, stage.dims) for stage in stages for kind in _sent(stage, way)]
+        for kind, dims in [*kinds, *((kind, {}) for kind in ALSO[way])]:
+            longest = Codec(dims, n_clients).longest((kind,))
+            rows.append((kind.__name__, _fields(kind, dims), f"{longest:,}", WHEN.get(kind, "")))
+            listed.append(kind)
         yield from laid_out(("message", "fields", "bytes", ""), rows)
     yield "each rank with clients, in an MPI job, besides"
     yield from laid_out(("message", "what", "bytes", ""), _control(allgather))
     for kind, text in _texts(spec).items():
-        if kind in told:
+        if kind in listed:
             yield f"{kind.__name__}.text: {text}"
-    if unknown:
-        names = ", ".join(unknown[:6]) + (f" and {len(unknown) - 6} more" if len(unknown) > 6 else "")
+
+
+def unknown(columns: Sequence[str]) -> Iterator[str]:
+    """Which columns may turn out to hold texts; the lines above take them for numbers."""
+    if columns:
+        names = ", ".join(columns[:6]) + (f" and {len(columns) - 6} more" if len(columns) > 6 else "")
         yield f"sizes are those of numeric columns ({names}); a column of texts counts by its levels"
 
 
@@ -71,7 +68,14 @@ def laid_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
 
 
-def _fields(kind: type[Message], dims: Any) -> str:
+def _sent(stage: Stage, way: str) -> tuple[type[Message], ...]:
+    """The messages that travel this way."""
+    if way == "to_server":
+        return stage.protocol.to_server
+    return () if stage.allgather else stage.protocol.to_client
+
+
+def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
     def one(name: str, shape: tuple[str, ...]) -> str:
         return f"{name} ({', '.join(str(dims[s]) for s in shape)})" if shape else name
 
@@ -96,10 +100,10 @@ def _control(allgather: bool) -> list[Sequence[str]]:
     return [*rows]
 
 
-def _texts(spec: Spec | None) -> dict[type[Message], str]:
+def _texts(spec: Spec) -> dict[type[Message], str]:
     """What the texts hold that a client sends."""
     columns = "names and kinds of the columns"
-    if spec is not None and not spec.private:
+    if not spec.private:
         columns += ", levels of those that hold texts, labels of the response"
         if spec.standardise == "exchange":
             columns += "; the number of rows, sums and sums of squares of the numeric columns"

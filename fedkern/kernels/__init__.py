@@ -8,11 +8,7 @@ arrays live).
 from __future__ import annotations
 
 from . import augmented, glm, mlp, optim, privacy, rng, sem, shrinkage, spatial
-from ._registry import BACKENDS, KERNELS
+from ._record import KERNELS as KERNELS
+from ._record import table as list
 
 __all__ = ["augmented", "glm", "list", "mlp", "optim", "privacy", "rng", "sem", "shrinkage", "spatial"]
-
-
-def list() -> dict[str, dict[str, bool]]:
-    """Which (kernel, backend) pairs exist: kernel -> backend -> bool."""
-    return {name: {b: b in kernel.backends for b in BACKENDS} for name, kernel in sorted(KERNELS.items())}

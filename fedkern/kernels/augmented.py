@@ -22,7 +22,6 @@ All arrays are float64. Sums over rows are taken in an order that depends on n a
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from functools import lru_cache
@@ -32,11 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import mlp, optim
-from ._registry import F64, Array, Kernel
+from ._checks import FINITE, KEY, MADE, POSITIVE, SWITCH, WORD, Domain, Together
+from ._record import F64, Array, Kernel, Scalar
 
 Floats = NDArray[np.float64]
-
-_BACKENDS = ("cpp", "numba", "reference")
 
 
 def _rows(*names: str) -> tuple[Array, ...]:
@@ -48,49 +46,70 @@ _EXTRA, _PSI = Array("extra", ("n", "e"), F64), Array("psi", ("k",), F64)
 _OWN = Array("own", ("n",), F64, optional=True)
 _GRADIENTS = (Array("grad_w", ("p",), F64), Array("cotangent", ("n",), F64))
 
+_RHO, _PATH = Scalar("rho", POSITIVE), Scalar("path", SWITCH, True)
+_HIDDEN = Scalar("hidden", Domain("sizes of hidden layers, >= 1"), (16, 16), binds=("k",))
+_STEPS = (
+    Scalar("prior_mean", FINITE, 0.0),
+    Scalar("prior_sd", POSITIVE, 1.0),
+    Scalar("learning_rate", POSITIVE),
+    *(Scalar(name, MADE) for name in ("beta1", "beta2", "epsilon")),
+    _PATH,
+    Scalar("key", KEY),
+    Scalar("client", WORD, 0),
+    Scalar("step", WORD, 0),
+)
+_SENTENCES = (
+    Together(("prior_mean", "prior_sd", "learning_rate"), "a finite prior_mean, prior_sd > 0 and learning_rate > 0, both finite"),
+    Together(("key", "client", "step"), "0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32"),
+)
+_ADAM = {"beta1": optim.BETA1, "beta2": optim.BETA2, "epsilon": optim.EPSILON}
+
 COEFFICIENTS = Kernel(
     "augmented.coefficients",
+    __name__,
     purpose="A draw of one client's coefficients.",
     source="docs/methods/vertical.md, section 4",
     inputs=(Array("mu", ("p",), F64), Array("log_sd", ("p",), F64), Array("eps", ("p",), F64)),
     outputs=(Array("theta", ("p",), F64),),
-    backends=_BACKENDS,
 )
 
 MEAN_FIELD_DRAW = Kernel(
     "augmented.mean_field_draw",
+    __name__,
     purpose="Linear predictor and auxiliary variables of one client, mean-field.",
     source="docs/methods/vertical.md, section 4",
     inputs=(_H, _W, *_rows("tau", "mean", "log_sd")),
     outputs=_rows("g", "z"),
-    backends=_BACKENDS,
 )
 
 MEAN_FIELD_GRADIENT = Kernel(
     "augmented.mean_field_gradient",
+    __name__,
     purpose="Gradient of the ELBO in one client's coefficients and mean-field parameters.",
     source="docs/methods/vertical.md, section 5",
     inputs=(_H, *_rows("g", "z", "tau", "log_sd", "message"), _OWN),
     outputs=(*_GRADIENTS, *_rows("grad_mean", "grad_log_sd")),
-    backends=_BACKENDS,
+    scalars=(_RHO, _PATH),
 )
 
 AMORTISED_DRAW = Kernel(
     "augmented.amortised_draw",
+    __name__,
     purpose="Linear predictor and auxiliary variables of one client, amortised.",
     source="docs/methods/vertical.md, section 4",
     inputs=(_H, _W, *_rows("tau"), _EXTRA, _PSI),
     outputs=_rows("g", "z"),
-    backends=_BACKENDS,
+    scalars=(_RHO, _HIDDEN),
 )
 
 AMORTISED_GRADIENT = Kernel(
     "augmented.amortised_gradient",
+    __name__,
     purpose="Gradient of the ELBO in one client's coefficients and in the network of its auxiliary variables.",
     source="docs/methods/vertical.md, section 5",
     inputs=(_H, *_rows("g", "z", "tau"), _EXTRA, _PSI, *_rows("message"), _OWN),
     outputs=(*_GRADIENTS, Array("grad_psi", ("k",), F64)),
-    backends=_BACKENDS,
+    scalars=(_RHO, _HIDDEN, _PATH),
 )
 
 
@@ -109,29 +128,27 @@ def _state(prefix: str = "") -> tuple[Array, ...]:
 
 MEAN_FIELD_ITERATION = Kernel(
     "augmented.mean_field_iteration",
+    __name__,
     purpose="One client's gradient, step of Adam and next draw, mean-field.",
     source="docs/methods/vertical.md, sections 4 to 6",
     inputs=(_H, *_state(), *_rows("message")),
     outputs=_state("new_"),
+    scalars=(_RHO, *_STEPS),
+    together=_SENTENCES,
     streams=("draws",),
-    backends=_BACKENDS,
 )
 
 AMORTISED_ITERATION = Kernel(
     "augmented.amortised_iteration",
+    __name__,
     purpose="One client's gradient, step of Adam and next draw, amortised.",
     source="docs/methods/vertical.md, sections 4 to 6",
     inputs=(_H, *_state(), *_rows("message"), _EXTRA, Array("extra_next", ("n", "e"), F64)),
     outputs=_state("new_"),
+    scalars=(_RHO, _HIDDEN, *_STEPS),
+    together=_SENTENCES,
     streams=("draws",),
-    backends=_BACKENDS,
 )
-
-
-def _checked(kernel: str, rho: float) -> float:
-    if not 0 < rho < math.inf:
-        raise ValueError(f"{kernel}: rho must be > 0 and finite, got {rho}")
-    return float(rho)
 
 
 @lru_cache(maxsize=256)
@@ -146,32 +163,6 @@ def _is_matrix(array: Any) -> bool:
 
 def _columns(extra: Any) -> int:
     return extra.shape[1] if _is_matrix(extra) else 0
-
-
-def _numbers(
-    kernel: str, prior_mean: float, prior_sd: float, learning_rate: float, path: bool, key: int, client: int, step: int
-) -> tuple[Any, ...]:
-    """The checked numbers of an iteration but rho and the hidden sizes, as backends take them."""
-    if not (-math.inf < prior_mean < math.inf and 0 < prior_sd < math.inf and 0 < learning_rate < math.inf):
-        raise ValueError(
-            f"{kernel}: needs a finite prior_mean, prior_sd > 0 and learning_rate > 0, both finite; "
-            f"got prior_mean = {prior_mean}, prior_sd = {prior_sd}, learning_rate = {learning_rate}"
-        )
-    if not (0 <= key < 2**64 and 0 <= client < 2**32 and 0 <= step < 2**32):
-        raise ValueError(
-            f"{kernel}: needs 0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32; "
-            f"got key = {key}, client = {client}, step = {step}"
-        )
-    rule = (float(learning_rate), optim.BETA1, optim.BETA2, optim.EPSILON)
-    return (
-        float(prior_mean),
-        float(prior_sd),
-        *rule,
-        bool(path),
-        operator.index(key),
-        operator.index(client),
-        operator.index(step),
-    )
 
 
 def coefficients(
@@ -197,7 +188,9 @@ def coefficients(
     TypeError, ValueError
         Wrong type or shape, a wrong `out`.
     """
-    return COEFFICIENTS.run((mu, log_sd, eps), (), out, n_threads, backend)[0]  # type: ignore[no-any-return]
+    theta: Floats
+    (theta,) = COEFFICIENTS.run((mu, log_sd, eps), out, n_threads, backend)
+    return theta
 
 
 def mean_field_draw(
@@ -235,7 +228,7 @@ def mean_field_draw(
     TypeError, ValueError
         Wrong type or shape, a wrong `out`.
     """
-    g, z = MEAN_FIELD_DRAW.run((H, w, tau, mean, log_sd), (), out, n_threads, backend)
+    g, z = MEAN_FIELD_DRAW.run((H, w, tau, mean, log_sd), out, n_threads, backend)
     return g, z
 
 
@@ -289,10 +282,8 @@ def mean_field_gradient(
     TypeError, ValueError
         Wrong type or shape, a `rho` outside its range, a wrong `out`.
     """
-    rho = _checked("augmented.mean_field_gradient", rho)
-    inputs, scalars = (H, g, z, tau, log_sd, message, own), (rho, bool(path))
-    grad_w, cotangent, grad_mean, grad_log_sd = MEAN_FIELD_GRADIENT.run(inputs, scalars, out, n_threads, backend)
-    return grad_w, cotangent, grad_mean, grad_log_sd
+    inputs = (H, g, z, tau, log_sd, message, own)
+    return MEAN_FIELD_GRADIENT.run(inputs, out, n_threads, backend, rho=rho, path=path)
 
 
 def amortised_draw(
@@ -338,9 +329,8 @@ def amortised_draw(
     TypeError, ValueError
         Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
     """
-    rho = _checked("augmented.amortised_draw", rho)
     sizes, symbols = _network("augmented.amortised_draw", _columns(extra), tuple(map(operator.index, hidden)))
-    g, z = AMORTISED_DRAW.run((H, w, tau, extra, psi), (rho, sizes), out, n_threads, backend, symbols)
+    g, z = AMORTISED_DRAW.run((H, w, tau, extra, psi), out, n_threads, backend, symbols, rho=rho, hidden=sizes)
     return g, z
 
 
@@ -396,11 +386,9 @@ def amortised_gradient(
     TypeError, ValueError
         Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
     """
-    rho = _checked("augmented.amortised_gradient", rho)
     sizes, symbols = _network("augmented.amortised_gradient", _columns(extra), tuple(map(operator.index, hidden)))
-    inputs, scalars = (H, g, z, tau, extra, psi, message, own), (rho, sizes, bool(path))
-    grad_w, cotangent, grad_psi = AMORTISED_GRADIENT.run(inputs, scalars, out, n_threads, backend, symbols)
-    return grad_w, cotangent, grad_psi
+    inputs = (H, g, z, tau, extra, psi, message, own)
+    return AMORTISED_GRADIENT.run(inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, path=path)
 
 
 def mean_field_iteration(
@@ -465,11 +453,12 @@ def mean_field_iteration(
     TypeError, ValueError
         Wrong type or shape, a number outside its range, a wrong `out`.
     """
-    name = "augmented.mean_field_iteration"
-    numbers = _numbers(name, prior_mean, prior_sd, learning_rate, path, key, client, step)
     symbols = {"k": 2 * sum(H.shape)} if _is_matrix(H) else None
-    inputs, scalars = (H, parameters, moments, eps, tau, theta, g, z, message), (_checked(name, rho), *numbers)
-    return MEAN_FIELD_ITERATION.run(inputs, scalars, out, n_threads, backend, symbols)
+    inputs = (H, parameters, moments, eps, tau, theta, g, z, message)
+    return MEAN_FIELD_ITERATION.run(
+        inputs, out, n_threads, backend, symbols, rho=rho, prior_mean=prior_mean, prior_sd=prior_sd,
+        learning_rate=learning_rate, **_ADAM, path=path, key=key, client=client, step=step,
+    )  # fmt: skip
 
 
 def amortised_iteration(
@@ -540,10 +529,10 @@ def amortised_iteration(
     TypeError, ValueError
         Wrong type or shape, impossible sizes, a number outside its range, a wrong `out`.
     """
-    name = "augmented.amortised_iteration"
-    numbers = _numbers(name, prior_mean, prior_sd, learning_rate, path, key, client, step)
-    sizes, network = _network(name, _columns(extra), tuple(map(operator.index, hidden)))
+    sizes, network = _network("augmented.amortised_iteration", _columns(extra), tuple(map(operator.index, hidden)))
     symbols = {"k": 2 * H.shape[1] + network["k"]} if _is_matrix(H) and _is_matrix(extra) else None
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
-    scalars = (_checked(name, rho), sizes, *numbers)
-    return AMORTISED_ITERATION.run(inputs, scalars, out, n_threads, backend, symbols)
+    return AMORTISED_ITERATION.run(
+        inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, prior_mean=prior_mean, prior_sd=prior_sd,
+        learning_rate=learning_rate, **_ADAM, path=path, key=key, client=client, step=step,
+    )  # fmt: skip

@@ -13,14 +13,14 @@ step=step, draw=s), in every backend.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import families
-from ._registry import F64, FLOATS, Array, Kernel
+from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
+from ._record import F64, FLOATS, Array, Kernel, Scalar
 
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
@@ -40,106 +40,143 @@ _PRIOR = (Array("prior_shift", ("d",), F64), Array("prior_precision", ("d",), F6
 _PRIOR_FULL = (_PRIOR[0], Array("prior_precision", ("d", "d"), F64))
 _ROWS = Array("rows", ("b",), (np.dtype("int64"),), optional=True)
 
+_FAMILY = (
+    Scalar("family", choice_of(families.CODES)),
+    Scalar("scale", Domain("must be positive and finite", "0 < x < inf", "float(x)"), 1.0),
+)
+_DRAWS = (
+    Scalar("draws", Domain("must be in [1, 2^31)", "1 <= x < 2**31", "index(x)"), 1),
+    Scalar("key", OPTIONAL_KEY, None),
+    Scalar("client", WORD, 0),
+    Scalar("step", WORD, 0),
+)
+_COUNTER = (
+    Together(("draws", "key", "client", "step"), "1 <= draws < 2^31, 0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32"),
+)
+_ELBO = (*_FAMILY, Scalar("estimator", choice_of(ELBO_ESTIMATORS), "stl"), *_DRAWS)
+_CLIPPED = (
+    *_FAMILY,
+    Scalar("clip", Domain("must be at least 1e-100 (inf: no clipping)", "x >= 1e-100", "float(x)")),
+    Scalar("estimator", choice_of(CLIPPED_ESTIMATORS), "analytic"),
+    *_DRAWS,
+    Scalar("noise_multiplier", Domain("must be >= 0, and needs a finite clip and no grid", "", "float(x)"), 0.0),
+    Scalar("grid", Domain("must be > 0 and at least clip / 2^40", "", "float(x or 0.0)"), None),
+)
+_PREDICT = (*_FAMILY, Scalar("method", choice_of(METHODS), "probit"))
+_PREDICT_ORDER = ("X", "mu", "log_sigma", "offset", "family", "method", "mean", "n_threads")  # a mean depends on no scale
+
 LOGLIK_GRAD = Kernel(
     "glm.loglik_grad",
+    __name__,
     purpose="Log-likelihood of all rows and its gradient in theta.",
     source="docs/methods/pvi.md, section 1",
     inputs=(_X, _Y, Array("theta", ("d",), F64), *_COLUMNS),
     outputs=(Array("grad", ("d",), F64),),
+    scalars=_FAMILY,
+    returns=True,
 )
 ELBO_GRAD = Kernel(
     "glm.elbo_grad",
+    __name__,
     purpose="Evidence lower bound of a mean-field posterior and its gradient in (mu, log sigma).",
     source="docs/methods/pvi.md, sections 2, 3.1 and 3.4",
     inputs=(_X, _Y, _MU, _LOG_SIGMA, *_PRIOR, *_COLUMNS),
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d",), F64)),
     streams=("draws",),
+    scalars=_ELBO,
+    together=_COUNTER,
+    returns=True,
 )
 ELBO_GRAD_FULL = Kernel(
     "glm.elbo_grad_full",
+    __name__,
     purpose="Evidence lower bound of a full-rank posterior and its gradient in (mu, L).",
     source="docs/methods/pvi.md, sections 2, 3.4 and 3.5",
     inputs=(_X, _Y, _MU, _FACTOR, *_PRIOR_FULL, *_COLUMNS),
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d", "d"), F64)),
     streams=("draws",),
     function="elbo_grad",
+    scalars=(Scalar("normaliser", MADE), *_ELBO),
+    together=_COUNTER,
+    returns=True,
 )
 EXPECTATIONS = Kernel(
     "glm.expectations",
+    __name__,
     purpose="E log p(y | a) of every row and of its first two derivatives in a, under a mean-field posterior.",
     source="docs/methods/pvi.md, section 3.1",
     inputs=(_X, _Y, _MU, _LOG_SIGMA, *_COLUMNS),
     outputs=(Array("value", ("n",), F64), Array("slope", ("n",), F64), Array("curvature", ("n",), F64)),
+    scalars=_FAMILY,
 )
 EXPECTATIONS_FULL = Kernel(
     "glm.expectations_full",
+    __name__,
     purpose="E log p(y | a) of every row and of its first two derivatives in a, under a full-rank posterior.",
     source="docs/methods/pvi.md, sections 3.1 and 3.5",
     inputs=(_X, _Y, _MU, _FACTOR, *_COLUMNS),
     outputs=EXPECTATIONS.outputs,
     function="expectations",
+    scalars=_FAMILY,
 )
 CLIPPED_GRAD_SUM = Kernel(
     "glm.clipped_grad_sum",
+    __name__,
     purpose="Sum over rows of the clipped gradients of E log p(y_i | x_i'theta) in (mu, log sigma).",
     source="docs/methods/pvi.md, sections 3.1 to 3.3 and 4",
     inputs=(_X, _Y, _MU, _LOG_SIGMA, _ROWS, *_COLUMNS),
     outputs=(Array("total", ("2*d",), (np.dtype("float64"), np.dtype("int64"))),),
     streams=("draws", "noise"),
+    scalars=_CLIPPED,
+    together=_COUNTER,
 )
 CLIPPED_GRAD_SUM_FULL = Kernel(
     "glm.clipped_grad_sum_full",
+    __name__,
     purpose="Sum over rows of the clipped gradients of E log p(y_i | x_i'theta) in (mu, L).",
     source="docs/methods/pvi.md, sections 3.5 and 4",
     inputs=(_X, _Y, _MU, _FACTOR, _ROWS, *_COLUMNS),
     outputs=(Array("total", ("d*(d+3)/2",), (np.dtype("float64"), np.dtype("int64"))),),
     streams=("noise",),
     function="clipped_grad_sum",
+    scalars=_CLIPPED,
+    together=_COUNTER,
 )
 PREDICT = Kernel(
     "glm.predict",
+    __name__,
     purpose="Predictive mean of every row under a mean-field posterior.",
     source="docs/methods/pvi.md, section 13",
     inputs=(_X, _MU, _LOG_SIGMA, _COLUMNS[0]),
     outputs=(Array("mean", ("n",), F64),),
+    scalars=_PREDICT,
+    order=_PREDICT_ORDER,
 )
 PREDICT_FULL = Kernel(
     "glm.predict_full",
+    __name__,
     purpose="Predictive mean of every row under a full-rank posterior.",
     source="docs/methods/pvi.md, section 13",
     inputs=(_X, _MU, _FACTOR, _COLUMNS[0]),
     outputs=PREDICT.outputs,
     function="predict",
+    scalars=_PREDICT,
+    order=_PREDICT_ORDER,
 )
 
 
-def _choice(kernel: str, name: str, value: str, choices: dict[str, int]) -> int:
-    if value not in choices:
-        raise ValueError(f"{kernel}: {name} must be {' or '.join(map(repr, choices))}, got {value!r}")
-    return choices[value]
-
-
-def _family(kernel: str, family: str, scale: float) -> tuple[int, float]:
-    code = _choice(kernel, "family", family, families.CODES)
-    if not 0 < scale < np.inf:
-        raise ValueError(f"{kernel}: scale must be positive and finite, got {scale}")
-    if scale != 1 and families.FAMILIES[family].dispersion is None:
+def _check_scale(kernel: Kernel, family: str, scale: float) -> None:
+    """A scale other than 1 needs a family that has one."""
+    if scale != 1 and family in families.CODES and families.FAMILIES[family].dispersion is None:
         has = [(f.dispersion.words, f.name) for f in families.RECORDS if f.dispersion is not None]
         what = " or ".join(f"{words} of the {name} family" for words, name in has)
-        raise ValueError(f"{kernel}: scale is {what}; {family} has none, got {scale}")
-    return code, float(scale)
+        raise ValueError(f"{kernel.public}: scale is {what}; {family} has none, got {scale}")
 
 
-def _draws(kernel: str, draws: int, key: int | None, client: int, step: int, random: str | None) -> tuple[int, int, int, int]:
-    """The random arguments of a backend. `random` says what needs a key, if anything does."""
+def _check_key(kernel: Kernel, key: int | None, random: str) -> None:
+    """`random` says what needs a key; nothing if it is empty."""
     if random and key is None:
-        raise ValueError(f'{kernel}: {random} needs a key: key=rng.key(seed, "draws")')
-    if not (1 <= draws < 2**31 and 0 <= (key or 0) < 2**64 and 0 <= client < 2**32 and 0 <= step < 2**32):
-        raise ValueError(
-            f"{kernel}: needs 1 <= draws < 2^31, 0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32; "
-            f"got draws = {draws}, key = {key}, client = {client}, step = {step}"
-        )
-    return operator.index(draws), operator.index(key or 0), operator.index(client), operator.index(step)
+        raise ValueError(f'{kernel.public}: {random} needs a key: key=rng.key(seed, "draws")')
 
 
 def _full(log_sigma: Any) -> bool:
@@ -186,9 +223,9 @@ def loglik_grad(
     TypeError, ValueError
         Wrong type or shape, an unknown family, a `scale` that is not positive or that the family does not have.
     """
-    code, scale = _family("glm.loglik_grad", family, scale)
-    *arrays, grad = LOGLIK_GRAD.prepare({"X": X, "y": y, "theta": theta, "offset": offset, "weights": weights}, out)
-    loglik = LOGLIK_GRAD.implementation(backend, arrays)(*arrays, code, scale, grad, n_threads)
+    _check_scale(LOGLIK_GRAD, family, scale)
+    inputs = (X, y, theta, offset, weights)
+    loglik, grad = LOGLIK_GRAD.run(inputs, out, n_threads, backend, family=family, scale=scale)
     return float(loglik), grad
 
 
@@ -250,29 +287,22 @@ def elbo_grad(
 
     Source: Roeder, Wu, Duvenaud (2017) for "stl".
     """
-    full, name = _full(log_sigma), "glm.elbo_grad"
-    record = ELBO_GRAD_FULL if full else ELBO_GRAD
-    code, scale = _family(name, family, scale)
-    kind = _choice(name, "estimator", estimator, ELBO_ESTIMATORS)
-    random = _draws(name, draws, key, client, step, None if estimator == "analytic" else f"estimator {estimator!r}")
-    d = len(mu)
-    inputs = {
-        "X": X,
-        "y": y,
-        "mu": mu,
-        "log_sigma": log_sigma,
-        "prior_shift": _spread_out(prior_shift, d),
-        "prior_precision": _as_matrix(prior_precision, d) if full else _spread_out(prior_precision, d),
-        "offset": offset,
-        "weights": weights,
-    }
-    *arrays, grad_mu, grad_log_sigma = record.prepare(inputs, out)
-    scalars: tuple[float, ...] = (code, scale, kind, *random)
+    full = _full(log_sigma)
+    record, d, constant = ELBO_GRAD_FULL if full else ELBO_GRAD, len(mu), {}
+    _check_scale(record, family, scale)
+    _check_key(record, key, "" if estimator == "analytic" else f"estimator {estimator!r}")
+    shift = _spread_out(prior_shift, d)
+    precision = _as_matrix(prior_precision, d) if full else _spread_out(prior_precision, d)
+    inputs = (X, y, mu, log_sigma, shift, precision, offset, weights)
     if full:
+        record.prepare({a.name: value for a, value in zip(record.inputs, inputs)})
         if not (np.diagonal(log_sigma) > 0).all():
-            raise ValueError(f"{name}: log_sigma must be a lower Cholesky factor with a positive diagonal")
-        scalars = (_log_normaliser(inputs["prior_shift"], inputs["prior_precision"]), *scalars)
-    elbo = record.implementation(backend, arrays)(*arrays, *scalars, grad_mu, grad_log_sigma, n_threads)
+            raise ValueError(f"{record.public}: log_sigma must be a lower Cholesky factor with a positive diagonal")
+        constant["normaliser"] = _log_normaliser(shift, precision)
+    elbo, grad_mu, grad_log_sigma = record.run(
+        inputs, out, n_threads, backend, **constant, family=family, scale=scale, estimator=estimator, draws=draws, key=key,
+        client=client, step=step,
+    )  # fmt: skip
     return float(elbo), grad_mu, grad_log_sigma
 
 
@@ -333,10 +363,9 @@ def expectations(
         As `loglik_grad`.
     """
     record = EXPECTATIONS_FULL if _full(log_sigma) else EXPECTATIONS
-    code, scale = _family("glm.expectations", family, scale)
-    inputs = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma, "offset": offset, "weights": weights}
-    *arrays, value, slope, curvature = record.prepare(inputs, out)
-    record.implementation(backend, arrays)(*arrays, code, scale, value, slope, curvature, n_threads)
+    _check_scale(record, family, scale)
+    inputs = (X, y, mu, log_sigma, offset, weights)
+    value, slope, curvature = record.run(inputs, out, n_threads, backend, family=family, scale=scale)
     return value, slope, curvature
 
 
@@ -420,14 +449,15 @@ def clipped_grad_sum(
     IndexError
         An index in `rows` that is no row of X.
     """
-    full, name = _full(log_sigma), "glm.clipped_grad_sum"
-    record = CLIPPED_GRAD_SUM_FULL if full else CLIPPED_GRAD_SUM
-    code, scale = _family(name, family, scale)
-    kind = _choice(name, "estimator", estimator, CLIPPED_ESTIMATORS)
-    noisy = noise_multiplier > 0
-    random = _draws(name, draws, key, client, step, "noise_multiplier" if noisy else f"estimator {estimator!r}" if kind else None)
-    if not clip >= 1e-100:
-        raise ValueError(f"{name}: clip must be at least 1e-100 (inf: no clipping), got {clip}")
+    record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
+    name = record.public
+    numbers = record.numbers(
+        family=family, scale=scale, clip=clip, estimator=estimator, draws=draws, key=key, client=client, step=step,
+        noise_multiplier=noise_multiplier, grid=grid,
+    )  # fmt: skip
+    _check_scale(record, family, scale)
+    noisy, drawn = noise_multiplier > 0, estimator != "analytic"
+    _check_key(record, key, "noise_multiplier" if noisy else f"estimator {estimator!r}" if drawn else "")
     if noise_multiplier and not (noisy and clip * noise_multiplier < np.inf and grid is None):
         raise ValueError(
             f"{name}: noise_multiplier must be >= 0, and needs a finite clip and no grid; "
@@ -436,15 +466,15 @@ def clipped_grad_sum(
     if grid is not None and not (grid > 0 and clip / grid <= 2**40):
         raise ValueError(f"{name}: grid must be > 0 and at least clip / 2^40, got {grid} with clip = {clip}")
     inputs = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma, "rows": rows, "offset": offset, "weights": weights}
-    *arrays, total = record.prepare(inputs, out)
+    arrays = record.prepare(inputs, out)
     if grid is not None and out is None:
-        total = np.empty(total.shape, np.int64)
+        arrays[-1] = np.empty(arrays[-1].shape, np.int64)
+    total = arrays[-1]
     if (total.dtype == np.float64) is not (grid is None):
         raise TypeError(f"{name}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {total.dtype}")
-    if full and kind:
+    if drawn and record is CLIPPED_GRAD_SUM_FULL:
         raise ValueError(f"{name}: estimator must be 'analytic' for a full-rank posterior, got {estimator!r}")
-    scalars = (code, scale, float(clip), kind, *random, float(noise_multiplier), float(grid or 0.0))
-    return total, record.implementation(backend, arrays)(*arrays, *scalars, total, n_threads)
+    return total, record.call(backend, arrays, numbers, n_threads)
 
 
 def predict(
@@ -482,9 +512,7 @@ def predict(
         As `loglik_grad`; an unknown method.
     """
     record = PREDICT_FULL if _full(log_sigma) else PREDICT
-    code, _ = _family("glm.predict", family, scale)
-    how = _choice("glm.predict", "method", method, METHODS)
+    _check_scale(record, family, scale)
     mean: Vector
-    *arrays, mean = record.prepare({"X": X, "mu": mu, "log_sigma": log_sigma, "offset": offset}, out)
-    record.implementation(backend, arrays)(*arrays, code, how, mean, n_threads)
+    (mean,) = record.run((X, mu, log_sigma, offset), out, n_threads, backend, family=family, scale=scale, method=method)
     return mean

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ._registry import F64, Array, Kernel
+from ._checks import NOT_NEGATIVE, POSITIVE, Domain, Together
+from ._record import F64, Array, Kernel, Scalar
 
 Vector = NDArray[np.float64]
 
@@ -13,20 +14,38 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # of Adam, where nobody says otherwise
 
 _GRADIENT, _STEP = Array("gradient", ("k",), F64), Array("step", ("k",), F64)
 
+_BETA = Domain("must be in [0, 1)", "0 <= x < 1", "float(x)")
+
 ADAM = Kernel(
     "optim.adam",
+    __name__,
     purpose="One iteration of Adam with bias correction.",
     source="docs/methods/pvi.md, section 5; Kingma and Ba (2015), Algorithm 1",
     inputs=(Array("state", ("3", "k"), F64), _GRADIENT),
     outputs=(Array("new_state", ("3", "k"), F64), _STEP),
+    scalars=(
+        Scalar("learning_rate", POSITIVE),
+        Scalar("beta1", _BETA, BETA1),
+        Scalar("beta2", _BETA, BETA2),
+        Scalar("epsilon", NOT_NEGATIVE, EPSILON),
+    ),
+    together=(
+        Together(
+            ("learning_rate", "beta1", "beta2", "epsilon"),
+            "learning_rate > 0, 0 <= beta1 < 1, 0 <= beta2 < 1, epsilon >= 0, all finite",
+        ),
+    ),
 )
 
 ADAGRAD = Kernel(
     "optim.adagrad",
+    __name__,
     purpose="One iteration of Adagrad.",
     source="docs/methods/pvi.md, section 5; Duchi, Hazan and Singer (2011)",
     inputs=(Array("state", ("1", "k"), F64), _GRADIENT),
     outputs=(Array("new_state", ("1", "k"), F64), _STEP),
+    scalars=(Scalar("learning_rate", POSITIVE), Scalar("epsilon", NOT_NEGATIVE, 1e-10)),
+    together=(Together(("learning_rate", "epsilon"), "learning_rate > 0 and epsilon >= 0, both finite"),),
 )
 
 
@@ -69,13 +88,9 @@ def adam(
     TypeError, ValueError
         Wrong type or shape, a number outside its range, a wrong `out`.
     """
-    if not (0 < learning_rate < np.inf and 0 <= beta1 < 1 and 0 <= beta2 < 1 and 0 <= epsilon < np.inf):
-        raise ValueError(
-            "optim.adam: needs learning_rate > 0, 0 <= beta1 < 1, 0 <= beta2 < 1, epsilon >= 0, all finite; "
-            f"got learning_rate = {learning_rate}, beta1 = {beta1}, beta2 = {beta2}, epsilon = {epsilon}"
-        )
-    scalars = (float(learning_rate), float(beta1), float(beta2), float(epsilon))
-    new_state, step = ADAM.run((state, gradient), scalars, out, n_threads, backend)
+    new_state, step = ADAM.run(
+        (state, gradient), out, n_threads, backend, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon
+    )
     return new_state, step
 
 
@@ -114,10 +129,6 @@ def adagrad(
     TypeError, ValueError
         Wrong type or shape, a number outside its range, a wrong `out`.
     """
-    if not (0 < learning_rate < np.inf and 0 <= epsilon < np.inf):
-        raise ValueError(
-            "optim.adagrad: needs learning_rate > 0 and epsilon >= 0, both finite; "
-            f"got learning_rate = {learning_rate}, epsilon = {epsilon}"
-        )
-    new_state, step = ADAGRAD.run((state, gradient), (float(learning_rate), float(epsilon)), out, n_threads, backend)
+    inputs = (state, gradient)
+    new_state, step = ADAGRAD.run(inputs, out, n_threads, backend, learning_rate=learning_rate, epsilon=epsilon)
     return new_state, step

@@ -5,21 +5,26 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ._registry import F64, Array, Kernel
+from ._checks import ABOVE_0, NOT_NEGATIVE, SEED, WORD, Domain
+from ._record import F64, Array, Kernel, Scalar
 
 CLIP_SUM = Kernel(
     "privacy.clip_sum",
+    __name__,
     purpose="Sum of rows, each scaled to a Euclidean norm of at most `bound`.",
     source="docs/methods/pvi.md, section 4, steps 2-3",
     inputs=(Array("rows", ("n", "p")),),
+    scalars=(Scalar("bound", ABOVE_0),),
     outputs=(Array("out", ("p",), F64),),
 )
 
 ADD_NOISE = Kernel(
     "privacy.add_noise",
+    __name__,
     purpose="A sum plus normal noise that a key repeats: for experiments, not for privacy.",
     source="docs/methods/pvi.md, section 4, step 4",
     inputs=(Array("total", ("d",), F64),),
+    scalars=(Scalar("sigma", NOT_NEGATIVE), Scalar("key", SEED), Scalar("client", WORD, 0), Scalar("step", WORD, 0)),
     outputs=(Array("out", ("d",), F64),),
     streams=("noise",),
 )
@@ -29,10 +34,13 @@ LARGEST_SIGMA = 2**31 - 1
 
 DISCRETE_GAUSSIAN = Kernel(
     "privacy.discrete_gaussian",
+    __name__,
     purpose="Exact draws of the discrete Gaussian distribution, from given uniform words.",
     source="docs/methods/pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3",
     inputs=(Array("words", ("w",), (np.dtype("uint32"),)),),
+    scalars=(Scalar("sigma", Domain("must be an integer in [1, 2^31)", f"1 <= x <= {LARGEST_SIGMA}", "int(x)")),),
     outputs=(Array("out", ("n",), (np.dtype("int64"),)),),
+    order=("words", "sigma", "out"),
 )
 
 
@@ -68,11 +76,8 @@ def clip_sum(
 
     Source: Abadi et al. (2016), Algorithm 1.
     """
-    if not bound > 0:
-        raise ValueError(f"privacy.clip_sum: bound must be > 0, got {bound}")
-    rows, total = CLIP_SUM.prepare({"rows": rows}, out)
-    CLIP_SUM.implementation(backend, (rows, total))(rows, float(bound), total, n_threads)
-    return total  # type: ignore[no-any-return]
+    total: NDArray[np.float64] = CLIP_SUM.run((rows,), out, n_threads, backend, bound=bound)[0]
+    return total
 
 
 def add_noise(
@@ -114,14 +119,9 @@ def add_noise(
 
     Source: Abadi et al. (2016), Algorithm 1.
     """
-    if not 0 <= sigma < np.inf:
-        raise ValueError(f"privacy.add_noise: sigma must be >= 0 and finite, got {sigma}")
-    for name, value, bits in (("key", key, 64), ("client", client, 32), ("step", step, 32)):
-        if not 0 <= value < 2**bits:
-            raise ValueError(f"privacy.add_noise: {name} must be in [0, 2^{bits}), got {value}")
-    total, noisy = ADD_NOISE.prepare({"total": total}, out)
-    ADD_NOISE.implementation(backend, (total, noisy))(total, float(sigma), np.uint64(key), client, step, noisy, n_threads)
-    return noisy  # type: ignore[no-any-return]
+    noisy: NDArray[np.float64]
+    (noisy,) = ADD_NOISE.run((total,), out, n_threads, backend, sigma=sigma, key=key, client=client, step=step)
+    return noisy
 
 
 def discrete_gaussian(
@@ -154,8 +154,7 @@ def discrete_gaussian(
         The first m elements of `out`; m < n if the words ran out.
     used : int
         How many words these draws took. Where more are wanted, words[used:] must come *first* in the next call: whoever
-        throws them
-        away favours draws that need few words.
+        throws them away favours draws that need few words.
 
     Raises
     ------
@@ -164,8 +163,8 @@ def discrete_gaussian(
 
     Source: Canonne, Kamath and Steinke (2020), Algorithms 1 to 3.
     """
-    if not 1 <= sigma <= LARGEST_SIGMA:
-        raise ValueError(f"privacy.discrete_gaussian: sigma must be an integer in [1, 2^31), got {sigma}")
-    words, out = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"n": n})
-    done, used = DISCRETE_GAUSSIAN.implementation(backend, (words, out))(words, int(sigma), out)
-    return out if done == n else out[:done], int(used)
+    numbers = DISCRETE_GAUSSIAN.numbers(sigma=sigma)
+    arrays = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"n": n})
+    done, used = DISCRETE_GAUSSIAN.call(backend, arrays, numbers, n_threads)
+    draws = arrays[-1]
+    return draws if done == n else draws[:done], int(used)

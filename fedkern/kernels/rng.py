@@ -13,22 +13,42 @@ from numpy.typing import NDArray
 
 from fedkern import _core
 
-from ._registry import F64, Array, Kernel
+from ._checks import Domain
+from ._record import F64, Array, Kernel, Scalar
 
 WORDS_TYPE = (np.dtype("uint32"),)
 LIMIT = 2**32
 STREAMS = _core.rng.streams()
 
+# `_check_counter` says what is wrong.
+_KEY = Scalar("key", Domain("must be in [0, 2^64)"))
+_CLIENT, _STEP, _DRAW, _FIRST_ITEM = (
+    Scalar(name, Domain("must be in [0, 2^32)"), 0) for name in ("client", "step", "draw", "first_item")
+)
+_COUNTER = (_KEY, _CLIENT, _STEP, _DRAW, _FIRST_ITEM)
+_OWN_BLOCKS = (_KEY, _CLIENT, _STEP, _FIRST_ITEM)  # of items that own all draws
+
 WORDS = Kernel(
     "rng.words",
+    __name__,
     purpose="The 32-bit words of consecutive Philox blocks.",
     source="Salmon et al. (2011), Philox4x32-10",
     inputs=(),
     outputs=(Array("out", ("n", "4"), WORDS_TYPE),),
+    scalars=_COUNTER,
     streams=("user",),
 )
 UNIFORM, NORMAL, EXPONENTIAL = (
-    Kernel(f"rng.{name}", purpose=purpose, source=source, inputs=(), outputs=(Array("out", ("n",), F64),), streams=("user",))
+    Kernel(
+        f"rng.{name}",
+        __name__,
+        purpose=purpose,
+        source=source,
+        inputs=(),
+        outputs=(Array("out", ("n",), F64),),
+        scalars=_COUNTER,
+        streams=("user",),
+    )
     for name, purpose, source in (
         ("uniform", "Uniform numbers on the open interval (0, 1).", "(k + 1/2) 2^-52 of 52 random bits k"),
         ("normal", "Standard normal numbers.", "Box and Muller (1958)"),
@@ -37,26 +57,32 @@ UNIFORM, NORMAL, EXPONENTIAL = (
 )
 GAMMA = Kernel(
     "rng.gamma",
+    __name__,
     purpose="Gamma numbers of scale 1.",
     source="Marsaglia and Tsang (2000)",
     inputs=(Array("shape", ("n",), F64),),
     outputs=(Array("out", ("n",), F64),),
+    scalars=_OWN_BLOCKS,
     streams=("user",),
 )
 INVERSE_GAUSSIAN = Kernel(
     "rng.inverse_gaussian",
+    __name__,
     purpose="Inverse Gaussian numbers.",
     source="Michael, Schucany and Haas (1976)",
     inputs=(Array("mean", ("n",), F64), Array("shape", ("n",), F64)),
     outputs=(Array("out", ("n",), F64),),
+    scalars=_OWN_BLOCKS,
     streams=("user",),
 )
 POLYA_GAMMA = Kernel(
     "rng.polya_gamma",
+    __name__,
     purpose="Polya-Gamma numbers PG(1, z).",
     source="Polson, Scott and Windle (2013); Devroye (2009)",
     inputs=(Array("z", ("n",), F64),),
     outputs=(Array("out", ("n",), F64),),
+    scalars=_OWN_BLOCKS,
     streams=("user",),
 )
 
@@ -138,10 +164,11 @@ def words(
 
     Source: Salmon, Moraes, Dror and Shaw (2011).
     """
-    counter = _counter(WORDS, n, key, client, step, draw, first_item)
-    (filled,) = WORDS.prepare({}, out, {"n": n})
-    WORDS.implementation(backend, (filled,))(*counter, filled, n_threads)
-    return filled  # type: ignore[no-any-return]
+    _check_counter(WORDS, n, key, client, step, draw, first_item)
+    counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
+    words: NDArray[np.uint32]
+    (words,) = WORDS.run((), out, n_threads, backend, {"n": n}, **counter)
+    return words
 
 
 def uniform(
@@ -323,10 +350,7 @@ def gamma(
     Source: Marsaglia and Tsang (2000); below shape 1 with G(a) = G(a + 1) U^(1/a).
     """
     (shapes,) = _parameters(GAMMA, n, shape=shape)
-    shapes, filled = GAMMA.prepare({"shape": shapes}, out)
-    key_, client_, step_, _, item = _counter(GAMMA, filled.size, key, client, step, 0, first_item, per_block=1)
-    GAMMA.implementation(backend, (shapes, filled))(shapes, key_, client_, step_, item, filled, n_threads)
-    return filled  # type: ignore[no-any-return]
+    return _own_blocks(GAMMA, (shapes,), key, client, step, first_item, out, n_threads, backend)
 
 
 def inverse_gaussian(
@@ -375,11 +399,7 @@ def inverse_gaussian(
     Source: Michael, Schucany and Haas (1976), with the roots written so that nothing cancels.
     """
     means, shapes = _parameters(INVERSE_GAUSSIAN, n, mean=mean, shape=shape)
-    means, shapes, filled = INVERSE_GAUSSIAN.prepare({"mean": means, "shape": shapes}, out)
-    key_, client_, step_, _, item = _counter(INVERSE_GAUSSIAN, filled.size, key, client, step, 0, first_item, per_block=1)
-    call = INVERSE_GAUSSIAN.implementation(backend, (means, shapes, filled))
-    call(means, shapes, key_, client_, step_, item, filled, n_threads)
-    return filled  # type: ignore[no-any-return]
+    return _own_blocks(INVERSE_GAUSSIAN, (means, shapes), key, client, step, first_item, out, n_threads, backend)
 
 
 def polya_gamma(
@@ -428,23 +448,40 @@ def polya_gamma(
     Source: Polson, Scott and Windle (2013), with the cut 0.64.
     """
     (tilts,) = _parameters(POLYA_GAMMA, n, z=z)
-    tilts, filled = POLYA_GAMMA.prepare({"z": tilts}, out)
-    key_, client_, step_, _, item = _counter(POLYA_GAMMA, filled.size, key, client, step, 0, first_item, per_block=1)
-    POLYA_GAMMA.implementation(backend, (tilts, filled))(tilts, key_, client_, step_, item, filled, n_threads)
-    return filled  # type: ignore[no-any-return]
+    return _own_blocks(POLYA_GAMMA, (tilts,), key, client, step, first_item, out, n_threads, backend)
 
 
 def _pairs(
     kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, item: int, out: Any, n_threads: int, backend: str | None
 ) -> NDArray[np.float64]:
-    counter = _counter(kernel, n, key, client, step, draw, item, per_block=2)
-    return kernel.run((), counter, out, n_threads, backend, {"n": n})[0]  # type: ignore[no-any-return]
+    _check_counter(kernel, n, key, client, step, draw, item, per_block=2)
+    numbers: NDArray[np.float64]
+    (numbers,) = kernel.run((), out, n_threads, backend, {"n": n}, key=key, client=client, step=step, draw=draw, first_item=item)
+    return numbers
 
 
-def _counter(
+def _own_blocks(
+    kernel: Kernel,
+    inputs: tuple[NDArray[np.float64], ...],
+    key: int,
+    client: int,
+    step: int,
+    item: int,
+    out: Any,
+    n_threads: int,
+    backend: str | None,
+) -> NDArray[np.float64]:
+    n = inputs[0].size if isinstance(inputs[0], np.ndarray) else 0  # what is no array is refused below
+    _check_counter(kernel, n, key, client, step, 0, item)
+    numbers: NDArray[np.float64]
+    (numbers,) = kernel.run(inputs, out, n_threads, backend, key=key, client=client, step=step, first_item=item)
+    return numbers
+
+
+def _check_counter(
     kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, first_item: int, per_block: int = 1
-) -> tuple[Any, ...]:
-    """The checked counter. Words are never reused by running over: that is an error."""
+) -> None:
+    """Words are never reused by running over: that is an error."""
     if not n >= 0:
         raise ValueError(f"{kernel.name}: n must be >= 0, got {n}")
     if not 0 <= key < 2**64:
@@ -455,7 +492,6 @@ def _counter(
             f"{kernel.name}: the counter is exhausted: client = {client}, step = {step}, draw = {draw} and the {blocks} items "
             f"from first_item = {first_item} on must be in [0, 2^32); take another key (another seed, stream or chain)"
         )
-    return key, client, step, draw, first_item
 
 
 def _parameters(kernel: Kernel, n: int | None, **values: Any) -> list[NDArray[np.float64]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NumericalError
-from ._registry import F64, Array, Kernel
+from ._checks import AT_LEAST_1, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
+from ._record import F64, Array, Kernel, Scalar
 
 UPDATES = ("row-gibbs", "element", "row")
 SCALES = ("exact", "expanded")
@@ -35,8 +35,16 @@ _STATE = (
     Array("log_step", _MATRIX, F64),
 )
 
+
+def _one_of(*names: str) -> str:
+    return f"must be one of {', '.join(names)}"
+
+
+_UPDATE = choice_of({name: code for code, name in enumerate(UPDATES)}, _one_of("auto", *UPDATES))  # "auto" is one of the others
+
 SWEEPS = Kernel(
     "sem.sweeps",
+    __name__,
     purpose="Sweeps of the sampler of one site of a cyclic structural equation model, for several chains.",
     source="docs/methods/sparse.md, sections 2, 9 and 10",
     inputs=(
@@ -47,11 +55,34 @@ SWEEPS = Kernel(
         Array("temperature", ("c",), F64),
     ),
     outputs=(*_STATE, Array("loglik", ("c",), F64), Array("events", ("c", "6"), (np.dtype("int64"),))),
+    scalars=(
+        Scalar("seed", SEED),
+        Scalar("chain", Domain("must be in [0, 2^63)", "0 <= x < 2**63", "index(x)"), 0),
+        Scalar("client", WORD, 0),
+        Scalar("step", WORD, 0),
+        Scalar("n_sweeps", AT_LEAST_1, 1),
+        Scalar("update", _UPDATE, "auto"),
+        Scalar("swap", SWITCH, True),
+        Scalar("stable", SWITCH, False),
+        Scalar("adapt", SWITCH, False),
+        Scalar("expanded", choice_of({"exact": False, "expanded": True}, _one_of(*SCALES)), "exact", of="scales"),
+        Scalar("scale_lambda", POSITIVE, 1.0),
+        Scalar("shape", POSITIVE, 2.0),
+        Scalar("rate", POSITIVE, 1.0),
+    ),
+    together=(
+        Together(
+            ("n_sweeps", "step", "client", "seed", "chain"),
+            "n_sweeps >= 1, 0 <= step <= 2^32 - n_sweeps, 0 <= client < 2^32, 0 <= seed < 2^64 and chain >= 0",
+            "step + n_sweeps <= 2**32",
+        ),
+    ),
     streams=("scales", "coefficients", "variances", "proposals", "augmentation"),
 )
 
 LOG_DENSITY = Kernel(
     "sem.log_density",
+    __name__,
     purpose="Log-likelihood of a cyclic structural equation model with Laplace errors.",
     source="docs/methods/sparse.md, section 9",
     inputs=(Array("Y", ("c", "p", "n"), F64), Array("coefficients", _MATRIX, F64), Array("b", ("c", "p"), F64)),
@@ -89,9 +120,9 @@ def log_density(
     TypeError, ValueError
         Wrong type or shape, a wrong `out`.
     """
-    arrays = LOG_DENSITY.prepare({"Y": _by_chain(Y, coefficients), "coefficients": coefficients, "b": b}, out)
-    LOG_DENSITY.implementation(backend, arrays)(*arrays, n_threads)
-    return arrays[-1]  # type: ignore[no-any-return]
+    loglik: Floats
+    (loglik,) = LOG_DENSITY.run((_by_chain(Y, coefficients), coefficients, b), out, n_threads, backend)
+    return loglik
 
 
 def sweeps(
@@ -177,17 +208,6 @@ def sweeps(
     NumericalError
         A draw that is not finite, or det(I - Theta) = 0 at the start of a sweep: chain, client, sweep and quantity are named.
     """
-    for name, number in (("scale_lambda", scale_lambda), ("shape", shape), ("rate", rate)):
-        if not 0 < number < np.inf:
-            raise ValueError(f"sem.sweeps: {name} must be > 0 and finite, got {number}")
-    for name, text, known in (("update", update, ("auto", *UPDATES)), ("scales", scales, SCALES)):
-        if text not in known:
-            raise ValueError(f"sem.sweeps: {name} must be one of {', '.join(known)}, got {text!r}")
-    if not (n_sweeps >= 1 and 0 <= step <= LIMIT - n_sweeps and 0 <= client < LIMIT and 0 <= seed < 2**64 and 0 <= chain < 2**63):
-        raise ValueError(
-            "sem.sweeps: needs n_sweeps >= 1, 0 <= step <= 2^32 - n_sweeps, 0 <= client < 2^32, 0 <= seed < 2^64 and chain >= 0; "
-            f"got n_sweeps = {n_sweeps}, step = {step}, client = {client}, seed = {seed}, chain = {chain}"
-        )
     arrays = SWEEPS.prepare(
         {
             "Y": _by_chain(Y, deviation), "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq,
@@ -200,12 +220,12 @@ def sweeps(
         raise ValueError(f"sem.sweeps: Y must have at least one variable and one row, and p n < 2^32; got p = {p}, n = {n}")
     if not (0 < arrays[7].min(initial=1) and arrays[7].max(initial=1) < np.inf):
         raise ValueError(f"sem.sweeps: temperature must be > 0 and finite, got {arrays[7]}")
-    code = UPDATES.index(_chosen(p, n) if update == "auto" else update)
-    scalars = (
-        np.uint64(seed), operator.index(chain), operator.index(client), operator.index(step), operator.index(n_sweeps), code,
-        bool(swap), bool(stable), bool(adapt), scales == "expanded", float(scale_lambda), float(shape), float(rate),
+    numbers = SWEEPS.numbers(
+        seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps,
+        update=_chosen(p, n) if update == "auto" else update, swap=swap, stable=stable, adapt=adapt, scales=scales,
+        scale_lambda=scale_lambda, shape=shape, rate=rate,
     )  # fmt: skip
-    SWEEPS.implementation(backend, arrays)(*arrays[:8], *scalars, *arrays[8:], n_threads)
+    SWEEPS.call(backend, arrays, numbers, n_threads)
     results = arrays[8:]
     _raise_faults(results[5], chain, client, step)
     return tuple(results)

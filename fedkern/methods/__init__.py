@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..jobs.method import Method
+from ..errors import JobError
+from ..jobs.explain import chosen
+from ..jobs.keys import JobConfig, Raw
+from ..jobs.load import config_of, merged, override, table, tables_of, written_once
+from ..jobs.method import Method
+
+METHODS = ("pvi", "vertical", "sigma", "sparse")  # the first is that of a job file which names none
 
 
 def named(name: str) -> Method:
@@ -15,8 +22,44 @@ def named(name: str) -> Method:
     Raises
     ------
     ModuleNotFoundError
-        A door is missing.
+        There is none, or a door is missing.
     """
-    from ..jobs.method import Method
+    method: Method = import_module(f".{name}.doors", __name__).METHOD
+    return method
 
-    return Method(*(import_module(f".{name}.{door}", __name__) for door in Method._fields))
+
+def load(
+    job: str | Path | Raw, sets: Sequence[str] = (), sections: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[JobConfig, Path]:
+    """Reads and checks a job.
+
+    Parameters
+    ----------
+    job : path of a TOML file, or its tables
+    sets : "section.key=value" overrides, values in TOML notation (a bare word is a text)
+    sections : tables whose keys override the job's
+
+    Returns
+    -------
+    the job, and the folder that its paths are relative to
+
+    Raises
+    ------
+    JobError
+        Names every faulty key, its value, what was wanted, and the remedy.
+    """
+    if isinstance(job, Mapping):
+        return parse(written_once(merged(job, sections or {})), sets=sets), Path.cwd()
+    path = Path(job)
+    return parse(merged(tables_of(path, "job"), sections or {}), name=str(path), sets=sets), path.resolve().parent
+
+
+def parse(raw: Raw, *, name: str = "job", sets: Sequence[str] = ()) -> JobConfig:
+    """Checks the tables of a job and fills in its method's defaults; `name` begins the error text."""
+    for text in sets:
+        raw = override(raw, text)
+    method = table(raw, "job").get("method", METHODS[0])
+    if method not in METHODS:
+        raise JobError(f"{name}: {chosen('job.method', method, METHODS)}")
+    config: JobConfig = config_of(named(method).keys, raw, name=name)
+    return config

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,14 @@ from numpy.typing import NDArray
 from fedkern.errors import JobError
 
 from .moments import rdp_epsilon
+from .noise import GRID, Source
 from .search import largest_count, smallest_number
-
-if TYPE_CHECKING:
-    from .noise import Source
 
 Sampling = Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards", "aligned"]
 Accountant = Literal["pld", "rdp"]
 Unit = Literal["example", "client"]
 Relation = Literal["ADD_OR_REMOVE_ONE", "REPLACE_ONE"]
 
-GRID_BITS = 20
-GRID = 2.0**-GRID_BITS  # the integer sums of a private step are multiples of GRID x clip
 COIN_VALUES = 1 << 32  # a coin compares one 32-bit word with rate x 2^32
 LARGEST_EPSILON = 100.0  # beyond it there is no protection to speak of, and "pld" says infinite
 UNLIMITED = 2**53  # steps, where epsilon may be infinite
@@ -88,7 +84,7 @@ class Mechanism:
     secure: bool = True
 
     def __post_init__(self) -> None:
-        def refuse(what: str, wanted: str, came: Any) -> None:
+        def refuse(what: str, wanted: str, came: float | str | None) -> None:
             raise ValueError(f"privacy: {what} must be {wanted}, got {came!r}")
 
         if self.sampling not in _NEEDS:
@@ -257,7 +253,7 @@ class Mechanism:
         """The largest number of steps whose (nominal) epsilon at `delta` is at most `epsilon`: refusals then compare integers."""
         return max_steps(self, epsilon, delta, enough=enough)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, str | float | None]:
         """The public parameters, for a ledger."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
@@ -284,14 +280,14 @@ _CHANGES: dict[str, frozenset[str]] = {
 
 def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
     """What the epsilon of all these mechanisms together compares, in words: the changes that each of them accounts for."""
-    given = list(mechanisms)
-    if any(m.unit == "client" for m in given):
+    mechanisms = list(mechanisms)
+    if any(m.unit == "client" for m in mechanisms):
         return "add or remove one client with all its rows"
-    if all(m.relation == "ADD_OR_REMOVE_ONE" for m in given):
+    if all(m.relation == "ADD_OR_REMOVE_ONE" for m in mechanisms):
         return "add or remove one example"
-    if all(m.sampling == "aligned" for m in given):
+    if all(m.sampling == "aligned" for m in mechanisms):
         return "replace the values of one example in the client's own columns, under the same id"
-    changes = frozenset.intersection(*(_CHANGES[m.sampling] for m in given))
+    changes = frozenset.intersection(*(_CHANGES[m.sampling] for m in mechanisms))
     if "add" in changes:
         return "add or remove one example, or replace its values under the same id"
     return "replace one example by any other" if "replace" in changes else "replace the values of one example under the same id"

@@ -26,8 +26,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from fedkern.errors import JobError
-
+from ..errors import JobError
+from ..plain import Json
 from .accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbours_of
 from .binding import LEDGER, Account
 from .certificate import certificate
@@ -205,10 +205,10 @@ class Ledger:
         self.spent[key] = self.spent.get(key, 0) + steps
         self.rounds[job] = max(entry.get("round", -1), self.rounds.get(job, -1))
 
-    def append(self, file: int, entry: dict[str, Any]) -> None:
+    def append(self, file: int, entry: Mapping[str, Json]) -> None:
         """Writes a line; it is on the disk when this returns."""
         time = datetime.now(UTC).isoformat(timespec="seconds")
-        line, head = seal(entry | {"time": time}, self.mark.head)
+        line, head = seal({**entry, "time": time}, self.mark.head)
         try:
             written = os.write(file, line)
             if written < len(line):
@@ -230,10 +230,11 @@ class Ledger:
         )
 
 
-def _entry(line: bytes) -> Any:
+def _entry(line: bytes) -> Json:
     """What a line says; None if it is no JSON."""
     try:
-        return json.loads(line)
+        entry: Json = json.loads(line)
+        return entry
     except ValueError:
         return None
 
@@ -456,7 +457,7 @@ class Holder:
         """What all jobs together have spent on this data set."""
         return self.books.total(self.delta)
 
-    def certificate(self, *, rows_per_person: int = 1) -> dict[str, Any]:
+    def certificate(self, *, rows_per_person: int = 1) -> dict[str, str | float]:
         """What this job has spent here. What others have is the holder's own affair: see `total`."""
         return certificate(
             self.mechanism,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from .accountant import Mechanism, Parts, neighbours_of
 from .accountant import epsilon as composed
+
+Certificate = Mapping[str, str | float]
 
 HONEST = "q describes the data as the noisy optimisation found them; it does not contain the privacy noise"
 ALONE = {
@@ -27,7 +28,7 @@ def certificate(
     policy: bool,
     before: Parts = (),
     rows_per_person: int = 1,
-) -> dict[str, Any]:
+) -> dict[str, str | float]:
     """The certificate of one client: a flat table of texts and numbers; an infinite epsilon is "inf". What other parties take as
     one is in `certificate_fields`, where a new field needs its line.
 
@@ -43,9 +44,10 @@ def certificate(
     spent = composed(((mechanism, steps), *before), delta)
     neighbours = neighbours_of(ran)
     several = f", composition of {len(ran)} mechanisms" if len(ran) > 1 else ""
-    content: dict[str, Any] = {
+    promised = spent if secure else math.inf
+    content: dict[str, str | float] = {
         "claim": f"({spent:.4g}, {delta:g})-differential privacy, neighbours: {neighbours}{several}" if secure else KEYED,
-        "epsilon": spent if secure else math.inf,
+        "epsilon": promised,
         "delta": delta,
         "epsilon_cap": epsilon_cap,
         "unit": mechanism.unit,
@@ -65,7 +67,7 @@ def certificate(
     if mechanism.dataset_size is not None:
         content["public"] = f"the number of rows, {mechanism.dataset_size}"
     if rows_per_person > 1:
-        content["person_epsilon"], content["person_delta"] = of_group(content["epsilon"], delta, rows_per_person)
+        content["person_epsilon"], content["person_delta"] = of_group(promised, delta, rows_per_person)
     return {name: "inf" if value == math.inf else value for name, value in content.items()}
 
 
@@ -87,7 +89,7 @@ def of_group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     return size * epsilon, min(1.0, size * math.exp(min((size - 1) * epsilon, 700.0)) * delta)
 
 
-def text(client: str, content: Mapping[str, Any]) -> str:
+def text(client: str, content: Certificate) -> str:
     """A few lines for a person to read."""
     spent = f"epsilon = {_short(content['epsilon'])} of {_short(content['epsilon_cap'])} at delta = {_short(content['delta'])}"
     lines = [
@@ -105,7 +107,7 @@ def text(client: str, content: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"  {content['posterior']}"])
 
 
-def _short(value: Any) -> str:
+def _short(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
@@ -116,7 +118,7 @@ def _version() -> str:
         return "(not installed)"
 
 
-def certificates(of_clients: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def certificates(of_clients: Mapping[str, Certificate]) -> Iterator[str]:
     """One certificate where all clients have the same, else each of them."""
     distinct: dict[str, list[str]] = {}
     for client, content in of_clients.items():

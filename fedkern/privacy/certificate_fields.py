@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import get_args
 
+from ..plain import Json
 from .accountant import Sampling, Unit
 
 LONGEST = 600  # characters of a text
 
 
-def _number(value: Any, low: float, high: float) -> bool:
+def _number(value: Json, low: float, high: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high  # NaN is in no range
 
 
-def _text(value: Any) -> bool:
+def _text(value: Json) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST and value.isprintable()
 
 
-def _amount(value: Any) -> bool:
+def _amount(value: Json) -> bool:
     return value == "inf" or _number(value, 0, 1e308)
 
 
-def _share(value: Any) -> bool:
+def _share(value: Json) -> bool:
     return _number(value, 0, 1)
 
 
-def _positive(value: Any) -> bool:
+def _positive(value: Json) -> bool:
     return _number(value, 1e-308, 1e308)
 
 
-def _one_of(*known: str) -> tuple[Callable[[Any], bool], str]:
+def _one_of(*known: str) -> tuple[Callable[[Json], bool], str]:
     return lambda value: isinstance(value, str) and value in known, f"one of {', '.join(known)}"
 
 
-def _count(least: int) -> tuple[Callable[[Any], bool], str]:
+def _count(least: int) -> tuple[Callable[[Json], bool], str]:
     return lambda value: isinstance(value, int) and _number(value, least, 2**53), f"a whole number of at least {least}"
 
 
-Check = tuple[Callable[[Any], bool], str]  # whether a value can be, and in words what was wanted
+Check = tuple[Callable[[Json], bool], str]  # whether a value can be, and in words what was wanted
 TEXT: Check = (_text, f"a text of at most {LONGEST} printable characters")
 AMOUNT: Check = (_amount, 'a number of at least 0, or "inf"')
 SHARE: Check = (_share, "a number from 0 to 1")
@@ -67,7 +68,7 @@ FIELDS: Mapping[str, Check] = {
 OPTIONAL: Mapping[str, Check] = {"public": TEXT, "person_epsilon": AMOUNT, "person_delta": SHARE}
 
 
-def problem(content: Any) -> str | None:
+def problem(content: Json) -> str | None:
     """What is wrong with a certificate that came from elsewhere, beginning with the field; None if nothing is."""
     if not isinstance(content, dict):
         return " must be a table"

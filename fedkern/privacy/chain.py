@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ..plain import Json
 
 SIZE = 16  # bytes of a hash
 START = bytes(SIZE)
@@ -29,7 +31,7 @@ def following(head: bytes, text: bytes) -> bytes:
     return hashlib.blake2b(head + text, digest_size=SIZE).digest()
 
 
-def seal(entry: Mapping[str, Any], head: bytes) -> tuple[bytes, bytes]:
+def seal(entry: Mapping[str, Json], head: bytes) -> tuple[bytes, bytes]:
     """An entry as a line of JSON that ends with its hash; and that hash, which the next line takes up."""
     text = json.dumps(entry).encode()
     head = following(head, text)

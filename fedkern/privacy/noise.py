@@ -1,8 +1,7 @@
 """Where secret coins and noise come from. Specification: docs/methods/pvi.md, section 4.
 
-A secure source is a ChaCha20 key stream whose key comes from the operating system and is never stored; no argument of it
-can make it
-repeat. A keyed source repeats by design: it is for experiments, and no result made with it is private.
+A secure source is a ChaCha20 key stream whose key comes from the operating system and is never stored; no argument of it can
+make it repeat. A keyed source repeats by design: it is for experiments, and no result made with it is private.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 from fedkern.errors import JobError
 from fedkern.kernels import privacy, rng
 
-from .accountant import GRID
-
+GRID_BITS = 20
+GRID = 2.0**-GRID_BITS  # the integer sums of a private step are multiples of GRID x clip
 CHUNK = 2**15  # words made at a time: five private steps of four thousand rows
 
 
@@ -121,7 +120,7 @@ class SecureSource:
         self._stream = None
         self._at = CHUNK
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError("a secure noise source can't be copied or stored: its key would be, and its noise could come twice")
 
 

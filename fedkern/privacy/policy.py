@@ -28,10 +28,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
-from fedkern.errors import JobError
-
+from ..errors import JobError
+from ..plain import Json
 from .accountant import Mechanism, Unit
 
 Use = Literal["private", "open", "client-level"]
@@ -45,6 +45,10 @@ class Refusal(NamedTuple):
 
     ask: str
     detail: str
+
+
+UNITS: tuple[Unit, ...] = ("example", "client")
+Word = TypeVar("Word", bound=str)
 
 
 @dataclass(frozen=True)
@@ -156,12 +160,12 @@ def read_policies(path: Path) -> PolicyFile:
     return PolicyFile(path, require, accounts, tuple(_policy(reader, content, name, table) for name, table in tables.items()))
 
 
-def _policy(reader: _Reader, content: Mapping[str, Any], name: str, table: Mapping[str, Any]) -> Policy:
+def _policy(reader: _Reader, content: Mapping[str, Json], name: str, table: Mapping[str, Json]) -> Policy:
     where = f"[data.{name}]"
     reader.known(where, table, DATA_KEYS)
     both = {key: content[key] for key in ("open", "client_level") if key in content} | dict(table)
     allowed = reader.truth(where, both, "open")
-    units = reader.texts(content, "unit", "example", ("example", "client"))
+    units = reader.texts(content, "unit", "example", UNITS)
     if reader.truth(where, both, "client_level") and "client" not in units:
         units = (*units, "client")
     capped = not allowed or "epsilon" in table or "delta" in table
@@ -172,7 +176,7 @@ def _policy(reader: _Reader, content: Mapping[str, Any], name: str, table: Mappi
         data=name,
         epsilon=reader.number(where, table, "epsilon", math.inf) if capped else math.inf,
         delta=reader.number(where, table, "delta", 1.0) if capped else None,
-        units=units,  # type: ignore[arg-type]
+        units=units,
         noise_sources=reader.texts(content, "noise_source", "secure", ("secure", "keyed")),
         least_noise=reader.number("the file", content, "least_noise_multiplier", math.inf)
         if "least_noise_multiplier" in content
@@ -193,36 +197,38 @@ class _Reader:
     def wrong(self, what: str) -> JobError:
         return JobError(f"{self.path}: {what}")
 
-    def known(self, where: str, table: Mapping[str, Any], keys: set[str]) -> None:
+    def known(self, where: str, table: Mapping[str, Json], keys: set[str]) -> None:
         if unknown := sorted(set(table) - keys):
             raise self.wrong(f"{where} has the unknown key {unknown[0]!r}; there are {', '.join(sorted(keys))}")
 
-    def number(self, where: str, table: Mapping[str, Any], name: str, below: float) -> float:
+    def number(self, where: str, table: Mapping[str, Json], name: str, below: float) -> float:
         value = table.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < below:
             raise self.wrong(f"{where}.{name} must be a number in (0, {below:g}), got {value!r}")
         return float(value)
 
-    def truth(self, where: str, table: Mapping[str, Any], name: str) -> bool:
+    def truth(self, where: str, table: Mapping[str, Json], name: str) -> bool:
         value = table.get(name, False)
         if not isinstance(value, bool):
             raise self.wrong(f"{where}.{name} must be true or false, got {value!r}")
         return value
 
-    def texts(self, table: Mapping[str, Any], name: str, default: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    def texts(self, table: Mapping[str, Json], name: str, default: Word, known: tuple[Word, ...]) -> tuple[Word, ...]:
         value = table.get(name, default)
-        chosen = tuple(value) if isinstance(value, list) else (value,)
-        if not chosen or any(v not in known for v in chosen):
+        values = value if isinstance(value, list) else [value]
+        chosen = tuple(word for one in values for word in known if word == one)
+        if not chosen or len(chosen) < len(values):
             raise self.wrong(f"{name} must be one or several of {', '.join(known)}, got {value!r}")
         return chosen
 
-    def paths(self, where: str, table: Mapping[str, Any], name: str) -> tuple[Path, ...]:
+    def paths(self, where: str, table: Mapping[str, Json], name: str) -> tuple[Path, ...]:
         value = table.get(name, [])
-        given = value if isinstance(value, list) and name != "accounts" else [value] if value != [] else []
-        if not all(isinstance(text, str) and text and "\0" not in text for text in given):
+        values = value if isinstance(value, list) and name != "accounts" else [value] if value != [] else []
+        paths = [text for text in values if isinstance(text, str) and text and "\0" not in text]
+        if len(paths) < len(values):
             raise self.wrong(f"{where}.{name} must be a path{'' if name == 'accounts' else ' or a list of paths'}, got {value!r}")
         folder = Path(os.path.realpath(self.path)).parent
-        return tuple(folder / os.path.expanduser(text) for text in given)
+        return tuple(folder / os.path.expanduser(text) for text in paths)
 
 
 def _holds(own: Path, path: Path) -> bool:

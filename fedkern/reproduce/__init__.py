@@ -1,26 +1,38 @@
-"""Tables and figures of the papers, by name. A module here has `run(out, fast) -> path of the table`."""
+"""Tables and figures of the papers, by name: a module with `run(out, fast) -> path of the table`, whose first line says what."""
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
 from pathlib import Path
 
 from ..errors import JobError
 
-NAMES = {
-    "dp-pvi-adult": "DP-PVI on UCI Adult: accuracy, log-likelihood and epsilon on three splits, and the learning curves",
-    "sparse-regression": "sparse regression on heart disease in four hospitals: effects, PIPs, and which hospital deviates",
-    "sparse-mrf": "Markov random field of breast cancer proteins at seven sites: 11 proteins, and all 217",
-    "sparse-sem": "cyclic structural equation model of protein signalling under nine conditions, against two published networks",
-    "sparse-simulation": "sparse regression with a known truth: power and false discoveries against clients, differences and L",
-    "vertical-logistic": "columns of a logistic regression split over 2 and 10 clients: bounds, and posteriors against NUTS",
-    "vertical-poisson": "counts in areas whose covariates two clients hold: simulated areas, and homicides in US counties",
-    "sigma-gp": "trained priors of three clients against a Gaussian process: covariances, draws, and a posterior",
-    "sigma-car": "a trained prior of the Australian map, eight states: posterior means against the exact ones of the CAR model",
-    "sigma-homicide": "homicides in US counties, 49 states: a trained prior, federated, against NUTS on the pooled data",
-    "vertical-heart": "split networks on heart patients, two clients: cross-validated scores against pooled logistic regression",
-}
+NAMES = (
+    "dp-pvi-adult",
+    "sparse-regression",
+    "sparse-mrf",
+    "sparse-sem",
+    "sparse-simulation",
+    "vertical-logistic",
+    "vertical-poisson",
+    "sigma-gp",
+    "sigma-car",
+    "sigma-homicide",
+    "vertical-heart",
+)
 PRINTED = ("sparse-regression",)  # those with `printed`: what the paper's slips change
+
+
+def about(name: str) -> str:
+    """What a reproduction is of: the first line of its module, which is not imported for that."""
+    source = Path(__file__).with_name(f"{_module(name)}.py").read_text(encoding="utf-8")
+    head = ast.get_docstring(ast.parse(source)) or ""
+    return head.partition("\n")[0].removesuffix(".")
+
+
+def _module(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def run(name: str, *, fast: bool, out: Path, printed: bool = False) -> None:
@@ -33,6 +45,6 @@ def run(name: str, *, fast: bool, out: Path, printed: bool = False) -> None:
     """
     if printed and name not in PRINTED:
         raise JobError(f"reproduce {name}: has no --printed; that is for {', '.join(PRINTED)}")
-    module = import_module(f"{__name__}.{name.replace('-', '_')}")
+    module = import_module(f"{__name__}.{_module(name)}")
     table: Path = module.run(out, fast, **({"printed": True} if printed else {}))
     print(f"{table}\n\n{table.read_text(encoding='utf-8')}")

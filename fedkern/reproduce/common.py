@@ -15,30 +15,35 @@ from numpy.typing import NDArray
 from ..api import run as run_job
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Json = dict[str, Any]  # a line of results, a job's summary.json
+Tables = Mapping[str, Mapping[str, Any]]  # of a job file, or of a prior file
+Value = str | float  # of a csv file, or of a table
+Column = Iterable[Value] | NDArray[Any]
 
-REFERENCES = Path(__file__).parent / "references"  # summaries of long NUTS runs, which tests/references/*.py have made
+REFERENCES = Path(__file__).parent / "references"  # summaries of long NUTS runs, which tools/references/*.py have made
 
 
 @cache
-def references(name: str) -> dict[str, Any]:
+def references(name: str) -> Json:
     """Summaries of long NUTS runs of another program, by the name of their file."""
-    found: dict[str, Any] = json.loads((REFERENCES / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    summaries: Json = json.loads((REFERENCES / f"{name}.json").read_text(encoding="utf-8"))
+    return summaries
 
 
-def kept(folder: Path, job: Mapping[str, Any]) -> dict[str, Any]:
+def run_once(folder: Path, job: Tables) -> Json:
     """summary.json of a job in its own folder; one that has been run there is only read: an interrupted reproduction goes on."""
     text = json.dumps(job, sort_keys=True)
-    told, path = folder / "asked.json", folder / "summary.json"
-    if not (told.exists() and path.exists() and told.read_text(encoding="utf-8") == text):
+    asked, path = folder / "asked.json", folder / "summary.json"
+    if not (asked.exists() and path.exists() and asked.read_text(encoding="utf-8") == text):
         folder.mkdir(parents=True, exist_ok=True)
         run_job(job, out=folder)
-        told.write_text(text, encoding="utf-8")
-    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        asked.write_text(text, encoding="utf-8")
+    summary: Json = json.loads(path.read_text(encoding="utf-8"))
     return summary
 
 
-def stored(path: Path) -> dict[str, dict[str, Any]]:
+def stored(path: Path) -> dict[str, Any]:
     """Lines of a file of results, by their key."""
     if not path.exists():
         return {}
@@ -51,7 +56,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
         file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-def write_csv(path: Path, columns: Mapping[str, Iterable[Any]]) -> str:
+def write_csv(path: Path, columns: Mapping[str, Column]) -> str:
     """A csv file, whose numbers are read back as they are; missing ones are empty cells. Its path, absolute."""
     cells = ([*map(_cell, values)] for values in columns.values())
     lines = [",".join(columns), *(",".join(row) for row in zip(*cells))]
@@ -60,7 +65,7 @@ def write_csv(path: Path, columns: Mapping[str, Iterable[Any]]) -> str:
     return str(path.resolve())
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Value) -> str:
     if isinstance(value, str):
         return value
     return "" if math.isnan(value) else repr(value.item() if isinstance(value, np.generic) else value)
@@ -68,22 +73,22 @@ def _cell(value: Any) -> str:
 
 def shown(values: Iterable[float], digits: int) -> str:
     """Mean ± standard deviation."""
-    found = np.fromiter(values, dtype=np.float64)
-    if not len(found):
+    numbers = np.fromiter(values, dtype=np.float64)
+    if not len(numbers):
         return ""
-    spread = f" ± {found.std(ddof=1):.{digits}f}" if len(found) > 1 else ""
-    return f"{found.mean():.{digits}f}{spread}"
+    spread = f" ± {numbers.std(ddof=1):.{digits}f}" if len(numbers) > 1 else ""
+    return f"{numbers.mean():.{digits}f}{spread}"
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def table(heads: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:
     """A Markdown table; numbers with three decimals. "None." without rows."""
 
-    def cell(value: Any) -> str:
+    def cell(value: Value) -> str:
         if isinstance(value, float):
             return "" if math.isnan(value) else f"{value:.3f}"
         return str(value)
 
-    found = ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
-    if not found:
+    lines = ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
+    if not lines:
         return "None.\n"
-    return "\n".join(["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads), *found]) + "\n"
+    return "\n".join(["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads), *lines]) + "\n"

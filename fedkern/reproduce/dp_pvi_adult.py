@@ -1,8 +1,9 @@
-"""DP-PVI on UCI Adult: ten clients, three splits, three privacy budgets (docs/methods/pvi.md, section 13).
+"""DP-PVI on UCI Adult: accuracy, log-likelihood and epsilon on three splits, and the learning curves.
 
-Every cell is one whole job in this process: Poisson sampling, exact noise from the secure source, the accountant's own limit on
-the number of steps. Beside accuracy and log-likelihood the table says how honest the released posterior is: in how many
-coordinates its central 95 % interval holds the mean of the non-private optimum, and KL(optimum || released) per coordinate.
+Ten clients, three privacy budgets (docs/methods/pvi.md, section 13). Every cell is one whole job in this process: Poisson
+sampling, exact noise from the secure source, the accountant's own limit on the number of steps. Beside accuracy and
+log-likelihood the table says how honest the released posterior is: in how many coordinates its central 95 % interval holds the
+mean of the non-private optimum, and KL(optimum || released) per coordinate.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from ..models.glm import Rows, prior
 from ..privacy.accountant import Mechanism
 from ..privacy.moments import moments_epsilon, moments_max_steps
 from ..results.gaussian import Posterior
+from .common import Json, Tables
 
 SPLITS = {"homogeneous": (0.0, 0.0), "A": (0.9, 0.95), "B": (0.7, -3.0)}  # (rho, kappa)
 CAPS = (0.5, 0.75, 1.0)
@@ -44,13 +45,13 @@ DIMENSION = 216  # numbers that get noise at each step: means and precisions of 
 class Method:
     """Keys of a job's [algorithm], its rounds, the clipping norm (None: not private), and how the caps are accounted for."""
 
-    algorithm: Mapping[str, Any]
+    algorithm: Json
     rounds: int | str
     clip: float | None = None
     accounting: str = ""
 
 
-DP: dict[str, Any] = {
+DP: Json = {
     "schedule": "sequential",
     "local_steps": STEPS,
     "optimiser": "adagrad",
@@ -59,7 +60,7 @@ DP: dict[str, Any] = {
     "damping_form": "moment",
     "average": "half",
 }
-GLOBAL: dict[str, Any] = {
+GLOBAL: Json = {
     "variant": "global-vi",
     "optimiser": "adagrad",
     "learning_rate": 0.05,
@@ -158,41 +159,39 @@ def terms(n_rows: int, cell: Cell) -> dict[str, float]:
     return {"epsilon": epsilon, "delta": delta, "clip": clip, "sampling_rate": rate}
 
 
-def job(cell: Cell) -> dict[str, Any]:
+def job(cell: Cell) -> Tables:
     """One run: Poisson sampling, exact noise from the secure source, and each client's own budget."""
     method, sizes = METHODS[cell.method], experiment(cell.split).sizes
     rho, kappa = SPLITS[cell.split]
-    algorithm, own = dict(method.algorithm), {client: terms(n, cell) for client, n in sizes.items()} if method.clip else {}
+    algorithm = dict(method.algorithm)
+    clients = {client: terms(n, cell) for client, n in sizes.items()} if method.clip else {}
     if algorithm.get("schedule") == "random":
         algorithm["client_weights"] = {client: 1 / n for client, n in sizes.items()}
-    if not own and algorithm["optimiser"] != "exact":
+    if not clients and algorithm["optimiser"] != "exact":
         algorithm["batch"] = sampling_rate(max(sizes.values()))
-    tables: dict[str, Any] = {
+    tables: dict[str, Json] = {
         "job": {"method": "pvi", "seed": cell.seed, "rounds": method.rounds},
         "data": {"builtin": "adult", "preprocess": "paper", "split": {"clients": CLIENTS, "rho": rho, "kappa": kappa}},
         "algorithm": algorithm,
     }
-    if own:
+    if clients:
         accountant = "rdp" if method.accounting == "rdp" else "pld"
-        tables["privacy"] = {"noise_multiplier": SIGMA, "accountant": accountant, "clients": own}
+        tables["privacy"] = {"noise_multiplier": SIGMA, "accountant": accountant, "clients": clients}
     # whole rounds: within one, q swings towards the client that came last
-    length = _rounds(method, own.values())
+    length = _rounds(method, clients.values())
     return tables | {"output": {"metrics_every": max(1, length // POINTS)}}
 
 
-def _rounds(method: Method, own: Collection[Mapping[str, float]]) -> int:
+def _rounds(method: Method, clients: Collection[Mapping[str, float]]) -> int:
     """About how many rounds a job will have."""
-    if not own or method.rounds != "budget":
+    if not clients or method.rounds != "budget":
         return int(method.rounds)
     steps = []
-    for one in own:
-        noise = Mechanism(sampling="poisson", noise_multiplier=SIGMA, dimension=DIMENSION, **_without(one, "epsilon", "delta"))
+    for one in clients:
+        rate, clip = one["sampling_rate"], one["clip"]
+        noise = Mechanism(sampling="poisson", sampling_rate=rate, noise_multiplier=SIGMA, clip=clip, dimension=DIMENSION)
         steps.append(noise.max_steps(one["epsilon"], one["delta"]))
     return sum(steps) // int(method.algorithm["local_steps"]) // CLIENTS
-
-
-def _without(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in mapping.items() if name not in names}
 
 
 def run_cell(cell: Cell) -> Outcome:
@@ -270,11 +269,11 @@ def _read(path: Path) -> Iterator[Outcome]:
             yield Outcome(Cell(**plain.pop("cell")), **plain)
 
 
-def _summary(outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+def _summary(outcomes: Sequence[Outcome]) -> Iterator[Json]:
     """A row for each (split, method, cap): means over seeds, and the standard deviation of the first two."""
     for key in dict.fromkeys((o.cell.split, o.cell.method, o.cell.cap) for o in outcomes):
         of_key = [o for o in outcomes if (o.cell.split, o.cell.method, o.cell.cap) == key]
-        row: dict[str, Any] = {"split": key[0], "method": key[1], "cap": key[2], "seeds": len(of_key)}
+        row: Json = {"split": key[0], "method": key[1], "cap": key[2], "seeds": len(of_key)}
         for name in ("accuracy", "log_likelihood", "coverage", "kl", "updates", "epsilon", "epsilon_paper"):
             values = [getattr(o, name) for o in of_key if getattr(o, name) is not None]
             row[name] = float(np.mean(values)) if values else None
@@ -283,11 +282,11 @@ def _summary(outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> str:
+def _table(rows: Sequence[Json]) -> str:
     def cell(value: float | None, digits: int) -> str:
         return "" if value is None else f"{value:.{digits}f}"
 
-    def pair(row: dict[str, Any], name: str) -> str:
+    def pair(row: Json, name: str) -> str:
         return cell(row[name], 4) + (f" ± {row[f'{name}_sd']:.4f}" if row[f"{name}_sd"] is not None else "")
 
     heads = (

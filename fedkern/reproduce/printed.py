@@ -47,7 +47,7 @@ def sample(
     theta, tau_sq, gamma = np.zeros((c, p)), np.ones((c, p)), np.ones((c, p))
     d, lambda_sq, sigma_sq = np.zeros((m, c, p)), np.ones((m, c, p)), np.ones((m, c))
     eta, rho = np.ones((c, 1)), np.full((c, 1), 0.5)
-    kept: dict[str, list[Array]] = {name: [] for name in ("theta", "tau_sq", "inclusion", "average", "eta", "rho")}
+    draws: dict[str, list[Array]] = {name: [] for name in ("theta", "tau_sq", "inclusion", "average", "eta", "rho")}
 
     def inverse_gamma(shape: float, rate: Array) -> Array:
         return np.asarray(rate / random.gamma(shape, size=rate.shape))
@@ -81,7 +81,7 @@ def sample(
         rho = np.clip(random.beta(1 + count, 1 + p - count), 1e-12, 1 - 1e-12)
         if number >= burn_in:
             state = (theta, tau_sq, inclusion, theta + d.mean(axis=0), eta, rho)
-            for name, value in zip(kept, state):
-                kept[name].append(value.copy())
-    theta, tau_sq, inclusion, average, eta, rho = (np.stack(values, axis=1) for values in kept.values())
+            for name, value in zip(draws, state):
+                draws[name].append(value.copy())
+    theta, tau_sq, inclusion, average, eta, rho = (np.stack(values, axis=1) for values in draws.values())
     return Samples(names, theta, tau_sq, inclusion, average, eta, rho, np.ones(p), c0=c0)

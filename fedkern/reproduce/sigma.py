@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..algorithms.core.messages import SERVER
 from ..algorithms.sfvi import machine as sfvi
@@ -25,6 +23,7 @@ from ..api import run as run_job
 from ..data.artifact import ClientFile, read_client
 from ..data.graph import Map
 from ..data.simulate.federations import client_names
+from ..jobs.run import Output
 from ..kernels import rng
 from ..kernels.mlp import Architecture
 from ..methods.sigma.prior import keys, train
@@ -33,10 +32,7 @@ from ..models.spatial.site import SigmaPrior
 from ..results.draws import Draws
 from ..transports import inprocess
 from ..transports.codec import Codec
-from .common import Array, write_csv
-
-Index = NDArray[np.int64]
-Tables = Mapping[str, Mapping[str, Any]]
+from .common import Array, Column, Index, Json, Tables, write_csv
 
 DRAWS = 2000  # from a mean-field fit
 
@@ -73,17 +69,17 @@ def trained(folder: Path, tables: Tables) -> Trained:
     tables : of the prior file, with absolute paths; its clients are called client-01, client-02, ..
     """
     config = keys.parse(tables)
-    told = blake2b(json.dumps(config.model_dump(), sort_keys=True).encode(), digest_size=8).hexdigest()
-    out = folder / f"trained-{told}"
+    digest = blake2b(json.dumps(config.model_dump(), sort_keys=True).encode(), digest_size=8).hexdigest()
+    out = folder / f"trained-{digest}"
     path = out / "state.npz"
     if not path.exists():
         shutil.rmtree(out, ignore_errors=True)  # an interrupted one
         began = time.perf_counter()
-        state = train.perform(config, folder, out).state
+        state = train.perform(config, folder, Output(out, quiet=True)).state
         np.savez(path, **state.save(), seconds=time.perf_counter() - began)
-    with np.load(path) as kept:
-        state = State.load({name: kept[name] for name in kept.files}, config.training.precision)
-        seconds = float(kept["seconds"])
+    with np.load(path) as file:
+        state = State.load({name: file[name] for name in file.files}, config.training.precision)
+        seconds = float(file["seconds"])
     n = len(list((out / "clients").glob("*.npz")))
     files = [read_client(out, name) for name in client_names(n)]
     return Trained(out, federation(files, state), state, seconds)
@@ -130,7 +126,7 @@ class Areas:
     rate_mean: Array
     rate_sd: Array
     above: Array
-    summary: Mapping[str, Any]
+    summary: Json
     draws: Mapping[str, Array]
     seconds: float
 
@@ -141,7 +137,7 @@ class Areas:
         return np.log(self.rate_mean) - variance / 2, np.sqrt(variance)
 
 
-def fit(made: Trained, columns: Mapping[str, Sequence[Any] | NDArray[Any]], owner: Index, tables: Tables) -> Areas:
+def fit(prior: Trained, columns: Mapping[str, Column], owner: Index, tables: Tables) -> Areas:
     """A federated job with a trained prior.
 
     Parameters
@@ -153,28 +149,28 @@ def fit(made: Trained, columns: Mapping[str, Sequence[Any] | NDArray[Any]], owne
     with TemporaryDirectory() as name:
         folder = Path(name)
         files = []
-        for k, client in enumerate(made.clients):
-            own = {column: np.asarray(values)[owner == k].tolist() for column, values in columns.items()}
-            files.append(write_csv(folder / f"{client}.csv", own))
+        for k, client in enumerate(prior.clients):
+            cells = {column: np.asarray(values)[owner == k].tolist() for column, values in columns.items()}
+            files.append(write_csv(folder / f"{client}.csv", cells))
         job = {name: dict(keys) for name, keys in tables.items()}
         job["data"] |= {"clients": files, "response": "y"}
-        job["model"] |= {"prior": str(made.folder)}
+        job["model"] |= {"prior": str(prior.folder)}
         began = time.perf_counter()
         result = run_job(job, job={"method": "sigma", "seed": 1}, out=folder / "run")
         seconds = time.perf_counter() - began
-        found: dict[str, list[float]] = {}
-        for client in made.clients:
+        of_areas: dict[str, list[float]] = {}
+        for client in prior.clients:
             with (folder / "run" / f"client-{client}" / "areas.csv").open(encoding="utf-8", newline="") as file:
                 for row in csv.DictReader(file):
                     for column, cell in row.items():
                         if column.startswith(("theta_", "rate_", "mean_", "p_")):
-                            found.setdefault(column, []).append(float(cell))
-    label = "rate" if "rate_mean" in found else "mean"
+                            of_areas.setdefault(column, []).append(float(cell))
+    label = "rate" if "rate_mean" in of_areas else "mean"
     wanted = [*(f"theta_{what}" for what in ("mean", "sd", "q05", "q95")), f"{label}_mean", f"{label}_sd", f"p_{label}_above_1"]
     assert isinstance(result.posterior, Draws)
     draws = {name: np.asarray(values).ravel() for name, values in result.posterior.values.items()}
-    mean, sd, low, high, rate_mean, rate_sd, above = (np.array(found[column]) for column in wanted)
-    return Areas(mean, sd, low, high, rate_mean, rate_sd, above, result.summary, draws, seconds)
+    mean, sd, low, high, rate_mean, rate_sd, above = (np.array(of_areas[column]) for column in wanted)
+    return Areas(mean, sd, low, high, rate_mean, rate_sd, above, dict(result.summary), draws, seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,13 +193,14 @@ def mean_field(model: CarModel, settings: Variational) -> Posterior:
     """Variational inference with independent normals for theta and the global unknowns, by one party that holds all rows."""
     settings = replace(settings, covariance="diagonal", local_covariance="diagonal", coupled=False)
     layout = model.layout
-    clients: dict[int, Any] = {0: sfvi.client("all", 0, settings, model, 1)}
+    clients = {0: sfvi.client("all", 0, settings, model, 1)}
     started = sfvi.start(settings, SigmaPrior(layout, model.condition), ("all",))
     server, clients = inprocess.run(sfvi.protocol(settings), started, clients, Codec(settings.sizes(layout.size), 1))
     mean, sd = sfvi.posterior(server)
     e = rng.normal(DRAWS * layout.size, key=rng.key(settings.seed, "posterior"), client=SERVER).reshape(DRAWS, -1)
-    xi, family = mean + sd * e, clients[0].family
+    client, xi, family = clients[0], mean + sd * e, clients[0].family
+    assert client.centre is not None
     eps = rng.normal(DRAWS * model.size, key=rng.key(settings.seed, "posterior", 1)).reshape(DRAWS, -1)
-    theta = np.array([family.sample(clients[0].parameters, x, clients[0].centre, one) for x, one in zip(xi, eps)])
+    theta = np.array([family.sample(client.parameters, x, client.centre, one) for x, one in zip(xi, eps)])
     phi = np.array([model.condition.at(float(x))[0] for x in xi[:, 0]])
     return Posterior(theta, phi)

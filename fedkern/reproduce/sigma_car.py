@@ -1,15 +1,15 @@
-"""The Australian map of 2,192 areas, eight states as clients: trained priors against the CAR model (sigma.md, sections 5 and 8).
+"""A trained prior of the Australian map, eight states: posterior means against the exact ones of the CAR model.
 
-A network of 40 + 8 x 20 latents is trained once. Then maps with a known truth, theta of the CAR prior at phi = 0.95 and one noisy
-row an area: the deterministic and the auxiliary model by federated structured variational inference, mean-field inference on the
-true model, and independent areas, all against the exact posterior by quadrature over phi. With a fifth of the areas held out.
+2,192 areas (docs/methods/sigma.md, sections 5 and 8). A network of 40 + 8 x 20 latents is trained once. Then maps with a known
+truth, theta of the CAR prior at phi = 0.95 and one noisy row an area: the deterministic and the auxiliary model by federated
+structured variational inference, mean-field inference on the true model, and independent areas, all against the exact posterior
+by quadrature over phi. With a fifth of the areas held out.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from ..models.spatial.car import CarModel, exact_areas
 from ..models.spatial.condition import Condition, Hyperprior
 from ..models.spatial.prior import AreaPrior
 from ..models.spatial.site import Layout, Rows
-from .common import Array, append, stored, table
+from .common import Array, Index, Json, Tables, Value, append, stored, table
 from .sigma import Areas, Trained, fit, mean_field, trained, write_map
 
 PHI, ERROR_SD, HELD_OUT, SEEDS = 0.95, 0.5, 0.2, (1, 2, 3, 4, 5)
@@ -56,7 +56,7 @@ def prior() -> AreaPrior:
 @cache
 def networks(folder: Path, steps: int = STEPS) -> Trained:
     """The trained prior."""
-    tables: dict[str, dict[str, Any]] = {
+    tables: Tables = {
         "prior": {"kind": "car", "phi": [0.0, 0.99]},
         "data": write_map(folder / "map", areas()),
         "network": {"global_latents": N_GLOBAL, "local_latents": N_LOCAL, "gamma": GAMMA},
@@ -81,54 +81,54 @@ def example(phi: float, seed: int) -> tuple[Array, Array, NDArray[np.bool_]]:
     return theta, theta + ERROR_SD * e[n:], seen
 
 
-def measured(folder: Path, steps: int, phi: float, seed: int, out: Path | None = None) -> dict[str, Any]:
+def measured(folder: Path, steps: int, phi: float, seed: int, out: Path | None = None) -> Json:
     """One map: rms of the posterior means to the exact ones, mean posterior sds, and what is predicted where nothing was seen."""
     theta, y, seen = example(phi, seed)
     everywhere, where = np.arange(len(y)), np.flatnonzero(seen)
     truth = exact_areas(_graph(), prior().condition, y, everywhere, ERROR_SD, n_nodes=61)
     variance = prior().mean_variance()
-    made = networks(folder, steps)
-    fits = {kind: posterior(made, kind, y) for kind in ("deterministic", "auxiliary")}
+    trained_prior = networks(folder, steps)
+    fits = {kind: posterior(trained_prior, kind, y) for kind in ("deterministic", "auxiliary")}
     other = mean_field(_true_model(y, everywhere), Variational(rounds=ROUNDS, learning_rate=RATE, coupled=False, seed=1))
     shrunk = variance / (variance + ERROR_SD**2)
     means = {"independent": shrunk * y} | {kind: one.mean for kind, one in fits.items()} | {"mean-field": other.mean}
     sds = {"independent": np.sqrt(shrunk) * ERROR_SD} | {kind: one.sd for kind, one in fits.items()} | {"mean-field": other.sd}
-    held = posterior(made, "auxiliary", np.where(seen, y, np.nan))
+    without = posterior(trained_prior, "auxiliary", np.where(seen, y, np.nan))
     gone = np.flatnonzero(~seen)
     expected = exact_areas(_graph(), prior().condition, y[where], where, ERROR_SD, n_nodes=61, variances=False).mean[gone]
-    low, high = held.low[gone], held.high[gone]
+    low, high = without.low[gone], without.high[gone]
     if out is not None:
         _figures(truth.mean, np.sqrt(truth.variance), means, sds, out)
-    found: dict[str, Any] = {
+    line: Json = {
         "key": f"{phi:g}, {seed}",
         "phi": phi,
         "exact": _rms(truth.mean),
         "exact sd": float(np.sqrt(truth.variance).mean()),
     }
     for kind in MODELS:
-        found[kind] = {"rms": _rms(means[kind] - truth.mean), "sd": float(sds[kind].mean())}
-    found["phi posterior"] = {"exact": float(truth.weight @ truth.phi), "mean-field": float(other.phi.mean())}
-    found["phi posterior"] |= {kind: float(one.summary["parameters"]["phi"]["mean"]) for kind, one in fits.items()}
-    found["held out"] = {
-        "rms": _rms(held.mean[gone] - expected) / _rms(expected),
+        line[kind] = {"rms": _rms(means[kind] - truth.mean), "sd": float(sds[kind].mean())}
+    line["phi posterior"] = {"exact": float(truth.weight @ truth.phi), "mean-field": float(other.phi.mean())}
+    line["phi posterior"] |= {kind: float(one.summary["parameters"]["phi"]["mean"]) for kind, one in fits.items()}
+    line["held out"] = {
+        "rms": _rms(without.mean[gone] - expected) / _rms(expected),
         "coverage": float(np.mean((low <= theta[gone]) & (theta[gone] <= high))),
     }
-    found["seconds"] = fits["auxiliary"].seconds
-    return found
+    line["seconds"] = fits["auxiliary"].seconds
+    return line
 
 
-def posterior(made: Trained, kind: str, y: Array) -> Areas:
+def posterior(prior: Trained, kind: str, y: Array) -> Areas:
     """The federated fit of a map's rows; areas whose y is missing are predicted."""
-    tables: dict[str, dict[str, Any]] = {
+    tables: Tables = {
         "job": {"rounds": ROUNDS},
         "data": {"area": "area"},
         "model": {"kind": kind, "family": "gaussian", "scale": ERROR_SD, "spatial_scale": 1.0, "intercept": False},
         "algorithm": {"learning_rate": RATE},
     }
-    return fit(made, {"area": areas().graph.names, "y": y}, areas().client, tables)
+    return fit(prior, {"area": areas().graph.names, "y": y}, areas().client, tables)
 
 
-def _true_model(y: Array, area: Any) -> CarModel:
+def _true_model(y: Array, area: Index) -> CarModel:
     layout = Layout(True, 0, intercept=False, scaled=False)
     rows = Rows(y, area, np.zeros((len(y), 0)), np.zeros(len(y)))
     return CarModel(_graph(), prior().condition, layout, Likelihood("gaussian", ERROR_SD), rows)
@@ -167,8 +167,8 @@ def run(out: Path, fast: bool = False) -> Path:
     return out / "table.md"
 
 
-def _text(found: list[dict[str, Any]], made: Trained, tau: Tau) -> str:
-    maps = [one for one in found if one["phi"] == PHI]
+def _text(results: list[Json], trained_prior: Trained, tau: Tau) -> str:
+    maps = [one for one in results if one["phi"] == PHI]
     lines = ["# Australian map: 2,192 areas, 8 clients, 40 + 8 x 20 latents", ""]
     lines += [
         f"Maps of theta from the CAR prior at phi = {PHI:g}, y = theta + N(0, sd {ERROR_SD:g}); median of {len(maps)} maps. rms:"
@@ -178,7 +178,7 @@ def _text(found: list[dict[str, Any]], made: Trained, tau: Tau) -> str:
         f" {np.median([m['exact'] for m in maps]):.3f} about 0; their mean sd is {np.median([m['exact sd'] for m in maps]):.3f}."
     )
     lines += [""]
-    rows = [
+    rows: list[list[Value]] = [
         [name, *(float(np.median([m[kind][what] for m in maps])) for what in ("rms", "sd")),
          float(np.median([m[kind]["rms"] / m["independent"]["rms"] for m in maps]))]
         for kind, name in MODELS.items()
@@ -192,7 +192,7 @@ def _text(found: list[dict[str, Any]], made: Trained, tau: Tau) -> str:
     ]
     head = ["figure", "median", "smallest", "largest", "wanted"]
     lines += [table(head, [[name, float(np.median(v)), min(v), max(v), w] for name, v, w in ratio])]
-    others = sorted((one for one in found if one["phi"] != PHI), key=lambda one: one["phi"])
+    others = sorted((one for one in results if one["phi"] != PHI), key=lambda one: one["phi"])
     if others:
         rows = [
             [f"{m['phi']:g}", m["auxiliary"]["rms"] / m["independent"]["rms"], m["deterministic"]["rms"] / m["auxiliary"]["rms"],
@@ -213,13 +213,11 @@ def _text(found: list[dict[str, Any]], made: Trained, tau: Tau) -> str:
             "auxiliary",
         ]
         lines += [table(heads, rows)]
-    errors = [(phi, compare(prior(), made.federation, phi, draws=4_000)) for phi in (0.5, 0.9, 0.98)]
+    errors = [(phi, compare(prior(), trained_prior.federation, phi, draws=4_000)) for phi in (0.5, 0.9, 0.98)]
     rounds = np.median([m["seconds"] for m in maps])
     shares = ", ".join(f"{one.variance_ratio:.2f} at {phi:g}" for phi, one in errors)
-    lines += [
-        f"Training of {made.state.step:,} steps of 128 draws, with its report, {made.seconds:.0f} s; a job of {ROUNDS:,} rounds"
-    ]
-    lines[-1] += f" {rounds:.0f} s."
+    lines += [f"Training of {trained_prior.state.step:,} steps of 128 draws, with its report, {trained_prior.seconds:.0f} s;"]
+    lines[-1] += f" a job of {ROUNDS:,} rounds {rounds:.0f} s."
     lines += [f"tau^2 unclipped: {100 * tau.unclipped:.1f} %. Share of the prior variance in the latents by phi: {shares}.", ""]
     return "\n".join(lines)
 

@@ -1,12 +1,13 @@
-"""A curve on 100 points that three clients share: trained priors against the Gaussian process (docs/methods/sigma.md, section 8).
+"""Trained priors of three clients against a Gaussian process: covariances, draws, and a posterior.
 
-Three variants of the networks, five seeds: the error of the covariance at three lengthscales, with 10,000 stored draws and with
-fresh ones. Then 15 noisy rows of a sine: federated structured variational inference, against the exact posterior by quadrature
-and a long NUTS run of the true model.
+A curve on 100 points (docs/methods/sigma.md, section 8). Three variants of the networks, five seeds: the error of the
+covariance at three lengthscales, with 10,000 stored draws and with fresh ones. Then 15 noisy rows of a sine: federated
+structured variational inference, against the exact posterior by quadrature and a long NUTS run of the true model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..kernels import rng
 from ..models.spatial.car import Exact, exact_process
 from ..models.spatial.condition import Condition
 from ..models.spatial.prior import GpPrior
-from .common import Array, references, table
+from .common import Array, Index, Json, Tables, references, table
 from .sigma import Areas, Trained, fit, trained
 
 GROUPS, LENGTHSCALES, SEEDS = (34, 33, 33), (0.2, 0.5, 0.8), (1, 2, 3, 4, 5)
@@ -46,11 +47,11 @@ class Cell:
         x = np.linspace(0, 1, sum(GROUPS))[:, None]
         return GpPrior(x, Condition("lengthscale", 0.2, 1.0, "unit" if self.variant == "multiplicative" else "identity"))
 
-    def tables(self) -> dict[str, dict[str, Any]]:
+    def tables(self) -> Tables:
         """Of the prior file."""
-        training: dict[str, Any] = {"steps": self.steps, "batch": 32, "table": self.entries, "seed": self.seed}
+        training: Json = {"steps": self.steps, "batch": 32, "table": self.entries, "seed": self.seed}
         training |= {"draws": "none" if self.draws is None else self.draws}
-        network: dict[str, Any] = {"variant": self.variant, "gamma": 0.5}
+        network: Json = {"variant": self.variant, "gamma": 0.5}
         if self.variant != "multiplicative":
             training |= {"learning_rate": 1e-3, "decay": 0.0, "warmup": 0.0}
             network |= {"condition": "identity"}
@@ -81,47 +82,47 @@ def exact(scale: float = 1.0) -> Exact:
 def posterior(cell: Cell, folder: Path, auxiliary: bool) -> Areas:
     """The federated fit with one trained prior, error standard deviation unknown."""
     x, seen, y = sigma_examples.process()
-    tables: dict[str, dict[str, Any]] = {
+    kind = "auxiliary" if auxiliary else "deterministic"
+    tables: Tables = {
         "job": {"rounds": ROUNDS},
         "data": {"location": ["x"]},
-        "model": {"kind": "auxiliary" if auxiliary else "deterministic", "family": "gaussian"},
+        "model": {"kind": kind, "family": "gaussian", "spatial_scale": 1.0, "intercept": False},
         "algorithm": {"learning_rate": 0.01},
     }
-    tables["model"] |= {"spatial_scale": 1.0, "intercept": False}
     return fit(cell.run(folder), {"x": x[seen], "y": y}, np.repeat(np.arange(len(GROUPS)), GROUPS)[seen], tables)
 
 
-def distance(found: Areas) -> dict[str, float]:
+def distance(areas: Areas) -> dict[str, float]:
     """From the exact posterior: mean and largest |difference of means| over its sd; mean ratio of sds; of the error's sd.
 
     The job's error has the prior HalfNormal(s), s the spread of the responses: that of the exact posterior too.
     """
-    s = float(found.summary["sigma"]["response"]["scale"])
+    s = float(areas.summary["sigma"]["response"]["scale"])
     truth = exact(s)
     sd = s * np.sqrt(truth.variance)
-    off = np.abs(found.mean - s * truth.mean) / sd
+    off = np.abs(areas.mean - s * truth.mean) / sd
     return {
         "mean": float(off.mean()),
         "largest": float(off.max()),
-        "sd": float((found.sd / sd).mean()),
-        "error sd": float(found.summary["parameters"]["sigma"]["mean"]),
+        "sd": float((areas.sd / sd).mean()),
+        "error sd": float(areas.summary["parameters"]["sigma"]["mean"]),
         "exact error sd": s * float(truth.weight @ truth.sd),
     }
 
 
-def measured(cell: Cell, folder: Path) -> dict[str, Any]:
+def measured(cell: Cell, folder: Path) -> Json:
     """Errors of the covariance, the ELBO on common draws and the times of one training."""
-    found = cell.run(folder)
-    seen = [compare(cell.prior, found.federation, phi) for phi in LENGTHSCALES]
+    prior = cell.run(folder)
+    seen = [compare(cell.prior, prior.federation, phi) for phi in LENGTHSCALES]
     common = cell.prior.table(512, 99)
     common = replace(common, phi=cell.prior.condition.network(common.phi))
-    elbo = training.objective(found.federation.architecture, found.state, common, seed=99)["elbo"]
+    elbo = training.objective(prior.federation.architecture, prior.state, common, seed=99)["elbo"]
     return {
         "error": [one.error for one in seen],
         "cross": max(one.largest_cross_correlation for one in seen),
         "local": seen[0].local_share,
         "elbo": elbo,
-        "seconds": found.seconds,
+        "seconds": prior.seconds,
     }
 
 
@@ -138,17 +139,17 @@ def run(out: Path, fast: bool = False) -> Path:
     the table's path
     """
     out.mkdir(parents=True, exist_ok=True)
-    found = {cell: measured(cell, out) for cell in cells(fast)}
+    trainings = {cell: measured(cell, out) for cell in cells(fast)}
     best = Cell("multiplicative", 1)
     fits = {(v, a): posterior(Cell(v, 1), out, a) for v, a in FITTED}
-    (out / "table.md").write_text(_text(found, {key: distance(one) for key, one in fits.items()}), encoding="utf-8")
+    (out / "table.md").write_text(_text(trainings, {key: distance(one) for key, one in fits.items()}), encoding="utf-8")
     _covariances(best, out)
     _draws(best, out)
     _bands(fits[best.variant, False], out / "posterior.png")
     return out / "table.md"
 
 
-def _text(found: dict[Cell, dict[str, Any]], fits: dict[tuple[str, bool], dict[str, float]]) -> str:
+def _text(trainings: dict[Cell, Json], fits: dict[tuple[str, bool], dict[str, float]]) -> str:
     lines = ["# A Gaussian process of three clients", ""]
     lines += [
         "Relative Frobenius error of the covariance at lengthscales 0.2 / 0.5 / 0.8, median over the seeds; 20,000 x 32 draws.",
@@ -166,9 +167,9 @@ def _text(found: dict[Cell, dict[str, Any]], fits: dict[tuple[str, bool], dict[s
         "seconds",
     ]
     rows = []
-    for draws in dict.fromkeys(cell.draws for cell in found):
+    for draws in dict.fromkeys(cell.draws for cell in trainings):
         for variant, wanted in PUBLISHED.items():
-            of = [m for cell, m in found.items() if (cell.variant, cell.draws) == (variant, draws)]
+            of = [m for cell, m in trainings.items() if (cell.variant, cell.draws) == (variant, draws)]
             error = np.median([m["error"] for m in of], axis=0)
             medians = {name: float(np.median([m[name] for m in of])) for name in ("cross", "local", "elbo")}
             seconds = float(np.median([m["seconds"] for m in of]))
@@ -243,21 +244,21 @@ def _draws(cell: Cell, out: Path, n: int = 25) -> None:
     figure.savefig(out / "draws.png", dpi=150)
 
 
-def _borders(ax: Any, x: Array, ends: Any) -> None:
+def _borders(ax: Any, x: Array, ends: Sequence[int] | Index) -> None:
     for end in ends[1:-1]:
         ax.axvline((x[end - 1] + x[end]) / 2, color="grey", lw=0.5, ls="--")
 
 
-def _bands(found: Areas, path: Path) -> None:
+def _bands(areas: Areas, path: Path) -> None:
     from matplotlib.figure import Figure
 
     x, seen, y = sigma_examples.process()
-    s = float(found.summary["sigma"]["response"]["scale"])
+    s = float(areas.summary["sigma"]["response"]["scale"])
     truth = exact(s)
     figure = Figure(figsize=(7, 4), layout="constrained")
     ax = figure.subplots()
-    ax.fill_between(x, found.low, found.high, alpha=0.25, color="C0", label="trained prior, federated: 90 %")
-    ax.plot(x, found.mean, color="C0")
+    ax.fill_between(x, areas.low, areas.high, alpha=0.25, color="C0", label="trained prior, federated: 90 %")
+    ax.plot(x, areas.mean, color="C0")
     for p in (0.05, 0.95):
         ax.plot(x, s * truth.quantile(p), color="C1", lw=1, ls="--")
     ax.plot(x, s * truth.mean, color="C1", lw=1, label="process, exact")

@@ -1,4 +1,6 @@
-"""Homicides in 3,085 US counties, 49 states as clients: the model of a real map (sigma.md, section 9) with a trained CAR prior.
+"""Homicides in US counties, 49 states: a trained prior, federated, against NUTS on the pooled data.
+
+The model of a real map (docs/methods/sigma.md, section 9), 3,085 counties:
 
 y ~ Poisson, eta = log expected + b + x' beta + sigma_theta theta, five covariates. Federated structured variational inference
 with the auxiliary model, against a long NUTS run of the true model on the pooled data.
@@ -8,14 +10,13 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..data.columns import Columns
 from ..data.graph import Map
 from ..data.sets import county_homicide
-from .common import Array, references, table
+from .common import Array, Column, Json, references, table
 from .sigma import Areas, Trained, fit, trained, write_map
 
 N_GLOBAL, N_LOCAL, GAMMA, STEPS, ROUNDS = 40, 20, 0.8, 500, 6_000
@@ -31,7 +32,7 @@ def counties() -> tuple[Map, Columns]:
 
 def networks(folder: Path, steps: int) -> Trained:
     """The trained prior, proper CAR with logit phi ~ N(0, variance 2): 40 global latents, and 20 of each state."""
-    tables: dict[str, dict[str, Any]] = {
+    tables: dict[str, Json] = {
         "prior": {"kind": "car", "phi": [0.0, HIGHEST]},
         "data": write_map(folder / "map", counties()[0]),
         "network": {"global_latents": N_GLOBAL, "local_latents": N_LOCAL, "gamma": GAMMA},
@@ -41,18 +42,18 @@ def networks(folder: Path, steps: int) -> Trained:
     return trained(folder, tables)
 
 
-def posterior(made: Trained, rounds: int) -> Areas:
+def posterior(prior: Trained, rounds: int) -> Areas:
     """The federated fit of the auxiliary model."""
     areas, data = counties()
     assert data.offset is not None
-    columns: dict[str, Any] = {"county": areas.graph.names, "y": data.y, "offset": data.offset} | covariates()
-    tables: dict[str, dict[str, Any]] = {
+    columns: dict[str, Column] = {"county": areas.graph.names, "y": data.y, "offset": data.offset, **covariates()}
+    tables: dict[str, Json] = {
         "job": {"rounds": rounds},
         "data": {"area": "county", "offset": "offset", "standardise": "none"},
         "model": {"family": "poisson"},
         "algorithm": {"learning_rate": 0.02},
     }
-    return fit(made, columns, areas.client, tables)
+    return fit(prior, columns, areas.client, tables)
 
 
 def covariates() -> dict[str, Array]:
@@ -76,49 +77,49 @@ def run(out: Path, fast: bool = False) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     counties()  # a missing folder is said before anything is started
     steps = 20 if fast else STEPS
-    made = networks(out, steps)
-    found = posterior(made, 300 if fast else ROUNDS)
-    (out / "table.md").write_text(_text(found, made), encoding="utf-8")
-    _figure(found, out / "rates.png")
+    prior = networks(out, steps)
+    areas = posterior(prior, 300 if fast else ROUNDS)
+    (out / "table.md").write_text(_text(areas, prior), encoding="utf-8")
+    _figure(areas, out / "rates.png")
     return out / "table.md"
 
 
-def globals_of(found: Areas) -> dict[str, tuple[float, float]]:
+def globals_of(areas: Areas) -> dict[str, tuple[float, float]]:
     """Mean and sd of what the server publishes."""
     shown = {"phi": "phi", "intercept": "intercept"} | {name: f"theta[{name}]" for name in covariates()}
-    rows = {name: found.summary["parameters"][key] for name, key in (shown | {"sigma_theta": "sigma_theta"}).items()}
+    rows = {name: areas.summary["parameters"][key] for name, key in (shown | {"sigma_theta": "sigma_theta"}).items()}
     return {name: (row["mean"], row["sd"]) for name, row in rows.items()}
 
 
-def against(found: Areas, nuts: dict[str, Any]) -> dict[str, float]:
+def against(areas: Areas, nuts: Json) -> dict[str, float]:
     """Log rates of all counties: distance of the means in NUTS's sds, ratio of the sds, and of P(rate > 1)."""
     mean, sd = (np.array(nuts["log_rate"][what]) for what in ("mean", "sd"))
-    own, spread = found.log_rate
-    off = np.abs(own - mean) / sd
+    ours, spread = areas.log_rate
+    off = np.abs(ours - mean) / sd
     return {
         "mean": float(off.mean()),
         "largest": float(off.max()),
-        "correlation": float(np.corrcoef(own, mean)[0, 1]),
+        "correlation": float(np.corrcoef(ours, mean)[0, 1]),
         "sd": float((spread / sd).mean()),
-        "above": float(np.abs(found.above - np.array(nuts["above"])).mean()),
+        "above": float(np.abs(areas.above - np.array(nuts["above"])).mean()),
     }
 
 
-def _text(found: Areas, made: Trained) -> str:
-    areas, data = counties()
+def _text(areas: Areas, prior: Trained) -> str:
+    regions, data = counties()
     nuts = references("sigma")["counties"]
-    lines = [f"# Homicides in {data.n_rows:,} counties, {len(areas.clients)} states as clients", ""]
+    lines = [f"# Homicides in {data.n_rows:,} counties, {len(regions.clients)} states as clients", ""]
     names = [*covariates()]
     exact = {"phi": nuts["phi"], "intercept": nuts["intercept"], "sigma_theta": nuts["sigma"]}
     exact |= {name: {what: nuts["beta"][what][k] for what in ("mean", "sd")} for k, name in enumerate(names)}
-    rows = [[name, mean, sd, exact[name]["mean"], exact[name]["sd"]] for name, (mean, sd) in globals_of(found).items()]
+    rows = [[name, mean, sd, exact[name]["mean"], exact[name]["sd"]] for name, (mean, sd) in globals_of(areas).items()]
     lines += [table(["unknown", "trained prior: mean", "sd", "NUTS, pooled: mean", "sd"], rows)]
-    off = against(found, nuts)
+    off = against(areas, nuts)
     lines += ["Log rates of the counties against NUTS on the pooled data: means differ by"]
     lines[-1] += f" {off['mean']:.3f} sd on average and {off['largest']:.2f} at most (correlation {off['correlation']:.4f});"
     lines += [f"sds are {off['sd']:.3f} times NUTS's; P(rate > 1) differs by {off['above']:.4f} on average."]
     lines += ["Mean and sd of a log rate are from those of the rate in the client's own table, as if it were log-normal.", ""]
-    if np.mean(found.draws["phi"] > 0.98 * HIGHEST) > 0.2:
+    if np.mean(areas.draws["phi"] > 0.98 * HIGHEST) > 0.2:
         lines += [
             f"phi is at the end of its range, {HIGHEST:g}: the map would take a smoother prior than a CAR prior can be.",
             "",
@@ -127,18 +128,18 @@ def _text(found: Areas, made: Trained) -> str:
     lines += [f"NUTS: {checks['draws']:,} draws, largest R-hat {checks['r_hat']:.3f}, smallest ESS {checks['ess']:.0f},"]
     lines[-1] += f" {checks['seconds']:,} s."
     lines += [
-        f"Training of {made.state.step:,} steps, with its report: {made.seconds:.0f} s; fit {found.seconds:.0f} s.",
+        f"Training of {prior.state.step:,} steps, with its report: {prior.seconds:.0f} s; fit {areas.seconds:.0f} s.",
         "",
     ]
     return "\n".join(lines)
 
 
-def _figure(found: Areas, path: Path) -> None:
+def _figure(areas: Areas, path: Path) -> None:
     from matplotlib.figure import Figure
 
     nuts = references("sigma")["counties"]
     figure = Figure(figsize=(9, 4), layout="constrained")
-    for ax, what, values in zip(figure.subplots(1, 2), ("mean", "sd"), found.log_rate):
+    for ax, what, values in zip(figure.subplots(1, 2), ("mean", "sd"), areas.log_rate):
         exact = np.array(nuts["log_rate"][what])
         ax.plot(exact, values, ".", ms=2)
         ends = [min(exact.min(), values.min()), max(exact.max(), values.max())]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,25 +12,23 @@ from ..results import selection
 from ..results.gaussian import comparable
 from ..results.plain import real
 from . import common
-from .common import Array, write_csv
+from .common import Array, Json, Tables, write_csv
 
 Parameters = Mapping[str, Mapping[str, float]]
 
 
-def kept(folder: Path, job: Mapping[str, Any]) -> dict[str, Any]:
-    """`common.kept`, which says how its chains have mixed."""
-    summary = common.kept(folder, job)
+def run_once(folder: Path, job: Tables) -> Json:
+    """`common.run_once`, which says how the chains have mixed."""
+    summary = common.run_once(folder, job)
     print(f"{folder.name}: {converged(summary)}", flush=True)
     return summary
 
 
-def job(kind: str, data: Mapping[str, Any], rounds: int, *, chains: int = 4, **sections: Mapping[str, Any]) -> dict[str, Any]:
+def job(kind: str, data: Json, rounds: int, *, chains: int = 4, **sections: Json) -> Tables:
     """Tables of a sparse job; a fifth of the rounds, and at most 500, are burn-in."""
-    out: dict[str, Any] = {"job": {"method": "sparse", "seed": 1, "rounds": rounds}, "data": dict(data), "model": {"kind": kind}}
-    out |= {"algorithm": {"chains": chains, "burn_in": min(500, rounds // 5)}}
-    for name, keys in sections.items():
-        out[name] = {**out.get(name, {}), **keys}
-    return out
+    tables: dict[str, Json] = {"job": {"method": "sparse", "seed": 1, "rounds": rounds}, "data": data, "model": {"kind": kind}}
+    tables |= {"algorithm": {"chains": chains, "burn_in": min(500, rounds // 5)}}
+    return tables | {name: tables.get(name, {}) | keys for name, keys in sections.items()}
 
 
 def write_sites(folder: Path, sites: Mapping[str, Mapping[str, Array]]) -> list[str]:
@@ -39,7 +36,7 @@ def write_sites(folder: Path, sites: Mapping[str, Mapping[str, Array]]) -> list[
     return [write_csv(folder / f"{site}.csv", columns) for site, columns in sites.items()]
 
 
-def converged(summary: Mapping[str, Any]) -> str:
+def converged(summary: Json) -> str:
     """How the chains have mixed, in one sentence."""
     s = summary["sampler"]
     mixed = "not judged: no ArviZ"
@@ -54,9 +51,9 @@ def converged(summary: Mapping[str, Any]) -> str:
 
 def standardised(parameters: Parameters, kind: str) -> dict[str, Mapping[str, float]]:
     """Name -> numbers of all `theta` or all `average` on the standardised scale; sites' own are left out."""
-    found = comparable(parameters) if kind == "theta" else _averages(parameters)
+    rows = comparable(parameters) if kind == "theta" else _averages(parameters)
     starts = (f"{kind}_std[", f"{kind}[")
-    return {name[name.index("[") + 1 : -1]: row for name, row in found.items() if name.startswith(starts) and name.endswith("]")}
+    return {name[name.index("[") + 1 : -1]: row for name, row in rows.items() if name.startswith(starts) and name.endswith("]")}
 
 
 def _averages(parameters: Parameters) -> dict[str, Mapping[str, float]]:
@@ -64,7 +61,7 @@ def _averages(parameters: Parameters) -> dict[str, Mapping[str, float]]:
     return {n: row for n, row in both.items() if n.startswith("average_std") or n.replace("average[", "average_std[") not in both}
 
 
-def interval(row: Mapping[str, Any], digits: int = 3) -> str:
+def interval(row: Mapping[str, float], digits: int = 3) -> str:
     """The mean with its 90 % interval."""
     mean, low, high = (f"{real(row[key]):.{digits}f}" for key in ("mean", "q05", "q95"))
     return f"{mean} ({low}, {high})"

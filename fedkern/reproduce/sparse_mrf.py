@@ -1,4 +1,7 @@
-"""Protein networks of breast tumours, seven hospitals (sparse.md, section 16): the paper's eleven proteins; all 217."""
+"""Markov random field of breast cancer proteins at seven sites: 11 proteins, and all 217.
+
+Seven hospitals (docs/methods/sparse.md, section 16): the eleven proteins of the paper, and all that were measured.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,14 @@ import json
 import resource
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..data.sets import rppa
 from ..results import graphs, selection
 from ..results.plain import real
-from .common import table
-from .sparse import converged, job, kept, pairs_at, standardised, write_sites
+from .common import Json, Value, table
+from .sparse import converged, job, pairs_at, run_once, standardised, write_sites
 
 ROUNDS, FAST, WHOLE = 2500, 300, 2500
 LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn
@@ -44,14 +46,14 @@ def run(out: Path, fast: bool = False) -> Path:
     return out / "table.md"
 
 
-def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bool) -> dict[str, Any]:
+def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bool) -> Json:
     """One job, its time and memory, and its two figures."""
     data = {"clients": write_sites(out / f"{name}-data", rppa.read(whole=whole))}
     # Four chains of every regression: own indicators, own eta and rho, as in the paper.
     asked = job("mrf", data, rounds, output={"leave_one_out": leave_one_out, "fdr": LEVEL})
     before = time.perf_counter()
     fresh = not (out / name / "summary.json").exists()
-    summary = kept(out / name, asked)
+    summary = run_once(out / name, asked)
     if fresh:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         spent = {"seconds": time.perf_counter() - before, "peak_MiB": peak}
@@ -67,7 +69,7 @@ def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bo
     return summary
 
 
-def _described(summary: dict[str, Any]) -> str:
+def _described(summary: Json) -> str:
     graph, p = summary["graph"], len(summary["graph"]["nodes"])
     counts = [int(pairs_at(np.array(graph[rule]), LEVEL).sum()) // 2 for rule in ("or", "and")]
     pips = np.array(graph["pip"])[~np.eye(p, dtype=bool)]
@@ -78,14 +80,14 @@ def _described(summary: dict[str, Any]) -> str:
     )
 
 
-def likely(graph: dict[str, Any]) -> list[selection.Edge]:
+def likely(graph: Json) -> list[selection.Edge]:
     """Pairs whose larger PIP exceeds 0.5, by falling PIP; the mean is that of the partial correlation."""
     either, weights = np.array(graph["or"]), np.array(graph["partial_correlation"])
-    found = graphs.undirected(weights, either > 0.5, graph["nodes"], either)
-    return sorted(found, key=lambda edge: -edge.pip)
+    edges = graphs.undirected(weights, either > 0.5, graph["nodes"], either)
+    return sorted(edges, key=lambda edge: -edge.pip)
 
 
-def _edges(summary: dict[str, Any]) -> str:
+def _edges(summary: Json) -> str:
     """Pairs with a PIP above 0.5, the 40 surest of them."""
     graph = summary["graph"]
     pip, inside = np.array(graph["pip"]), pairs_at(np.array(graph["or"]), LEVEL)
@@ -93,10 +95,12 @@ def _edges(summary: dict[str, Any]) -> str:
     place = {name: j for j, name in enumerate(graph["nodes"])}
     heads = ["pair", "PIP, first on second", "second on first", f"FDR {LEVEL:g}, or", "partial correlation"]
     heads += ["site averages", "P(abs > 0.2)"] if averages else []
-    rows, edges = [], likely(graph)
+    rows: list[list[Value]] = []
+    edges = likely(graph)
     for edge in edges[:40]:
         i, j = place[edge.to], place[edge.source]
-        row = [f"{edge.to} - {edge.source}", float(pip[i, j]), float(pip[j, i]), "yes" if inside[i, j] else "", edge.mean]
+        row: list[Value] = [f"{edge.to} - {edge.source}", float(pip[i, j]), float(pip[j, i])]
+        row += ["yes" if inside[i, j] else "", edge.mean]
         if averages:
             both = [averages[f"{edge.to},{edge.source}"], averages[f"{edge.source},{edge.to}"]]
             row += [", ".join(f"{real(one[key]):.2f}" for one in both) for key in ("mean", "p_large")]
@@ -105,10 +109,10 @@ def _edges(summary: dict[str, Any]) -> str:
     return f"{few}{table(heads, rows)}" if rows else f"{summary['selection']['text']}.\n"
 
 
-def _stability(summary: dict[str, Any]) -> str:
+def _stability(summary: Json) -> str:
     """How sure a likely pair stays when each site is left out."""
     graph, left = summary["graph"], summary["leave_one_out"]
-    rows = []
+    rows: list[list[Value]] = []
     for edge in likely(graph):
         names = (f"{edge.to},{edge.source}", f"{edge.source},{edge.to}")
         without = [max(real(one["pip"][name]) for name in names) for one in left.values()]

@@ -1,15 +1,15 @@
-"""Heart disease in four hospitals: the largest heart rate regressed on ten covariates (docs/methods/sparse.md, section 16).
+"""Sparse regression on heart disease in four hospitals: effects, PIPs, and which hospital deviates.
 
-The table is like Table 1 of the paper (global effect and PIP), with what that lacks: intervals, the average over sites, which
-hospital deviates, other priors, each hospital left out, and a meta-analysis of separate fits. A second, simulated federation of
-the size of the paper's own (closed) data shows what its Table 1 looks like where the truth is known.
+The largest heart rate regressed on ten covariates (docs/methods/sparse.md, section 16). The table is like Table 1 of the paper
+(global effect and PIP), with what that lacks: intervals, the average over sites, which hospital deviates, other priors, each
+hospital left out, and a meta-analysis of separate fits. A second, simulated federation of the size of the paper's own (closed)
+data shows what its Table 1 looks like where the truth is known.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from ..data.sets import heart_disease
 from ..results import graphs
 from ..results.plain import real
 from . import printed as sampler
-from .common import Array, table
-from .sparse import Parameters, converged, interval, job, kept, standardised, write_sites
+from .common import Array, Json, Tables, Value, table
+from .sparse import Parameters, converged, interval, job, run_once, standardised, write_sites
 
 ROUNDS, FAST = 6000, 600
 PAPER = {  # the published Table 1: its data are closed, so that these can't be computed again
@@ -45,8 +45,8 @@ def run(out: Path, fast: bool = False, printed: bool = False) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     heart_disease.read()  # a missing folder is said before anything is started
     rounds = FAST if fast else ROUNDS
-    summary = kept(out / "hospitals", hospitals(rounds, fast))
-    simulated = kept(out / "simulated", closed(out / "simulated-data", rounds))
+    summary = run_once(out / "hospitals", hospitals(rounds, fast))
+    simulated = run_once(out / "simulated", closed(out / "simulated-data", rounds))
     parts = [_hospitals(summary), _paper(simulated)]
     if printed:
         parts.append(_printed(rounds))
@@ -60,14 +60,14 @@ def run(out: Path, fast: bool = False, printed: bool = False) -> Path:
     return out / "table.md"
 
 
-def hospitals(rounds: int, fast: bool) -> dict[str, Any]:
+def hospitals(rounds: int, fast: bool) -> Tables:
     """The job on the four hospitals: what one lacks is imputed from the others' second moments."""
     more = {"site_fits": True, "sensitivity": not fast, "leave_one_out": not fast}
     model, algorithm = {"missing": "impute"}, {"share_local": True}
     return job("regression", {"builtin": "heart-disease"}, rounds, model=model, algorithm=algorithm, output=more)
 
 
-def closed(folder: Path, rounds: int) -> dict[str, Any]:
+def closed(folder: Path, rounds: int) -> Tables:
     """A job on a simulated federation of the size of the paper's: one effect of 0.673, ten of nothing."""
     random = np.random.default_rng(552)
     sites = {}
@@ -78,7 +78,7 @@ def closed(folder: Path, rounds: int) -> dict[str, Any]:
     return job("regression", {"clients": write_sites(folder, sites), "response": "response"}, rounds)
 
 
-def _hospitals(summary: dict[str, Any]) -> str:
+def _hospitals(summary: Json) -> str:
     parameters: Parameters = summary["parameters"]
     theta, average = standardised(parameters, "theta"), standardised(parameters, "average")
     apart: dict[str, list[str]] = {name: [] for name in theta}
@@ -87,10 +87,11 @@ def _hospitals(summary: dict[str, Any]) -> str:
     meta = summary.get("meta", {}).get("pooled", {})
     rows = []
     for name, row in theta.items():
-        own = average[name]
+        mean = average[name]
         data = parameters[f"theta[{name}]"]
-        sign = max(real(own["p_positive"]), 1 - real(own["p_positive"]))
-        line = [name, interval(row), real(row["pip"]), interval(own), sign, real(own["p_large"]), ", ".join(apart[name])]
+        sign = max(real(mean["p_positive"]), 1 - real(mean["p_positive"]))
+        line: list[Value] = [name, interval(row), real(row["pip"]), interval(mean), sign, real(mean["p_large"])]
+        line += [", ".join(apart[name])]
         line += [interval(data), interval(meta[name]) if name in meta else ""]
         line += [f"{real(row['rhat']):.3f}", f"{real(row['ess']):.0f}"] if "rhat" in row else ["", ""]
         rows.append(line)
@@ -111,19 +112,19 @@ def _hospitals(summary: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _sensitivity(found: list[dict[str, Any]], names: list[str]) -> str:
-    heads = ["covariate", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in found)]
-    return table(heads, [[name, *(real(one["pip"][name]) for one in found)] for name in names])
+def _sensitivity(runs: list[Json], names: list[str]) -> str:
+    heads = ["covariate", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in runs)]
+    return table(heads, [[name, *(real(one["pip"][name]) for one in runs)] for name in names])
 
 
-def _left_out(found: dict[str, Any], names: list[str]) -> str:
-    cells = [[f"{real(one['theta_std'][name]):.3f} ({real(one['pip'][name]):.2f})" for one in found.values()] for name in names]
-    return table(["covariate", *(f"without {site}" for site in found)], [[name, *row] for name, row in zip(names, cells)])
+def _left_out(runs: Json, names: list[str]) -> str:
+    cells = [[f"{real(one['theta_std'][name]):.3f} ({real(one['pip'][name]):.2f})" for one in runs.values()] for name in names]
+    return table(["covariate", *(f"without {site}" for site in runs)], [[name, *row] for name, row in zip(names, cells)])
 
 
-def _paper(summary: dict[str, Any]) -> str:
+def _paper(summary: Json) -> str:
     theta = standardised(summary["parameters"], "theta")
-    rows = [[name, *PAPER[name], interval(theta[name]), real(theta[name]["pip"])] for name in PAPER]
+    rows: list[list[Value]] = [[name, *PAPER[name], interval(theta[name]), real(theta[name]["pip"])] for name in PAPER]
     note = (
         f"Simulated: {PAPER_SITES} sites of {PAPER_ROWS} rows, the first effect 0.673, the others nothing: the pattern to "
         f"compare with. {converged(summary)}.\n"
@@ -146,15 +147,15 @@ def complete() -> tuple[list[tuple[Array, Array]], tuple[str, ...]]:
 
 def _printed(rounds: int) -> str:
     data, names = complete()
-    found = {
+    parameters = {
         label: sampler.sample(data, names, rounds=rounds, burn_in=rounds // 5, printed=slips).parameters()
         for label, slips in (("right", False), ("printed", True))
     }
-    cells = []
+    cells: list[list[Value]] = []
     for name in names:
-        shown = [p[f"theta[{name}]"] for p in found.values()]
+        shown = [p[f"theta[{name}]"] for p in parameters.values()]
         cells.append([name, *(x for row in shown for x in (interval(row), row["pip"]))])
-    eta = " and ".join(f"{interval(p['eta'], 2)} ({label})" for label, p in found.items())
+    eta = " and ".join(f"{interval(p['eta'], 2)} ({label})" for label, p in parameters.items())
     note = (
         "The paper's own sampler, once with the sums in the lines of tau and eta halved, as they must be, and once as Algorithm "
         "3 prints them. Complete rows, the eight covariates that every hospital has. The printed lines inflate tau and eta: the "

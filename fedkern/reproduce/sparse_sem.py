@@ -1,22 +1,21 @@
-"""Protein signalling under nine conditions as a cyclic structural equation model (docs/methods/sparse.md, section 16).
+"""Cyclic structural equation model of protein signalling under nine conditions, against two published networks.
 
-Conditions are the clients. Edges are scored by their PIPs against the two published networks, beside the same model on the pooled
-cells and on each condition alone. The conditions are interventions (inhibitors and activators of some of the proteins), which the
-model does not know: a part of what is between clients is that.
+Conditions are the clients (docs/methods/sparse.md, section 16). Edges are scored by their PIPs against the two published
+networks, beside the same model on the pooled cells and on each condition alone. The conditions are interventions (inhibitors
+and activators of some of the proteins), which the model does not know: a part of what is between clients is that.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..data.sets import sachs
 from ..results import chains, graphs, selection
 from ..results.plain import real
-from .common import Array, table
-from .sparse import converged, job, kept, pairs_at, standardised, write_sites
+from .common import Array, Json, Value, table
+from .sparse import converged, job, pairs_at, run_once, standardised, write_sites
 
 ROUNDS, FAST = 2500, 120
 LEVEL, SURE = 0.1, 0.95
@@ -44,9 +43,9 @@ def run(out: Path, fast: bool = False) -> Path:
     pooled = write_sites(out / "pooled-data", {"all": together})
     rounds, n_chains = (FAST, 2) if fast else (ROUNDS, 4)
 
-    def done(folder: str, files: list[str]) -> dict[str, Any]:
+    def done(folder: str, files: list[str]) -> Json:
         asked = job("sem", {"clients": files}, rounds, chains=n_chains, output={"fdr": LEVEL})
-        return chains.largest(kept(out / folder, asked))
+        return chains.largest(run_once(out / folder, asked))
 
     federated = done("federated", paths)
     runs = {"federated": federated, "pooled cells": done("pooled", pooled)}
@@ -57,10 +56,10 @@ def run(out: Path, fast: bool = False) -> Path:
     return out / "table.md"
 
 
-def averages(summary: dict[str, Any], key: str) -> Array:
+def averages(summary: Json, key: str) -> Array:
     """(11, 11) a number of the site averages of all edges, [to, from]."""
-    found = standardised(summary["parameters"], "average")
-    values = [real(found[name][key]) for name in selection.edge_names(sachs.NODES)]
+    average = standardised(summary["parameters"], "average")
+    values = [real(average[name][key]) for name in selection.edge_names(sachs.NODES)]
     return selection.matrix(values, len(sachs.NODES))
 
 
@@ -79,19 +78,19 @@ def scores(directed: Array, pairs: Array, network: frozenset[tuple[str, str]]) -
     }
 
 
-def _text(runs: dict[str, dict[str, Any]]) -> list[str]:
+def _text(runs: dict[str, Json]) -> list[str]:
     parts = []
     for label, network in sachs.NETWORKS.items():
         truth = sachs.adjacency(network) > 0
         heads: list[str] = []
-        rows = []
+        rows: list[list[Value]] = []
         for name, summary in runs.items():
-            found = scores(np.array(summary["graph"]["pip"]), np.array(summary["graph"]["either"]), network)
+            of_run = scores(np.array(summary["graph"]["pip"]), np.array(summary["graph"]["either"]), network)
             edges = [(e["source"], e["to"]) for e in summary["graph"]["edges"]]
             right = sum(edge in network for edge in edges)
             turned = sum((to, source) in network and (source, to) not in network for source, to in edges)
-            heads = ["run", *found, f"edges at FDR {LEVEL:g}", "in the network", "reversed"]
-            rows.append([name, *found.values(), len(edges), right, turned])
+            heads = ["run", *of_run, f"edges at FDR {LEVEL:g}", "in the network", "reversed"]
+            rows.append([name, *of_run.values(), len(edges), right, turned])
             if name in ("federated", "pooled cells"):
                 size = np.abs(averages(summary, "mean"))
                 by_size = scores(size, selection.symmetrised(size), network)
@@ -117,45 +116,45 @@ def _text(runs: dict[str, dict[str, Any]]) -> list[str]:
     return parts
 
 
-def skeleton(summary: dict[str, Any]) -> list[selection.Edge]:
+def skeleton(summary: Json) -> list[selection.Edge]:
     """Pairs that have an edge in at least one direction, at the Bayesian FDR; signed by the larger of the two site averages."""
     either, mean = np.array(summary["graph"]["either"]), averages(summary, "mean")
     larger = np.where(np.abs(mean) >= np.abs(mean.T), mean, mean.T)
-    found = graphs.undirected(larger, pairs_at(either, LEVEL), sachs.NODES, either)
-    return sorted(found, key=lambda edge: -edge.pip)
+    pairs = graphs.undirected(larger, pairs_at(either, LEVEL), sachs.NODES, either)
+    return sorted(pairs, key=lambda edge: -edge.pip)
 
 
-def _pair(edge: selection.Edge) -> list[Any]:
-    there = ["yes" if {(edge.to, edge.source), (edge.source, edge.to)} & n else "" for n in sachs.NETWORKS.values()]
-    return [f"{edge.to} - {edge.source}", edge.pip, *there]
+def _pair(edge: selection.Edge) -> list[Value]:
+    in_networks = ["yes" if {(edge.to, edge.source), (edge.source, edge.to)} & n else "" for n in sachs.NETWORKS.values()]
+    return [f"{edge.to} - {edge.source}", edge.pip, *in_networks]
 
 
-def sure(summary: dict[str, Any]) -> list[selection.Edge]:
+def sure(summary: Json) -> list[selection.Edge]:
     """Edges whose site average is surely large, with its mean and that probability."""
     mean, large = averages(summary, "mean"), averages(summary, "p_large")
     nodes = sachs.NODES
-    found = [selection.Edge(nodes[i], nodes[j], float(mean[i, j]), float(large[i, j])) for i, j in np.argwhere(large > SURE)]
-    return sorted(found, key=lambda edge: -abs(edge.mean))
+    edges = [selection.Edge(nodes[i], nodes[j], float(mean[i, j]), float(large[i, j])) for i, j in np.argwhere(large > SURE)]
+    return sorted(edges, key=lambda edge: -abs(edge.mean))
 
 
-def _edge(edge: dict[str, Any]) -> list[Any]:
+def _edge(edge: Json) -> list[Value]:
     arc, back = (edge["source"], edge["to"]), (edge["to"], edge["source"])
-    there = ["yes" if arc in n else "reversed" if back in n else "" for n in sachs.NETWORKS.values()]
-    return [f"{arc[0]} -> {arc[1]}", real(edge["mean"]), real(edge["pip"]), *there]
+    in_networks = ["yes" if arc in n else "reversed" if back in n else "" for n in sachs.NETWORKS.values()]
+    return [f"{arc[0]} -> {arc[1]}", real(edge["mean"]), real(edge["pip"]), *in_networks]
 
 
-def _modes(summary: dict[str, Any]) -> str:
-    found = summary.get("modes", [])
-    varying = [name for name in (found[0]["signs"] if found else ()) if len({mode["signs"][name] for mode in found}) > 1]
+def _modes(summary: Json) -> str:
+    modes = summary.get("modes", [])
+    varying = [name for name in (modes[0]["signs"] if modes else ()) if len({mode["signs"][name] for mode in modes}) > 1]
     rows = []
-    for mode in found[:8]:
+    for mode in modes[:8]:
         shares = ", ".join(f"{share:.2f}" for share in mode["of_chains"])
         signs = ", ".join(f"{name} {'-0+'[int(mode['signs'][name]) + 1]}" for name in varying[:12])
         rows.append([mode["share"], shares, signs])
     return table(("share of draws", "of each chain", "signs that differ between modes"), rows)
 
 
-def _figures(out: Path, summary: dict[str, Any]) -> None:
+def _figures(out: Path, summary: Json) -> None:
     graph = summary["graph"]
     nodes = graph["nodes"]
     graphs.heat_map(np.array(graph["pip"]), nodes, "PIPs, nine conditions").savefig(out / "pip.png", dpi=150)

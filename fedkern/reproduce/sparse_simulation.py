@@ -1,4 +1,4 @@
-"""Sparse regression with a known truth: power and false discoveries against the number of clients, their differences, and L.
+"""Sparse regression with a known truth: power and false discoveries against clients, differences and L.
 
 Every data set is one whole federated run (docs/methods/sparse.md, section 16). Covariates and errors are standard normal, so that
 nothing is scaled; each client's own coefficients differ from the common effects as the design says.
@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..api import run as run_job
 from ..results import meta, selection
 from ..results.plain import real
-from .common import Array, table
+from .common import Array, Value, table
 from .sparse import job, write_sites
 
 ROUNDS, FAST = 1000, 300
@@ -72,31 +71,31 @@ class Outcome:
 def designs() -> list[tuple[Design, int]]:
     """All settings, each with its number of data sets."""
     power = [(Design("five effects of 0.5", columns=50, rows=150, effects=(0.5,) * 5), 200)]
-    own = [(Design("one client off", rows=n, apart=True), 20) for n in (30, 60, 120)]
+    apart = [(Design("one client off", rows=n, apart=True), 20) for n in (30, 60, 120)]
     clients = [(Design("clients", clients=m, spread=0.1), 10) for m in (1, 2, 4, 8, 16)]
     spread = [(Design("differences", spread=s), 10) for s in (0.0, 0.2, 0.4)]
     sweeps = [(Design("local sweeps", spread=0.1, sweeps=n), 10) for n in (1, 5, 20)]
-    return power + own + clients + spread + sweeps
+    return power + apart + clients + spread + sweeps
 
 
 def data_set(design: Design, seed: int) -> tuple[list[tuple[Array, Array]], Array]:
     """(X, y) of each client, and their coefficients (M, p)."""
     random = np.random.default_rng([seed, design.clients, design.columns, design.rows, round(100 * design.spread)])
     p = design.columns
-    own = design.theta + design.spread * random.normal(size=(design.clients, p))
+    thetas = design.theta + design.spread * random.normal(size=(design.clients, p))
     if design.apart:
-        own[0, [0, p - 1]] += (-0.6, 0.6)
+        thetas[0, [0, p - 1]] += (-0.6, 0.6)
     rows = []
-    for theta in own:
+    for theta in thetas:
         x = random.normal(size=(design.rows, p))
         rows.append((x, x @ theta + random.normal(size=design.rows)))
-    return rows, own
+    return rows, thetas
 
 
 def run_one(task: tuple[Design, int, int]) -> Outcome:
     """One data set: the federated run, each client's least squares, and those of all rows together."""
     design, seed, rounds = task
-    rows, own = data_set(design, seed)
+    rows, thetas = data_set(design, seed)
     names = [f"x{j + 1}" for j in range(design.columns)]
     sites = {f"site-{k + 1:02}": dict(zip(names, x.T)) | {"y": y} for k, (x, y) in enumerate(rows)}
     with tempfile.TemporaryDirectory() as folder:
@@ -104,16 +103,16 @@ def run_one(task: tuple[Design, int, int]) -> Outcome:
         algorithm = {"share_local": True, "local_sweeps": design.sweeps}
         asked = job("regression", data, rounds, model={"scale": "none"}, algorithm=algorithm, output={"fdr": LEVEL})
         summary = run_job(asked).summary
-    found = summary["parameters"]
-    pips = [real(found[f"theta[{name}]"]["pip"]) for name in names]
-    local = [[found[f"theta[{name}]@{site}"] for name in names] for site in sites]
+    parameters = summary["parameters"]
+    pips = [real(parameters[f"theta[{name}]"]["pip"]) for name in names]
+    local = [[parameters[f"theta[{name}]@{site}"] for name in names] for site in sites]
     keys = ("mean", "q05", "q95", "p_deviates")
     mean, low, high, off = (np.array([[real(row[key]) for row in those] for those in local]) for key in keys)
     alone = np.array([meta.least_squares(x, y)[0] for x, y in rows])
     together, _ = meta.least_squares(np.vstack([x for x, _ in rows]), np.concatenate([y - y.mean() for _, y in rows]))
     shares: list[float] = []
     if design.apart:
-        special = np.zeros(own.shape, dtype=bool)
+        special = np.zeros(thetas.shape, dtype=bool)
         special[0, [0, -1]] = True
         shares = [*off[special].tolist(), float(off[~special].mean())]
     mixed = summary["sampler"]
@@ -122,10 +121,10 @@ def run_one(task: tuple[Design, int, int]) -> Outcome:
         seed,
         pips,
         np.flatnonzero(selection.fdr_set(pips, LEVEL)).tolist(),
-        _rms(mean - own),
-        _rms(alone - own),
-        _rms(together - own),
-        float(np.mean((low <= own) & (own <= high))),
+        _rms(mean - thetas),
+        _rms(alone - thetas),
+        _rms(together - thetas),
+        float(np.mean((low <= thetas) & (thetas <= high))),
         real(mixed.get("ess", np.nan)),
         real(mixed.get("rhat", np.nan)),
         shares,
@@ -178,7 +177,7 @@ def _read(path: Path) -> Iterator[Outcome]:
 
 @dataclass(frozen=True)
 class Setting:
-    """Summary of one setting's data sets: `power` and `pip` by effect."""
+    """Summary of one setting's data sets: `power` and `pip` by effect; `detected`: share of the effects in the FDR set."""
 
     design: Design
     n: int
@@ -186,7 +185,7 @@ class Setting:
     pip: Array
     nulls: Array
     false: float
-    found: float
+    detected: float
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> Setting:
@@ -195,9 +194,9 @@ class Setting:
         k = len(design.effects)
         pips = np.array([o.pips for o in outcomes])
         false = float(np.mean([sum(j >= k for j in o.members) / max(len(o.members), 1) for o in outcomes]))
-        found = float(np.mean([sum(j < k for j in o.members) / k for o in outcomes]))
+        detected = float(np.mean([sum(j < k for j in o.members) / k for o in outcomes]))
         power, pip = (pips[:, :k] > 0.5).mean(axis=0), pips[:, :k].mean(axis=0)
-        return cls(design, len(outcomes), power, pip, pips[:, k:], false, found)
+        return cls(design, len(outcomes), power, pip, pips[:, k:], false, detected)
 
 
 def settings(outcomes: Sequence[Outcome]) -> list[tuple[Setting, list[Outcome]]]:
@@ -207,16 +206,17 @@ def settings(outcomes: Sequence[Outcome]) -> list[tuple[Setting, list[Outcome]]]
 
 
 def _text(outcomes: Sequence[Outcome]) -> str:
-    rows, errors = [], []
+    rows: list[list[Value]] = []
+    errors: list[list[Value]] = []
     for s, those in settings(outcomes):
         d = s.design
         setting = f"{d.study}: {d.clients} x {d.rows}, p {d.columns}" + (f", spread {d.spread:g}" if d.spread else "")
         setting += f", L {d.sweeps}" if d.study == "local sweeps" else ""
-        each = {e: np.mean([p for own, p in zip(d.effects, s.power) if own == e]) for e in d.effects}
+        each = {e: np.mean([p for effect, p in zip(d.effects, s.power) if effect == e]) for e in d.effects}
         by_effect = ", ".join(f"{effect:g}: {power:.2f}" for effect, power in each.items())
         overall = float(s.power.mean())
         tail = [float(np.quantile(s.nulls, q)) for q in (0.95, 0.99)]
-        rows.append([setting, s.n, overall, by_effect, *tail, s.found, s.false])
+        rows.append([setting, s.n, overall, by_effect, *tail, s.detected, s.false])
         means = [float(np.mean([getattr(o, name) for o in those])) for name in ("rmse", "rmse_site", "rmse_pooled", "coverage")]
         shares = ", ".join(f"{x:.2f}" for x in np.mean([o.shares for o in those], axis=0)) if d.apart else ""
         mixed = [float(np.median([o.ess for o in those])), float(np.max([o.rhat for o in those]))]
@@ -237,15 +237,15 @@ def _figure(outcomes: Sequence[Outcome], path: Path) -> None:
     """Mean PIP of each effect against the number of clients, their spread, and L."""
     from ..results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
 
-    found = [s for s, _ in settings(outcomes)]
-    panels: tuple[tuple[str, str, Any], ...] = (
+    of_studies = [s for s, _ in settings(outcomes)]
+    panels: tuple[tuple[str, str, Callable[[Design], float]], ...] = (
         ("clients", "clients of 60 rows (spread 0.1)", lambda d: d.clients),
         ("differences", "spread between 4 clients", lambda d: d.spread),
         ("local sweeps", "local sweeps in a round, L", lambda d: d.sweeps),
     )
     figure = canvas(10.0, 3.2)
     for axes, (study, label, x) in zip(figure.subplots(1, 3, sharey=True), panels):
-        of_study = sorted((s for s in found if s.design.study == study), key=lambda s: float(x(s.design)))
+        of_study = sorted((s for s in of_studies if s.design.study == study), key=lambda s: float(x(s.design)))
         at = [x(s.design) for s in of_study]
         for j, (effect, colour) in enumerate(zip(MIXED, (INK, BLUE, "#3aa6b9", ORANGE))):
             pips = [s.pip[j] for s in of_study]

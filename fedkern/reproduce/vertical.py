@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from ..algorithms.core.messages import ServerEffects
 from ..algorithms.split import machine as vertical
 from ..api import run as run_job
 from ..data.columns import Columns
@@ -20,7 +20,7 @@ from ..models.split.site import Site
 from ..transports import inprocess
 from ..transports.codec import Codec
 from . import common
-from .common import Array, write_csv
+from .common import Array, Column, Json, Tables, write_csv
 
 Clients = dict[int, vertical.Client]
 Parameters = Mapping[str, Mapping[str, float]]
@@ -31,18 +31,18 @@ def names(data: Columns) -> list[str]:
     return [f"client-{k + 1}" for k in range(len(data.X))]
 
 
-def job(folder: Path, data: Columns, seed: int, rounds: int, **sections: Mapping[str, Any]) -> dict[str, Any]:
+def job(folder: Path, data: Columns, seed: int, rounds: int, **sections: Json) -> Tables:
     """Tables of a vertical job, whose files are written into `folder`: y at the server, and where it is shared at all clients."""
-    ids: dict[str, Any] = {"id": [str(row) for row in range(data.n_rows)]}
-    y: dict[str, Any] = {"y": data.y}
-    group: dict[str, Any] = {} if data.group is None else {"group": [data.groups[level] for level in data.group]}
-    told = sections["model"].get("augmentation") == "power"
+    ids: dict[str, Column] = {"id": [str(row) for row in range(data.n_rows)]}
+    y: dict[str, Column] = {"y": data.y}
+    group: dict[str, Column] = {} if data.group is None else {"group": [data.groups[level] for level in data.group]}
+    offset: dict[str, Column] = {} if data.offset is None else {"offset": data.offset}
+    shared = y if sections["model"].get("augmentation") == "power" else {}
     clients = [
-        write_csv(folder / f"{name}.csv", ids | dict(zip(own, X.T)) | group | (y if told else {}))
-        for name, own, X in zip(names(data), data.names, data.X)
+        write_csv(folder / f"{name}.csv", ids | dict(zip(covariates, X.T)) | group | shared)
+        for name, covariates, X in zip(names(data), data.names, data.X)
     ]
-    offset = {} if data.offset is None else {"offset": data.offset}
-    tables: dict[str, Any] = {
+    tables: Json = {
         "clients": clients,
         "server": write_csv(folder / "server.csv", ids | y | offset),
         "id": "id",
@@ -64,17 +64,18 @@ class Ran:
     """
 
     def __init__(self, folder: Path, clients: Sequence[str]) -> None:
-        def read(name: str) -> Any:
-            return json.loads((folder / name).read_text(encoding="utf-8"))["parameters"]
+        def read(name: str) -> Parameters:
+            parameters: Parameters = json.loads((folder / name).read_text(encoding="utf-8"))["parameters"]
+            return parameters
 
-        self.server: Parameters = read("summary.json")
-        self.clients: list[Parameters] = [read(f"client-{name}/posterior.json") for name in clients]
+        self.server = read("summary.json")
+        self.clients = [read(f"client-{name}/posterior.json") for name in clients]
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         metrics = [json.loads(line)["metrics"] for line in lines]
         self.bounds: list[float] = [line["elbo"] for line in metrics if "elbo" in line]
 
 
-def ran(data: Columns, seed: int, rounds: int, **sections: Mapping[str, Any]) -> Ran:
+def ran(data: Columns, seed: int, rounds: int, **sections: Json) -> Ran:
     """A job in a folder that is not kept: the ledgers of thousands of rounds are large."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
@@ -101,21 +102,21 @@ def fit(
     settings, sd = model.settings, model.config.algorithm.start_sd
     if marks and settings.cool_down:
         raise ValueError("a cooling learning rate depends on the last round: no marks before it")
-    told, likelihood = (y, model.likelihood) if model.shared else (None, None)
-    clients = {k: vertical.client(model.names[k], k, settings, site, told, likelihood, sd) for k, site in enumerate(sites)}
+    response, likelihood = (y, model.likelihood) if model.shared else (None, None)
+    clients = {k: vertical.client(model.names[k], k, settings, site, response, likelihood, sd) for k, site in enumerate(sites)}
     server, _ = vertical.start(settings, model.server, model.names, y, None, sd)
     codec = Codec(settings.dims(), len(sites))
     for mark in (*(m for m in marks if m < settings.rounds), settings.rounds):
         until = replace(settings, rounds=mark)
         clients = {k: replace(one, settings=until, drawn=()) for k, one in clients.items()}
-        begin: list[Any] = [(k, vertical.Begin(server.round)) for k in clients]
+        begin: ServerEffects = [(k, vertical.Begin(server.round)) for k in clients]
         with threadpool_limits(1, user_api="blas"):  # fits run side by side
             server, clients = inprocess.run(vertical.protocol(until), (replace(server, settings=until), begin), clients, codec)
         yield server, clients
 
 
 @cache
-def references() -> dict[str, Any]:
+def references() -> Json:
     """NUTS runs on the simulated data and on the counties: the posterior of each, and the density of one coefficient."""
-    found = common.references("vertical")
-    return {name: run["posterior"] | ({"drawn": run["drawn"]} if "drawn" in run else {}) for name, run in found.items()}
+    runs = common.references("vertical")
+    return {name: run["posterior"] | ({"drawn": run["drawn"]} if "drawn" in run else {}) for name, run in runs.items()}

@@ -1,9 +1,10 @@
-"""Split networks on the 918 heart patients, two clients: Table 3 of the vertical paper (docs/methods/vertical.md, section 9.3).
+"""Split networks on heart patients, two clients: cross-validated scores against pooled logistic regression.
 
-Ten-fold cross-validation by five fold seeds. Every fit is a whole federated run of 50,000 rounds of Adam at 1e-3 with all rows,
-and is looked at on the way: test rows are predicted after certain rounds, by both rules. So the table can say beside the
-published setting what a number of rounds would have given that was chosen without the fold it is scored on. Beside each
-model with one whose weights below the last layer have a normal prior too, of variance 1 / inputs, and are at the mode.
+Table 3 of the vertical paper (docs/methods/vertical.md, section 9.3), 918 patients. Ten-fold cross-validation by five fold
+seeds. Every fit is a whole federated run of 50,000 rounds of Adam at 1e-3 with all rows, and is looked at on the way: test rows
+are predicted after certain rounds, by both rules. So the table can say beside the published setting what a number of rounds
+would have given that was chosen without the fold it is scored on. Beside each model with one whose weights below the last layer
+have a normal prior too, of variance 1 / inputs, and are at the mode.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..data import split
 from ..data.sets import heart_failure
 from ..errors import JobError
-from ..jobs.load import VerticalConfig, parse
+from ..jobs.load import config_of
+from ..methods.vertical import keys
 from ..methods.vertical.model import VerticalModel
-from ..methods.vertical.rows import columns
+from ..methods.vertical.rows import Reading, columns
 from ..models.likelihood import Likelihood
 from ..models.split.predictive import log_density, predicted, spread
-from .common import Array, append, shown, stored, table
+from .common import Array, Index, Json, append, shown, stored, table
 from .vertical import fit
 
 PRIOR = ", prior of all weights"
@@ -77,7 +80,7 @@ class Scores:
     """Of the test rows of one fold, one rule and one number of rounds."""
 
     density: Array
-    right: Any
+    right: NDArray[np.bool_]
 
     @property
     def accuracy(self) -> float:
@@ -89,12 +92,12 @@ def rules(model: str) -> tuple[str, ...]:
     return RULES[:1] if MODELS[model] is None else RULES
 
 
-def folds(seed: int) -> list[Any]:
+def folds(seed: int) -> list[Index]:
     """Test rows of every fold."""
     return split.folds(heart_failure.N_ROWS, FOLDS, seed)
 
 
-def train_of(fold: Any) -> Any:
+def train_of(fold: Index) -> Index:
     """All other rows."""
     return np.setdiff1d(np.arange(heart_failure.N_ROWS), fold)
 
@@ -102,33 +105,41 @@ def train_of(fold: Any) -> Any:
 def model_of(cell: Cell, rounds: int, n_rows: int) -> VerticalModel:
     """What all parties of a cell's job know."""
     rho = MODELS[cell.model]
-    model: dict[str, Any] = {"kind": "network" if rho is None else "bayes-network", "hidden": [*HIDDEN], "features": FEATURES}
+    model: Json = {"kind": "network" if rho is None else "bayes-network", "hidden": [*HIDDEN], "features": FEATURES}
     model |= {} if rho is None else {"rho": rho}
     model |= {"weight_sd": WEIGHT_SD} if cell.model.endswith(PRIOR) else {}
     job = {"method": "vertical", "seed": 1000 * cell.seed + cell.fold, "rounds": rounds}
     algorithm = {"learning_rate": RATE, "average": "none"}
     as_it_is = {name: {"center": 0.0, "scale": 1.0} for name in heart_failure.BINARY}
     data = {"builtin": "heart-failure", "columns": as_it_is}
-    config = parse({"job": job, "data": data, "model": model, "algorithm": algorithm})
-    assert isinstance(config, VerticalConfig)
+    config = config_of(keys, {"job": job, "data": data, "model": model, "algorithm": algorithm})
     return VerticalModel(config, tuple(heart_failure.CLIENTS), n_rows)
 
 
-def run_cell(task: tuple[Cell, int]) -> dict[str, Any]:
-    """One fit: mean and variance of the test rows' predictor after each mark."""
+class Line(TypedDict):
+    """What is kept of a fit: mean and variance of the test rows' predictor after each mark."""
+
+    key: str
+    marks: list[int]
+    mean: list[list[float]]
+    variance: list[list[float]]
+
+
+def run_cell(task: tuple[Cell, int]) -> Line:
+    """One fit."""
     cell, rounds = task
     fold = folds(cell.seed)[cell.fold]
     train = train_of(fold)
     model = model_of(cell, rounds, len(train))
     tables = [heart_failure.read().table(name) for name in model.names]
-    held = [columns(rows, model.config, train, name, response=False) for rows, name in zip(tables, model.names)]
-    sites = [model.site(k, own, train) for k, own in enumerate(held)]
-    new = [model.predictor(k, own, fold) for k, own in enumerate(held)]
+    each = [columns(Reading(rows, model.config, name), train) for rows, name in zip(tables, model.names)]
+    sites = [model.site(k, of_client, train) for k, of_client in enumerate(each)]
+    new = [model.predictor(k, of_client, fold) for k, of_client in enumerate(each)]
     marks, means, variances = [m for m in MARKS if m <= rounds], [], []
     for _, clients in fit(model, sites, heart_failure.read().response()[train], marks):
-        each = [c.site.predicted(c.parameters, new[k], np.empty((0, FEATURES))) for k, c in clients.items()]
-        means.append(np.round(sum(mean for mean, _ in each), 5).tolist())
-        variances.append(np.round(sum(variance for _, variance in each), 6).tolist())
+        parts = [c.site.predicted(c.parameters, new[k], np.empty((0, FEATURES))) for k, c in clients.items()]
+        means.append(np.round(sum(mean for mean, _ in parts), 5).tolist())
+        variances.append(np.round(sum(variance for _, variance in parts), 6).tolist())
     return {"key": cell.key, "marks": marks, "mean": means, "variance": variances}
 
 
@@ -162,20 +173,20 @@ def run(out: Path, fast: bool = False) -> Path:
     return write(out, stored(path), cells())
 
 
-def write(out: Path, done: Mapping[str, Any], wanted: Sequence[Cell]) -> Path:
+def write(out: Path, done: Mapping[str, Line], wanted: Sequence[Cell]) -> Path:
     """Table and figure of the fold seeds whose fits are all there."""
     # of a run that was stopped, the seeds that are complete
     seeds = [s for s in dict.fromkeys(c.seed for c in wanted) if all(c.key in done for c in wanted if c.seed == s)]
     if not seeds:
         raise JobError(f"{out}: no fold seed is complete")
-    found = Found.of(done, seeds)
-    (out / "table.md").write_text(_text(found), encoding="utf-8")
-    _figure(found, out / "rounds.png")
+    fits = Fits.of(done, seeds)
+    (out / "table.md").write_text(_text(fits), encoding="utf-8")
+    _figure(fits, out / "rounds.png")
     return out / "table.md"
 
 
 @dataclass(frozen=True)
-class Found:
+class Fits:
     """Scores by model, rule, fold seed, fold and mark; those of the pooled regression by fold seed and fold."""
 
     seeds: tuple[int, ...]
@@ -184,7 +195,7 @@ class Found:
     pooled: Mapping[tuple[int, int], Scores]
 
     @classmethod
-    def of(cls, done: Mapping[str, Any], seeds: Sequence[int]) -> Found:
+    def of(cls, done: Mapping[str, Line], seeds: Sequence[int]) -> Fits:
         """From stored fits."""
         scores, y = {}, heart_failure.read().response()
         marks: tuple[int, ...] = ()
@@ -240,16 +251,16 @@ def _pooled(seed: int, k: int) -> Scores:
     return _scores(data.y[fold], eta, np.zeros(len(fold)))
 
 
-def _row(found: Found, name: str, rule: str, rounds: str, those: Sequence[Scores]) -> list[str]:
+def _row(fits: Fits, name: str, rule: str, rounds: str, those: Sequence[Scores]) -> list[str]:
     density = np.concatenate([one.density for one in those])
     right = np.concatenate([one.right for one in those])
     accuracy = shown((one.accuracy for one in those), 2)
-    kept = np.maximum(density, np.log(LEAST))
-    logs = [shown(density, 3), shown(density[~right], 2), shown(kept, 3), shown(kept[~right], 2)]
-    return [name, rule, rounds, accuracy, shown(found.of_seed(those), 2), *logs]
+    above = np.maximum(density, np.log(LEAST))
+    logs = [shown(density, 3), shown(density[~right], 2), shown(above, 3), shown(above[~right], 2)]
+    return [name, rule, rounds, accuracy, shown(fits.of_seed(those), 2), *logs]
 
 
-def _text(found: Found) -> str:
+def _text(fits: Fits) -> str:
     heads = (
         "model",
         "rule",
@@ -261,21 +272,21 @@ def _text(found: Found) -> str:
         f"all, p >= {LEAST:g}",
         f"wrong, p >= {LEAST:g}",
     )
-    most = found.marks[-1]
-    pooled = _row(found, POOLED, "", "", [found.pooled[seed, k] for seed in found.seeds for k in range(FOLDS)])
+    most = fits.marks[-1]
+    pooled = _row(fits, POOLED, "", "", [fits.pooled[seed, k] for seed in fits.seeds for k in range(FOLDS)])
     fixed, chosen = [pooled], [pooled]
     for model in MODELS:
         for rule in rules(model):
-            fixed.append(_row(found, model, rule, f"{most:,}", found.at(model, rule, most)))
-            those, rounds = found.chosen(model, rule)
+            fixed.append(_row(fits, model, rule, f"{most:,}", fits.at(model, rule, most)))
+            those, rounds = fits.chosen(model, rule)
             low, high = min(rounds), max(rounds)
-            chosen.append(_row(found, model, rule, f"{low:,}" if low == high else f"{low:,} to {high:,}", those))
+            chosen.append(_row(fits, model, rule, f"{low:,}" if low == high else f"{low:,} to {high:,}", those))
         if MODELS[model] is None or model.endswith(PRIOR):
             name = model.removesuffix(PRIOR)
             fixed.append([f"{name}, published", "", "50,000", PUBLISHED[name][0], "", *PUBLISHED[name][1:], "", ""])
     sizes = f"{HIDDEN[0]} and {HIDDEN[1]} units and {FEATURES} outputs"
     note = (
-        f"Ten folds by {len(found.seeds)} fold seeds (published: one); all rows, Adam at {RATE:g}; a client's network has "
+        f"Ten folds by {len(fits.seeds)} fold seeds (published: one); all rows, Adam at {RATE:g}; a client's network has "
         f"{sizes}, ReLU. "
         "rho: hierarchical Bayes split networks, amortised auxiliary variables told the average of the server's messages. "
         "± is a standard deviation: of accuracies over "
@@ -300,25 +311,25 @@ def _text(found: Found) -> str:
     return "\n".join([*parts, rule])
 
 
-def _figure(found: Found, path: Path) -> None:
+def _figure(fits: Fits, path: Path) -> None:
     """Accuracy and log-likelihood on test rows against rounds."""
     from ..results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
 
     figure = canvas(10.0, 6.6)
-    pooled = list(found.pooled.values())
+    pooled = list(fits.pooled.values())
     for (left, right), prior in zip(figure.subplots(2, 2, sharex=True, sharey="col"), (False, True)):
         left.axhline(float(np.mean([one.accuracy for one in pooled])), color=MUTED, linewidth=1.0, label=POOLED)
         right.axhline(float(np.mean(np.concatenate([one.density for one in pooled]))), color=MUTED, linewidth=1.0)
         shown_here = [m for m in MODELS if MODELS[m] is not None and m.endswith(PRIOR) == prior]
         for model, colour in zip(["split network", *shown_here], (INK, BLUE, "#3aa6b9", ORANGE)):
             for rule, style in zip(rules(model), ("-", "--", ":")):
-                those = [found.at(model, rule, mark) for mark in found.marks]
+                those = [fits.at(model, rule, mark) for mark in fits.marks]
                 if rule == RULES[0]:  # the others are right where it is right
                     accuracy = [float(np.mean([one.accuracy for one in each])) for each in those]
-                    left.plot(found.marks, accuracy, color=colour, linewidth=1.5, label=model)
+                    left.plot(fits.marks, accuracy, color=colour, linewidth=1.5, label=model)
                 density = [float(np.mean(np.concatenate([one.density for one in each]))) for each in those]
                 label = rule if MODELS[model] == 1 else None
-                right.plot(found.marks, density, style, color=colour, linewidth=1.5, label=label)
+                right.plot(fits.marks, density, style, color=colour, linewidth=1.5, label=label)
         for axes, title in ((left, "test accuracy, %"), (right, "mean test log-likelihood")):
             axes.set_xscale("log")
             axes.set_title(title + (", weights with a prior" if prior else ""), loc="left", fontsize=9.5, color=INK)

@@ -1,9 +1,9 @@
-"""Logistic regression on simulated rows whose 20 columns are split over 2 or 10 clients (docs/methods/vertical.md, section 9.1).
+"""Columns of a logistic regression split over 2 and 10 clients: bounds, and posteriors against NUTS.
 
-The augmented-variable (AV) and the power-likelihood (PL) model with rho = 0.5, 1, 2, each fitted with mean-field and with
-amortised auxiliary variables, and the true model; beside them long NUTS runs of the same models. Bounds of AV, PL and the true
-model bound different numbers (section 2), so what counts is how far the posterior of the coefficients is from that of the true
-model.
+Simulated rows with 20 columns (docs/methods/vertical.md, section 9.1). The augmented-variable (AV) and the power-likelihood
+(PL) model with rho = 0.5, 1, 2, each fitted with mean-field and with amortised auxiliary variables, and the true model; beside
+them long NUTS runs of the same models. Bounds of AV, PL and the true model bound different numbers (section 2), so what counts
+is how far the posterior of the coefficients is from that of the true model.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from ..data.columns import Columns
 from ..data.simulate import vertical as data
-from .common import Array, append, stored, table
+from .common import Array, Json, Value, append, stored, table
 from .vertical import ran, references
 
 CLIENTS, RHOS = (2, 10), (0.5, 1.0, 2.0)
@@ -53,10 +53,10 @@ class Cell:
 
 def cells(fast: bool) -> list[Cell]:
     """All fits; `fast`: two clients."""
-    found = [Cell("true", 1)]
+    fits = [Cell("true", 1)]
     for clients in CLIENTS[:1] if fast else CLIENTS:
-        found += [Cell(model, clients, rho, family) for rho in RHOS for model in MODELS for family in FAMILIES]
-    return found
+        fits += [Cell(model, clients, rho, family) for rho in RHOS for model in MODELS for family in FAMILIES]
+    return fits
 
 
 @cache
@@ -65,12 +65,23 @@ def example(clients: int) -> Columns:
     return data.logistic(clients, SEED)
 
 
-def run_cell(cell: Cell, rounds: int) -> dict[str, Any]:
-    """One job: the ELBO along the way, and mean and sd of every coefficient."""
+class Line(TypedDict):
+    """What is kept of a job: the ELBO along the way; mean and sd of every coefficient, and of the intercept."""
+
+    key: str
+    rounds: int
+    elbo: list[float]
+    mean: list[float]
+    sd: list[float]
+    intercept: list[float]
+
+
+def run_cell(cell: Cell, rounds: int) -> Line:
+    """One job."""
     rows = example(max(cell.clients, 2))
     if cell.model == "true":
-        rows = replace(rows, X=(rows.pooled(),), names=(tuple(name for own in rows.names for name in own),))
-    found = ran(
+        rows = replace(rows, X=(rows.pooled(),), names=(tuple(name for names in rows.names for name in names),))
+    job = ran(
         rows,
         SEED,
         rounds,
@@ -78,14 +89,14 @@ def run_cell(cell: Cell, rounds: int) -> dict[str, Any]:
         algorithm={"auxiliary": cell.family, "learning_rate": RATE, "cool_down": 0.5, "average": "none"},
         output={"bound": True, "metrics_every": max(rounds // POINTS, 1)},
     )
-    slopes = [own[f"theta[{name}]"] for own, names in zip(found.clients, rows.names) for name in names]
+    slopes = [client[f"theta[{name}]"] for client, names in zip(job.clients, rows.names) for name in names]
     return {
         "key": cell.key,
         "rounds": rounds,
-        "elbo": [round(bound, 3) for bound in found.bounds],
+        "elbo": [round(bound, 3) for bound in job.bounds],
         "mean": [round(one["mean"], 5) for one in slopes],
         "sd": [round(one["sd"], 5) for one in slopes],
-        "intercept": [found.server["intercept"][what] for what in ("mean", "sd")],
+        "intercept": [job.server["intercept"][what] for what in ("mean", "sd")],
     }
 
 
@@ -115,10 +126,10 @@ def run(out: Path, fast: bool = False) -> Path:
     return out / "table.md"
 
 
-def _row(name: str, mean: Sequence[float], sd: Sequence[float], bound: str, same: Mapping[str, Any] | None) -> list[Any]:
+def _row(name: str, mean: Sequence[float], sd: Sequence[float], bound: str, same: Json | None) -> list[Value]:
     """Against NUTS of the true model, and of the same model."""
     true = references()["logistic"]["theta"]
-    cells: list[Any] = [name, bound]
+    cells: list[Value] = [name, bound]
     for other in (true, same["theta"] if same else None):
         if other is None:
             cells += ["", ""]
@@ -134,7 +145,7 @@ def _row(name: str, mean: Sequence[float], sd: Sequence[float], bound: str, same
     ]
 
 
-def _text(done: Mapping[str, Any], wanted: Sequence[Cell]) -> str:
+def _text(done: Mapping[str, Line], wanted: Sequence[Cell]) -> str:
     heads = [
         "model and method",
         "ELBO",
@@ -168,7 +179,7 @@ def _text(done: Mapping[str, Any], wanted: Sequence[Cell]) -> str:
     return "\n".join(["## Coefficients against NUTS\n", table(heads, rows), note])
 
 
-def _bounds(done: Mapping[str, Any], wanted: Sequence[Cell], path: Path) -> None:
+def _bounds(done: Mapping[str, Line], wanted: Sequence[Cell], path: Path) -> None:
     """ELBO against rounds: a column for each model, a row for each number of clients."""
     from ..results.plots import BLUE, INK, ORANGE, canvas, tidy
 
@@ -192,12 +203,12 @@ def _bounds(done: Mapping[str, Any], wanted: Sequence[Cell], path: Path) -> None
     figure.savefig(path, dpi=150)
 
 
-def _curve(line: Mapping[str, Any]) -> tuple[Array, Array]:
+def _curve(line: Line) -> tuple[Array, Array]:
     elbo = np.array(line["elbo"])
     return np.linspace(line["rounds"] / len(elbo), line["rounds"], len(elbo)), elbo
 
 
-def _densities(done: Mapping[str, Any], wanted: Sequence[Cell], path: Path) -> None:
+def _densities(done: Mapping[str, Line], wanted: Sequence[Cell], path: Path) -> None:
     """Marginal densities of one coefficient: NUTS above, variational below; a column for each rho, a pair of rows for each J."""
     from ..results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
 
@@ -231,6 +242,6 @@ def _densities(done: Mapping[str, Any], wanted: Sequence[Cell], path: Path) -> N
     figure.savefig(path, dpi=150)
 
 
-def _known(axes: Any, nuts: Mapping[str, Any], name: str, colour: str, label: str) -> None:
+def _known(axes: Any, nuts: Json, name: str, colour: str, label: str) -> None:
     if "drawn" in nuts.get(name, {}):
         axes.plot(nuts[name]["drawn"]["at"], nuts[name]["drawn"]["density"], color=colour, linewidth=1.3, label=label)

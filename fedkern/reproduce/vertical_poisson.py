@@ -1,9 +1,10 @@
-"""Counts in areas whose covariates two clients hold, with slopes that vary by group (docs/methods/vertical.md, section 9.2).
+"""Counts in areas whose covariates two clients hold: simulated areas, and homicides in US counties.
 
-The augmented-variable model with amortised auxiliary variables, for the published rho = 1 and 2 and for a rho that is small
-beside the noise of the counts; beside it a long NUTS run of the true model. On simulated areas of five levels of remoteness, and
-on homicides in US counties with states as groups. Slopes are in their centred form: the counts say so much of them that in the
-other form a Gaussian posterior of sigma would be too narrow by far (of the areas: to 2 to 5 % of its sd, against 65 to 70 %).
+Slopes vary by group (docs/methods/vertical.md, section 9.2). The augmented-variable model with amortised auxiliary variables,
+for the published rho = 1 and 2 and for a rho that is small beside the noise of the counts; beside it a long NUTS run of the
+true model. On simulated areas of five levels of remoteness, and on homicides in US counties with states as groups. Slopes are
+in their centred form: the counts say so much of them that in the other form a Gaussian posterior of sigma would be too narrow
+by far (of the areas: to 2 to 5 % of its sd, against 65 to 70 %).
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from ..data.columns import Columns
 from ..data.sets import county_homicide
 from ..data.simulate import vertical
-from .common import append, stored, table
+from .common import Value, append, stored, table
 from .vertical import ran, references
 
 ROUNDS, FAST = 15_000, 3_000
@@ -59,26 +60,44 @@ def information(name: str, rho: float) -> float:
     return noise / (noise + len(rows.X) * rho**2)
 
 
-def run_cell(cell: Cell, rounds: int) -> dict[str, Any]:
-    """One job: mean and sd of mu, sigma and the slopes of all covariates, and of b."""
+Moments = Mapping[str, Sequence[Sequence[float]] | Sequence[float] | float]  # "mean" and "sd" of some coefficients
+
+
+class Line(TypedDict):
+    """What is kept of a job: mean and sd ("mean", "sd") of b, of mu and sigma of all covariates, and of their slopes by level."""
+
+    key: str
+    rounds: int
+    intercept: dict[str, float]
+    mu: dict[str, list[float]]
+    sigma: dict[str, list[float]]
+    beta: dict[str, list[list[float]]]
+
+
+def run_cell(cell: Cell, rounds: int) -> Line:
+    """One job."""
     rows = example(cell.data)
-    found = ran(
+    job = ran(
         rows,
         SEED,
         rounds,
         model={"kind": "multilevel", "family": "poisson", "rho": cell.rho},
         algorithm={"learning_rate": RATE, "cool_down": 0.7, "average": "none"},
     )
-    columns = [(own, name) for own, names in zip(found.clients, rows.names) for name in names]
-    line: dict[str, Any] = {"key": cell.key, "rounds": rounds}
-    line["intercept"] = {what: found.server["intercept"][what] for what in ("mean", "sd")}
-    for kind in ("mu", "sigma"):
-        line[kind] = {what: [round(own[f"{kind}[{name}]"][what], 5) for own, name in columns] for what in ("mean", "sd")}
-    line["beta"] = {
-        what: [[round(own[f"theta[{name},{level}]"][what], 5) for own, name in columns] for level in rows.groups]
-        for what in ("mean", "sd")
+    columns = [(client, name) for client, names in zip(job.clients, rows.names) for name in names]
+
+    def of_columns(kind: str, level: str = "") -> dict[str, list[float]]:
+        return {what: [round(client[f"{kind}[{name}{level}]"][what], 5) for client, name in columns] for what in ("mean", "sd")}
+
+    slopes = [of_columns("theta", f",{level}") for level in rows.groups]
+    return {
+        "key": cell.key,
+        "rounds": rounds,
+        "intercept": {what: job.server["intercept"][what] for what in ("mean", "sd")},
+        "mu": of_columns("mu"),
+        "sigma": of_columns("sigma"),
+        "beta": {what: [of_level[what] for of_level in slopes] for what in ("mean", "sd")},
     }
-    return line
 
 
 def run(out: Path, fast: bool = False) -> Path:
@@ -108,25 +127,27 @@ def run(out: Path, fast: bool = False) -> Path:
     return out / "table.md"
 
 
-def _against(line: Mapping[str, Any], name: str, exact: Mapping[str, Any]) -> tuple[float, float, float]:
+def _against(moments: Moments, exact: Moments) -> tuple[float, float, float]:
     """Root mean square error of the means; the same in standard deviations of NUTS; mean ratio of the sds."""
-    mean, sd = (np.array(line[name][key]).ravel() for key in ("mean", "sd"))
-    other, width = (np.array(exact[name][key]).ravel() for key in ("mean", "sd"))
+    mean, sd = (np.array(moments[key]).ravel() for key in ("mean", "sd"))
+    other, width = (np.array(exact[key]).ravel() for key in ("mean", "sd"))
     rms = [float(np.sqrt(np.mean(x**2))) for x in (mean - other, (mean - other) / width)]
     return rms[0], rms[1], float(np.mean(sd / width))
 
 
-def _text(done: Mapping[str, Any], wanted: Sequence[Cell]) -> str:
+def _text(done: Mapping[str, Line], wanted: Sequence[Cell]) -> str:
     heads = ["rho", "information kept"]
     heads += [f"{name}: {what}" for name in ("slopes", "mu", "sigma") for what in ("RMS error", "in NUTS sds", "sd ratio")]
     heads += ["b", "b, NUTS"]
     parts = []
     for name in dict.fromkeys(cell.data for cell in wanted):
-        exact, rows = references()[name], []
+        exact, rows = references()[name], list[list[Value]]()
         for cell in (c for c in wanted if c.data == name):
             line = done[cell.key]
-            numbers = [x for kind in ("beta", "mu", "sigma") for x in _against(line, kind, exact)]
-            rows.append([f"{cell.rho:g}", f"{information(name, cell.rho):.1%}", *numbers, _pair(line), _pair(exact)])
+            pairs = ((line["beta"], exact["beta"]), (line["mu"], exact["mu"]), (line["sigma"], exact["sigma"]))
+            numbers = [x for moments, true in pairs for x in _against(moments, true)]
+            intercepts = (_pair(line["intercept"]), _pair(exact["intercept"]))
+            rows.append([f"{cell.rho:g}", f"{information(name, cell.rho):.1%}", *numbers, *intercepts])
         parts += [f"## {TITLES[name]}\n", table(heads, rows)]
     note = (
         "Against a long NUTS run of the true model (all columns in one place). Information kept: sigma_link^2 / (sigma_link^2 + "
@@ -143,11 +164,11 @@ def _text(done: Mapping[str, Any], wanted: Sequence[Cell]) -> str:
     return "\n".join([*parts, note]) + (real if any(cell.data == "counties" for cell in wanted) else "")
 
 
-def _pair(row: Mapping[str, Any]) -> str:
-    return f"{float(np.ravel(row['intercept']['mean'])[0]):.4f} ± {float(np.ravel(row['intercept']['sd'])[0]):.4f}"
+def _pair(intercept: Moments) -> str:
+    return f"{float(np.ravel(intercept['mean'])[0]):.4f} ± {float(np.ravel(intercept['sd'])[0]):.4f}"
 
 
-def _figure(done: Mapping[str, Any], wanted: Sequence[Cell], path: Path) -> None:
+def _figure(done: Mapping[str, Line], wanted: Sequence[Cell], path: Path) -> None:
     """Slopes of each group, federated against NUTS, with 95 % intervals; a panel for each rho."""
     from ..results.plots import BLUE, INK, MUTED, canvas, tidy
 

@@ -65,14 +65,14 @@ def groups(draws: Array | Stream) -> list[Group]:
         here = ((low[i] > high) | (low > high[i])) & (np.abs(middle - middle[i]) > GAP)
         apart[i], differ = here.any(axis=1), differ | here.any(axis=0)
     _, label = np.unique(apart, axis=0, return_inverse=True)
-    found = []
+    by_mode = []
     for k in range(int(label.max()) + 1):
         inside = np.flatnonzero(label.ravel() == k)
         near = ~apart[inside[0]]
         centre = np.median(middle[inside], axis=0)
         signs = {int(j): int(np.sign(centre[j])) if abs(centre[j]) > 0.1 else 0 for j in np.flatnonzero(differ)}
-        found.append(Group(tuple(inside.tolist()), bool(apart[np.ix_(near, near)].any()), signs))
-    return sorted(found, key=lambda group: (group.moved, -len(group.chains), group.chains))
+        by_mode.append(Group(tuple(inside.tolist()), bool(apart[np.ix_(near, near)].any()), signs))
+    return sorted(by_mode, key=lambda group: (group.moved, -len(group.chains), group.chains))
 
 
 def _doubled(draws: Array | Stream) -> tuple[Array, Array, Array]:
@@ -102,10 +102,10 @@ def largest(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {**summary, **summary["by_mode"][0]} if "by_mode" in summary else dict(summary)
 
 
-def counted(found: list[Group]) -> str:
+def counted(groups: list[Group]) -> str:
     """ "2 modes, of 7 and 1 of 8 chains": how the chains are divided."""
-    sizes = [len(group.chains) for group in found if not group.moved]
-    moved = sum(len(group.chains) for group in found if group.moved)
+    sizes = [len(group.chains) for group in groups if not group.moved]
+    moved = sum(len(group.chains) for group in groups if group.moved)
     n = sum(sizes) + moved
     if not sizes:
         return f"all {n} chains have moved between modes"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import diagnostics
+from .released import Drawing, Group
 
 Array = NDArray[np.float64]
 
@@ -48,9 +48,9 @@ class Draws:
         rows = [row for row in self.parameters().values() if "rhat" in row]
         return (max(r["rhat"] for r in rows), min(r["ess"] for r in rows)) if rows else None
 
-    def groups(self, dataset: Any, about: Mapping[str, str]) -> dict[str, Any]:
-        """What `inference_data.groups` returns."""
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """All draws, whatever is asked for."""
         shape = next(iter(self.values.values())).shape if self.values else (0, 0)
         coordinates = {"chain": np.arange(shape[0]), "draw": np.arange(shape[1])}
         variables = {name: (("chain", "draw"), values) for name, values in self.values.items()}
-        return {"posterior": dataset(variables, coordinates, about)}
+        return {"posterior": Group(variables, coordinates)}

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from ..algorithms.core.messages import SERVER
 from ..kernels import rng
 from ..models.expfam import Gaussian
+from .released import Drawing, Group
 
 Vector = NDArray[np.float64]
 INTERCEPT = "intercept"
@@ -51,9 +52,9 @@ class Posterior:
         """Name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, `theta_std[age]` where that differs."""
         out = _summaries(self.names, "", self.mean, self.sd)
         if self.affine is not None:
-            own = np.any(self.affine != np.eye(len(self.names)), axis=1)
+            scaled = np.any(self.affine != np.eye(len(self.names)), axis=1)
             standard = _summaries(self.names, "_std", self.q.mean, self.q.sd)
-            out |= {name: values for (name, values), differs in zip(standard.items(), own) if differs}
+            out |= {name: values for (name, values), differs in zip(standard.items(), scaled) if differs}
         return out
 
     def draws(self, n: int, *, seed: int, chain: int = 0) -> Vector:
@@ -61,6 +62,34 @@ class Posterior:
         d = len(self.names)
         z = rng.normal(n * d, key=rng.key(seed, "posterior", chain), client=SERVER).reshape(n, d)
         return self.q.mean + (z * self.q.sd if self.q.diagonal else z @ self.q.scale_tril.T)
+
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """theta, intercept and, where they differ, theta_std and intercept_std; lp of each draw; the moments."""
+        standard = np.stack([self.draws(drawing.draws, seed=drawing.seed, chain=c) for c in range(drawing.chains)])
+        axes = ("chain", "draw")
+        slopes = [j for j, name in enumerate(self.names) if name not in PLAIN]
+        variables: dict[str, tuple[tuple[str, ...], Vector]] = {}
+        scales = {"": self.on_data_scale(standard)} | ({} if self.affine is None else {"_std": standard})
+        for suffix, values in scales.items():
+            if slopes:
+                variables[f"theta{suffix}"] = ((*axes, "column"), values[..., slopes])
+            for name in (name for name in PLAIN if name in self.names):
+                variables[f"{name}{suffix}"] = (axes, values[..., self.names.index(name)])
+        sampled = {"chain": np.arange(drawing.chains), "draw": np.arange(drawing.draws)}
+        columns = {"column": [self.names[j] for j in slopes]} if slopes else {}
+        moments = {"mean_std": ("coefficient", self.q.mean), "sd_std": ("coefficient", self.q.sd)}
+        return {
+            "posterior": Group(variables, {**sampled, **columns}),
+            "sample_stats": Group({"lp": (axes, self._log_density(standard))}, sampled),
+            "constant_data": Group(moments, {"coefficient": list(self.names)}),
+        }
+
+    def _log_density(self, standard: Vector) -> Vector:
+        """(chains, draws) log q of each draw."""
+        q, z = self.q, standard - self.q.mean
+        square = (z * z) @ q.P if q.diagonal else np.einsum("cdi,ij,cdj->cd", z, q.P, z)
+        density: Vector = 0.5 * (q.log_det_precision - q.d * np.log(2 * np.pi) - square)
+        return density
 
     def on_data_scale(self, draws: Vector) -> Vector:
         """(..., d) draws of theta from those of theta_std."""

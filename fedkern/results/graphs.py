@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .gaussian import comparable
-from .plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, caption, tidy
+from .plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, canvas, caption, tidy
 from .selection import Edge
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SITE_COLOURS = ("#e08a1e", "#4c9f70", "#8e5ea2", "#c8553d", "#3aa6b9", "#a0763a", "#d06c9b", "#6b7a3f", "#5b6fb5")
 MOST_LABELS = 60  # nodes that a heat map names
@@ -27,8 +24,8 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "") -> Figure:
     p = len(nodes)
     np.fill_diagonal(values, np.nan)
     size = min(2.2 + 0.42 * p, 9.0)
-    made = canvas(size + 0.9, size)
-    axes = made.subplots()
+    drawing = canvas(size + 0.9, size)
+    axes = drawing.subplots()
     image = axes.imshow(values, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
     if p <= MOST_LABELS:
         small = 8 if p <= 25 else 5
@@ -46,11 +43,11 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "") -> Figure:
     axes.set_xlabel("from", color=MUTED)
     axes.set_ylabel("to", color=MUTED)
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
-    bar = made.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)
+    bar = drawing.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8)
     bar.set_label("posterior inclusion probability", fontsize=8, color=MUTED)
-    return made
+    return drawing
 
 
 def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, directed: bool = True) -> Figure:
@@ -66,8 +63,8 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
 
     touched = {name for edge in edges for name in (edge.to, edge.source)}
     shown = [name for name in nodes if len(nodes) <= MOST_NODES or name in touched]
-    made = canvas(6.4, 6.6)
-    axes = made.subplots()
+    drawing = canvas(6.4, 6.6)
+    axes = drawing.subplots()
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(shown)) / max(len(shown), 1)
     place = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(shown, angle)}
     mutual = {(edge.source, edge.to) for edge in edges}
@@ -108,7 +105,7 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
     axes.set_aspect("equal")
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
-    return made
+    return drawing
 
 
 def effects(parameters: Mapping[str, Mapping[str, float]], title: str = "") -> Figure | None:
@@ -134,14 +131,14 @@ def effects(parameters: Mapping[str, Mapping[str, float]], title: str = "") -> F
     if not named:
         return None
     size = {label: abs(values.get("@average", values[""])["mean"]) for label, values in named.items()}
-    kept = sorted(named, key=lambda label: -size[label])[:MOST_EFFECTS]
-    rows = [label for label in named if label in kept]
+    largest = sorted(named, key=lambda label: -size[label])[:MOST_EFFECTS]
+    rows = [label for label in named if label in largest]
     sites = list(dict.fromkeys(site for values in named.values() for site in values if site not in ("", "@average")))
     lines = {"": ("global value", BLUE, 3.0), "@average": ("site average", INK, 2.0)}
     lines |= {site: (caption(site[1:]), SITE_COLOURS[k % len(SITE_COLOURS)], 1.3) for k, site in enumerate(sites)}
     step = 0.8 / len(lines)
-    made = canvas(7.6, 1.0 + len(rows) * (0.16 + 0.11 * len(lines)))
-    axes = made.subplots()
+    drawing = canvas(7.6, 1.0 + len(rows) * (0.16 + 0.11 * len(lines)))
+    axes = drawing.subplots()
     for at, label in enumerate(rows):
         for k, (key, (_, colour, width)) in enumerate(lines.items()):
             if key not in named[label]:
@@ -164,8 +161,8 @@ def effects(parameters: Mapping[str, Mapping[str, float]], title: str = "") -> F
     axes.tick_params(axis="y", length=0, labelsize=9)
     axes.legend(handles=handles, frameon=False, fontsize=8, ncols=min(len(lines), 4), loc="lower left", bbox_to_anchor=(0, 1.0))
     if title:
-        made.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
-    return made
+        drawing.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
+    return drawing
 
 
 def undirected(weights: ArrayLike, chosen: ArrayLike, nodes: Sequence[str], pip: ArrayLike) -> list[Edge]:

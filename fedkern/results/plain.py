@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+Record = Mapping[str, Any]  # what a JSON file holds under its names
+
 
 def plain(value: Any) -> Any:
     """Mappings, lists, texts and numbers only; a number that is not finite becomes its text: "inf", "-inf", "nan"."""

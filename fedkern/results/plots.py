@@ -12,8 +12,10 @@ from ..errors import JobError
 from ..printing import printable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:
+    Axes = Figure = object  # others import the types from here
 
 INK, MUTED, GRID, BLUE, ORANGE = "#1f2933", "#7b8794", "#e4e7eb", "#2364aa", "#c8553d"
 WORDS = {"accuracy": "Test accuracy", "log_likelihood": "Mean test log-likelihood", "rmse": "Test root mean square error"}
@@ -72,8 +74,8 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     shown = {re.sub(r"^theta(_std)?\[(.*)\]$|^(intercept)_std$", r"\2\3", name): values for name, values in parameters.items()}
     if not shown:
         return None
-    kept = sorted(shown, key=lambda name: -abs(shown[name]["mean"]))[:MOST_ROWS]
-    names = [name for name in shown if name in kept]
+    largest = sorted(shown, key=lambda name: -abs(shown[name]["mean"]))[:MOST_ROWS]
+    names = [name for name in shown if name in largest]
     figure = canvas(7.2, 0.75 + 0.19 * len(names))
     axes = figure.subplots()
     for row, name in enumerate(names):

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .draws import Draws
-from .gaussian import Posterior
-from .samples import Samples
-from .streamed import Streamed
+from .released import Released
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class Result:
     """
 
     summary: Mapping[str, Any]
-    posterior: Posterior | Samples | Streamed | Draws
+    posterior: Released
     folder: Path | None = None
     seed: int = 0
     chains: int = 4

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import diagnostics
+from .released import Drawing, Group
+from .selection import LARGE, matrix, partial_correlations
 
 Array = NDArray[np.float64]
 Row = dict[str, float]
 
 # What convergence is judged on, and its name. R-hat and ESS use ranks: those of tau^2 are those of log tau.
 JUDGED = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
-LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Samples:
     def arrays(self) -> dict[str, Array]:
         """All kept draws by name, as the digest and posterior.nc have them."""
         every = {name: getattr(self, name) for name in ("theta", "tau_sq", "inclusion", "average", "eta", "rho")}
-        own = {name: draws for name, draws in every.items() if draws is not None}
-        return own | {f"theta@{client}": draws for client, draws in self.sites.items()}
+        known = {name: draws for name, draws in every.items() if draws is not None}
+        return known | {f"theta@{client}": draws for client, draws in self.sites.items()}
 
     def of(self, chains: Sequence[int]) -> Samples:
         """The draws of these chains alone."""
@@ -81,13 +82,13 @@ class Samples:
 
     def slowest(self) -> tuple[float, float, str] | None:
         """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta and logit rho; None without ArviZ."""
-        found = {name: self.mixing[name] for name in JUDGED if name in self.mixing}
-        there = {name: both for name, both in found.items() if np.isfinite(both[1]).any()}
-        if not there:
+        mixing = {name: self.mixing[name] for name in JUDGED if name in self.mixing}
+        judged = {name: both for name, both in mixing.items() if np.isfinite(both[1]).any()}
+        if not judged:
             return None
-        name = min(there, key=lambda name: float(np.nanmin(there[name][1])))
-        ess = there[name][1]
-        rhat = max(float(np.nanmax(rhats)) for rhats, _ in there.values())
+        name = min(judged, key=lambda name: float(np.nanmin(judged[name][1])))
+        ess = judged[name][1]
+        rhat = max(float(np.nanmax(rhats)) for rhats, _ in judged.values())
         which = f"[{self._labels(len(ess))[int(np.nanargmin(ess))]}]" if len(ess) > 1 else ""
         return rhat, float(np.nanmin(ess)), JUDGED[name] + which
 
@@ -98,10 +99,8 @@ class Samples:
 
     def partial_correlation(self) -> tuple[Array, int]:
         """(p, p) posterior means of a graph's partial correlations, and how many had to be clipped to [-1, 1]."""
-        from .selection import matrix, partial_correlations
-
-        found, clipped = partial_correlations(matrix(self.theta, len(self.nodes)))
-        return found.mean(axis=(0, 1)), clipped
+        correlations, clipped = partial_correlations(matrix(self.theta, len(self.nodes)))
+        return correlations.mean(axis=(0, 1)), clipped
 
     def parameters(self) -> dict[str, Row]:
         """The `parameters` of summary.json.
@@ -124,8 +123,8 @@ class Samples:
         out = self._scaled("theta", "", with_pip)
         if self.average is not None:
             positive, large = _mean(self.average > 0), _mean(np.abs(self.average) > LARGE)
-            told = [{"p_positive": float(a), "p_large": float(b)} for a, b in zip(positive, large)]
-            out |= self._scaled("average", "", told)
+            signs = [{"p_positive": float(a), "p_large": float(b)} for a, b in zip(positive, large)]
+            out |= self._scaled("average", "", signs)
         out |= _named("tau", self.names, _rows(np.sqrt(self.tau_sq), self.mixing.get("tau_sq")))
         spike = self.mixing.get("eta") if self.negligible is None else None
         of_eta, of_rho = (self.eta, self.mixing.get("eta")), (self.rho, self.mixing.get("rho"))
@@ -137,6 +136,24 @@ class Samples:
             out |= self._scaled("theta", f"@{client}", [{"p_deviates": float(p)} for p in deviates])
         return out
 
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """All kept draws; coordinates are the names of coefficients, clients and nodes."""
+        axes, per = ("chain", "draw"), "coefficient"
+        names = {per: list(self.names)}
+        every = {"theta_std": self.theta, "theta": self.theta * self.scale, "tau": np.sqrt(self.tau_sq)}
+        every |= {} if self.average is None else {"average_std": self.average}
+        variables: dict[str, tuple[tuple[str, ...], Array]] = {name: ((*axes, per), draws) for name, draws in every.items()}
+        variables |= {name: ((*axes, f"{name}_of"), draws) for name, draws in (("eta", self.eta), ("rho", self.rho))}
+        if self.sites:
+            names["client"] = list(self.sites)
+            variables["theta_std_at"] = ((*axes, "client", per), np.stack(list(self.sites.values()), axis=2))
+        sampled = {"chain": np.arange(self.theta.shape[0]), "draw": np.arange(self.theta.shape[1])}
+        return {
+            "posterior": Group(variables, {**sampled, **names}),
+            "sample_stats": Group({"inclusion": ((*axes, per), self.inclusion)}, {**sampled, per: list(self.names)}),
+            "constant_data": Group({"scale": (per, self.scale), "pip": (per, self.pip)}, {per: list(self.names)}),
+        }
+
     def _scaled(self, name: str, after: str, extra: Sequence[Row]) -> dict[str, Row]:
         """Summaries on both scales; `extra` stands on the standardised one. R-hat and ESS use ranks, so that they are equal."""
         standard = _rows(self.arrays[name + after], self.mixing.get(name + after))
@@ -145,7 +162,7 @@ class Samples:
             {key: value if key in ("rhat", "ess") else value * factor for key, value in row.items()}
             for row, factor in zip(standard, self.scale.tolist())
         ]
-        both = [row | told for row, told in zip(standard, extra)]
+        both = [row | more for row, more in zip(standard, extra)]
         first = [row if two else one for row, one, two in zip(data, both, differs)]
         second = {label: row for (label, row), two in zip(_named(f"{name}_std", self.names, both, after).items(), differs) if two}
         return _named(name, self.names, first, after) | second
@@ -171,8 +188,8 @@ def _mean(draws: NDArray[np.bool_] | Array) -> Array:
 def _rows(draws: Array, mixed: tuple[Array, Array] | None) -> list[Row]:
     """Summary of each of the P columns of (c, t, P); `mixed`: their R-hat and ESS."""
     flat = draws.reshape(-1, draws.shape[-1])
-    found = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0, ddof=1) if len(flat) > 1 else np.full(flat.shape[1], np.nan)}
-    found |= dict(zip(("q05", "q50", "q95"), np.quantile(flat, (0.05, 0.5, 0.95), axis=0)))
-    found |= dict(zip(("rhat", "ess"), mixed or ()))
-    columns = [values.tolist() for values in found.values()]
-    return [dict(zip(found, values)) for values in zip(*columns)]
+    summaries = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0, ddof=1) if len(flat) > 1 else np.full(flat.shape[1], np.nan)}
+    summaries |= dict(zip(("q05", "q50", "q95"), np.quantile(flat, (0.05, 0.5, 0.95), axis=0)))
+    summaries |= dict(zip(("rhat", "ess"), mixed or ()))
+    columns = [values.tolist() for values in summaries.values()]
+    return [dict(zip(summaries, values)) for values in zip(*columns)]

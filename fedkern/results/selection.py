@@ -4,16 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .samples import LARGE, Array, Samples
-from .streamed import Streamed
-
+Array = NDArray[np.float64]
 Rule = Literal["or", "and"]
+LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs
 GAP = 0.15  # standardised units: what lies farther apart may be in different modes
+
+
+class Graphical(Protocol):
+    """The summary of a graph's edges that edges are chosen from."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def pip(self) -> Array: ...
+    @property
+    def mean(self) -> Array: ...
+
+
+class Draws(Protocol):
+    """Kept draws (c, t, P): `Samples`."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def pip(self) -> Array: ...
+    @property
+    def theta(self) -> Array: ...
+    @property
+    def average(self) -> Array | None: ...
+    @property
+    def inclusion(self) -> Array: ...
 
 
 def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
@@ -30,13 +59,13 @@ def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
     """
     if not 0 < alpha < 1:
         raise ValueError(f"selection.fdr_set: alpha must be in (0, 1), got {alpha}")
-    given = np.asarray(pip, dtype=np.float64)
-    flat = given.ravel()
+    probabilities = np.asarray(pip, dtype=np.float64)
+    flat = probabilities.ravel()
     order = np.argsort(-np.where(np.isnan(flat), -1.0, flat), kind="stable")[: np.count_nonzero(~np.isnan(flat))]
     false = np.cumsum(1 - flat[order]) / np.arange(1, len(order) + 1)  # never falls, so that all below alpha is a prefix
     chosen = np.zeros(flat.shape, dtype=bool)
     chosen[order[false <= alpha]] = True
-    return chosen.reshape(given.shape)
+    return chosen.reshape(probabilities.shape)
 
 
 def explained(names: Sequence[str], pip: ArrayLike, average_large: ArrayLike, alpha: float = 0.1) -> str:
@@ -69,23 +98,23 @@ def edge_names(nodes: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{to},{source}" for to in nodes for source in nodes if to != source)
 
 
-def matrix(values: ArrayLike, p: int) -> NDArray[np.float64]:
+def matrix(values: ArrayLike, p: int) -> Array:
     """(..., p, p) with [to, from], zero diagonal, from (..., p (p - 1)) values in the order of `edge_names`."""
-    given = np.asarray(values, dtype=np.float64)
-    if given.shape[-1] != p * (p - 1):
-        raise ValueError(f"selection.matrix: {p} nodes have {p * (p - 1)} edges, got {given.shape[-1]}")
-    out = np.zeros((*given.shape[:-1], p, p))
-    out[..., ~np.eye(p, dtype=bool)] = given
+    of_edges = np.asarray(values, dtype=np.float64)
+    if of_edges.shape[-1] != p * (p - 1):
+        raise ValueError(f"selection.matrix: {p} nodes have {p * (p - 1)} edges, got {of_edges.shape[-1]}")
+    out = np.zeros((*of_edges.shape[:-1], p, p))
+    out[..., ~np.eye(p, dtype=bool)] = of_edges
     return out
 
 
-def symmetrised(values: ArrayLike, rule: Rule = "or") -> NDArray[np.float64]:
+def symmetrised(values: ArrayLike, rule: Rule = "or") -> Array:
     """(..., p, p) the larger ("or": union) or the smaller ("and": intersection) of each pair of directions."""
-    given = np.asarray(values, dtype=np.float64)
-    return (np.maximum if rule == "or" else np.minimum)(given, np.swapaxes(given, -1, -2))
+    directed = np.asarray(values, dtype=np.float64)
+    return (np.maximum if rule == "or" else np.minimum)(directed, np.swapaxes(directed, -1, -2))
 
 
-def partial_correlations(theta: ArrayLike) -> tuple[NDArray[np.float64], int]:
+def partial_correlations(theta: ArrayLike) -> tuple[Array, int]:
     """sign(theta_jh) sqrt(theta_jh theta_hj) where the two signs agree, else 0 (docs/methods/sparse.md, section 8).
 
     Parameters
@@ -97,10 +126,10 @@ def partial_correlations(theta: ArrayLike) -> tuple[NDArray[np.float64], int]:
     symmetric correlations (..., p, p) in [-1, 1] with zero diagonal, and how many pairs had to be clipped: separate regressions
     can exceed 1
     """
-    given = np.asarray(theta, dtype=np.float64)
-    product = given * np.swapaxes(given, -1, -2)
-    out = np.sign(given) * np.sqrt(np.maximum(product, 0.0))
-    out[..., np.eye(given.shape[-1], dtype=bool)] = 0.0
+    coefficients = np.asarray(theta, dtype=np.float64)
+    product = coefficients * np.swapaxes(coefficients, -1, -2)
+    out = np.sign(coefficients) * np.sqrt(np.maximum(product, 0.0))
+    out[..., np.eye(coefficients.shape[-1], dtype=bool)] = 0.0
     clipped = int(np.count_nonzero(np.abs(out) > 1)) // 2
     return np.clip(out, -1.0, 1.0), clipped
 
@@ -115,7 +144,7 @@ class Edge:
     pip: float
 
 
-def graph(samples: Samples | Streamed, alpha: float = 0.1) -> list[Edge]:
+def graph(samples: Graphical, alpha: float = 0.1) -> list[Edge]:
     """Directed edges of the Bayesian FDR set, by falling PIP."""
     pip, mean = samples.pip, samples.mean
     chosen = sorted(np.flatnonzero(fdr_set(pip, alpha)), key=lambda e: -pip[e])
@@ -158,7 +187,7 @@ class Mode:
     of_chains: tuple[float, ...]
 
 
-def modes(samples: Samples, gap: float = GAP) -> list[Mode]:
+def modes(samples: Draws, gap: float = GAP) -> list[Mode]:
     """Modes of a multimodal posterior, the largest first (docs/methods/sparse.md, section 10).
 
     Chains are cut into tenths. A coefficient tells modes from each other if the tenths' medians, in order, jump by more than
@@ -173,21 +202,21 @@ def modes(samples: Samples, gap: float = GAP) -> list[Mode]:
     jumps = np.diff(np.take_along_axis(medians, order, axis=0), axis=0, prepend=np.nan) > gap
     groups = np.empty(medians.shape, dtype=np.int64)
     np.put_along_axis(groups, order, np.cumsum(jumps, axis=0), axis=0)
-    kept = np.flatnonzero(jumps.any(axis=0))
-    patterns, label = np.unique(groups[:, kept], axis=0, return_inverse=True)
+    jumping = np.flatnonzero(jumps.any(axis=0))
+    patterns, label = np.unique(groups[:, jumping], axis=0, return_inverse=True)
     weight, chain = np.repeat([len(piece) / t for piece in pieces], c), np.tile(np.arange(c), len(pieces))
-    found = []
+    every = []
     for k in range(len(patterns)):
         inside = label.ravel() == k
-        centre = np.median(medians[np.ix_(inside, kept)], axis=0)
+        centre = np.median(medians[np.ix_(inside, jumping)], axis=0)
         sign = np.where(np.abs(centre) > 0.1, np.sign(centre), 0).astype(int)
         shares = np.bincount(chain[inside], weight[inside], minlength=c)
-        signs = {samples.names[j]: int(s) for j, s in zip(kept, sign)}
-        found.append(Mode(signs, float(shares.mean()), tuple(shares.tolist())))
-    return sorted(found, key=lambda mode: -mode.share)
+        signs = {samples.names[j]: int(s) for j, s in zip(jumping, sign)}
+        every.append(Mode(signs, float(shares.mean()), tuple(shares.tolist())))
+    return sorted(every, key=lambda mode: -mode.share)
 
 
-def either(samples: Samples) -> Array:
+def either(samples: Draws) -> Array:
     """(p, p) probabilities that a pair of nodes has an edge in at least one direction: the mean of 1 - (1 - q_jh)(1 - q_hj).
 
     Where chains agree about the pair but not about its direction, this is large and both PIPs are not.
@@ -200,6 +229,6 @@ def either(samples: Samples) -> Array:
     return mean
 
 
-def gamma_table(samples: Samples) -> Array:
+def gamma_table(samples: Draws) -> Array:
     """(p, p) PIPs [to, from] of a graph, as the paper's heat map shows them."""
     return matrix(samples.pip, len(samples.nodes))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .released import Drawing, Group
 from .samples import Array, Row
 from .streaming import Stream
 
@@ -54,20 +55,35 @@ class Streamed:
 
     def slowest(self) -> tuple[float, float, str] | None:
         """Largest R-hat, smallest ESS, and whose it is, over theta, log tau and q."""
-        found = [(name, self.streams[name]) for name in JUDGED if name in self.streams]
-        ess = np.stack([stream.ess for _, stream in found])
+        judged = [(name, self.streams[name]) for name in JUDGED if name in self.streams]
+        ess = np.stack([stream.ess for _, stream in judged])
         if np.isnan(ess).all():
             return None
         i, j = np.unravel_index(int(np.nanargmin(ess)), ess.shape)
-        rhat = max(float(np.nanmax(stream.rhat)) for _, stream in found)
-        return rhat, float(ess[i, j]), f"{found[i][0]}[{self.names[j]}]"
+        rhat = max(float(np.nanmax(stream.rhat)) for _, stream in judged)
+        return rhat, float(ess[i, j]), f"{judged[i][0]}[{self.names[j]}]"
 
-    def partial_correlation(self) -> tuple[Array, int]:
-        """(p, p) posterior means of the partial correlations; what was clipped is not counted here."""
+    def partial_correlation(self) -> tuple[Array, None]:
+        """(p, p) posterior means of the partial correlations; None: streams do not count what was clipped."""
         p = len(self.nodes)
-        out = np.zeros((p, p))
-        out[np.triu_indices(p, 1)] = self.streams["partial"].mean
-        return out + out.T, 0
+        upper = np.zeros((p, p))
+        upper[np.triu_indices(p, 1)] = self.streams["partial"].mean
+        return upper + upper.T, None
+
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """The thinned draws of theta, and what was counted of it and of the inclusion."""
+        axes, per, names = ("chain", "draw"), "coefficient", list(self.names)
+        theta = self.streams["theta"].draws
+        variables = {"theta": ((*axes, per), theta * self.scale), "theta_std": ((*axes, per), theta)}
+        constants = {"scale": (per, self.scale), "pip": (per, self.pip)}
+        for name in ("theta", "inclusion"):
+            constants |= {f"{name}_mean": (per, self.streams[name].mean), f"{name}_sd": (per, self.streams[name].sd)}
+        sampled = {"chain": np.arange(theta.shape[0]), "draw": np.arange(theta.shape[1])}
+        return {
+            "posterior": Group(variables, {**sampled, per: names}),
+            "sample_stats": Group({}, {**sampled, per: names}),
+            "constant_data": Group(constants, {per: names}),
+        }
 
     def parameters(self) -> dict[str, Row]:
         """Those of the coefficients with the largest PIPs: theta_std with pip, rhat and ess; theta on the data's scale."""

@@ -101,8 +101,8 @@ class Stream:
         between = np.sum((means - means.mean(axis=(0, 1))) ** 2, axis=(0, 1)) / (self.full * self.chains - 1)
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = self.sd**2 / (self.length * between)
-        found: Array = np.where(np.isfinite(ratio), ratio * self.n * self.chains, np.nan)
-        return found
+        effective: Array = np.where(np.isfinite(ratio), ratio * self.n * self.chains, np.nan)
+        return effective
 
     @property
     def rhat(self) -> Array:

@@ -7,11 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .draws import Draws
-from .gaussian import Posterior
 from .plain import plain
-from .samples import Samples
-from .streamed import Streamed
+from .released import Released
 
 WAYS = ("to_client", "to_server")
 
@@ -69,9 +66,7 @@ class Outcome:
     lost: Mapping[str, str] = field(default_factory=dict)
 
 
-def summary(
-    method: str, posterior: Posterior | Samples | Streamed | Draws, outcome: Outcome, more: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """All of summary.json; `more`: what only this method has.
 
     Returns

@@ -1,6 +1,6 @@
 """Cases, tolerances and the comparison with the reference: for fedkern's own tests and for those of other libraries.
 
-A family's cases stand in the module of its name: one function per kernel, which takes a `Source` and returns a `Case`.
+A kernel's cases stand in the module of the same name as its own: a function that takes a `Source` and returns a `Case`.
 
     from fedkern import testing
     testing.assert_conforms("privacy.clip_sum", "numba", testing.case("privacy.clip_sum", seed=1))
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkern.kernels._registry import KERNELS, Kernel
+from fedkern.kernels._record import KERNELS, Kernel
 
 # The largest difference to the reference. "exact": bits. "elementwise": relative to the number itself (a few elementary
 # functions); "variate": the same, where the error of a logarithm is multiplied. "reduction": relative to the sum of the absolute
@@ -109,10 +109,14 @@ def laid_out(content: NDArray[Any], layout: str) -> NDArray[Any]:
 def maker(kernel: str) -> Callable[[Source], Case]:
     """The function that makes the cases of a kernel."""
     family, _, name = kernel.partition(".")
+    module = KERNELS[kernel].module if kernel in KERNELS else f"fedkern.kernels.{family}"
+    module = module.replace("fedkern.kernels.", "fedkern.testing.", 1)
     try:
-        return getattr(import_module(f"fedkern.testing.{family}"), name)  # type: ignore[no-any-return]
+        make: Callable[[Source], Case] = getattr(import_module(module), name)
     except (ModuleNotFoundError, AttributeError):
-        raise LookupError(f"{kernel}: no test cases; write {name}(source) in fedkern/testing/{family}.py") from None
+        place = module.removeprefix("fedkern.testing.").replace(".", "/")
+        raise LookupError(f"{kernel}: no test cases; write {name}(source) in fedkern/testing/{place}.py") from None
+    return make
 
 
 def case(kernel: str, seed: int, sizes: Sequence[int] = SIZES, layouts: Sequence[str] = LAYOUTS) -> Case:
@@ -134,8 +138,8 @@ def cases(kernel: str, layouts: Sequence[str] = LAYOUTS) -> Any:
 
 
 def public_function(kernel: Kernel) -> Callable[..., Any]:
-    family, _, name = kernel.name.partition(".")
-    return getattr(import_module(f"fedkern.kernels.{family}"), kernel.function or name)  # type: ignore[no-any-return]
+    function: Callable[..., Any] = getattr(import_module(kernel.module), kernel.public.partition(".")[2])
+    return function
 
 
 def results_of(kernel: str, case: Case, **options: Any) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from fedkern.kernels import augmented
 from fedkern.kernels._reference import augmented as _reference
 
 from . import Case, Source
-from .mlp import gradient_magnitudes, parameters_of, values
+from .mlp.networks import gradient_magnitudes, parameters_of, values
 
 reference: Any = _reference
 

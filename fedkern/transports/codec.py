@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._core import wire
-from ..algorithms.core.messages import KINDS, Message, RemoteFault, Saved, schema
+from ..algorithms.core.messages import KINDS, Message, RemoteFault, Saved, Value, schema
 
 HEADER = struct.Struct("<4sHHIIQQ")  # magic, version, kind, client, flags, bytes that follow, checksum
 MAGIC, VERSION, LAST = b"fedk", 1, 1  # LAST: the client has nothing more to say to the question it was asked
@@ -126,9 +125,9 @@ def is_last(frame: Frame) -> bool:
     return bool(frame[12] & LAST)
 
 
-def _fitted(message: Message, layout: _Layout) -> dict[str, Any]:
+def _fitted(message: Message, layout: _Layout) -> Saved:
     """The values of a message in the types of the wire."""
-    values: dict[str, Any] = {}
+    values: Saved = {}
     for name, form, sizes, *_ in layout.fields:
         value, what = getattr(message, name), f"{type(message).__name__}.{name}"
         if form is np.ndarray:
@@ -148,12 +147,12 @@ def _fitted(message: Message, layout: _Layout) -> dict[str, Any]:
 
 
 # What a checkpoint holds: name -> array, int, float or bytes.
-_TYPES: dict[bytes, Any] = {b"i": int, b"f": float, b"b": bytes, b"a": np.ndarray}
+_TYPES: dict[bytes, type] = {b"i": int, b"f": float, b"b": bytes, b"a": np.ndarray}
 _DTYPES = ("<f8", "<i8", "<u8", "<u4", "|u1", "|b1")
 _ITEM = struct.Struct("<H1s")
 
 
-def pack(saved: Mapping[str, Any]) -> bytes:
+def pack(saved: Mapping[str, Value]) -> bytes:
     """The bytes of a saved state, the same for the same content whatever the order of its names."""
     parts = [struct.pack("<I", len(saved))]
     for name in sorted(saved):
@@ -197,7 +196,7 @@ def unpack(data: bytes) -> Saved:
     return saved
 
 
-def _unpack_item(code: bytes, body: bytes) -> NDArray[Any] | int | float | bytes:
+def _unpack_item(code: bytes, body: bytes) -> Value:
     kind = _TYPES[code]
     if kind is np.ndarray:
         index, ndim = body[0], body[1]

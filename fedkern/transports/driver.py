@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..algorithms.core.messages import (
     SERVER,
@@ -20,6 +20,7 @@ from ..algorithms.core.messages import (
     Charged,
     ChargeFailed,
     ClientLost,
+    Event,
     Message,
     Protocol,
     Release,
@@ -27,12 +28,15 @@ from ..algorithms.core.messages import (
     RemoteFault,
     Saved,
     ServerEffects,
+    Start,
 )
 from ..errors import FedkernError, HolderError, LostPeer, belongs, outline
 from .codec import Codec, Frame, is_last
 from .signals import Signals as Signals
 from .signals import Stopped as Stopped
 
+S = TypeVar("S")
+C = TypeVar("C")
 Offers = Mapping[int, Collection[int]]  # client (or SERVER) -> numbers
 
 
@@ -117,7 +121,7 @@ class Hooks:
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
         """Counts the wire at the server; direction is "to_client" or "to_server"."""
 
-    def observe(self, state: Any, event: Any) -> None:
+    def observe(self, state: Any, event: Event) -> None:
         """The server's state after every event (a message, ClientLost, Charged or ChargeFailed)."""
 
     def checkpoint_due(self) -> bool:
@@ -151,10 +155,10 @@ class Hooks:
         return "internal error\n" + outline(error)
 
 
-class ClientSide:
+class ClientSide(Generic[S, C]):
     """The clients that live in one place."""
 
-    def __init__(self, protocol: Protocol, clients: Mapping[int, Any], codec: Codec, hooks: Hooks) -> None:
+    def __init__(self, protocol: Protocol[S, C], clients: Mapping[int, C], codec: Codec, hooks: Hooks) -> None:
         self.protocol, self.clients, self.codec, self.hooks = protocol, dict(clients), codec, hooks
         self.expected = (*protocol.to_client, Keep)
 
@@ -217,10 +221,10 @@ class ClientSide:
         return frames
 
 
-class ServerSide:
+class ServerSide(Generic[S, C]):
     """The server's machine and what it waits for."""
 
-    def __init__(self, protocol: Protocol, start: tuple[Any, ServerEffects], codec: Codec, hooks: Hooks) -> None:
+    def __init__(self, protocol: Protocol[S, C], start: Start[S], codec: Codec, hooks: Hooks) -> None:
         self.protocol, self.codec, self.hooks = protocol, codec, hooks
         self.expected = (*protocol.to_server, Received, Kept)
         self.open = [0] * codec.n_clients  # questions that each client has not answered to the end
@@ -284,7 +288,7 @@ class ServerSide:
                 raise RemoteFault(f"client {client}: Kept.number is {message.number}, asked for {self.hooks.checkpoint_number}")
             self.keeping.discard(client)
 
-    def feed(self, sender: int, event: Any) -> None:
+    def feed(self, sender: int, event: Event) -> None:
         """An event of the server's machine."""
         try:
             self.state, effects = self.protocol.server_receive(self.state, sender, event)
@@ -356,7 +360,14 @@ class ServerSide:
         return client, frame
 
 
-def restart(protocol: Protocol, state: Any, saved: Saved, frames: Iterable[Frame], codec: Codec) -> tuple[Any, Any]:
+def at_server(start: Start[S] | None) -> Start[S]:
+    """The server's first state and questions, which have to be given where it lives."""
+    if start is None:
+        raise ValueError("the server lives here, and its first state was not given")
+    return start
+
+
+def restart(protocol: Protocol[S, C], state: S, saved: Saved, frames: Iterable[Frame], codec: Codec) -> Start[S]:
     """The `start` of a resumed run: the server's fresh state with what was saved, and the messages that it had yet to send."""
     return protocol.load(state, saved), [codec.decode(frame, protocol.to_client) for frame in frames]
 

@@ -11,7 +11,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+
+from mpi4py import MPI
 
 from ..errors import LostPeer
 from . import parent, tags
@@ -35,7 +36,7 @@ def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
     return code
 
 
-def leave(comm: Any, code: int) -> None:
+def leave(comm: MPI.Intracomm, code: int) -> None:
     """Ends all ranks at once."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
@@ -46,15 +47,15 @@ def leave(comm: Any, code: int) -> None:
 
 
 def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[int, bool]:
-    link, failing, told = ranks.link, text is not None, False
+    link, failing, announced = ranks.link, text is not None, False
     if text:
         say(text)
     waiting, since = set(ranks.others()), time.monotonic()
-    while waiting or not told:
-        if not told and (failing or not waiting):
+    while waiting or not announced:
+        if not announced and (failing or not waiting):
             for rank in ranks.others():
                 link.send(rank, tags.EXIT, CODE.pack(code))
-            told, since = True, time.monotonic()
+            announced, since = True, time.monotonic()
             continue
         if time.monotonic() - since > (ranks.timeouts.grace if failing else ranks.timeouts.lost):
             break

@@ -8,18 +8,19 @@ when all is over it gets the last state of one replica, and the digests of all, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
-from ..algorithms.core.messages import Effect, Message, Protocol, RemoteFault
+from ..algorithms.core.messages import Message, Protocol, RemoteFault, ServerEffects, Start
 from ..errors import FedkernError
 from . import tags
 from .codec import Codec, Frame, pack, unpack
-from .driver import Ended, Hooks
+from .driver import Ended, Hooks, at_server
+from .link import Peers
 
-if TYPE_CHECKING:
-    from .mpi import Ranks
+S = TypeVar("S")
+C = TypeVar("C")
 
 PING = 5.0  # seconds between two signs of life to rank 0
 LARGEST = 1 << 31  # bytes of a replica's last state
@@ -28,13 +29,13 @@ LARGEST = 1 << 31  # bytes of a replica's last state
 class Gathering:
     """A transport with the `run` of `Ranks`; `start` must be given at every rank."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: Peers) -> None:
         self.ranks, self.signals = ranks, ranks.signals
         self.is_server = ranks.is_server
 
     def run(
-        self, protocol: Protocol, start: Any, clients: Mapping[int, Any], codec: Codec, hooks: Hooks | None = None
-    ) -> tuple[Any, dict[int, Any]]:
+        self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
+    ) -> tuple[S | None, dict[int, C]]:
         """Rank 0 gets the server's last state, the others their clients'."""
         ranks = self.ranks
         ranks.hooks = hooks = hooks or Hooks()
@@ -42,8 +43,8 @@ class Gathering:
         with ranks.signals.held():
             if self.is_server:
                 ranks.exchange("gather", b"", lambda told: [b""] * len(told))
-                return self._wait(protocol, start[0]), {}
-            return None, self._gather(protocol, start, dict(clients), codec, hooks)
+                return self._wait(protocol, at_server(start)[0]), {}
+            return None, self._gather(protocol, at_server(start), dict(clients), codec, hooks)
 
     def _all_here(self, what: str, mine: bytes, longest: int) -> list[Frame]:
         """Tells rank 0 something, and returns when all ranks have; the frames of those that are ahead."""
@@ -58,30 +59,32 @@ class Gathering:
             else:
                 early.append(item[2])
 
-    def _wait(self, protocol: Protocol, fresh: Any) -> Any:
+    def _wait(self, protocol: Protocol[S, C], fresh: S) -> S:
         """Rank 0: until every client rank has told its replica's digest, and the first the replica itself."""
         ranks = self.ranks
-        told: dict[int, bytes] = {}
+        digests: dict[int, bytes] = {}
         content: bytes | None = None
-        while len(told) < ranks.size - 1 or content is None:
+        while len(digests) < ranks.size - 1 or content is None:
             item = ranks.next(LARGEST, tags.FRAME, tags.GATHER)
             if item is None:
                 for rank in range(1, ranks.size):
-                    if rank not in told:
+                    if rank not in digests:
                         ranks.check(rank)
             elif item[1] == tags.GATHER:
-                told[item[0]] = bytes(item[2])
+                digests[item[0]] = bytes(item[2])
             else:
                 content = bytes(item[2])
         for rank in ranks.others():  # nobody leaves before all have what they need
             ranks.link.send(rank, tags.SPREAD)
-        if set(told.values()) != {_digest(content)}:
+        if set(digests.values()) != {_digest(content)}:
             raise FedkernError(
                 "the ranks of a job without a server came to different results: they have different software or hardware"
             )
         return protocol.load(fresh, unpack(content))
 
-    def _gather(self, protocol: Protocol, start: Any, clients: dict[int, Any], codec: Codec, hooks: Hooks) -> dict[int, Any]:
+    def _gather(
+        self, protocol: Protocol[S, C], start: Start[S], clients: dict[int, C], codec: Codec, hooks: Hooks
+    ) -> dict[int, C]:
         ranks, (server, effects) = self.ranks, start
         others = [rank for rank in range(1, ranks.size) if rank != ranks.rank]
         longest, alive = codec.longest(protocol.to_server), time.monotonic()
@@ -123,9 +126,9 @@ class Gathering:
 
     def _answers(
         self,
-        protocol: Protocol,
-        asked: Iterable[tuple[int, Effect]],
-        clients: dict[int, Any],
+        protocol: Protocol[S, C],
+        asked: ServerEffects,
+        clients: dict[int, C],
         codec: Codec,
         hooks: Hooks,
         others: list[int],
@@ -135,6 +138,7 @@ class Gathering:
         for client, question in asked:
             if client not in clients:
                 continue
+            assert isinstance(question, Message)  # nothing is charged in a job without a server
             clients[client], answers = protocol.client_receive(clients[client], question)
             for answer in answers:
                 assert isinstance(answer, Message)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
-from ..algorithms.core.messages import Protocol
+from ..algorithms.core.messages import Protocol, Start
 from .codec import Codec, Frame
-from .driver import ClientSide, Hooks, Offers, ServerSide, Signals
+from .driver import ClientSide, Hooks, Offers, ServerSide, Signals, at_server
+
+S = TypeVar("S")
+C = TypeVar("C")
 
 
 @dataclass
@@ -46,22 +49,22 @@ class InProcess:
         return rule(mine)
 
     def run(
-        self, protocol: Protocol, start: Any, clients: dict[int, Any], codec: Codec, hooks: Hooks | None = None
-    ) -> tuple[Any, Any]:
+        self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
+    ) -> tuple[S | None, dict[int, C]]:
         """See `run`."""
         with self.signals.held():
-            return run(protocol, start, clients, codec, hooks, self.order, self.signals)
+            return run(protocol, at_server(start), clients, codec, hooks, self.order, self.signals)
 
 
 def run(
-    protocol: Protocol,
-    start: Any,
-    clients: dict[int, Any],
+    protocol: Protocol[S, C],
+    start: Start[S],
+    clients: Mapping[int, C],
     codec: Codec,
     hooks: Hooks | None = None,
     order: random.Random | None = None,
     signals: Signals | None = None,
-) -> tuple[Any, dict[int, Any]]:
+) -> tuple[S, dict[int, C]]:
     """Runs a protocol to its end.
 
     Parameters

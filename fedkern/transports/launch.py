@@ -7,20 +7,18 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import HolderError, JobError, LostPeer
 from ..printing import several
 from . import parent
 from .driver import Ended, Hooks, Timeouts, exit_code
+from .place import Place
 from .signals import Signals
-
-if TYPE_CHECKING:
-    from .mpi import Ranks
 
 
 def launch(
-    main: Callable[[Ranks], int],
+    main: Callable[[Place], int],
     timeouts: Timeouts | None = None,
     say: Callable[[str], None] | None = None,
     comm: Any = None,
@@ -49,7 +47,7 @@ def launch(
     return _launched(main, timeouts, say, comm, signals)
 
 
-def _launched(main: Callable[[Ranks], int], timeouts: Timeouts, say: Callable[[str], None], comm: Any, signals: Signals) -> int:
+def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[str], None], comm: Any, signals: Signals) -> int:
     parent.follow()
     # While MPI starts no code of ours runs, and a launcher that tolerates deaths lets the others wait for ever.
     faulthandler.dump_traceback_later(timeouts.start, exit=True)
@@ -100,7 +98,7 @@ def _launched(main: Callable[[Ranks], int], timeouts: Timeouts, say: Callable[[s
     return code
 
 
-def _result(main: Callable[[Ranks], int], ranks: Ranks, say: Callable[[str], None]) -> tuple[int, str | None]:
+def _result(main: Callable[[Place], int], ranks: Place, say: Callable[[str], None]) -> tuple[int, str | None]:
     """Exit code of `main`, and the message of a failed job."""
     try:
         try:

@@ -6,15 +6,16 @@ Every message travels by an upper-case buffer call on a duplicated communicator,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Protocol
 
 from mpi4py import MPI
 
 from ..algorithms.core.messages import RemoteFault
 from . import tags
 from .codec import Frame
+from .driver import Hooks, Signals
 from .patience import Bell, Patience
 
 CONTROL = 1 << 20  # longest control message, bytes
@@ -25,14 +26,14 @@ OPEN = 64  # messages that may be on their way before it is asked which have lef
 class Link:
     """The wire of one rank. `gone` are ranks whose death was noticed; nothing is sent to them, nothing expected from them."""
 
-    def __init__(self, comm: Any, spin: float = 1e-3) -> None:
+    def __init__(self, comm: MPI.Intracomm, spin: float = 1e-3) -> None:
         self.comm, self.patience = comm, Patience(spin)
         self.rank, self.size = comm.rank, comm.size
         self.run = 0
         self.gone: set[int] = set()
         self.near: frozenset[int] = frozenset()  # ranks that can be woken
         self.clock = [time.monotonic()] * self.size  # when each rank was last spoken to or heard
-        self._sending: list[tuple[int, Any, Frame]] = []  # rank, request, content: kept until it has left
+        self._sending: list[tuple[int, MPI.Request, Frame]] = []  # rank, request, content: kept until it has left
         self._status = MPI.Status()
 
     def wake(self, job: str, near: Iterable[int]) -> bool:
@@ -112,10 +113,31 @@ class Link:
         self._sending = left
         return bool(left)
 
-    def _notice(self, error: Any) -> None:
+    def _notice(self, error: MPI.Exception) -> None:
         """A peer's death, where the MPI library tells (`mpirun --with-ft ulfm`); any other error goes on up."""
         if error.Get_error_class() not in (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING):
             raise error
         self.comm.Ack_failed()
         failed = self.comm.Get_failed()
         self.gone |= set(MPI.Group.Translate_ranks(failed, list(range(failed.size)), self.comm.group))
+
+
+class Peers(Protocol):
+    """What a job without a server needs of its ranks: see `mpi.Ranks`, whose words these are."""
+
+    link: Link
+    rank: int
+    size: int
+    is_server: bool
+    signals: Signals
+    hooks: Hooks | None
+
+    def next(self, longest: int, *wanted: int) -> tuple[int, int, bytearray] | None: ...
+
+    def exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes: ...
+
+    def tell(self, what: str, tag: int, data: bytes) -> None: ...
+
+    def check(self, rank: int) -> None: ...
+
+    def others(self) -> list[int]: ...

@@ -13,35 +13,37 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeVar
 
 from mpi4py import MPI
 
-from ..algorithms.core.messages import Protocol, RemoteFault
+from ..algorithms.core.messages import Protocol, RemoteFault, Start
 from ..errors import JobError, LostPeer
 from . import tags
 from .codec import Codec, Frame
-from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts
+from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts, at_server
 from .gathering import Gathering
 from .link import Link
 from .patience import Patience
 
+S = TypeVar("S")
+C = TypeVar("C")
 LEVELS = ("baseline", "avx2", "avx512")  # instruction sets, from the lowest
 WELCOME = struct.Struct("<BI??32s")  # level for all, threads per rank, whether ranks outnumber cores, the server's host; a name
 CODE = struct.Struct("<i")
 
 
-def duplicate(comm: Any) -> Any:
+def duplicate(comm: MPI.Intracomm) -> MPI.Intracomm:
     """A communicator of our own with the ranks of `comm`."""
-    own, request = comm.Idup()
+    copy, request = comm.Idup()
     wait = Patience(2e-4)
     try:
         while not request.Test():
             wait.pause()
     except MPI.Exception:
         raise LostPeer("a rank died while the job was starting; start it again") from None
-    own.Set_name("fedkern")
-    return own
+    copy.Set_name("fedkern")
+    return copy
 
 
 def home(client: int, size: int) -> int:
@@ -52,7 +54,7 @@ def home(client: int, size: int) -> int:
 class Ranks:
     """The transport of an MPI job, as one of its ranks sees it; see `launch`."""
 
-    def __init__(self, comm: Any, timeouts: Timeouts | None = None, signals: Signals | None = None) -> None:
+    def __init__(self, comm: MPI.Intracomm, timeouts: Timeouts | None = None, signals: Signals | None = None) -> None:
         if comm.size < 2:
             raise JobError("an MPI job needs a server and at least one client rank, and the communicator has one rank")
         self.timeouts, self.signals = timeouts or Timeouts(), signals or Signals()
@@ -120,18 +122,18 @@ class Ranks:
         return chosen if chosen >= 0 else None
 
     def run(
-        self, protocol: Protocol, start: Any, clients: Mapping[int, Any], codec: Codec, hooks: Hooks | None = None
-    ) -> tuple[Any, dict[int, Any]]:
+        self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
+    ) -> tuple[S | None, dict[int, C]]:
         """Runs a protocol: rank 0 has `start` and gets the server's last state, the others have and get their own clients."""
         self.hooks = hooks = hooks or Hooks()
         self._log()
         self.link.run += 1
         with self.signals.held():
             if self.is_server:
-                return self._serve(ServerSide(protocol, start, codec, hooks)), {}
+                return self._serve(ServerSide(protocol, at_server(start), codec, hooks)), {}
             return None, self._answer(ClientSide(protocol, clients, codec, hooks), hooks)
 
-    def _serve(self, server: ServerSide) -> Any:
+    def _serve(self, server: ServerSide[S, C]) -> S:
         link, longest = self.link, server.codec.longest(server.expected)
         n_homes = self.size - 1
         here = {rank: range(rank - 1, server.codec.n_clients, self.size - 1) for rank in range(1, self.size)}
@@ -156,8 +158,8 @@ class Ranks:
             link.send(rank, tags.END)
         return server.state
 
-    def _answer(self, side: ClientSide, hooks: Hooks) -> dict[int, Any]:
-        link, longest, told = self.link, side.codec.longest(side.expected), False
+    def _answer(self, side: ClientSide[S, C], hooks: Hooks) -> dict[int, C]:
+        link, longest, announced = self.link, side.codec.longest(side.expected), False
         while True:
             item = self.next(longest, tags.FRAME, tags.END)
             frames: list[Frame] = []
@@ -168,9 +170,9 @@ class Ranks:
             else:
                 frames = side.receive(item[2])[1]
             asked = self.signals.pending or hooks.should_stop()
-            if asked and not told:  # before the answer, which might be the last
+            if asked and not announced:  # before the answer, which might be the last
                 self.tell("stop", tags.STOP, f"{asked} at rank {self.rank}".encode())
-                told = True
+                announced = True
             for frame in frames:
                 link.send(0, tags.FRAME, frame)
 
@@ -253,7 +255,7 @@ class Ranks:
             self.dead.setdefault(rank, f"has been silent for {silent:.0f} s")
         return rank in self.dead
 
-    def _silence(self, server: ServerSide) -> None:
+    def _silence(self, server: ServerSide[S, C]) -> None:
         """While nothing comes: say that the server is alive, notice the dead."""
         now = time.monotonic()
         self._drop(server)
@@ -266,7 +268,7 @@ class Ranks:
             self._is_dead(rank)
         self._drop(server)
 
-    def _drop(self, server: ServerSide) -> None:
+    def _drop(self, server: ServerSide[S, C]) -> None:
         for rank in self.link.gone:
             self.dead.setdefault(rank, "has died")
         if self.dead:
@@ -278,8 +280,13 @@ class Ranks:
 
 
 def run(
-    comm: Any, protocol: Protocol, start: Any, clients: Mapping[int, Any], codec: Codec, hooks: Hooks | None = None
-) -> tuple[Any, dict[int, Any]]:
+    comm: MPI.Intracomm,
+    protocol: Protocol[S, C],
+    start: Start[S] | None,
+    clients: Mapping[int, C],
+    codec: Codec,
+    hooks: Hooks | None = None,
+) -> tuple[S | None, dict[int, C]]:
     """One protocol on a duplicate of `comm`, for callers who end their job themselves: see `Ranks.run`; for a job, `launch`."""
     own = duplicate(comm)
     try:

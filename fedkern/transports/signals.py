@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
@@ -38,7 +38,7 @@ class Signals:
         self.stopped: Stopped | None = None
         self.advice = ""
         self._before: dict[int, Any] = {}
-        self._unraisable: Any = None
+        self._unraisable: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def __enter__(self) -> Signals:
         numbers = [getattr(signal, name) for name in self.NAMES]
@@ -93,7 +93,7 @@ class Signals:
         if self.at_once or (again and number == signal.SIGINT):  # pressed twice: now
             self.act()
 
-    def _quiet(self, unraisable: Any) -> None:
+    def _quiet(self, unraisable: sys.UnraisableHookArgs) -> None:
         if unraisable.exc_type is not Stopped:  # it comes again
             self._unraisable(unraisable)
 

@@ -9,9 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import suite_minima
-import suite_order
-import suite_share
+
+from support import suite_minima, suite_order, suite_share
 
 PAIRS = [f"tests/kernels/test_conformance.py::test_conforms_to_the_reference[glm.{name}-numba]" for name in "abc"]
 
@@ -21,11 +20,11 @@ def test_a_family_of_kernels_is_compiled_on_one_worker():
     assert suite_order.group("tests/kernels/test_conformance.py::test_a[scaled-shrinkage.move]") == "kernels: shrinkage"
     assert suite_order.group("kernels/test_shrinkage_local.py::test_a[1]") == "kernels: shrinkage"
     assert suite_order.group("tests/kernels/test_vae_compiled.py::test_a") == "kernels: mlp"
-    assert suite_order.group("tests/cli/test_files.py::test_a[glm.b]") == "cli/test_files.py"
+    assert suite_order.group("tests/jobs/test_files.py::test_a[glm.b]") == "jobs/test_files.py"
 
 
 def test_every_name_of_the_order_is_a_file_or_a_family():
-    files = {str(path.relative_to(suite_minima.TESTS)) for path in suite_minima.TESTS.glob("*/test_*.py")}
+    files = {str(path.relative_to(suite_minima.TESTS)) for path in suite_minima.TESTS.rglob("test_*.py")}
     assert {name for name in suite_order.LONGEST if "kernels: " not in name} <= files
     assert {suite_order.group(name) for name in files} >= set(suite_order.LONGEST)
 
@@ -69,11 +68,10 @@ def test_long():
 def test_a_share_ends_in_time_and_may_fail(tmp_path: Path, seconds: float, broken: int, code: int):
     """Also where nothing ran; what takes longer than other tests is left to the whole night."""
     (tmp_path / "test_night.py").write_text(NIGHT.replace("BROKEN", str(broken)))
-    support = str(Path(suite_share.__file__).parent)
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "suite_share", "-p", "no:cacheprovider", "-W", "ignore"]
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "support.suite_share", "-p", "no:cacheprovider", "-W", "ignore"]
     ended = subprocess.run(
         [*command, "-c", os.devnull, f"--rootdir={tmp_path}", f"--nightly-share={seconds}", str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": support},
+        env=os.environ | {"PYTHONPATH": str(suite_minima.TESTS)},
         capture_output=True,
         text=True,
         check=False,

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import OPEN, PRIVATE
 
 import fedkern as package
 from fedkern.cli import job as job_module
@@ -17,6 +16,7 @@ from fedkern.cli.__main__ import parser
 from fedkern.errors import BudgetSpent, JobError
 from fedkern.jobs.files import Lines
 from fedkern.kernels import list as kernels
+from support.command import OPEN, PRIVATE
 
 KEYS = {
     "method",

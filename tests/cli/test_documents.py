@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from fedkern import kernels
+from fedkern import kernels, reproduce
 from fedkern.cli.__main__ import EXIT_CODES, parser
-from fedkern.jobs.load import Config, load, parse
-from fedkern.jobs.reference import text
+from fedkern.methods import load, parse
+from fedkern.methods.pvi.keys import Config
+from fedkern.methods.reference import text
 from fedkern.methods.sigma.prior import keys as prior_config
 from fedkern.methods.sigma.prior import reference as prior_reference
 from fedkern.methods.sigma.prior.keys import PriorConfig
@@ -84,9 +85,8 @@ def test_the_jobs_of_the_documents_are_valid(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "mpi").glob("*.toml")), ids=lambda path: path.name)
 def test_the_example_jobs_are_valid(path: Path) -> None:
-    if not path.name.startswith("reference"):
-        config = load(path)[0]
-        assert config.privacy is not None or config.job.method != "pvi"
+    config = load(path)[0]
+    assert config.privacy is not None or config.job.method != "pvi"
 
 
 @pytest.mark.parametrize("name", with_blocks("python"))
@@ -146,6 +146,17 @@ def test_every_section_that_code_names_is_there(method: str) -> None:
     assert named <= there, sorted(named - there)
 
 
+def test_a_section_without_a_page_is_of_the_one_that_the_module_names() -> None:
+    """In brackets and by its number alone, where a head has said of which page."""
+    for path in CODE:
+        text = path.read_text(encoding="utf-8")
+        bare = {one for some in re.findall(r"\(sections? ([^):;]*)", text) for one in re.findall(r"\d+(?:\.\d+)*", some)}
+        if bare:
+            pages = set(re.findall(rf"\b({'|'.join(METHODS)})\.md\b", text))
+            assert len(pages) == 1, f"{path}: {sorted(pages)}"
+            assert bare <= set(sections(pages.pop())), path
+
+
 def test_pages_that_code_names_are_there() -> None:
     """By full paths; a method's page by its name alone, where a line has no room for more, and no other page so."""
     for path in CODE:
@@ -155,11 +166,11 @@ def test_pages_that_code_names_are_there() -> None:
             assert page in METHODS, f"{path}: {page}.md"
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", TEXTS)
 def test_pages_speak_of_what_there_is(name: str) -> None:
     """Plans, numbers that no script prints, and how the texts came about have no place in them."""
     out_of_place = r"prototype|acceptance (?:criteri|test)|\[run\]|\bissues?\b|\bsessions?\b|\bTODO\b|shared/"
-    assert not re.findall(out_of_place, DOCUMENTS[name], flags=re.IGNORECASE)
+    assert not re.findall(out_of_place, TEXTS[name], flags=re.IGNORECASE)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -188,6 +199,16 @@ def test_the_page_of_doors_is_what_there_is() -> None:
     for file, *has in rows:
         there = [(ROOT / "fedkern" / "methods" / method / f"{file}.py").exists() for method in methods]
         assert [word == "yes" for word in has] == there, file
+
+
+@pytest.mark.parametrize("name", reproduce.NAMES)
+def test_the_gallery_shows_every_reproduction(name: str) -> None:
+    """Its command, its figure and the file of its table; its module says what it is."""
+    section = DOCUMENTS["docs/reference/reproductions.md"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    assert f"\nfedkern reproduce {name}" in section
+    assert f"](figures/{name}.png)" in section
+    assert f"`benchmarks/results/{name}.md`" in section
+    assert len(reproduce.about(name)) > 40
 
 
 def test_the_readme_is_one_screen() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command import python
+
+from support.command import python
 
 HEAVY = (
     "pydantic",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from published import ROOT, needs
 
 from fedkern.data.sets import au_sa2, county_homicide
 from fedkern.errors import JobError
+from support.published import ROOT, needs
 
 
 @needs("au-sa2-2011")

@@ -232,9 +232,8 @@ def below(base: type) -> Iterator[Any]:
 def record(folder: Path, names: tuple[str, ...] = (), said: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """Everything, run in an empty folder. `names`: of some jobs only."""
     sys.path.insert(0, str(HERE))
-    import jobs
-
     import fedkern
+    import jobs
 
     jobs.write(folder)
     done: dict[str, Any] = {"fedkern": str(Path(fedkern.__file__).parent), "stored": {}, "numbers": {}, "trainings": {}}
@@ -264,6 +263,13 @@ def record(folder: Path, names: tuple[str, ...] = (), said: Callable[[str], None
     return done
 
 
+def plain_numpy() -> str:
+    """NumPy's levels of instructions above the one that every machine has: its exp and log have other last bits at each."""
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+    return " ".join(level for level in __cpu_dispatch__ if __cpu_features__[level])
+
+
 def recorded(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The same from a fresh process, whose levels and homes are its own."""
     with tempfile.TemporaryDirectory(prefix="fedkern-golden-") as folder:
@@ -271,7 +277,7 @@ def recorded(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
         path = Path(folder) / "record.json"
         done = subprocess.run(
             [sys.executable, "-P", str(HERE / "record.py"), str(path)],
-            env={**homeless, "HOME": folder, **(environment or {})},
+            env={**homeless, "HOME": folder, "NPY_DISABLE_CPU_FEATURES": plain_numpy(), **(environment or {})},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:

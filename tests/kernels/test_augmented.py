@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedkern.kernels import augmented, mlp, optim, rng
+from fedkern.kernels._record import KERNELS
 from fedkern.kernels._reference import augmented as reference
-from fedkern.kernels._registry import KERNELS
 
 BACKENDS = KERNELS["augmented.mean_field_draw"].backends
 DIFFERENCES = 5e-6  # of four-point central differences

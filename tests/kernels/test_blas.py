@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import cython_blas, cython_lapack
 
 from fedkern import _core
-from fedkern.kernels._registry import load_blas
+from fedkern.kernels._record import load_blas
 
 BLAS, LAPACK = cython_blas.__pyx_capi__, cython_lapack.__pyx_capi__
 

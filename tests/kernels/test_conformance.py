@@ -1,18 +1,24 @@
 """Every (kernel, backend) pair against the reference, on shapes, layouts and values that people really pass."""
 
+import ast
 import inspect
 import re
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fedkern import kernels, testing
-from fedkern.kernels._registry import KERNELS
+import fedkern
+from fedkern import _core, kernels, testing
+from fedkern.kernels._checks import MADE
+from fedkern.kernels._record import KERNELS
 
 PAIRS = [(name, backend) for name, kernel in sorted(KERNELS.items()) for backend in kernel.backends if backend != "reference"]
 NAMES = sorted(KERNELS)
 BIG = (1000, 4097)
+STUBS = Path(fedkern.__file__).parent / "_core"
 # To Numba a layout is a type, and a type a compilation: the others are a matter of its own typing, and wait for the night.
 LAYOUTS = {"cpp": testing.LAYOUTS, "numba": ("C", "strided")}
 
@@ -174,10 +180,82 @@ def test_the_record_is_complete(name):
     public = inspect.signature(testing.public_function(kernel)).parameters
     assert {a.name for a in kernel.inputs} <= set(public)
     bound = {symbol for a in kernel.inputs for symbol in a.shape} | set(public)  # a size may be an argument
-    bound |= {"q"} if "sizes" in public else set()  # the last size of a network
-    bound |= {"s"} if "slab" in public else set()  # three sums over clients, or four with a slab
+    bound |= {symbol for s in kernel.scalars for symbol in s.binds}
     needed = {s for a in kernel.outputs for d in a.shape for s in re.findall(r"[a-z]\w*", d)}
     assert needed <= bound, f"{name}: unbound {needed - bound}"
+
+
+def cpp_signature(name):
+    family, _, function = name.partition(".")
+    line = getattr(getattr(_core, family), function).__doc__.splitlines()[0]
+    return re.findall(r"(\w+): ", line.partition("(")[2].rpartition("->")[0])
+
+
+def stub_signature(name):
+    family, _, function = name.partition(".")
+    tree = ast.parse((STUBS / f"{family}.pyi").read_text())
+    (found,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
+    return [a.arg for a in found.args.args]
+
+
+def python_signature(name, backend):
+    kernel = KERNELS[name]
+    module = import_module(kernel.module.replace("fedkern.kernels", f"fedkern.kernels._{backend}"))
+    function = getattr(module, name.partition(".")[2])
+    return list(inspect.signature(getattr(function, "py_func", function)).parameters)
+
+
+def with_plain_outputs(kernel, arguments):
+    """An output that bears an input's name is new_x in one place, and x_out in another."""
+    first = len(arguments) - len(kernel.outputs) - ("n_threads" in arguments)
+    return [*arguments[:first], *(re.sub("^new_|_out$", "", a) for a in arguments[first:])]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_backend_takes_the_arguments_in_the_order_of_the_record(name):
+    kernel = KERNELS[name]
+    want = with_plain_outputs(kernel, list(kernel.arguments))
+    assert with_plain_outputs(kernel, cpp_signature(name)) == want, "C++"
+    assert with_plain_outputs(kernel, stub_signature(name)) == want, "stub"
+    for backend in ("numba", "reference"):
+        assert with_plain_outputs(kernel, python_signature(name, backend)) == want, backend
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_public_function_has_the_scalars_of_the_record(name):
+    kernel = KERNELS[name]
+    public = inspect.signature(testing.public_function(kernel)).parameters
+    scalars = {s.keyword: s for s in kernel.scalars if s.domain is not MADE}
+    for keyword, scalar in scalars.items():
+        default = public[keyword].default
+        assert (... if default is inspect.Parameter.empty else default) == scalar.default, keyword
+    symbols = {d for a in (*kernel.inputs, *kernel.outputs) for d in a.shape}
+    others = set(public) - {"out", "n_threads", "backend"} - {a.name for a in kernel.inputs} - set(scalars)
+    assert others <= symbols, f"neither in the record nor a size: {others - symbols}"
+    assert set(kernel.arguments) <= {a.name for a in (*kernel.inputs, *kernel.scalars, *kernel.outputs)} | {"n_threads"}
+
+
+WRONG = (-1, -0.5, 0, 0.0, 1.0, 1.5, np.nan, np.inf, -np.inf, 2**31, 2**32, 2**63, 2**64, "nothing")
+
+
+def is_outside(domain, value):
+    try:
+        return not domain.has(value)
+    except TypeError:
+        return True
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if any(s.domain.test for s in KERNELS[n].scalars)])
+def test_a_scalar_outside_its_domain_is_refused_by_name(name):
+    case, _ = sample(name)
+    for scalar in KERNELS[name].scalars:
+        wrong = [value for value in WRONG if scalar.domain.test and is_outside(scalar.domain, value)]
+        assert wrong or not scalar.domain.test
+        for value in wrong:
+            with pytest.raises((TypeError, ValueError)) as caught:
+                call(name, case, {scalar.keyword: value})
+            if caught.type is ValueError:
+                assert re.match(rf"{shown(name)}\w+: .*\b{scalar.keyword}\b", str(caught.value)), caught.value
 
 
 def families():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from differences import four_point
 from scipy.special import expit
 
 from fedkern.kernels import families
 from fedkern.kernels._reference import glm as reference
 from fedkern.kernels.families import BINARY, CODES, COUNTS, FAMILIES, REAL, RECORDS, Family
+from oracles.differences import four_point
 
 SCALE = 0.7
 ETA = np.linspace(-6, 6, 49)

@@ -1,4 +1,4 @@
-"""Optimisers: against the published recursions written out, and as what `algorithms.optim` uses."""
+"""Optimisers: against the published recursions written out, and as what `algorithms.core.optim` uses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from fedkern.algorithms.core import optim as algorithms
 from fedkern.kernels import optim
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
 
 BACKENDS = KERNELS["optim.adam"].backends
 

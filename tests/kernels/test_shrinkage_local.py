@@ -6,7 +6,7 @@ from scipy import stats
 
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng, shrinkage
-from fedkern.kernels._reference.shrinkage import global_variance
+from fedkern.kernels._reference.shrinkage.scales import global_variance
 
 BACKENDS = ("cpp", "numba", "reference")
 COMPILED = BACKENDS[:2]
@@ -144,9 +144,12 @@ def test_draws_of_coefficients_have_their_moments(rows, draw, slab, backend, see
     assert worst_z(got, *law_of_draw(R, q, mean, scale, 1.05 * sigma_sq, slab)) > 5.5  # is it noticed?
 
 
+LONG = [pytest.mark.nightly, pytest.mark.timeout(900)]
+
+
 @pytest.mark.parametrize(
     ("rows", "p", "n"),
-    [(60, 170, 2000), (400, 340, 200), pytest.param(400, 340, 2000, marks=pytest.mark.nightly), (30, 60, 2000)],
+    [(60, 170, 2000), (400, 340, 200), pytest.param(400, 340, 2000, marks=LONG), (30, 60, 2000)],
 )
 def test_large_draws_have_their_moments_in_both_forms(rows, p, n, seed):
     """By loops and by LAPACK, along ten directions."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-import maps
 import numpy as np
 import pytest
-from moments import covered, scores
 
 from fedkern.errors import NumericalError
 from fedkern.kernels import spatial
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
+from oracles.moments import covered, scores
+from support import maps
 
 BACKENDS = KERNELS["spatial.car_logdensity"].backends
 FORMS = ("car", "leroux")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import maps
 import numpy as np
 import pytest
 
 from fedkern.kernels import spatial
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
+from support import maps
 
 BACKENDS = KERNELS["spatial.car_meanfield"].backends
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import maps
 import numpy as np
 import pytest
-from moments import covered, scores
 from scipy.special import gamma, kv
 
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng, spatial
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
+from oracles.moments import covered, scores
+from support import maps
 
 BACKENDS = KERNELS["spatial.table_sample"].backends
 X = np.linspace(0, 1, 30)[:, None]

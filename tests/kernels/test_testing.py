@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedkern import testing
-from fedkern.kernels._registry import KERNELS
+from fedkern.kernels._record import KERNELS
 
 
 def test_layouts_hold_the_same_numbers_differently():

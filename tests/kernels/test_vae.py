@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import vae_jax
 
 from fedkern.kernels import mlp, optim, rng, spatial
+from fedkern.kernels._record import KERNELS
 from fedkern.kernels._reference.mlp import vae as reference
-from fedkern.kernels._registry import KERNELS
-from fedkern.testing.mlp_vae import near_a_kink
+from fedkern.testing.mlp.vae import near_a_kink
+from oracles import vae_jax
 
 BACKENDS = KERNELS["mlp.vae_gradient"].backends
 STEPPING = KERNELS["mlp.vae_step"].backends

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from differences import four_point
 from scipy.integrate import trapezoid
 from scipy.special import expit
 from scipy.stats import halfnorm, multivariate_normal, norm
@@ -13,6 +12,7 @@ from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.car import Areas, CarModel, exact_areas, exact_process
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
+from oracles.differences import four_point
 
 PHI = Condition("phi", 0.0, 0.99, hyperprior=Hyperprior("logit-normal", 0.3, 2.0))
 LENGTH = Condition("lengthscale", 0.2, 1.0)

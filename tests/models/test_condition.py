@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from differences import four_point
 from scipy import stats
 from scipy.integrate import quad
 
 from fedkern.models.spatial.condition import Condition, Hyperprior
+from oracles.differences import four_point
 
 CAR = Condition("phi", 0.0, 0.99, "identity", Hyperprior("logit-normal", 0.0, 2.0))
 GP = Condition("lengthscale", 0.2, 1.0, "log-unit")

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import sigma_cases as cases
-from differences import four_point
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
@@ -14,6 +12,8 @@ from fedkern.algorithms.sfvi.nested import NestedFamily
 from fedkern.models.spatial.condition import Condition
 from fedkern.models.spatial.site import Layout, SigmaPrior
 from fedkern.models.variational import Block
+from oracles.differences import four_point
+from support import sigma_cases as cases
 
 SITES = [
     ("printed", "poisson", None, {}),

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-import sigma_cases as cases
-import sigma_jax as oracle
+
+from oracles import sigma_jax as oracle
+from support import sigma_cases as cases
 
 SIZES = (cases.HIDDEN, cases.LOCAL, cases.WIDTH, cases.RANK, cases.P_G, cases.P_L)
 CASES = [

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import vertical_cases as cases
-import vertical_elbo as pooled
-from vertical_cases import AUXILIARIES, KINDS, LIKELIHOODS, PREDICTORS, federated
 
 from fedkern.models.split.site import Likelihood
 from fedkern.models.variational import Block
+from oracles import vertical_elbo as pooled
+from support import vertical_cases as cases
+from support.vertical_cases import AUXILIARIES, KINDS, LIKELIHOODS, PREDICTORS, federated
 
 CLOSE = 1e-12
 ALL = list(itertools.product(KINDS, AUXILIARIES, (False, True), PREDICTORS, LIKELIHOODS))

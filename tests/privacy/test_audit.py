@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from audit import Errors, gaussian_epsilon, mixture_epsilon
 from scipy import stats
-from sources import Silent
 
 import fedkern
 from fedkern.algorithms.pvi.local import Local, gradient_of
@@ -24,6 +22,8 @@ from fedkern.models.glm import Rows
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import SecureSource
 from fedkern.transports.driver import ServerSide
+from oracles.audit import Errors, gaussian_epsilon, mixture_epsilon
+from support.sources import Silent
 
 D, CLIP, DELTA = 2, 1.5, 1e-5
 KNOWN = Rows(np.array([[0.3, -0.2], [-0.5, 0.4], [0.1, 0.9]]), np.array([1.0, 0.0, 1.0]))

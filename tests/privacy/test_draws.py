@@ -11,8 +11,6 @@ import math
 
 import numpy as np
 import pytest
-from client_rounds import Rounds
-from sources import Silent, plant_words
 
 from fedkern.algorithms.core.messages import Charged
 from fedkern.algorithms.pvi import global_vi, shards
@@ -27,6 +25,8 @@ from fedkern.models.glm import Rows, prior
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.privacy.accountant import GRID, Mechanism
 from fedkern.privacy.noise import CHUNK
+from support.client_rounds import Rounds
+from support.sources import Silent, plant_words
 
 D = 64
 BITS = 20  # one-hot vectors of 2^0 .. 2^19 grid steps: the longest is half a clip, so none is clipped

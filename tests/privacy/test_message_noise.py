@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from client_rounds import Rounds
 from scipy import stats
 
 from fedkern.algorithms.core.messages import Charged
@@ -22,6 +21,7 @@ from fedkern.models.glm import Rows, prior
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import SecureSource
+from support.client_rounds import Rounds
 
 D, N, CLIP, SIGMA, RATE = 4, 30, 1.5, 2.0, 0.25
 TINY = 1e-7

@@ -9,12 +9,12 @@ import itertools
 
 import numpy as np
 import pytest
-from sources import Silent
 
 import fedkern
 from fedkern.algorithms.pvi.messages import Gradient
 from fedkern.methods.pvi import model
 from fedkern.transports.driver import ServerSide
+from support.sources import Silent
 
 CLIP = 1.0
 COLUMNS = {

@@ -337,7 +337,7 @@ FAULTS = (
     Planted(
         "clients clipped by their largest number",
         clients_clipped_by_their_largest_number,
-        "protocol/test_private.py::test_one_client_moves_the_released_sum_by_at_most_the_clip",
+        "algorithms/test_private.py::test_one_client_moves_the_released_sum_by_at_most_the_clip",
     ),
     Planted("rounded away from zero", rounded_away_from_zero, NEIGHBOURS + "check_sensitivity"),
     Planted(

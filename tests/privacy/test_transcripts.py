@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sources import Scripted, Silent
 
 from fedkern.algorithms.core.messages import Charged, ChargeFailed
 from fedkern.algorithms.pvi import global_vi
@@ -22,14 +21,15 @@ from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.settings import SHARDED, Settings
 from fedkern.api import perform
 from fedkern.jobs.hooks import RunHooks
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.methods.pvi import model
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import Codec, pack
 from fedkern.transports.driver import ClientSide, Hooks, Kept, Received, ServerSide
 from fedkern.transports.inprocess import InProcess
+from support.sources import Scripted, Silent
 
 D, N, STEPS, DELTA = 3, 40, 3, 1e-5
 

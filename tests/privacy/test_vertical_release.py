@@ -1,7 +1,7 @@
 """The private release of z in vertical jobs: what one row may move, what is charged, what is refused, and planted faults.
 
-The argument of `vertical_private` is about a given transcript. So two versions of a client's columns are run side by side with
-one script of released numbers and of the server's messages, whatever their own sums are, and these sums are compared.
+The argument of `algorithms.split.private` is about a given transcript. So two versions of a client's columns are run side by
+side with one script of released numbers and of the server's messages, whatever their own sums are, and these sums are compared.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from federations import deal, make_rows, play, settings
 
 from fedkern.algorithms.core.messages import ClientLost, Message, RemoteFault
 from fedkern.algorithms.pvi import client_level
@@ -22,6 +21,7 @@ from fedkern.kernels import rng
 from fedkern.models.glm import prior
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import KeyedSource
+from support.federations import deal, make_rows, play, settings
 
 D, M, ROUNDS = 3, 5, 4
 

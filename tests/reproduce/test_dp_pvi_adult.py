@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedkern.jobs.load import parse
+from fedkern.methods import parse
 from fedkern.models.glm import metrics
 from fedkern.reproduce import dp_pvi_adult as reproduction
 from fedkern.reproduce.dp_pvi_adult import CAPS, METHODS, SPLITS, Cell, Outcome, cells, experiment, run_cell

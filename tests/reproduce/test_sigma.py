@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from published import needs
 from scipy import stats
 
 from fedkern.algorithms.training.fit import compare
@@ -18,6 +17,7 @@ from fedkern.errors import JobError
 from fedkern.models.spatial.car import exact_process
 from fedkern.reproduce import sigma, sigma_car, sigma_gp, sigma_homicide
 from fedkern.reproduce.common import references, stored
+from support.published import needs
 
 STORED = references("sigma")
 

@@ -41,9 +41,9 @@ def test_a_run_that_is_there_is_not_run_again(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(common, "run_job", run_job)
     asked = sparse.job("mrf", {"clients": ["a.csv"]}, 1000, output={"fdr": 0.1})
     for _ in range(2):
-        assert sparse.kept(tmp_path / "one", asked) == SUMMARY
+        assert sparse.run_once(tmp_path / "one", asked) == SUMMARY
     assert len(ran) == 1
-    sparse.kept(tmp_path / "one", sparse.job("mrf", {"clients": ["a.csv"]}, 1001))
+    sparse.run_once(tmp_path / "one", sparse.job("mrf", {"clients": ["a.csv"]}, 1001))
     assert len(ran) == 2
     assert asked["algorithm"] == {"chains": 4, "burn_in": 200}
     assert sparse.converged(SUMMARY) == "2 chains of 5 kept draws, R-hat at most 1.010, ESS at least 50 (eta)"
@@ -137,7 +137,7 @@ def test_a_setting_s_power_and_false_discoveries_by_hand(tmp_path: Path) -> None
     found = Setting.of(both)
     assert found.power.tolist() == [1.0, 0.5]
     assert found.pip.tolist() == pytest.approx([0.85, 0.4])
-    assert (found.false, found.found) == (0.25, 0.5)
+    assert (found.false, found.detected) == (0.25, 0.5)
     others = [outcome(d, 0, [0.5] * d.columns, []) for d, _ in sparse_simulation.designs()]
     text = sparse_simulation._text([*both, *others])
     assert "| clients: 4 x 60, p 4 | 2 | 0.750 | 1: 1.00, 0.3: 0.50 |" in text

@@ -14,13 +14,14 @@ import fedkern
 from fedkern.algorithms.exchanges import rows as alignment
 from fedkern.data.columns import Columns
 from fedkern.errors import JobError
-from fedkern.jobs.load import VerticalConfig, parse
+from fedkern.methods import parse
+from fedkern.methods.vertical.keys import Config as VerticalConfig
 from fedkern.methods.vertical.model import VerticalModel
 from fedkern.methods.vertical.rows import Columns as Held
 from fedkern.models.encoding import Encoding
 from fedkern.models.split.site import Site
 from fedkern.reproduce import common, vertical, vertical_heart, vertical_logistic, vertical_poisson
-from fedkern.reproduce.vertical_heart import FOLDS, MODELS, Cell, Found
+from fedkern.reproduce.vertical_heart import FOLDS, MODELS, Cell, Fits
 
 STORED = common.references("vertical")
 heart = pytest.mark.skipif(
@@ -115,7 +116,7 @@ def lines(best: int) -> dict[str, Any]:
 
 @heart
 def test_rounds_are_chosen_by_the_other_folds_and_scores_are_of_their_rule() -> None:
-    found = Found.of(lines(best=1), [0])
+    found = Fits.of(lines(best=1), [0])
     model = "rho = 5"
     those, rounds = found.chosen(model, "plug-in")
     assert rounds == [20] * FOLDS
@@ -137,7 +138,7 @@ def test_a_fold_has_no_say_in_its_own_rounds() -> None:
     for model in MODELS:
         line = made[Cell(model, 0, 0).key]
         line["mean"][2] = [3 * value for value in line["mean"][1]]
-    those, rounds = Found.of(made, [0]).chosen("rho = 5", "plug-in")
+    those, rounds = Fits.of(made, [0]).chosen("rho = 5", "plug-in")
     assert rounds == [20] * FOLDS
     assert len(those) == FOLDS
 

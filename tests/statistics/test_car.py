@@ -1,7 +1,5 @@
 """Samplers and variational inference on the true CAR model, all rows in one place, against its exact posterior."""
 
-import hamiltonian as ham
-import hierarchical as h
 import numpy as np
 import pytest
 
@@ -13,6 +11,8 @@ from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.car import Areas, CarModel, exact_areas
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
+from support import hamiltonian as ham
+from support import hierarchical as h
 
 PHI, SD = Condition("phi", 0.0, 0.95, hyperprior=Hyperprior("logit-normal")), 0.4
 LAYOUT = Layout(True, 0, intercept=False, scaled=False)

@@ -2,9 +2,6 @@
 
 from dataclasses import replace
 
-import geweke
-import hamiltonian as ham
-import hierarchical as h
 import numpy as np
 import pytest
 
@@ -14,6 +11,9 @@ from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.hmc.moves import Walk
 from fedkern.algorithms.hmc.settings import Settings
 from fedkern.reproduce.common import references
+from oracles import geweke
+from support import hamiltonian as ham
+from support import hierarchical as h
 
 # (leapfrog, step, rounds for each data set)
 SCHEDULES = [(3, 0.2, 1), (1, 0.25, 2)]
@@ -92,7 +92,7 @@ NUTS = references("hierarchical")["families"]
 
 @pytest.mark.parametrize(("family", "leapfrog"), [("poisson", 6), pytest.param("bernoulli", 1, marks=pytest.mark.nightly)])
 def test_a_mixed_model_at_three_clients_agrees_with_nuts_on_all_rows(seed, family, leapfrog):
-    """NUTS of another program (tests/references/hierarchical.py): first and second moments of beta, log tau and intercepts."""
+    """NUTS of another program (tools/references/hierarchical.py): first and second moments of beta, log tau and intercepts."""
     s = Settings(draws=150, warmup=150, chains=10, leapfrog=leapfrog, seed=seed)
     if leapfrog == 1:
         s = replace(s, draws=4000, warmup=1000)

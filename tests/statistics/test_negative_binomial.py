@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sigma_artifacts as artifacts
-from differences import four_point
 from scipy.stats import nbinom
 
 import fedkern
 from fedkern.errors import JobError
+from oracles.differences import four_point
+from support import sigma_artifacts as artifacts
 
 R, SEED = 1.5, 4
 

@@ -5,7 +5,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import hierarchical as h
 import numpy as np
 import pytest
 
@@ -14,6 +13,7 @@ from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.models.hierarchical import MixedModel, MixedPrior
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.variational import Block
+from support import hierarchical as h
 
 FAST = Settings(rounds=3000, learning_rate=0.03)
 

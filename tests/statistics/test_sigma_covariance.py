@@ -33,7 +33,7 @@ def measured(variant: str, seed: int, draws: int = 20_000) -> dict[str, object]:
     settings = train.settings_of(config, architecture)
     table = train.tables(source, config)(0)
     state = sigma_training.train(
-        architecture, lambda k: table, settings, state=train.start(config, source, architecture, settings)
+        architecture, lambda k: table, settings, state=train.start(config, source, settings)
     )
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
     found = [sigma_fit.compare(source.prior, federation, phi, draws=draws, seed=seed) for phi in PHI]
@@ -44,6 +44,7 @@ def measured(variant: str, seed: int, draws: int = 20_000) -> dict[str, object]:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_covariances_of_three_variants() -> None:
     runs = {variant: [measured(variant, seed) for seed in range(5)] for variant in BOUNDS}
     for variant, bounds in BOUNDS.items():
@@ -67,7 +68,7 @@ def test_networks_that_multiply_meet_their_bars_soon() -> None:
     settings = train.settings_of(config, architecture)
     table = train.tables(source, config)(0)
     state = sigma_training.train(
-        architecture, lambda k: table, settings, state=train.start(config, source, architecture, settings)
+        architecture, lambda k: table, settings, state=train.start(config, source, settings)
     )
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
     found = [sigma_fit.compare(source.prior, federation, phi, draws=4000) for phi in PHI]

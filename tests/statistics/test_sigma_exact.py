@@ -2,11 +2,8 @@
 
 from dataclasses import replace
 
-import hamiltonian as ham
-import hierarchical as h
 import numpy as np
 import pytest
-import sigma_exact as exact
 from scipy import stats
 from scipy.special import expit
 
@@ -18,6 +15,9 @@ from fedkern.algorithms.sfvi.settings import Settings as Variational
 from fedkern.models.spatial.condition import Hyperprior
 from fedkern.models.spatial.site import SigmaPrior
 from fedkern.models.variational import Block
+from oracles import sigma_exact as exact
+from support import hamiltonian as ham
+from support import hierarchical as h
 
 FAST = Variational(rounds=2500, learning_rate=0.03)
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import soul_runs
-import vertical_oracle as oracle
 from scipy import optimize
 
 from fedkern.algorithms.soul import client as soul_client
 from fedkern.algorithms.soul import machine as soul
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear
+from oracles import vertical_oracle as oracle
+from support import soul_runs
 
 KIND = {"augmented": "av", "power": "pl"}
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import sparse_quadrature as quadrature
 from scipy import stats
-from sem_joint import Equations
-from sparse_chains import posterior
-from sparse_joint import Regression
 
 from fedkern.kernels import shrinkage
+from oracles import sparse_quadrature as quadrature
+from oracles.sem_joint import Equations
+from oracles.sparse_joint import Regression
+from support.sparse_chains import posterior
 
 DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shape": 2.0, "rate": 1.0}
 

@@ -1,13 +1,13 @@
-"""The sampler against summaries of long NUTS runs of the same posteriors (tests/references/sparse.py)."""
+"""The sampler against summaries of long NUTS runs of the same posteriors (tools/references/sparse.py)."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from sparse_chains import posterior
-from sparse_joint import Regression
 
 from fedkern.reproduce.common import references
+from oracles.sparse_joint import Regression
+from support.sparse_chains import posterior
 
 REFERENCES = references("sparse")
 DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shape": 2.0, "rate": 1.0}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from vertical_oracle import Model, gibbs, logistic_log_normaliser
+
+from oracles.vertical_oracle import Model, gibbs, logistic_log_normaliser
 
 KINDS = ("av", "pl")
 BAR = 5.2  # a score among 300: 6e-5 in all

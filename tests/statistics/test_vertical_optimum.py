@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import vertical_cases as cases
-import vertical_expected as expected
-import vertical_runs as runs
-from vertical_oracle import Model, logistic_log_normaliser
 
 from fedkern.algorithms.split import machine as vertical
 from fedkern.models.split.site import Likelihood
+from oracles import vertical_expected as expected
+from oracles.vertical_oracle import Model, logistic_log_normaliser
+from support import vertical_cases as cases
+from support import vertical_runs as runs
 
 KINDS = ("av", "pl")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import hierarchical as h
 import numpy as np
-from federations import play
 from scipy import stats
 
 from fedkern.algorithms.core.messages import SERVER
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.hmc.settings import Settings
+from support import hierarchical as h
+from support.federations import play
 
 SHORT = Settings(draws=5, warmup=40, chains=2, leapfrog=3)
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from federations import play
 
 from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.models.hierarchical import MixedModel, MixedPrior
 from fedkern.models.likelihood import Likelihood
+from support.federations import play
 
 
 @dataclass(frozen=True)

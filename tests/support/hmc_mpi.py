@@ -7,13 +7,13 @@ import json
 import sys
 from hashlib import blake2b
 
-import hamiltonian as ham
-import hierarchical as h
 import numpy as np
 
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.transports.codec import Codec
 from fedkern.transports.launch import launch
+from support import hamiltonian as ham
+from support import hierarchical as h
 
 
 def perform(place, *, leapfrog=3, warmup=40):

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sigma_artifacts as artifacts
+
+from support import sigma_artifacts as artifacts
 
 Bytes = Callable[[bytes], bytes]
 FAST = "[output]\ndraws = 4\nchains = 1\n"

@@ -11,16 +11,15 @@ import signal
 import sys
 from pathlib import Path
 
-import sigma_artifacts as artifacts
-
 from fedkern.api import perform
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.jobs import keeping
-from fedkern.jobs.load import load
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.transports.driver import Kept, Received
 from fedkern.transports.inprocess import InProcess
+from support import sigma_artifacts as artifacts
 
 PVI = """
 [job]

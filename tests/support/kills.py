@@ -1,6 +1,6 @@
 """Jobs under mpi/run.sh that are killed, stopped or asked to end, and what is left of them.
 
-`python tests/support/kills.py [EACH [METHOD ..]]` prints a table of how many ended as they should.
+`cd tests && python -m support.kills [EACH [METHOD ..]]` prints a table of how many ended as they should.
 """
 
 import contextlib
@@ -20,10 +20,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import sigma_artifacts
-from mpirun import environment
+from support import sigma_artifacts
+from support.mpirun import environment
 
 RUN = Path(__file__).parents[2] / "mpi" / "run.sh"
+HELD = Path(__file__).with_name("held")  # the folder of what holds a server
 MARK = "FEDKERN_TEST_KILLS"
 KINDS = ("client", "server", "launcher", "batch", "ctrl-c", "stop")
 MOMENTS = ("start", "rounds", "write")
@@ -83,15 +84,23 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 class Run:
-    """mpi/run.sh -n RANKS JOB --out OUT, in a terminal of its own."""
+    """mpi/run.sh -n RANKS JOB --out OUT, in a terminal of its own.
 
-    def __init__(self, job, out, ranks, *options, env=None):
+    `hold`: the server waits in that write of a checkpoint, or at the last in that of the summary, for `go_on`.
+    """
+
+    def __init__(self, job, out, ranks, *options, env=None, hold=0):
         self.mark, self.out = uuid.uuid4().hex, Path(out)
+        self.gate = Path(f"{out}.hold") / self.mark
         master, slave = pty.openpty()
         self.errors = open(f"{out}.err", "w+b")  # noqa: SIM115
 
         full = environment() | {MARK: self.mark, "PYTHON": sys.executable} | (env or {})
         full["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{full['PATH']}"
+        if hold:
+            self.gate.mkdir(parents=True)
+            full["FEDKERN_TEST_HOLD"] = f"{hold}:{self.gate}"
+            full["PYTHONPATH"] = f"{HELD}{os.pathsep}{full['PYTHONPATH']}"
         command = [sys.executable, "-c", AT_A_TERMINAL, RUN, "-n", str(ranks), str(job), "--out", str(out), "--quiet", *options]
         self.terminal = master
         self.sh = subprocess.Popen(command, env=full, stdin=slave, stdout=slave, stderr=self.errors, start_new_session=True)
@@ -111,6 +120,12 @@ class Run:
                 return True
             time.sleep(0.002)
         return False
+
+    def held(self):
+        return (self.gate / "held").exists()
+
+    def go_on(self):
+        (self.gate / "go").touch()
 
     def find(self, role, rank=None):
         return [p.pid for p in processes(self.mark) if p.role == role and rank in (None, p.rank)]
@@ -147,15 +162,15 @@ def being_written(out):
 
 
 def kill(run, kind, moment, chance, n_ranks):
-    """Does it; False if the job had ended before."""
+    """Does it; False if the job had ended before, which it can only by a fault: its server is held."""
     before = grown(run.out)
     if moment == "start":
         time.sleep(chance.uniform(0.0, chance.choice([1.0, 4.0])))  # the first second, and what a busy machine makes of it
     elif moment == "rounds":
         more = chance.randrange(500, 4000)
-        run.wait_for(lambda: grown(run.out) > before + more)
+        run.wait_for(lambda: run.held() or grown(run.out) > before + more)
     else:
-        run.wait_for(lambda: grown(run.out) > before and being_written(run.out))
+        run.wait_for(lambda: run.held() or (grown(run.out) > before and being_written(run.out)))
     target = {"client": ("rank", chance.randrange(1, n_ranks)), "server": ("rank", 0)}.get(kind)
     if kind == "launcher":
         target = chance.choice(["sh", "beside", "mpirun"]), None
@@ -190,13 +205,13 @@ def kill(run, kind, moment, chance, n_ranks):
 
 PRIVATE = """
 [job]
-rounds = 1500
+rounds = 200
 [data]
 builtin = "breast-cancer"
 split = {clients = 3}
 [algorithm]
 local_steps = 2
-checkpoint_every = 0.2
+checkpoint_every = 0.01
 [privacy]
 epsilon = 40.0
 delta = 1e-3
@@ -206,19 +221,19 @@ sampling_rate = 0.1
 """
 OPEN = """
 [job]
-rounds = 400
+rounds = 200
 [data]
 builtin = "breast-cancer"
 split = {clients = 3}
 [algorithm]
 schedule = "synchronous"
 optimiser = "adagrad"
-checkpoint_every = 0.2
+checkpoint_every = 0.01
 """
 SIGMA = """
 [job]
 method = "sigma"
-rounds = 2000
+rounds = 200
 [data]
 clients = ["rows/*.csv"]
 area = "district"
@@ -227,15 +242,15 @@ exposure = "expected"
 [model]
 prior = "prior"
 [algorithm]
-checkpoint_every = 0.2
+checkpoint_every = 0.01
 """
 WRITTEN = {"pvi": OPEN, "pvi-secure": PRIVATE, "sigma": SIGMA}
-SIMULATED = {"sparse": 1500, "vertical": 3000}  # rounds
+SIMULATED = ("sparse", "vertical")
 METHODS = (*WRITTEN, *SIMULATED)
 
 
 def make_job(method, folder):
-    """The job file of a method, with all that it needs; it takes some seconds under MPI, and keeps a checkpoint every 0.2 s."""
+    """The job file of a method, with all that it needs; it keeps a checkpoint every 0.01 s."""
     from fedkern.data.simulate import federations as synthetic
 
     path = folder / "job.toml"
@@ -247,9 +262,9 @@ def make_job(method, folder):
             sigma_artifacts.counts(folder / "rows")
         return path
     synthetic.simulate(method, folder, synthetic.Settings(3, 60, 3, 1))
-    text = re.sub(r"(?m)^rounds = .*$", f"rounds = {SIMULATED[method]}", path.read_text())
+    text = re.sub(r"(?m)^rounds = .*$", "rounds = 200", path.read_text())
     assert "[algorithm]\n" in text
-    path.write_text(text.replace("[algorithm]\n", "[algorithm]\ncheckpoint_every = 0.2\n"))
+    path.write_text(text.replace("[algorithm]\n", "[algorithm]\ncheckpoint_every = 0.01\n"))
     return path
 
 
@@ -272,8 +287,10 @@ class Story:
     def kill(self, *kills):
         """One run that is killed, after other (kind, moment) that it survives; whether the job is still to be finished."""
         for _ in range(3):
-            run = Run(self.job, self.out, self.n_ranks, *self.options(), env=self.env)
+            hold = self.chance.randint(1, 3)
+            run = Run(self.job, self.out, self.n_ranks, *self.options(), env=self.env, hold=hold)
             came = [kill(run, kind, moment, self.chance, self.n_ranks) for kind, moment in kills]
+            run.go_on()
             ended = run.end()
             if all(came) or "mpirun ended with code" not in ended.err:  # by itself, before the job had begun
                 break

@@ -11,17 +11,17 @@ import time
 from dataclasses import replace
 
 import numpy as np
-import toy
 
 from fedkern.algorithms.core.messages import SERVER, ClientLost
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs.files import RunFolder
-from fedkern.jobs.keeping import Keeper
+from fedkern.jobs.keeping import Exchange, Keeper
 from fedkern.results.digest import digest
 from fedkern.transports import tags
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from fedkern.transports.launch import launch
+from support import toy
 
 N_CLIENTS, ROUNDS = 5, 4
 NAMES = tuple(f"site-{k}" for k in range(N_CLIENTS))
@@ -99,7 +99,7 @@ def protocols(place, ask, keeper):
         protocol = replace(toy.PROTOCOL, name=name, client_receive=client_receive, server_receive=server_receive)
         start = toy.start(N_CLIENTS, rounds) if place.is_server else None
         clients = {k: toy.client(k, nap=ask["nap"] * (k in ask["nappers"])) for k in place.mine(N_CLIENTS)}
-        server, _ = keeper.run(place, protocol, start, clients, toy.codec(N_CLIENTS), resume=ask["resume"])
+        server, _ = keeper.run(place, Exchange(protocol, start, clients, toy.codec(N_CLIENTS)), resume=ask["resume"])
         servers.append(server)
     return servers
 

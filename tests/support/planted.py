@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
-import sigma_artifacts as artifacts
+
+from support import sigma_artifacts as artifacts
 
 P, T = "7731.40625", "zqxplanted"  # a number and a text that stand nowhere else
 PLANTED = re.compile(rb"(?<![0-9a-f.])7731(\.4|[^0-9a-f.])|zqxplanted|" + re.escape(struct.pack("<d", float(P))))

@@ -1,10 +1,10 @@
 """Prior artifacts with random networks, and files of rows that fit them."""
 
 import numpy as np
-import sigma_cases as cases
 
 from fedkern.data import artifact
 from fedkern.models.spatial.condition import Condition, Hyperprior
+from support import sigma_cases as cases
 
 NAMES = ("east", "north", "west")
 SIZES = (5, 7, 4)

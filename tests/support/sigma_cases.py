@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fedkern.kernels.mlp import Architecture
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.decoder import Decoder
@@ -29,8 +30,12 @@ def sizes(variant, d=D, c=1):
 def decoder(rng, variant="amended", d=D):
     """A decoder with random parameters."""
     parts = {name: rng.normal(0, 0.7, n) for name, n in sizes(variant, d).items()}
-    more = {"hidden": HIDDEN, "local_hidden": LOCAL, "width": WIDTH, "rank": RANK}
-    return Decoder(variant, 1, P_G, P_L, parts, rng.uniform(0.5, 1.5, d), **more)
+    return Decoder(architecture(variant, d), parts, rng.uniform(0.5, 1.5, d))
+
+
+def architecture(variant="amended", d=D):
+    """Of one client."""
+    return Architecture(variant, (d,), 1, P_G, (P_L,), HIDDEN, LOCAL, WIDTH, RANK)
 
 
 def condition(transform="unit"):

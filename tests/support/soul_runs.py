@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from federations import play
 
 from fedkern.algorithms.soul import machine as soul
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear
+from support.federations import play
 
 FORMS = (("augmented", "server"), ("augmented", "shared"), ("power", "shared"))
 NAMES = ("a", "b", "c")

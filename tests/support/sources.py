@@ -7,8 +7,7 @@ from itertools import count
 import numpy as np
 
 from fedkern.privacy import noise
-from fedkern.privacy.accountant import GRID
-from fedkern.privacy.noise import SecureSource
+from fedkern.privacy.noise import GRID, SecureSource
 
 
 class Silent(SecureSource):

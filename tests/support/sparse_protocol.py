@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from sparse_joint import Regression, State
 
 from fedkern.algorithms.gibbs import machine as gibbs
 from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
 from fedkern.algorithms.gibbs.sites import Factor
 from fedkern.algorithms.gibbs.sites import Regression as Site
+from oracles.sparse_joint import Regression, State
 
 PRIOR = ("c0", "spike_variance", "eta_form", "shape_eta", "rate_eta", "rho_a", "rho_b", "scale_tau", "shared_rho")
 ENDLESS = 10**9

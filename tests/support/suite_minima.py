@@ -22,7 +22,7 @@ KINDS = {
     "joint tests": r"::test_(prior_and_chain_agree|the_server_alone|joint_distribution|rows_of_logistic_and_imputed_sites)\[",
     "planted faults": r"::test_negative_control|/test_planted\.py::",
     "same bits over MPI": r"transports/test_(mpi|vertical|hmc)\.py::test_the_same_bits|::test_\w*ranks\w*(a_bit|same_bits)\[",
-    "jobs over MPI": r"transports/test_(mpi|vertical|hmc|beside)|cli/test_(\w+\.py::test_\w*(over_mpi|ranks?_)|mpi_command)",
+    "jobs over MPI": r"transports/test_(mpi|vertical|hmc|beside)|test_mpi_command|(jobs|methods)/.*::test_\w*(over_mpi|ranks?_)",
     "kills": r"kill",
     "golden jobs": r"golden/test_golden\.py::test_a_job\w*\[",
 }

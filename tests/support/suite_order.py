@@ -22,17 +22,17 @@ LONGEST = (
     "cpp/test_cpp.py",
     "transports/test_kills.py",
     "golden/test_golden.py",
-    "cli/test_mpi_command.py",
-    "cli/test_sparse_jobs.py",
+    "jobs/test_mpi_command.py",
+    "methods/sparse/test_jobs.py",
     "statistics/test_sem_joint.py",
     "privacy/test_accountant.py",
     "privacy/test_budget.py",
     "transports/test_mpi.py",
     "privacy/test_audit.py",
-    "cli/test_rows_stay.py",
-    "cli/test_inputs.py",
-    "cli/test_sigma_jobs.py",
-    "cli/test_resuming.py",
+    "jobs/test_rows_stay.py",
+    "jobs/test_inputs.py",
+    "methods/sigma/test_jobs.py",
+    "jobs/test_resuming.py",
 )
 FAMILIES = {"polya": "rng", "vae": "mlp"}  # the files whose first word is not a family
 

@@ -8,11 +8,11 @@ import sys
 from hashlib import blake2b
 
 import numpy as np
-import vertical_cases as cases
 
 from fedkern.algorithms.split import machine as vertical
 from fedkern.transports.codec import Codec
 from fedkern.transports.launch import launch
+from support import vertical_cases as cases
 
 
 def perform(place, *, kind="av", auxiliary="amortised", batch=None, response="server", rounds=15):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from vertical_cases import Case
-from vertical_oracle import Model
 
 from fedkern.algorithms.split import machine as vertical
 from fedkern.models.split.site import Auxiliary, Likelihood, Linear, Shared, Site
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run as in_process
+from oracles.vertical_oracle import Model
+from support.vertical_cases import Case
 
 MODELS = {"av": "augmented", "pl": "power"}
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from fedkern.algorithms.core.messages import KINDS
 from fedkern.api import checked, perform
-from fedkern.jobs.load import AnyConfig, load
+from fedkern.jobs.keys import JobConfig
 from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.results.result import Result
 from fedkern.transports.codec import HEADER, Frame
 from fedkern.transports.driver import ServerSide
@@ -100,5 +101,5 @@ def checked_and_run(
     return result
 
 
-def server_less(config: AnyConfig) -> bool:
+def server_less(config: JobConfig) -> bool:
     return getattr(config.algorithm, "topology", "server") == "allgather"

@@ -8,10 +8,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from kills import MARK, processes
 
 from fedkern.transports import mpirun as launcher
 from fedkern.transports.mpirun import Job, Screen
+from support.kills import MARK, processes
 
 EDGE = b"-" * 74 + b"\n"
 ABORT = EDGE + b"MPI_ABORT was invoked on rank 0 in communicator fedkern\n  Proc: [[1,1],0]\n" + EDGE + b"\0"

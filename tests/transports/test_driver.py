@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-import toy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from fedkern.results.digest import digest
 from fedkern.transports import inprocess
 from fedkern.transports.codec import pack
 from fedkern.transports.driver import ClientSide, Ended, Hooks, Keep, Kept, Received, ServerSide, Signals, Timeouts, exit_code
+from support import toy
 
 N, ROUNDS = 4, 3
 CODEC = toy.codec(N)

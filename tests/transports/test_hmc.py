@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-import mpirun
 import pytest
 
-pytest.importorskip("mpi4py")
-import hmc_mpi
+from support import mpirun
 
+pytest.importorskip("mpi4py")
 from fedkern.transports.inprocess import InProcess
+from support import hmc_mpi
 
 SCRIPT = Path(hmc_mpi.__file__)
 

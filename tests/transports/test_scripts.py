@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mpi4py")
-import mpi_job
-from mpirun import environment
+from support import mpi_job
+from support.mpirun import environment
 
 RUN = Path(__file__).parents[2] / "mpi" / "run.sh"
 SLURM, SLURM_SH = RUN.with_name("slurm.sbatch"), "mpi/slurm.sbatch"

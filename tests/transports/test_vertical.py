@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-import mpirun
 import pytest
 
-pytest.importorskip("mpi4py")
-import vertical_mpi
+from support import mpirun
 
+pytest.importorskip("mpi4py")
 from fedkern.transports.inprocess import InProcess
+from support import vertical_mpi
 
 SCRIPT = Path(vertical_mpi.__file__)
 JOBS = [

@@ -7,14 +7,12 @@ section 8.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .messages import evolve
+from .messages import Saved, array, evolve, number
 
 Array = NDArray[np.float64]
 KEPT = 256
@@ -37,13 +35,13 @@ class Trajectory:
     kept: tuple[Array, ...] = ()
 
     def add(self, point: Array) -> Trajectory:
-        kept, stride = self.kept or (np.zeros_like(self.total),), self.stride
+        sums, stride = self.kept or (np.zeros_like(self.total),), self.stride
         total, count = self.total + point, self.count + 1
         if count % stride == 0:
-            kept = (*kept, total)
-            if len(kept) > KEPT:
-                kept, stride = kept[::2], 2 * stride
-        return evolve(self, total=total, count=count, stride=stride, kept=kept)
+            sums = (*sums, total)
+            if len(sums) > KEPT:
+                sums, stride = sums[::2], 2 * stride
+        return evolve(self, total=total, count=count, stride=stride, kept=sums)
 
     def half_mean(self) -> Array:
         """Mean of the second half (of the one point, if there is only one)."""
@@ -54,12 +52,13 @@ class Trajectory:
         """What a job publishes of the points: with average = "half" the mean of the second half, else the last one."""
         return self.half_mean() if average == "half" and self.count else last
 
-    def save(self) -> dict[str, Array | int | float | bytes]:
+    def save(self) -> Saved:
         """For a checkpoint: named, so that a machine's state can hold it beside its own."""
         kept = np.stack(self.kept) if self.kept else np.zeros((0, len(self.total)))
         return {"path.total": self.total, "path.count": self.count, "path.stride": self.stride, "path.kept": kept}
 
     @classmethod
-    def load(cls, saved: Mapping[str, Any]) -> Trajectory:
+    def load(cls, saved: Saved) -> Trajectory:
         """The inverse of `save`; other names are passed over."""
-        return cls(saved["path.total"], saved["path.count"], saved["path.stride"], tuple(saved["path.kept"]))
+        count, stride = (number(saved, name) for name in ("path.count", "path.stride"))
+        return cls(array(saved, "path.total"), count, stride, tuple(array(saved, "path.kept")))

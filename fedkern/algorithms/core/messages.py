@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, get_type_hints, overload
+from typing import Protocol as Shape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,8 @@ from ...errors import LostPeer
 SERVER = 2**32 - 1
 KINDS: dict[int, type[Message]] = {}
 
-Saved = dict[str, NDArray[np.float64] | int | float | bytes]
+Value = NDArray[np.float64] | int | float | bytes
+Saved = dict[str, Value]  # a state, as a checkpoint holds it
 
 
 @dataclass(frozen=True)
@@ -109,16 +111,30 @@ class Released:
     """The noisy sum of a round that may leave: the one of `Release`, or an earlier one that a crash interrupted."""
 
     round: int
-    content: Mapping[str, Any]
+    content: Saved
 
 
+S = TypeVar("S")  # the server's state
+C = TypeVar("C")  # a client's state
+
+Event = Message | ClientLost | Charged | ChargeFailed | Released  # what a machine is told
 Effect = Message | Charge
 ServerEffects = list[tuple[int, Effect | Release]]  # (client, message), or (SERVER, charge or release)
 ClientEffects = list[Effect]
+Start = tuple[S, ServerEffects]  # the server's first state, and its first questions
+
+
+class Load(Shape[S, C]):
+    """A state that was just made, with what was saved of one: a server's or a client's."""
+
+    @overload
+    def __call__(self, fresh: S, saved: Saved, /) -> S: ...
+    @overload
+    def __call__(self, fresh: C, saved: Saved, /) -> C: ...
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Protocol(Generic[S, C]):
     """All that a transport knows of an algorithm: which messages travel which way, its transitions, how its states are kept.
 
     `save` and `load` serve server and client states alike; rows are never saved.
@@ -127,11 +143,35 @@ class Protocol:
     name: str
     to_client: tuple[type[Message], ...]
     to_server: tuple[type[Message], ...]
-    server_receive: Callable[[Any, int, Any], tuple[Any, ServerEffects]]
-    client_receive: Callable[[Any, Any], tuple[Any, ClientEffects]]
-    finished: Callable[[Any], bool]
-    save: Callable[[Any], Saved]
-    load: Callable[[Any, Mapping[str, Any]], Any]
+    server_receive: Callable[[S, int, Event], tuple[S, ServerEffects]]
+    client_receive: Callable[[C, Event], tuple[C, ClientEffects]]
+    finished: Callable[[S], bool]
+    save: Callable[[S | C], Saved]
+    load: Load[S, C]
+
+
+def array(saved: Mapping[str, Value], name: str) -> NDArray[np.float64]:
+    """An array of what was saved."""
+    value = saved[name]
+    if not isinstance(value, np.ndarray):
+        raise ValueError(f"saved {name!r}: {type(value).__name__}, needs an array")
+    return value
+
+
+def number(saved: Mapping[str, Value], name: str) -> int:
+    """A whole number of what was saved."""
+    value = saved[name]
+    if not isinstance(value, int | np.integer):
+        raise ValueError(f"saved {name!r}: {type(value).__name__}, needs a whole number")
+    return int(value)
+
+
+def text(saved: Mapping[str, Value], name: str) -> bytes:
+    """A text of what was saved."""
+    value = saved[name]
+    if not isinstance(value, bytes):
+        raise ValueError(f"saved {name!r}: {type(value).__name__}, needs a text")
+    return value
 
 
 NO_MODEL = "the model needs all its clients"
@@ -148,7 +188,7 @@ def lost(name: str, round: int, why: str = NO_MODEL) -> LostPeer:
 State = TypeVar("State")
 
 
-def evolve(state: State, **changes: Any) -> State:
+def evolve(state: State, /, **changes: Any) -> State:
     """`dataclasses.replace` without running `__init__`: several times as fast, for states that change with every message."""
     new: State = object.__new__(type(state))
     new.__dict__.update(state.__dict__)

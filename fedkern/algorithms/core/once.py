@@ -6,13 +6,27 @@ Nothing of it lasts: after a crash the questions are asked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Protocol as Shape
+from typing import TypeVar
 
-from .messages import Message, Protocol, Saved, ServerEffects
+from .messages import ClientEffects, Event, Message, Protocol, Saved, ServerEffects, evolve
 from .rounds import to_each
 
-State = TypeVar("State", bound=Any)
+Reply = TypeVar("Reply")
+Reply_co = TypeVar("Reply_co", covariant=True)
+State = TypeVar("State")
+S = TypeVar("S")
+C = TypeVar("C")
+
+
+class Asked(Shape[Reply_co]):
+    """The server's state: client -> its answer."""
+
+    @property
+    def replies(self) -> Mapping[int, Reply_co]: ...
+
+
+Waiting = TypeVar("Waiting", bound=Asked[object])
 
 
 def ask(n_clients: int, question: Message) -> ServerEffects:
@@ -20,18 +34,17 @@ def ask(n_clients: int, question: Message) -> ServerEffects:
     return to_each(range(n_clients), question)
 
 
-def with_reply(state: State, sender: int, reply: Any) -> State:
+def with_reply(state: Waiting, sender: int, reply: Reply) -> Waiting:
     """The state with one client's reply."""
-    after: State = replace(state, replies={**state.replies, sender: reply})
-    return after
+    return evolve(state, replies={**state.replies, sender: reply})
 
 
-def save(state: Any) -> Saved:
+def save(state: State) -> Saved:
     """Nothing: after a crash the question is asked again."""
     return {}
 
 
-def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
+def load(fresh: State, saved: Saved) -> State:
     """`fresh`."""
     return fresh
 
@@ -40,9 +53,9 @@ def protocol(
     name: str,
     to_client: tuple[type[Message], ...],
     to_server: tuple[type[Message], ...],
-    server_receive: Callable[[Any, int, Any], Any],
-    client_receive: Callable[[Any, Any], Any],
-    finished: Callable[[Any], bool],
-) -> Protocol:
+    server_receive: Callable[[S, int, Event], tuple[S, ServerEffects]],
+    client_receive: Callable[[C, Event], tuple[C, ClientEffects]],
+    finished: Callable[[S], bool],
+) -> Protocol[S, C]:
     """A protocol of which nothing is kept."""
     return Protocol(name, to_client, to_server, server_receive, client_receive, finished, save, load)

@@ -10,13 +10,13 @@ say themselves what then becomes of the model: partitioned inference, Gibbs samp
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LostPeer
-from .messages import NO_MODEL, ClientLost, Message, RemoteFault, ServerEffects, evolve, lost
+from .messages import NO_MODEL, ClientLost, Event, Message, RemoteFault, ServerEffects, evolve, lost
 
 Answer = TypeVar("Answer")
 
@@ -37,10 +37,47 @@ class Round(Protocol):
     @property
     def waiting(self) -> frozenset[int]: ...
     @property
-    def answers(self) -> Mapping[int, Any]: ...
+    def answers(self) -> Mapping[int, Message]: ...
 
 
 State = TypeVar("State", bound=Round)
+M = TypeVar("M", bound=Message)
+
+
+class HasRounds(Protocol):
+    """Settings with a number of rounds."""
+
+    @property
+    def rounds(self) -> int: ...
+
+
+class Counted(Protocol):
+    """What `AllRounds` counts by."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def settings(self) -> HasRounds: ...
+
+
+class AllRounds:
+    """A server that ends after its last round and never before, and of whose clients each takes part in every round."""
+
+    @property
+    def n_clients(self: Counted) -> int:
+        return len(self.names)
+
+    @property
+    def stop(self: Counted) -> str | None:
+        """Why no more is asked: "rounds"; None while the job runs."""
+        return "rounds" if self.round >= self.settings.rounds else None
+
+    @property
+    def updates(self: Counted) -> NDArray[np.int64]:
+        """(J,) rounds in which each client took part: all of them."""
+        return np.full(len(self.names), self.round)
 
 
 def ask_all(state: State, question: Message) -> tuple[State, ServerEffects]:
@@ -54,7 +91,7 @@ def tell_all(state: State, message: Message) -> tuple[State, ServerEffects]:
     return evolve(state, waiting=frozenset(), answers={}), to_each(range(len(state.names)), message)
 
 
-def with_answer(state: State, sender: int, event: Any, expected: type[Message], why: str = NO_MODEL) -> State:
+def with_answer(state: State, sender: int, event: Event, expected: type[Message], why: str = NO_MODEL) -> State:
     """The state with one answer more. `why` the model cannot go on without a client.
 
     Raises
@@ -71,13 +108,13 @@ def with_answer(state: State, sender: int, event: Any, expected: type[Message], 
     return evolve(state, answers={**state.answers, sender: event}, waiting=state.waiting - {sender})
 
 
-def needs_all(event: Any, names: tuple[str, ...], round: int, why: str = NO_MODEL) -> None:
+def needs_all(event: Event, names: tuple[str, ...], round: int, why: str = NO_MODEL) -> None:
     """LostPeer if the event is the loss of a client during the rounds."""
     if isinstance(event, ClientLost):
         raise lost(names[event.client], round, why)
 
 
-def needed(event: Any, text: str, names: tuple[str, ...] = ()) -> None:
+def needed(event: Event, text: str, names: tuple[str, ...] = ()) -> None:
     """LostPeer with this text if the event is the loss of a client; `{client}` in it is its name."""
     if isinstance(event, ClientLost):
         raise LostPeer(text.format(client=repr(names[event.client])) if names else text)
@@ -96,6 +133,11 @@ def active(n_clients: int, *out: Collection[int]) -> list[int]:
 def in_order(answers: Mapping[int, Answer]) -> list[Answer]:
     """All answers, in client order."""
     return [answers[k] for k in sorted(answers)]
+
+
+def all_of(answers: Mapping[int, Message], kind: type[M]) -> list[M]:
+    """All answers, in client order; the round asked for this kind."""
+    return [answer for answer in in_order(answers) if isinstance(answer, kind)]
 
 
 def summed(arrays: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:

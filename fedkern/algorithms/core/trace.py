@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .messages import Saved
+from .messages import Saved, array
 
 Array = NDArray[np.float64]
 
@@ -48,9 +47,9 @@ class Trace:
         return {prefix + name: held[: self.count] for name, held in self._draws.items()}
 
     @classmethod
-    def load(cls, saved: Mapping[str, Any], prefix: str = "trace.") -> Trace:
+    def load(cls, saved: Saved, prefix: str = "trace.") -> Trace:
         """Inverse of `save`."""
         trace = cls()
-        trace._draws = {name.removeprefix(prefix): value for name, value in saved.items() if name.startswith(prefix)}
+        trace._draws = {name.removeprefix(prefix): array(saved, name) for name in saved if name.startswith(prefix)}
         trace.count = len(next(iter(trace._draws.values()))) if trace._draws else 0
         return trace

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from ...privacy.certificate_fields import problem
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
 
 BYTES = 4096
 DIMS = {"certificate": BYTES}
@@ -56,7 +56,7 @@ def start(n_clients: int) -> tuple[Server, ServerEffects]:
     return Server(n_clients), once.ask(n_clients, AskCertificate(0))
 
 
-def server_receive(state: Server, sender: int, event: Certificate | ClientLost) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One certificate, or the loss of a client.
 
     Raises
@@ -66,8 +66,8 @@ def server_receive(state: Server, sender: int, event: Certificate | ClientLost) 
     """
     if isinstance(event, ClientLost):
         return replace(state, lost=state.lost | {event.client}), []
-    if sender in state.replies:
-        raise RemoteFault(f"client {sender}: Certificate came twice")
+    if not isinstance(event, Certificate) or sender in state.replies:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} came twice")
     try:
         content = json.loads(event.text)
     except (ValueError, RecursionError):
@@ -77,8 +77,10 @@ def server_receive(state: Server, sender: int, event: Certificate | ClientLost) 
     return once.with_reply(state, sender, content), []
 
 
-def client_receive(state: Client, event: AskCertificate) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers."""
+    if not isinstance(event, AskCertificate):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
     plain = {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in state.certificate.items()}
     return state, [Certificate(event.round, json.dumps(plain, allow_nan=False).encode())]
 

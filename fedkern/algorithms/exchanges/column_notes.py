@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from ..core import once, pieces
-from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.rounds import in_order, needed
 
 DIMS = {"schema": pieces.PIECE}
@@ -69,22 +69,22 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:6])) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def split_notes(clients: tuple[str, ...], told: Sequence[Degenerate]) -> list[str]:
+def split_notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
     """Where each client has columns of its own."""
-    found = []
-    for client, one in zip(clients, told):
+    lines = []
+    for client, one in zip(clients, answers):
         texts = [(name, "has one value: its effect is the prior's; put it into data.ignore") for name in one.constant]
         texts += [(name, _FOLLOWS.format(_named(others))) for name, others in one.collinear.items()]
         texts += [(name, _COARSE) for name in one.coarse]
-        found += [f"client {client!r}: column {name!r} {text}" for name, text in texts]
-    return found
+        lines += [f"client {client!r}: column {name!r} {text}" for name, text in texts]
+    return lines
 
 
-def notes(clients: tuple[str, ...], told: Sequence[Degenerate]) -> list[str]:
+def notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
     """What all clients' columns have in common."""
-    found = []
+    lines = []
     for what, judged in (("constant", 0), ("collinear", 1)):
-        able = [one for one in told if one.judged[judged]]
+        able = [one for one in answers if one.judged[judged]]
         for name in getattr(able[0], what) if able else ():
             if not all(name in getattr(one, what) for one in able):
                 continue
@@ -92,11 +92,11 @@ def notes(clients: tuple[str, ...], told: Sequence[Degenerate]) -> list[str]:
                 text = "has one value at every client: " + _SAME
             else:
                 text = "at every client " + _FOLLOWS.format(_named(able[0].collinear[name]))
-            found.append(f"column {name!r} {text}")
-    for name in dict.fromkeys(name for one in told for name in one.coarse):
-        where = [client for client, one in zip(clients, told) if name in one.coarse]
-        found.append(f"column {name!r} {_COARSE} (at {'every client' if len(where) == len(clients) else _named(where)})")
-    return found
+            lines.append(f"column {name!r} {text}")
+    for name in dict.fromkeys(name for one in answers for name in one.coarse):
+        where = [client for client, one in zip(clients, answers) if name in one.coarse]
+        lines.append(f"column {name!r} {_COARSE} (at {'every client' if len(where) == len(clients) else _named(where)})")
+    return lines
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def finished(state: Server) -> bool:
     return len(state.told) == len(state.clients)
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Its answer."""
     if not isinstance(event, AskNotes):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
@@ -143,7 +143,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     return state, [ColumnNotes(0, *piece) for piece in pieces.cut(content)]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One client's answer, or a piece of it."""
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, ColumnNotes) or sender in state.told:

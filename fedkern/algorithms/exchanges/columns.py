@@ -23,7 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from ...errors import JobError, OwnFault
 from ...models.encoding import Column, Encoding, Spec
 from ..core import pieces
-from ..core.messages import ClientEffects, Message, Protocol, RemoteFault, Saved, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, text
 from ..core.rounds import in_order, needed
 from . import lacking
 
@@ -119,7 +119,7 @@ def _to_all(state: Server, kind: type[AskSchema | Agreed], leg: int, content: Ma
     return state, [(k, kind(leg, *piece)) for k in range(len(state.clients)) for piece in cut]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer. When the last one of a leg is here, the next question, or the agreed encoding.
 
     Raises
@@ -132,8 +132,9 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
         A malformed answer, or one that nobody asked for.
     """
     needed(event, "the columns are not agreed yet; see why it ended, and start the job again")
-    if event.round != state.leg or sender in state.replies:
-        raise RemoteFault(f"client {sender}: SchemaReply.round is {event.round}, expected one answer of leg {state.leg}")
+    if not isinstance(event, SchemaReply) or event.round != state.leg or sender in state.replies:
+        came = f"{type(event).__name__}.round is {getattr(event, 'round', None)}"
+        raise RemoteFault(f"client {sender}: {came}, expected one answer of leg {state.leg}")
     who = f"client {sender}: SchemaReply"
     have, content = pieces.add(who, state.pieces.get(sender, ()), event)
     if content is None:
@@ -147,7 +148,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     return _rows_known(state) if state.leg == ROWS else _agree(state, _deviations_known(state))
 
 
-def client_receive(state: Client, event: AskSchema | Agreed) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers a question about columns, or keeps what was agreed.
 
     Raises
@@ -155,7 +156,7 @@ def client_receive(state: Client, event: AskSchema | Agreed) -> tuple[Client, Cl
     RemoteFault
         A malformed question; or an encoding that cannot come from this client's job file and columns.
     """
-    if state.encoding is not None:
+    if not isinstance(event, AskSchema | Agreed) or state.encoding is not None:
         raise RemoteFault(f"server: {type(event).__name__} came after the columns were agreed")
     have, content = pieces.add(f"server: {type(event).__name__}", state.pieces, event)
     state = replace(state, pieces=have)
@@ -442,23 +443,28 @@ def finished(state: Server) -> bool:
     return state.encoding is not None
 
 
+Party = TypeVar("Party", Server, Client)
+
+
 def save(state: Server | Client) -> Saved:
     """A state at a moment when no question is open; rows and half-collected answers are not in it."""
-    kept: dict[str, Any] = {"encoding": None if state.encoding is None else state.encoding.to_dict()}
+    content: dict[str, Any] = {"encoding": None if state.encoding is None else state.encoding.to_dict()}
     if isinstance(state, Server):
         columns = [asdict(column) for column in state.columns]
-        kept |= {"leg": state.leg, "columns": columns, "labels": state.labels, "rows": state.rows, "means": state.means}
-    return {"agreement": json.dumps(kept, sort_keys=True).encode()}
+        content |= {"leg": state.leg, "columns": columns, "labels": state.labels, "rows": state.rows, "means": state.means}
+    return {"agreement": json.dumps(content, sort_keys=True).encode()}
 
 
-def load(fresh: Any, saved: Mapping[str, Any]) -> Any:
+def load(fresh: Party, saved: Saved) -> Party:
     """`fresh` (a first state) with what was saved."""
-    kept = json.loads(saved["agreement"])
-    kept["encoding"] = None if kept["encoding"] is None else Encoding.from_dict(kept["encoding"])
+    content = json.loads(text(saved, "agreement"))
+    content["encoding"] = None if content["encoding"] is None else Encoding.from_dict(content["encoding"])
     if isinstance(fresh, Server):
-        columns = (Column(**{**c, "levels": None if c["levels"] is None else tuple(c["levels"])}) for c in kept["columns"])
-        kept |= {"columns": tuple(columns), "labels": tuple(kept["labels"]), "means": tuple(kept["means"])}
-    return replace(fresh, **kept)
+        columns = (Column(**{**c, "levels": None if c["levels"] is None else tuple(c["levels"])}) for c in content["columns"])
+        content |= {"columns": tuple(columns), "labels": tuple(content["labels"]), "means": tuple(content["means"])}
+    return replace(fresh, **content)
 
 
-PROTOCOL = Protocol("agreement", (AskSchema, Agreed), (SchemaReply,), server_receive, client_receive, finished, save, load)
+PROTOCOL: Protocol[Server, Client] = Protocol(
+    "agreement", (AskSchema, Agreed), (SchemaReply,), server_receive, client_receive, finished, save, load
+)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.rounds import needed
 
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -55,15 +55,15 @@ def finished(state: Server) -> bool:
     return len(state.replies) == state.n_clients
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     there = np.isfinite(state.estimate) & np.isfinite(state.error)
     return state, [SiteFit(0, np.where(there, state.estimate, 0.0), np.where(there, state.error, 0.0))]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     needed(event, "its own fit had not come; --resume goes on from the last checkpoint")
-    if sender in state.replies or event.error.min(initial=0) < 0:
-        raise RemoteFault(f"client {sender}: SiteFit comes twice, or has an error below 0")
+    if not isinstance(event, SiteFit) or sender in state.replies or event.error.min(initial=0) < 0:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} comes twice, or has an error below 0")
     return once.with_reply(state, sender, event), []
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from ...kernels.families import FAMILIES
 from ...models.spatial.site import Rows
 from ...models.spatial.units import Units, pooled_level, spread, sums
 from ..core import once
-from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.rounds import in_order, needed
 
 DIMS: dict[str, int] = {}
@@ -114,23 +113,23 @@ def finished(state: Server) -> bool:
     return state.units is not None
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Two sums; JobError where they are too large to be numbers."""
     if isinstance(event, Level):
         return replace(state, units=Units(event.level, event.scale)), []
     if not isinstance(event, AskLevel):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    told = sums(state.settings.family, state.rows, event.centre if event.round == SPREAD else None)
+    pair = sums(state.settings.family, state.rows, event.centre if event.round == SPREAD else None)
     most = MOST if state.settings.measured else np.inf
-    if not np.isfinite(told).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
+    if not np.isfinite(pair).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
         raise JobError(
             f"client {state.name!r}: column {state.settings.response!r}: responses, exposures or offsets are too large to be "
             "summed; correct them, or give them in another unit"
         )
-    return state, [LevelSums(event.round, *told)]
+    return state, [LevelSums(event.round, *pair)]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One client's sums; with the last the level, or the next leg.
 
     Raises
@@ -146,19 +145,19 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     state = replace(state, told={**state.told, sender: (event.first, event.second)})
     if len(state.told) < len(state.clients):
         return state, []
-    told, s = in_order(state.told), state.settings
+    answers, s = in_order(state.told), state.settings
     state = replace(state, told={})
     if state.leg == SPREAD:
-        return _known(state, _gaussian(s, told, state.centre, state.rows))
+        return _known(state, _gaussian(s, answers, state.centre, state.rows))
     with np.errstate(over="ignore"):
-        level = pooled_level(s.family, told)
+        level = pooled_level(s.family, answers)
     if level is None:
         raise JobError(f"column {s.response!r}: no client has a response; there is nothing to learn from")
     if not np.isfinite(level):
         raise JobError(f"column {s.response!r}: the clients' responses are too large to be summed; give them in another unit")
     if not s.measured:
         return _known(state, Units(level if s.intercept else 0.0, pooled=level))
-    state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in told))
+    state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in answers))
     return state, once.ask(len(state.clients), AskLevel(SPREAD, level))
 
 
@@ -166,9 +165,9 @@ def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:
     return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
 
 
-def _gaussian(s: Settings, told: list[tuple[float, float]], centre: float, n: float) -> Units:
+def _gaussian(s: Settings, answers: list[tuple[float, float]], centre: float, n: float) -> Units:
     """Without an intercept the model is about 0, and so is the scale."""
-    mean, sd = spread(told, centre, n)
+    mean, sd = spread(answers, centre, n)
     scale = sd if s.intercept else float(np.hypot(mean, sd))
     if not np.isfinite(scale):
         raise JobError(f"column {s.response!r}: the clients' responses are too large to be squared; give them in another unit")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, Message, Protocol, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.rounds import in_order, needed
 
 Vector = NDArray[np.float64]
@@ -84,12 +84,12 @@ def start(n_clients: int, with_z: bool) -> tuple[Server, ServerEffects]:
     return Server(n_clients, with_z), once.ask(n_clients, AskPrediction(0))
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     told: ClientEffects = [] if state.z is None else [MeanZ(0, state.z)]
     return state, [*told, Prediction(0, state.mean, state.variance)]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     needed(event, "its predictions had not come; --resume goes on from the last checkpoint")
     if isinstance(event, MeanZ) and state.with_z and sender not in state.z:
         return replace(state, z={**state.z, sender: event.z.copy()}), []
@@ -102,7 +102,7 @@ def finished(state: Server) -> bool:
     return len(state.replies) == state.n_clients and (not state.with_z or len(state.z) == state.n_clients)
 
 
-def protocol(with_z: bool) -> Protocol:
+def protocol(with_z: bool) -> Protocol[Server, Client]:
     """With only the messages that the job can send."""
     up: tuple[type[Message], ...] = (Prediction, MeanZ) if with_z else (Prediction,)
     return once.protocol("prediction", (AskPrediction,), up, server_receive, client_receive, finished)

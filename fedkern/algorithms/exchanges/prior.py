@@ -7,11 +7,11 @@ job, and names it. Source: docs/methods/sigma.md, section 6.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from ...errors import JobError
 from ..core import once
-from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects, evolve
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, evolve
 from ..core.rounds import needed
 
 DIMS = {"digest": 64}
@@ -67,7 +67,7 @@ def finished(state: Server) -> bool:
     return not state.waiting
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One client has its file."""
     needed(event, "client {client} is gone before the first round; start the job again when it is back", state.names)
     if not isinstance(event, Holds) or sender not in state.waiting:
@@ -75,7 +75,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     return evolve(state, waiting=state.waiting - {sender}), []
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Compares; JobError names the file."""
     if not isinstance(event, Expected):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.rounds import needed
 
 
@@ -47,16 +47,16 @@ def start(holder: int) -> tuple[Server, ServerEffects]:
     return Server(holder), [(holder, AskResponse(0))]
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if state.y is None:
         raise RemoteFault(f"server: AskResponse came to client {state.name!r}, which has no response to tell")
     return state, [Response(0, state.y)]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     needed(event, "the server does not have the response yet; start the job again")
-    if sender != state.holder or state.y is not None:
-        raise RemoteFault(f"client {sender}: Response was not expected")
+    if not isinstance(event, Response) or sender != state.holder or state.y is not None:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     return replace(state, y=event.y.copy()), []
 
 

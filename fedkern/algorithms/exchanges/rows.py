@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault
 from ..core import once, pieces
-from ..core.messages import ClientEffects, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.rounds import needed
 
 DIMS = {"schema": pieces.PIECE}
@@ -148,11 +148,13 @@ def start(
     return Server(names, seed, own, new, labels, counted), [(k, AskIds(0)) for k in range(len(names))]
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Tells the digests; then takes note, or refuses with the names of its own rows."""
     if isinstance(event, AskIds):
         content = {"ids": "".join(digests(state.ids, state.seed)), "response": state.response, "labels": state.labels}
         return state, [Ids(0, *piece) for piece in pieces.cut(content)]
+    if not isinstance(event, Aligned):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
     have, answer = pieces.add("server: Aligned", state.pieces, event)
     if answer is None:
         return replace(state, pieces=have), []
@@ -180,7 +182,7 @@ def _checked(state: Client, answer: Mapping[str, Any]) -> None:
         raise RemoteFault("server: Aligned.new must be numbers of rows, each once and in order")
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One client's digests; when all are here, what each must know.
 
     Raises
@@ -191,8 +193,8 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
         A malformed or repeated answer.
     """
     needed(event, "the rows are not aligned yet; see why it ended, and start the job again")
-    if sender in state.replies or state.told:
-        raise RemoteFault(f"client {sender}: Ids came twice")
+    if not isinstance(event, Ids) or sender in state.replies or state.told:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} came twice")
     have, content = pieces.add(f"client {sender}: Ids", state.pieces.get(sender, ()), event)
     if content is None:
         return replace(state, pieces={**state.pieces, sender: have}), []

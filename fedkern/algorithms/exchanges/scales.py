@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
 from ..core import once
-from ..core.messages import ClientEffects, Message, Protocol, RemoteFault, Saved, ServerEffects
-from ..core.rounds import in_order, needed
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from ..core.rounds import all_of, needed
 
 Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -132,7 +132,7 @@ def second_moments(values: Array) -> tuple[Array, Array]:
     return filled.T @ filled, np.maximum(there.T @ there - 1.0, 0.0)
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Moments, then second moments if this client's own job file says that they are needed.
 
     Raises
@@ -157,7 +157,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One client's moments; with the last, the scales, or Psi.
 
     Raises
@@ -167,19 +167,18 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     """
     needed(event, "the columns' scales are not agreed yet; see why it ended, and start the job again")
     wanted = ColumnMoments if state.scales is None else SecondMoments
-    if type(event) is not wanted or sender in state.replies:
+    if not isinstance(event, wanted) or sender in state.replies:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     if min(event.degrees.min(initial=0), np.diag(np.atleast_2d(getattr(event, "products", np.zeros((1, 1))))).min()) < 0:
         raise RemoteFault(f"client {sender}: {type(event).__name__} has a negative count or sum of squares")
     state = once.with_reply(state, sender, event)
     if len(state.replies) < len(state.clients):
         return state, []
-    replies: list[Any] = in_order(state.replies)
-    everyone, state = len(state.clients), replace(state, replies={})
+    replies, everyone, state = state.replies, len(state.clients), replace(state, replies={})
     if state.scales is None:
-        scales = pooled_scales(state.names, replies)
+        scales = pooled_scales(state.names, all_of(replies, ColumnMoments))
         return replace(state, scales=scales), once.ask(everyone, Scaling(0, int(state.second), scales))
-    psi = pooled_psi(state.names, replies)
+    psi = pooled_psi(state.names, all_of(replies, SecondMoments))
     return replace(state, psi=psi), once.ask(everyone, Psi(1, psi))
 
 
@@ -213,20 +212,23 @@ def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
     return psi
 
 
+Party = TypeVar("Party", Server, Client)
+
+
 def save(state: Server | Client) -> Saved:
     """Scales and Psi; the values are read again."""
     return {name: value for name in ("scales", "psi") if (value := getattr(state, name)) is not None}
 
 
-def load(state: Any, saved: Mapping[str, Any]) -> Any:
-    return replace(state, **saved)
+def load(state: Party, saved: Saved) -> Party:
+    return evolve(state, **saved)
 
 
-PROTOCOL = Protocol(
+PROTOCOL: Protocol[Server, Client] = Protocol(
     "scaling", (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), server_receive, client_receive, finished, save, load
 )
 
 
-def protocol(*, second: bool) -> Protocol:
+def protocol(*, second: bool) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job can send."""
     return PROTOCOL if second else replace(PROTOCOL, to_client=(AskMoments, Scaling), to_server=(ColumnMoments,))

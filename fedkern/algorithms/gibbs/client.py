@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import shrinkage
-from ..core.messages import ClientEffects, RemoteFault, Saved
+from ..core.messages import ClientEffects, Event, RemoteFault, Saved, array, evolve
 from ..core.trace import Trace
 from .messages import Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, Sums
 from .settings import Settings
-from .sites import Site, State, moved
+from .sites import Counter, Regression, Site, State, moved
 from .sweeps import counted, first
 
 Array = NDArray[np.float64]
 
 
+@final
 @dataclass(frozen=True)
 class Client:
     """A client's state.
@@ -56,7 +56,7 @@ def client(name: str, index: int, settings: Settings, site: Site, trace: Any = N
     )
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """theta and tau^2 in; local sweeps; the deviations (or their sums) out."""
     if not isinstance(event, Globals | GlobalsMoved | GlobalsTempered):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
@@ -78,9 +78,9 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
 def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:
     """The local sweeps of a round, from the site's state as the server's draws have left it."""
     settings, since = state.settings, event.since
-    counter = {"seed": settings.seed, "client": state.index, "step": state.step}
-    local = state.site.sweeps(settings, before, theta, tau_sq, **counter)
-    events = counted(state.events, local.pop("events"))
+    counter: Counter = {"seed": settings.seed, "client": state.index, "step": state.step}
+    local, taken = state.site.sweeps(settings, before, theta, tau_sq, **counter)
+    events = counted(state.events, taken)
     if since != state.since:
         state.trace.clear()
     if settings.keeps(event.round + 1 - since):
@@ -91,7 +91,7 @@ def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Glob
     return replace(state, state=before | local, theta=theta, tau_sq=tau_sq, step=step, since=since, events=events)
 
 
-def _cold(settings: Settings, state: State) -> Any:
+def _cold(settings: Settings, state: State) -> NDArray[np.int64] | slice:
     """The chains whose draws count."""
     return np.flatnonzero(state["temperature"] == 1) if settings.tempering > 1 else slice(None)
 
@@ -103,24 +103,25 @@ def answers(state: Client, round: int) -> ClientEffects:
     if settings.aggregate == "sums":
         sums = shrinkage.local_sums(local["deviation"], local["lambda_sq"], slab=settings.prior.slab)
         return [Sums(round, flat(sums))]
-    told: ClientEffects = [Locals(round, flat(local["deviation"]), flat(local["lambda_sq"]))]
+    messages: ClientEffects = [Locals(round, flat(local["deviation"]), flat(local["lambda_sq"]))]
     if settings.tempering > 1:
-        told.append(Loglik(round, local["loglik"]))
-    if settings.moves:
+        messages.append(Loglik(round, local["loglik"]))
+    if settings.moves and isinstance(state.site, Regression):
         block = settings.coordinates(round)
-        told.append(MoveTerms(round, *state.site.move_terms(settings, local, state.theta, state.tau_sq, block)))  # type: ignore[attr-defined]
-    return told
+        messages.append(MoveTerms(round, *state.site.move_terms(settings, local, state.theta, state.tau_sq, block)))
+    return messages
 
 
 def save(state: Client) -> Saved:
     """As named arrays and numbers; rows are never among them."""
     saved: Saved = {"theta": state.theta, "tau_sq": state.tau_sq, "step": state.step, "since": state.since}
     saved |= {"events": state.events.astype(float)} | {f"state.{name}": value for name, value in state.state.items()}
-    return saved | state.trace.save()  # type: ignore[no-any-return]
+    saved |= state.trace.save()
+    return saved
 
 
-def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+def load(fresh: Client, saved: Saved) -> Client:
     """A fresh state as it was when it was saved."""
-    local = {name.removeprefix("state."): value for name, value in saved.items() if name.startswith("state.")}
+    local = {name.removeprefix("state."): array(saved, name) for name in saved if name.startswith("state.")}
     same = {name: saved[name] for name in ("theta", "tau_sq", "step", "since")}
-    return replace(fresh, **same, state=local, trace=fresh.trace.load(saved), events=saved["events"].astype(np.int64))
+    return evolve(fresh, **same, state=local, trace=fresh.trace.load(saved), events=array(saved, "events").astype(np.int64))

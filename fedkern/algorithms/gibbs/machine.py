@@ -13,8 +13,7 @@ used in client order, whenever they come. Source: docs/methods/sparse.md, sectio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 from ..core.messages import Message, Protocol, Saved
 from .client import Client, client, client_receive
@@ -32,7 +31,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def protocol(settings: Settings) -> Protocol:
+Party = TypeVar("Party", Server, Client)
+
+
+def protocol(settings: Settings) -> Protocol[Server, Client]:
     """The protocol of a job: nothing that it does not send has a message."""
     down: tuple[type[Message], ...] = (Globals, GlobalsMoved) if settings.moves else (Globals,)
     if settings.tempering > 1:
@@ -46,6 +48,6 @@ def save(state: Server | Client) -> Saved:
     return save_client(state) if isinstance(state, Client) else save_server(state)
 
 
-def load(fresh: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+def load(fresh: Party, saved: Saved) -> Party:
     """A fresh state as it was when it was saved."""
     return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core import once
-from ..core.messages import ClientEffects, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.rounds import needed
 from . import machine as gibbs
 from .messages import AskStatistics, Statistics
@@ -56,14 +56,16 @@ def finished(state: Server) -> bool:
     return state.sampled is not None
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     R, q = state.factor.padded()
     return state, [Statistics(0, R, q, state.factor.rss, state.rows, state.factor.n)]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One client's statistics; with the last, the whole sampler."""
     needed(event, "its statistics had not come; start the job again")
+    if not isinstance(event, Statistics):
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     if sender in state.received or event.rows < 1 or not event.rss >= 0:
         raise RemoteFault(f"client {sender}: Statistics come twice, or of no rows, or with rss = {event.rss:g} below 0")
     state = replace(state, received={**state.received, sender: event})
@@ -73,22 +75,26 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     return replace(state, sampled=sampled, round=sampled.round, stop=sampled.stop), []
 
 
-def _site(state: Server, told: Statistics) -> Regression | MarkovRandomField:
-    r = min(told.rows, len(told.q))
-    R = np.array(told.R[:r])
-    return SITES[state.kind](Factor(R, np.array(told.q[:r]), told.rss, told.n, R.T @ R), n_threads=state.settings.n_threads)
+def _site(state: Server, statistics: Statistics) -> Regression | MarkovRandomField:
+    r = min(statistics.rows, len(statistics.q))
+    R = np.array(statistics.R[:r])
+    return SITES[state.kind](
+        Factor(R, np.array(statistics.q[:r]), statistics.rss, statistics.n, R.T @ R), n_threads=state.settings.n_threads
+    )
 
 
 def sample(state: Server) -> gibbs.Server:
     """Server and clients in one place, without a wire between them."""
     settings = state.settings
-    clients = {k: gibbs.client(str(k), k, settings, _site(state, told)) for k, told in sorted(state.received.items())}
+    clients = {k: gibbs.client(str(k), k, settings, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
     server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
     while effects:
         asked, effects = effects, []
         for k, question in asked:
+            assert isinstance(question, Message)  # sampling charges nothing
             clients[k], answers = gibbs.client_receive(clients[k], question)
             for answer in answers:
+                assert isinstance(answer, Message)
                 server, more = gibbs.server_receive(server, k, answer)
                 effects += more
     return server

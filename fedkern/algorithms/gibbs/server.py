@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import ClientLost, Message, RemoteFault, Saved, ServerEffects
+from ..core.messages import ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, evolve
 from ..core.rounds import active, flags, in_order, members, needed, to_each
 from ..core.trace import Trace
 from . import sweeps as update
@@ -26,6 +26,7 @@ FIRST_JUDGED = 250  # kept rounds after which convergence is judged first; then 
 LARGEST = 1e12  # of any deviation, in the units of the standardised data
 
 
+@final
 @dataclass(frozen=True)
 class Server:
     """The server's state.
@@ -115,15 +116,15 @@ def _ask(state: Server, question: Message) -> tuple[Server, ServerEffects]:
     return replace(state, waiting=frozenset(here), answers={}), to_each(here, question)
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer, or the loss of a client. When the last answer of a round is here: the server's draws, and the next question."""
     if isinstance(event, ClientLost):
         return _lose(state, event)
-    names = expected(state.settings)
-    name = type(event).__name__
+    names, name, round = expected(state.settings), type(event).__name__, getattr(event, "round", None)
     have = state.answers.get(sender, {})
-    if sender not in state.waiting or event.round != state.round or name not in names or name in have:
-        raise RemoteFault(f"client {sender}: {name} of round {getattr(event, 'round', None)} is no answer to round {state.round}")
+    asked = sender in state.waiting and round == state.round and name in names
+    if not isinstance(event, Message) or not asked or name in have:
+        raise RemoteFault(f"client {sender}: {name} of round {round} is no answer to round {state.round}")
     _check(sender, event)
     have = {**have, name: event}
     waiting = state.waiting - {sender} if len(have) == len(names) else state.waiting
@@ -131,7 +132,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
     return (state, []) if state.waiting else _next(state)
 
 
-def _check(sender: int, event: Any) -> None:
+def _check(sender: int, event: Event) -> None:
     """Whether a client's numbers can be what they are called."""
     if isinstance(event, Locals):
         size = float(np.abs(event.deviation).max(initial=0))
@@ -196,8 +197,9 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         adapt = state.round - state.since < settings.burn_in
         steps = tempering.exchanged(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
     if settings.moves:
+        none = np.zeros(())
         parts = [_of(answer, MoveTerms) for answer in in_order(state.answers)]
-        terms = Terms(sum(p.gradient for p in parts), sum(p.precision for p in parts))  # type: ignore[arg-type]
+        terms = Terms(sum((p.gradient for p in parts), none), sum((p.precision for p in parts), none))
         tau = np.sqrt(values.tau_sq)
         values, t = update.moved(settings, values, terms, state.round, state.step)
         deviation = t * (deviation / tau)
@@ -250,21 +252,21 @@ def save(state: Server) -> Saved:
         saved |= {f"ladder.{name}": np.asarray(value, float) for name, value in vars(state.ladder).items()}
     lost, waiting = flags(state.n_clients, state.lost, state.waiting)
     saved |= {"lost": lost, "waiting": waiting, "updates": state.updates.astype(float), "events": state.events.astype(float)}
-    return saved | state.trace.save()  # type: ignore[no-any-return]
+    saved |= state.trace.save()
+    return saved
 
 
-def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
-    values = Values(**{name.removeprefix("values."): value for name, value in saved.items() if name.startswith("values.")})
+    values = Values(**{name.removeprefix("values."): array(saved, name) for name in saved if name.startswith("values.")})
     ladder = None
     if fresh.ladder is not None:
-        steps = {name: saved[f"ladder.{name}"] for name in vars(fresh.ladder)}
+        steps = {name: array(saved, f"ladder.{name}") for name in vars(fresh.ladder)}
         ladder = tempering.Ladder(steps.pop("log_gap"), **{name: value.astype(np.int64) for name, value in steps.items()})
-    lost, waiting = members([saved["lost"], saved["waiting"]])
-    same = {name: saved[name] for name in ("round", "since", "step")}
-    same |= {name: saved.get(name) for name in ("deviation", "lambda_sq")}
-    return replace(
-        fresh, **same, values=values, trace=fresh.trace.load(saved), events=saved["events"].astype(np.int64),
-        converged=bool(saved["converged"]), updates=saved["updates"].astype(np.int64), lost=lost, waiting=waiting, answers={},
-        ladder=ladder,
+    lost, waiting = members([array(saved, "lost"), array(saved, "waiting")])
+    same = {name: saved.get(name) for name in ("round", "since", "step", "deviation", "lambda_sq")}
+    return evolve(
+        fresh, **same, values=values, trace=fresh.trace.load(saved), events=array(saved, "events").astype(np.int64),
+        converged=bool(saved["converged"]), updates=array(saved, "updates").astype(np.int64), lost=lost, waiting=waiting,
+        answers={}, ladder=ladder,
     )  # fmt: skip

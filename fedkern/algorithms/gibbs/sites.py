@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,31 @@ from ...kernels import sem, shrinkage
 from .settings import Settings
 
 Array = NDArray[np.float64]
-State = dict[str, Any]
+State = dict[str, Array]
+Events = NDArray[np.int64]  # counts of clipped scales, QR fall-backs, data-space draws
+
+
+class Counter(TypedDict):
+    """Which random numbers a sweep uses."""
+
+    seed: int
+    client: int
+    step: int
+
+
+class Scales(TypedDict):
+    """What kernels are told of the local scales."""
+
+    scales: str
+    scale_lambda: float
+    n_sweeps: int
+
+
+class ErrorVariance(TypedDict):
+    """Its prior IG(shape, rate)."""
+
+    shape: float
+    rate: float
 
 
 class Site(Protocol):
@@ -31,8 +55,10 @@ class Site(Protocol):
     def start(self, settings: Settings) -> State:
         """The first state; chains start from different places."""
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
-        """`local_sweeps` sweeps given theta and tau^2 (c, g, p); `counter`: client, step, chain, seed."""
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
+        """`local_sweeps` sweeps given theta and tau^2 (c, g, p); then their events."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +113,12 @@ def _apart(start: Array, chains: int) -> Array:
     return np.asarray(factors.reshape(-1, *[1] * start.ndim) * start)
 
 
-def _horseshoe(settings: Settings) -> dict[str, Any]:
+def _horseshoe(settings: Settings) -> Scales:
     prior = settings.prior
     return {"scales": settings.scales, "scale_lambda": prior.scale_lambda, "n_sweeps": settings.local_sweeps}
 
 
-def _error(settings: Settings) -> dict[str, Any]:
+def _error(settings: Settings) -> ErrorVariance:
     return {"shape": settings.prior.shape_sigma, "rate": settings.prior.rate_sigma}
 
 
@@ -109,16 +135,20 @@ class Regression:
         d = _apart(_ridge(f.gram, f.R.T @ f.q), c)[:, None, :]
         return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1))}
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
         f = self.factor
         d, lambda_sq, sigma_sq, events = shrinkage.local_sweeps(
             f.R, f.q, f.rss, f.n, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
             state["sigma_sq"][:, 0], gram=f.gram, draw=settings.draw, slab=settings.prior.slab, n_threads=self.n_threads,
             **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
-        return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None], "events": events}
+        return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None]}, events
 
-    def move_terms(self, settings: Settings, state: State, theta: Array, tau_sq: Array, block: NDArray[np.int64]) -> Any:
+    def move_terms(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, block: NDArray[np.int64]
+    ) -> tuple[Array, Array]:
         """What this client adds to a move's gradient (c, w) and precision (c, w, w) (section 6)."""
         f = self.factor
         return shrinkage.move_terms(
@@ -142,14 +172,16 @@ class MarkovRandomField:
         d = _apart(d, settings.chains) * ~np.eye(p, dtype=bool)
         return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((settings.chains, g))}
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
         f = self.factor
         d, lambda_sq, sigma_sq, events = shrinkage.local_sweeps_batched(
             f.R, f.n, theta, tau_sq, state["deviation"], state["lambda_sq"], state["sigma_sq"],
             gram=f.gram, draw=settings.draw, slab=settings.prior.slab, n_threads=self.n_threads,
             **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
-        return {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "events": events}
+        return {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}, events
 
 
 @dataclass(frozen=True)
@@ -181,7 +213,9 @@ class StructuralEquations:
             "log_step": np.zeros((c, p, p)), "temperature": np.ones(c),
         }  # fmt: skip
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
         c, p = len(theta), len(self.Y)
         adapt = counter["step"] < settings.burn_in * settings.local_sweeps
         square = (theta, tau_sq, state["deviation"], state["lambda_sq"])
@@ -194,8 +228,8 @@ class StructuralEquations:
         shape = (c, 1, p * p)
         return state | {
             "deviation": d.reshape(shape), "lambda_sq": lambda_sq.reshape(shape), "b": b, "log_step": log_step,
-            "loglik": loglik, "events": events,
-        }  # fmt: skip
+            "loglik": loglik,
+        }, events  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -212,12 +246,14 @@ class Logistic:
         d = _off_zero(np.zeros((settings.chains, 1, self.X.shape[1])))
         return {"deviation": d, "lambda_sq": np.ones_like(d), "alpha": np.zeros((settings.chains, 1))}
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
         d, lambda_sq, alpha, events = shrinkage.logistic_sweeps(
             self.X, self.y, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0], state["alpha"][:, 0],
             intercept=self.intercept, slab=settings.prior.slab, n_threads=self.n_threads, **_horseshoe(settings), **counter,
         )  # fmt: skip
-        return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "alpha": alpha[:, None], "events": events}
+        return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "alpha": alpha[:, None]}, events
 
 
 @dataclass(frozen=True)
@@ -243,14 +279,16 @@ class Imputed:
             "completed": np.repeat(filled[None], c, axis=0),
         }  # fmt: skip
 
-    def sweeps(self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Any) -> State:
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
         d, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
             self.X, self.y, self.psi, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
             state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"], slab=settings.prior.slab, patterns=self._patterns,
             n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
         one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
-        return {name: value[:, None] for name, value in one.items()} | {"completed": completed, "events": events}
+        return {name: value[:, None] for name, value in one.items()} | {"completed": completed}, events
 
 
 def moved(state: Mapping[str, Array], change: Array) -> State:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +59,34 @@ def moved(settings: Settings, values: Values, terms: Terms, round: int, step: in
     return replace(values, theta=theta[:, None], tau_sq=(t * t)[:, None]), t[:, None]
 
 
-def _options(settings: Settings, step: int) -> dict[str, Any]:
-    not_the_servers = ("shape_sigma", "rate_sigma", "scale_lambda")
-    own = {name: value for name, value in vars(settings.prior).items() if name not in not_the_servers}
-    how = {"scales": settings.scales, "order": settings.order, "n_threads": settings.n_threads}
-    return {**own, **how, "seed": settings.seed, "step": step}
+class Options(TypedDict):
+    """What both kernels of the server are told beside the draws."""
+
+    seed: int
+    step: int
+    scales: Literal["exact", "expanded"]
+    order: Literal["blocked", "printed"]
+    n_threads: int
+    c0: float
+    spike_variance: float
+    eta_form: Literal["common", "coordinate"]
+    shape_eta: float
+    rate_eta: float
+    rho_a: float
+    rho_b: float
+    scale_tau: float
+    slab: float
+    shared_rho: bool
+
+
+def _options(settings: Settings, step: int) -> Options:
+    prior = settings.prior
+    return {
+        "seed": settings.seed, "step": step, "scales": settings.scales, "order": settings.order,
+        "n_threads": settings.n_threads, "c0": prior.c0, "spike_variance": prior.spike_variance, "eta_form": prior.eta_form,
+        "shape_eta": prior.shape_eta, "rate_eta": prior.rate_eta, "rho_a": prior.rho_a, "rho_b": prior.rho_b,
+        "scale_tau": prior.scale_tau, "slab": prior.slab, "shared_rho": prior.shared_rho,
+    }  # fmt: skip
 
 
 def swept(
@@ -89,7 +112,7 @@ def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], st
     return Values(*drawn), events
 
 
-def counted(before: NDArray[np.int64], events: NDArray[Any]) -> NDArray[np.int64]:
+def counted(before: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
     """Counts of clipped scales, QR fall-backs and data-space draws, with those of these sweeps."""
     counts = events[..., :3]
     if not counts.any():  # as nearly always

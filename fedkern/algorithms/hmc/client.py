@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.hierarchical import LocalModel
-from ..core.messages import ClientEffects, RemoteFault, Saved, evolve
+from ..core.messages import ClientEffects, Event, RemoteFault, Saved, evolve
 from ..core.trace import Trace
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
 from .moves import Walk, evaluate, finite, placed
@@ -21,6 +20,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
+@final
 @dataclass(frozen=True)
 class Client:
     """A client's state.
@@ -62,7 +62,7 @@ def client(name: str, index: int, settings: Settings, model: LocalModel, u: Vect
     return Client(name, index, settings, model, Walk.begin(at, none, np.zeros(at.shape)), none, xi, xi)
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """A question in, one answer out; at the end the last decision."""
     s = state.settings
     if isinstance(event, Place) and state.round == -1:
@@ -121,7 +121,7 @@ def save(state: Client) -> Saved:
     return saved | state.walk.save() | state.trace.save() | {"xi": state.xi, "trial": state.trial}
 
 
-def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+def load(fresh: Client, saved: Saved) -> Client:
     """A fresh state as it was when it was saved."""
     own = {name: value for name, value in saved.items() if "." not in name}
     return evolve(fresh, **own, walk=Walk.load(saved), trace=Trace.load(saved))

@@ -14,8 +14,7 @@ its own draws; then all is fixed. Source: docs/methods/sigma.md, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 from ..core.messages import Message, Protocol, Saved
 from .client import Client, client, client_receive, local_draws
@@ -33,7 +32,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def protocol(settings: Settings) -> Protocol:
+Party = TypeVar("Party", Server, Client)
+
+
+def protocol(settings: Settings) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job of these settings can send."""
     down: tuple[type[Message], ...] = (Place, Launch, *((Move,) if settings.leapfrog > 1 else ()), Decided)
     return Protocol("hmc", down, (Slope, SlopeChange), server_receive, client_receive, finished, save, load)
@@ -44,6 +46,6 @@ def save(state: Server | Client) -> Saved:
     return save_client(state) if isinstance(state, Client) else save_server(state)
 
 
-def load(fresh: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+def load(fresh: Party, saved: Saved) -> Party:
     """A fresh state as it was when it was saved."""
     return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)

@@ -11,9 +11,7 @@ and the kinetic energy v'v / 2. All parties take it together, each with its own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,9 +166,9 @@ class Walk:
         return {f"walk.{f.name}": getattr(self, f.name) for f in fields(self)}
 
     @classmethod
-    def load(cls, saved: Mapping[str, Any]) -> Walk:
+    def load(cls, saved: Saved) -> Walk:
         """Inverse of `save`."""
-        return cls(**{f.name: saved[f"walk.{f.name}"] for f in fields(cls)})
+        return evolve(cls.__new__(cls), **{f.name: saved[f"walk.{f.name}"] for f in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -208,6 +206,6 @@ class Step:
         return {f"step.{f.name}": getattr(self, f.name) for f in fields(self)}
 
     @classmethod
-    def load(cls, saved: Mapping[str, Any]) -> Step:
+    def load(cls, saved: Saved) -> Step:
         """Inverse of `save`."""
-        return cls(**{f.name: saved[f"step.{f.name}"] for f in fields(cls)})
+        return evolve(cls.__new__(cls), **{f.name: saved[f"step.{f.name}"] for f in fields(cls)})

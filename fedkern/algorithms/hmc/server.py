@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior
-from ..core.messages import SERVER, Saved, ServerEffects, evolve
-from ..core.rounds import ask_all, in_order, tell_all, with_answer
+from ..core.messages import SERVER, Event, Saved, ServerEffects, array, evolve
+from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
 from ..core.trace import Trace
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
 from .moves import DIVERGENT, LOST, Step, Walk, finite, placed
@@ -22,8 +22,9 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
+@final
 @dataclass(frozen=True)
-class Server:
+class Server(AllRounds):
     """The server's state.
 
     Attributes
@@ -49,22 +50,8 @@ class Server:
     round: int = 0
     inner: int = 0
     waiting: frozenset[int] = frozenset()
-    answers: Mapping[int, Any] = field(default_factory=dict)
+    answers: Mapping[int, Slope | SlopeChange] = field(default_factory=dict)
     trace: Trace = field(default_factory=Trace)
-
-    @property
-    def n_clients(self) -> int:
-        return len(self.names)
-
-    @property
-    def stop(self) -> str | None:
-        """Why no more is asked: "rounds"; None while the job runs."""
-        return "rounds" if self.round >= self.settings.rounds else None
-
-    @property
-    def updates(self) -> NDArray[np.int64]:
-        """(J,) rounds in which each client took part: all of them."""
-        return np.full(self.n_clients, self.round)
 
     @property
     def acceptance(self) -> Vector:
@@ -111,7 +98,7 @@ def finished(state: Server) -> bool:
     return state.stop is not None and not state.waiting
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer; the next step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
     state = with_answer(state, sender, event, SlopeChange if state.inner == state.settings.leapfrog else Slope)
     if state.waiting:
@@ -127,10 +114,10 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
         walk = walk.moved(state.h)
         return ask_all(evolve(state, walk=walk, inner=state.inner + 1), Move(walk.trial))
     walk, change = walk.landed(state.h)
-    return _decide(evolve(state, walk=walk), [change, *(answer.change for answer in answers)])
+    return _decide(evolve(state, walk=walk), [change, *(answer.change for answer in all_of(state.answers, SlopeChange))])
 
 
-def _total(answers: list[Any]) -> Matrix:
+def _total(answers: list[Slope | SlopeChange]) -> Matrix:
     """The sum of the clients' gradients, in their order."""
     total: Matrix = np.zeros(answers[0].gradient.shape)
     for answer in answers:
@@ -188,8 +175,8 @@ def save(state: Server) -> Saved:
     return saved | state.step.save() | {"waiting": np.array(sorted(state.waiting), np.int64)}
 
 
-def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
-    own = {name: value for name, value in saved.items() if "." not in name}
-    own["waiting"] = frozenset(own["waiting"].tolist())
-    return evolve(fresh, **own, walk=Walk.load(saved), trace=Trace.load(saved), step=Step.load(saved), answers={})
+    own: dict[str, object] = {name: value for name, value in saved.items() if "." not in name}
+    own |= {"waiting": frozenset(array(saved, "waiting").tolist()), "answers": {}}
+    return evolve(fresh, **own, walk=Walk.load(saved), trace=Trace.load(saved), step=Step.load(saved))

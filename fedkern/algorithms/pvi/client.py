@@ -5,16 +5,15 @@ Source: docs/methods/pvi.md, sections 1, 2, 8 and 12.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.expfam import Gaussian, floored, pack, packed_size, unpack
-from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Refused, RemoteFault, Saved
+from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, Saved, array, evolve
 from . import local, shards
 from .messages import QUpdate, SiteApplied, SiteDelta
 from .settings import SHARDED
@@ -25,6 +24,7 @@ CAVITY_FLOOR = 0.01  # of the prior's precision
 OMEGA_CAP = 0.2  # largest damped change of log sigma in one update
 
 
+@final
 @dataclass(frozen=True)
 class Client:
     """A client's state.
@@ -71,7 +71,7 @@ def client(name: str, context: local.Local, prior: Gaussian) -> Client:
     return Client(name, context, P, np.zeros(prior.d), np.zeros(p), shards=own)
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """See the table at the head of `machine`."""
     if isinstance(event, QUpdate):
         if state.refused or state.asked or state.outstanding:
@@ -109,8 +109,8 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         dh, dP, moved = shards.update(
             state.local, state.shards, q, unpack(state.site_P, d), state.site_h, state.prior_P, state.step
         )
-        own = replace(state.shards, optimiser=moved.optimiser)
-        state = replace(state, shards=own, step=state.step + s.local_steps, failed=state.failed + moved.failed)
+        divided = replace(state.shards, optimiser=moved.optimiser)
+        state = replace(state, shards=divided, step=state.step + s.local_steps, failed=state.failed + moved.failed)
         after: Vector | None = moved.deltas
     else:
         Pc, floors = floored(unpack(event.P - state.site_P, d), CAVITY_FLOOR * state.prior_P)
@@ -146,11 +146,11 @@ def _applied(state: Client, event: SiteApplied) -> Client:
     if not 0 <= event.alpha <= 1:
         raise RemoteFault(f"server: SiteApplied.alpha is {event.alpha}, expected 0 to 1")
     dh, dP, after = state.outstanding
-    own = state.shards
-    if own is not None and after is not None:
-        own = replace(own, sites=own.sites + event.alpha * after)
+    divided = state.shards
+    if divided is not None and after is not None:
+        divided = replace(divided, sites=divided.sites + event.alpha * after)
     site_h, site_P = state.site_h + event.alpha * dh, state.site_P + event.alpha * dP
-    return replace(state, site_h=site_h, site_P=site_P, shards=own, outstanding=None)
+    return replace(state, site_h=site_h, site_P=site_P, shards=divided, outstanding=None)
 
 
 def save(state: Client) -> Saved:
@@ -167,17 +167,21 @@ def save(state: Client) -> Saved:
     return saved
 
 
-def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+def load(fresh: Client, saved: Saved) -> Client:
     """A fresh state as it was when it was saved."""
 
-    def array(name: str) -> Vector | None:
-        return saved[name] if name in saved and saved[name].size else None
+    def optional(name: str) -> Vector | None:
+        return value if name in saved and (value := array(saved, name)).size else None
 
-    dh, dP = array("outstanding.dh"), array("outstanding.dP")
-    own = fresh.shards
-    if own:
-        own = replace(own, sites=saved["shards.sites"], optimiser=tuple(array(f"shards.{i}") for i in range(len(own.members))))
-    return replace(
+    dh, dP = optional("outstanding.dh"), optional("outstanding.dP")
+    divided = fresh.shards
+    if divided:
+        divided = replace(
+            divided,
+            sites=array(saved, "shards.sites"),
+            optimiser=tuple(optional(f"shards.{i}") for i in range(len(divided.members))),
+        )
+    return evolve(
         fresh,
         step=saved["step"],
         updates=saved["updates"],
@@ -186,7 +190,7 @@ def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
         failed=saved["failed"],
         site_h=saved["site_h"],
         site_P=saved["site_P"],
-        optimiser=array("optimiser"),
-        shards=own,
-        outstanding=None if dh is None or dP is None else (dh, dP, array("outstanding.after")),
+        optimiser=optional("optimiser"),
+        shards=divided,
+        outstanding=None if dh is None or dP is None else (dh, dP, optional("outstanding.after")),
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,17 @@ from ..core.messages import (
     Charge,
     Charged,
     ChargeFailed,
+    ClientEffects,
     ClientLost,
+    Event,
     Protocol,
     Release,
     Released,
     RemoteFault,
     Saved,
     ServerEffects,
+    array,
+    evolve,
 )
 from ..core.rounds import flags, members, to_each
 from . import machine as pvi
@@ -51,6 +55,7 @@ from .shards import clipped
 Vector = NDArray[np.float64]
 
 
+@final
 @dataclass(frozen=True)
 class Server:
     """The server's state: as `pvi.Server`, but q is kept itself, since no set of sites adds up to it.
@@ -121,7 +126,7 @@ def _charge(state: Server) -> tuple[Server, ServerEffects]:
     return replace(state, charging=True), [(SERVER, Charge(1, state.round))]
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """The answer of the server's own budget or disk, a client's change, or its loss."""
     if sender == SERVER and state.charging and isinstance(event, ChargeFailed):
         return replace(state, charging=False, spent=True), []
@@ -166,10 +171,10 @@ def _sum(state: Server) -> tuple[Server, ServerEffects]:
     return replace(state, releasing=True), [(SERVER, Release(state.round, {"noisy": noisy, "weights": weights}))]
 
 
-def _apply(state: Server, content: Mapping[str, Any]) -> tuple[Server, ServerEffects]:
+def _apply(state: Server, content: Saved) -> tuple[Server, ServerEffects]:
     """Moves q by the largest fraction of the noisy sum that keeps it proper."""
-    d, M, weights = state.prior.d, state.n_clients, content["weights"]
-    noisy = content["noisy"] * _scale(state)
+    d, M, weights = state.prior.d, state.n_clients, array(content, "weights")
+    noisy = array(content, "noisy") * _scale(state)
     dh, dP = noisy[:d], noisy[d:]
     alpha = 1.0
     while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):
@@ -194,7 +199,7 @@ def _apply(state: Server, content: Mapping[str, Any]) -> tuple[Server, ServerEff
     return state, effects + charge
 
 
-def client_receive(state: pvi.Client, event: Any) -> tuple[pvi.Client, list[Any]]:
+def client_receive(state: pvi.Client, event: Event) -> tuple[pvi.Client, ClientEffects]:
     """`pvi.client_receive`, and the shares of averaged-sites."""
     if isinstance(event, SiteShare):
         return replace(state, site_h=state.site_h + event.dh, site_P=state.site_P + event.dP), []
@@ -202,6 +207,9 @@ def client_receive(state: pvi.Client, event: Any) -> tuple[pvi.Client, list[Any]
 
 
 _COUNTS = ("round", "halvings", "rejected")
+
+
+Party = TypeVar("Party", Server, pvi.Client)
 
 
 def save(state: Server | pvi.Client) -> Saved:
@@ -214,16 +222,16 @@ def save(state: Server | pvi.Client) -> Saved:
     return saved | state.trajectory.save()
 
 
-def load(state: Server | pvi.Client, saved: Mapping[str, Any]) -> Any:
+def load(state: Party, saved: Saved) -> Party:
     """As `pvi.load`."""
     if isinstance(state, pvi.Client):
         return pvi.load(state, saved)
-    lost, waiting = members(saved["flags"])
-    return replace(
+    lost, waiting = members(array(saved, "flags"))
+    return evolve(
         state,
         **{name: saved[name] for name in _COUNTS},
-        q=Gaussian(saved["h"], saved["P"]),
-        updates=saved["updates"].astype(np.int64),
+        q=Gaussian(array(saved, "h"), array(saved, "P")),
+        updates=array(saved, "updates").astype(np.int64),
         spent=bool(saved["spent"]),
         lost=lost,
         trajectory=Trajectory.load(saved),
@@ -234,11 +242,11 @@ def load(state: Server | pvi.Client, saved: Mapping[str, Any]) -> Any:
     )
 
 
-PROTOCOL = Protocol(
+PROTOCOL: Protocol[Server, pvi.Client] = Protocol(
     "pvi-client-level", (QUpdate, SiteApplied, SiteShare), (SiteDelta,), server_receive, client_receive, finished, save, load
 )
 
 
-def protocol(*, averaged_sites: bool) -> Protocol:
+def protocol(*, averaged_sites: bool) -> Protocol[Server, pvi.Client]:
     """The protocol with only the messages that a job can send."""
     return PROTOCOL if averaged_sites else replace(PROTOCOL, to_client=(QUpdate, SiteApplied))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,14 @@ from ..core.messages import (
     ChargeFailed,
     ClientEffects,
     ClientLost,
+    Event,
     Protocol,
     Refused,
     RemoteFault,
     Saved,
     ServerEffects,
+    array,
+    evolve,
 )
 from ..core.optim import OPTIMISERS
 from ..core.rounds import flags, in_order, members, to_each
@@ -39,6 +42,7 @@ from .settings import Settings
 Vector = NDArray[np.float64]
 
 
+@final
 @dataclass(frozen=True)
 class Server:
     """`lam` is (mu, omega); `gradients` holds what has come of this round. The other fields are those of `pvi.Server`."""
@@ -82,7 +86,7 @@ def finished(state: Server) -> bool:
     return state.stop is not None and not state.waiting
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One gradient, a refusal or a loss; the step is taken when all have answered."""
     if isinstance(event, ClientLost):
         state = replace(state, lost=state.lost | {event.client}, waiting=state.waiting - {event.client})
@@ -136,6 +140,7 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
     return replace(state, waiting=frozenset(everyone)), to_each(everyone, question)
 
 
+@final
 @dataclass(frozen=True)
 class Client:
     """A client keeps nothing but its count of steps; `asked` is the question whose charge is being made."""
@@ -151,7 +156,7 @@ def client(name: str, context: Local, prior: Gaussian) -> Client:
     return Client(name, context)
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Parameters (and, in a private job, the charge) in; one gradient out."""
     if isinstance(event, Parameters) and not (state.asked or state.refused):
         if state.local.mechanism is None:
@@ -172,6 +177,9 @@ def _gradient(state: Client, event: Parameters) -> tuple[Client, ClientEffects]:
     return replace(state, step=state.step + 1), [Gradient(event.round, g[:d], g[d:])]
 
 
+Party = TypeVar("Party", Server, Client)
+
+
 def save(state: Server | Client) -> Saved:
     """The state as named arrays and numbers; rows are never among them."""
     if isinstance(state, Client):
@@ -182,17 +190,17 @@ def save(state: Server | Client) -> Saved:
     return saved | state.trajectory.save()
 
 
-def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+def load(state: Party, saved: Saved) -> Party:
     """A fresh state as it was when it was saved."""
     if isinstance(state, Client):
-        return replace(state, step=saved["step"], refused=bool(saved["refused"]))
-    refused, capped, lost, waiting = members(saved["out"])
-    return replace(
+        return evolve(state, step=saved["step"], refused=bool(saved["refused"]))
+    refused, capped, lost, waiting = members(array(saved, "out"))
+    return evolve(
         state,
         round=saved["round"],
         lam=saved["lam"],
         optimiser=saved["optimiser"],
-        updates=saved["updates"].astype(np.int64),
+        updates=array(saved, "updates").astype(np.int64),
         refused=refused,
         capped=capped,
         lost=lost,
@@ -202,9 +210,11 @@ def load(state: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
     )
 
 
-PROTOCOL = Protocol("global-vi", (Parameters,), (Gradient, Refused), server_receive, client_receive, finished, save, load)
+PROTOCOL: Protocol[Server, Client] = Protocol(
+    "global-vi", (Parameters,), (Gradient, Refused), server_receive, client_receive, finished, save, load
+)
 
 
-def protocol(*, private: bool) -> Protocol:
+def protocol(*, private: bool) -> Protocol[Server, Client]:
     """As `pvi.protocol`."""
     return PROTOCOL if private else replace(PROTOCOL, to_server=(Gradient,))

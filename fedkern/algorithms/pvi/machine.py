@@ -16,9 +16,8 @@ of arrival can't change a bit of it. Source: docs/methods/pvi.md, sections 1, 2,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 from ..core.messages import Protocol, Refused, Saved
 from .client import Client, client, client_receive
@@ -36,19 +35,24 @@ __all__ = [
 ]  # fmt: skip
 
 
+Party = TypeVar("Party", Server, Client)
+
+
 def save(state: Server | Client) -> Saved:
     """The state as named arrays and numbers; rows are never among them."""
     return save_client(state) if isinstance(state, Client) else save_server(state)
 
 
-def load(fresh: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+def load(fresh: Party, saved: Saved) -> Party:
     """A fresh state as it was when it was saved."""
     return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)
 
 
-PROTOCOL = Protocol("pvi", (QUpdate, SiteApplied), (SiteDelta, Refused), server_receive, client_receive, finished, save, load)
+PROTOCOL: Protocol[Server, Client] = Protocol(
+    "pvi", (QUpdate, SiteApplied), (SiteDelta, Refused), server_receive, client_receive, finished, save, load
+)
 
 
-def protocol(*, private: bool) -> Protocol:
+def protocol(*, private: bool) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job can send: without a budget nobody refuses."""
     return PROTOCOL if private else replace(PROTOCOL, to_server=(SiteDelta,))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...kernels import rng
 from ...models.expfam import Gaussian, keeps_proper, pack, packed_size, unpack
 from ..core.averaging import Trajectory
-from ..core.messages import SERVER, ClientLost, Refused, RemoteFault, Saved, ServerEffects
+from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Saved, ServerEffects, array, evolve
 from ..core.rounds import active, flags, members, to_each
 from .messages import QUpdate, SiteApplied, SiteDelta
 from .settings import Settings
@@ -26,6 +26,7 @@ SMALLEST_ALPHA = 2.0**-10
 LARGEST = 1e12  # of any number in a delta; far beyond what a posterior of standardised columns can need
 
 
+@final
 @dataclass(frozen=True)
 class Server:
     """The server's state.
@@ -129,7 +130,7 @@ def of_point(point: Vector) -> Gaussian:
     return Gaussian(P * point[:d], P)
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer, or the loss of a client: its last site stays in q for good, and the job goes on without it."""
     if isinstance(event, ClientLost):
         state = replace(state, lost=state.lost | {event.client})
@@ -159,8 +160,8 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 def _check(state: Server, sender: int, event: SiteDelta) -> None:
     if event.version != state.waiting[sender]:
         raise RemoteFault(f"client {sender}: SiteDelta.version is {event.version}, asked was {state.waiting[sender]}")
-    for name, array in (("dh", event.dh), ("dP", event.dP)):
-        largest = np.abs(array).max(initial=0)
+    for name, change in (("dh", event.dh), ("dP", event.dP)):
+        largest = np.abs(change).max(initial=0)
         if not largest <= LARGEST:  # also NaN
             size = f"a number of size {largest:.3g}, allowed {LARGEST:.0g}"
             raise RemoteFault(f"client {sender}: SiteDelta.{name} has {size}; round {event.round}")
@@ -273,22 +274,22 @@ def save(state: Server) -> Saved:
     return saved | state.trajectory.save()
 
 
-def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
-    refused, capped, lost, queue = members(saved["flags"])
-    site_h, site_P = saved["site_h"], saved["site_P"]
-    return replace(
+    refused, capped, lost, queue = members(array(saved, "flags"))
+    site_h, site_P = array(saved, "site_h"), array(saved, "site_P")
+    return evolve(
         fresh,
         **{name: saved[name] for name in _COUNTS},
         site_h=site_h,
         site_P=site_P,
         q=product(fresh.prior, site_h, site_P),
-        updates=saved["updates"].astype(np.int64),
+        updates=array(saved, "updates").astype(np.int64),
         refused=refused,
         capped=capped,
         lost=lost,
         queue=tuple(sorted(queue)),
         trajectory=Trajectory.load(saved),
-        waiting={k: int(v) for k, v in enumerate(saved["waiting"]) if v >= 0},
+        waiting={k: int(v) for k, v in enumerate(array(saved, "waiting")) if v >= 0},
         pending={},
     )

@@ -90,7 +90,7 @@ def update(
     if mechanism is None or source is None:
         raise ValueError(f"variant {s.variant!r} needs [privacy]: without it use variant = 'pvi'")
     total = np.zeros(2 * d, np.int64)
-    kept = np.zeros_like(state.sites)
+    sites = np.zeros_like(state.sites)
     optimisers: list[Vector | None] = []
     failed = 0
     for i, members in enumerate(state.members):
@@ -104,9 +104,9 @@ def update(
         optimisers.append(optimiser)
         failed += new is q
         if not averaging:
-            kept[i] = s.damping * mechanism.grid * integer
+            sites[i] = s.damping * mechanism.grid * integer
     change = s.damping * mechanism.release(source, total, first_step) / (n if averaging else 1)
-    return change[:d], change[d:], Moved(tuple(optimisers), kept, failed)
+    return change[:d], change[d:], Moved(tuple(optimisers), sites, failed)
 
 
 def _weighted(rows: Rows, weight: float) -> Rows:

@@ -5,9 +5,8 @@ Source: docs/methods/sigma.md, section 6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.hierarchical import GlobalPrior, LocalModel
 from ...models.variational import Block
-from ..core.messages import ClientEffects, Message, RemoteFault, Saved, evolve
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, Saved, evolve
 from ..core.optim import OPTIMISERS
 from .families import Family
 from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
@@ -27,6 +26,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
+@final
 @dataclass(frozen=True)
 class Client:
     """A client's state.
@@ -89,7 +89,7 @@ def client(
     return evolve(state, prior=prior, block=block, global_optimiser=optimiser.init(block.n_parameters))
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """A question in, one answer out; at the end the fitted q(xi)."""
     if isinstance(event, Global) and not state.settings.local_steps:
         state, G, bound = _local_step(state, event.xi, event.round)
@@ -179,7 +179,7 @@ def save(state: Client) -> Saved:
     return saved | {name: array for name, array in optional.items() if array is not None}
 
 
-def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+def load(fresh: Client, saved: Saved) -> Client:
     """A fresh state as it was when it was saved."""
     same = {name: saved[name] for name in ("parameters", "optimiser", "count", "step")}
     optional = {name: saved.get(name) for name in ("centre", "recent", "fitted")}

@@ -151,8 +151,8 @@ class NestedFamily:
         """As `Family.gradient`."""
         site, outer, at = self.site, self.outer, self.site.observed
         n, d, shift = outer.n_normals, outer.block.size, xi - centre
-        own = outer.given(parameters[: outer.n_parameters], shift)
-        local = outer.block.sample(own, eps[:n])
+        moved = outer.given(parameters[: outer.n_parameters], shift)
+        local = outer.block.sample(moved, eps[:n])
         s = site.spatial(xi[np.newaxis], local[np.newaxis])
         assert s.v is not None
         mean, v, e, scale = s.mean[0, at], s.v[0, at], eps[n:], float(site.layout.scale(xi))
@@ -180,10 +180,10 @@ class NestedFamily:
         inner = np.concatenate(
             [total * slide - (0.0 if path else 0.5 * k), total * k / scale, total * sd * e + (0.0 if path else 1.0)]
         )
-        flat = outer.block.gradient(own, eps[:n], h_u, path=path)
+        flat = outer.block.gradient(moved, eps[:n], h_u, path=path)
         if bound:
             value += float(np.sum(0.5 * (e * e - r * r / v) + np.log(sd) - 0.5 * np.log(v)))
-            value -= 0.5 * float(local @ local) + d * float(HALF_LOG_TAU) + outer.block.log_density(own, eps[:n])
+            value -= 0.5 * float(local @ local) + d * float(HALF_LOG_TAU) + outer.block.log_density(moved, eps[:n])
         else:
             value = np.nan
         if not outer.coupled:

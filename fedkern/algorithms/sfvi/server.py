@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior
 from ...models.variational import Block
-from ..core.messages import Message, Saved, ServerEffects, evolve
+from ..core.messages import Event, Message, Saved, ServerEffects, array, evolve
 from ..core.optim import OPTIMISERS
-from ..core.rounds import ask_all, in_order, tell_all, with_answer
+from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
 from .families import barycentre
 from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
 from .settings import Settings
@@ -25,8 +25,9 @@ Matrix = NDArray[np.float64]
 TRACED = 100  # rounds whose bounds are averaged into one number of the trace
 
 
+@final
 @dataclass(frozen=True)
-class Server:
+class Server(AllRounds):
     """The server's state.
 
     Attributes
@@ -46,23 +47,9 @@ class Server:
     names: tuple[str, ...]
     round: int = 0
     waiting: frozenset[int] = frozenset()
-    answers: Mapping[int, Any] = field(default_factory=dict)
+    answers: Mapping[int, GlobalGradient | GlobalGradientBound | Reached] = field(default_factory=dict)
     trace: tuple[float, ...] = ()
     recent: float = 0.0
-
-    @property
-    def n_clients(self) -> int:
-        return len(self.names)
-
-    @property
-    def stop(self) -> str | None:
-        """Why no more is asked: "rounds"; None while the job runs."""
-        return "rounds" if self.round >= self.settings.rounds else None
-
-    @property
-    def updates(self) -> NDArray[np.int64]:
-        """(J,) rounds in which each client took part: all of them."""
-        return np.full(self.n_clients, self.round)
 
 
 def start(
@@ -98,7 +85,7 @@ def _normals(state: Server) -> Matrix:
     return state.settings.normals(state.round, 0, state.block.size)
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer; the step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
     expected = Reached if state.settings.local_steps else GlobalGradientBound if state.settings.bound else GlobalGradient
     state = with_answer(state, sender, event, expected)
@@ -110,10 +97,10 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 
 def _step(state: Server) -> Server:
     """One step of q(xi), with the answers in client order."""
-    s, answers = state.settings, in_order(state.answers)
-    total = np.zeros((s.draws, state.block.size))
-    for answer in answers:
-        total += answer.gradient
+    s, total = state.settings, np.zeros((state.settings.draws, state.block.size))
+    for answer in in_order(state.answers):
+        if not isinstance(answer, Reached):
+            total += answer.gradient
     g, bound = np.zeros(state.block.n_parameters), 0.0
     for e, share in zip(_normals(state), total):
         value, slope = state.prior.log_prior_grad(state.block.sample(state.parameters, e))
@@ -127,7 +114,7 @@ def _step(state: Server) -> Server:
     state = evolve(state, parameters=parameters, optimiser=optimiser, round=state.round + 1)
     if not s.bound:
         return state
-    recent = state.recent + bound + sum(answer.bound for answer in answers)
+    recent = state.recent + bound + sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
     if state.round % TRACED:
         return evolve(state, recent=recent)
     return evolve(state, recent=0.0, trace=(*state.trace, recent / TRACED))
@@ -135,7 +122,7 @@ def _step(state: Server) -> Server:
 
 def _averaged(state: Server) -> Server:
     weights = np.array([state.settings.weight(k, state.n_clients) for k in range(state.n_clients)])
-    reached = np.array([answer.parameters for answer in in_order(state.answers)])
+    reached = np.array([answer.parameters for answer in all_of(state.answers, Reached)])
     with np.errstate(over="ignore", invalid="ignore"):
         wide = [k for k, row in enumerate(reached) if not np.isfinite(state.block.moments(row)[1]).all()]
     if wide:
@@ -157,8 +144,8 @@ def save(state: Server) -> Saved:
     return saved | {"waiting": np.array(sorted(state.waiting), np.int64)}
 
 
-def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     same = {name: saved[name] for name in ("parameters", "optimiser", "recent", "round")}
-    waiting, trace = frozenset(saved["waiting"].tolist()), tuple(saved["trace"].tolist())
+    waiting, trace = frozenset(array(saved, "waiting").tolist()), tuple(array(saved, "trace").tolist())
     return evolve(fresh, **same, trace=trace, waiting=waiting, answers={})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.likelihood import Likelihood
 from ...models.split.predictors import Linear, Predictor
-from ..core.messages import ClientEffects, Message, RemoteFault, Saved, evolve
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, Saved, evolve
 from ..core.trace import Trace
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
 from .settings import Settings
@@ -25,6 +24,7 @@ LABEL = "conditional"  # of the draws, wherever they are shown
 SHARE = 0.2  # of 1 / (largest curvature): the Langevin step
 
 
+@final
 @dataclass(frozen=True)
 class Client:
     """One client.
@@ -99,7 +99,7 @@ def client(
     )
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """One question in, one answer out.
 
     Raises
@@ -125,8 +125,8 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
         z = s.moved(state.z, likelihood.slope(y, eta, w), g, likelihood.curvature(y, eta, w), event.round)
         state, answer = evolve(state, z=z), Moved(event.round, z)
     else:
-        state, g, rho, scales = _sampled(state, event.z, event)
-        answer = Slopes(event.round, g, rho, scales)
+        state, g, slopes, scales = _sampled(state, event.z, event)
+        answer = Slopes(event.round, g, slopes, scales)
     if event.round >= s.first and (event.round - s.first) % s.thin == 0:
         state.trace.add({"theta": state.theta[np.newaxis]})
     return evolve(state, round=event.round + 1), [answer]
@@ -137,7 +137,7 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
     s, predictor, H = state.settings, state.predictor, state.predictor.H
     M, p = s.langevin_steps, predictor.n_theta
     normals = rng.normal(M * p, key=rng.key(s.seed, "draws"), client=state.index, step=state.step).reshape(M, p)
-    draws, rho, scales = np.empty((M, p)), np.zeros(s.n_rows), np.zeros(int(s.dispersed))
+    draws, mean_slopes, scales = np.empty((M, p)), np.zeros(s.n_rows), np.zeros(int(s.dispersed))
     theta, pull = state.theta, s.rho**-2
     precision = pull * state.gram + predictor.prior_sd**-2 * np.eye(p)
     shift = pull * (H.T @ z) + predictor.prior_mean * predictor.prior_sd**-2
@@ -151,12 +151,12 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
         w, rest = float(event.log_scale[0]) if s.dispersed else 0.0, event.b + (event.Z - z)
         y, likelihood = _response(state)
         h = state.langevin_step(float(likelihood.curvature(y, rest, w)))
-        own, scale = _own(state, rest + H @ theta, w)
+        slopes, scale = _own(state, rest + H @ theta, w)
         for m in range(M):
-            theta = theta + h * (shift - precision @ theta + H.T @ own) + np.sqrt(2 * h) * normals[m]
+            theta = theta + h * (shift - precision @ theta + H.T @ slopes) + np.sqrt(2 * h) * normals[m]
             draws[m] = theta
-            own, scale = _own(state, rest + H @ theta, w)
-            rho += own / M
+            slopes, scale = _own(state, rest + H @ theta, w)
+            mean_slopes += slopes / M
             scales += scale / M
     if not np.isfinite(theta).all():
         raise NumericalError(
@@ -166,7 +166,7 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
     if state.round >= s.first:
         total, squares = state.total + draws.sum(axis=0), state.squares + draws.T @ draws
         after = evolve(after, total=total, squares=squares, count=state.count + M)
-    return after, H @ draws.mean(axis=0), rho, scales
+    return after, H @ draws.mean(axis=0), mean_slopes, scales
 
 
 def _own(state: Client, eta: Vector, log_scale: float) -> tuple[Vector, float]:
@@ -214,7 +214,7 @@ def save(state: Client) -> Saved:
     return saved | state.trace.save()
 
 
-def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+def load(fresh: Client, saved: Saved) -> Client:
     """A fresh state as it was when it was saved."""
     own = {name: value for name, value in saved.items() if not name.startswith("trace.")}
     return evolve(fresh, **own, trace=Trace.load(saved))

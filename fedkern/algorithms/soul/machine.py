@@ -24,8 +24,7 @@ posterior of theta: they are labelled "conditional", and are much narrower. Sour
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 from ..core.messages import Message, Protocol, Saved
 from .client import Client, Conditional, client, client_receive, conditional
@@ -43,7 +42,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def protocol(settings: Settings) -> Protocol:
+Party = TypeVar("Party", Server, Client)
+
+
+def protocol(settings: Settings) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job of these settings can send."""
     pair: tuple[type[Message], type[Message]] = (Auxiliary, Predicted)
     if settings.power:
@@ -58,6 +60,6 @@ def save(state: Server | Client) -> Saved:
     return save_client(state) if isinstance(state, Client) else save_server(state)
 
 
-def load(fresh: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+def load(fresh: Party, saved: Saved) -> Party:
     """A fresh state as it was when it was saved."""
     return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.likelihood import Likelihood
-from ..core.messages import NO_PREDICTOR, Message, Saved, ServerEffects, evolve
-from ..core.rounds import ask_all, in_order, summed, with_answer
+from ..core.messages import NO_PREDICTOR, Event, Message, Saved, ServerEffects, evolve
+from ..core.rounds import AllRounds, all_of, ask_all, summed, with_answer
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
 from .settings import Settings
 
@@ -22,8 +22,9 @@ Matrix = NDArray[np.float64]
 LARGEST_MOVE = 0.2  # of log sigma in one round
 
 
+@final
 @dataclass(frozen=True)
-class Server:
+class Server(AllRounds):
     """The server.
 
     Attributes
@@ -49,17 +50,7 @@ class Server:
     total: Vector = field(default_factory=lambda: np.zeros(2))
     round: int = 0
     waiting: frozenset[int] = frozenset()
-    answers: Mapping[int, Any] = field(default_factory=dict)
-
-    @property
-    def stop(self) -> str | None:
-        """Why the rounds ended."""
-        return "rounds" if self.round >= self.settings.rounds else None
-
-    @property
-    def updates(self) -> NDArray[np.int64]:
-        """(J,) rounds in which each client took part: all of them."""
-        return np.full(self.settings.n_clients, self.round)
+    answers: Mapping[int, Predicted | Slopes | Moved] = field(default_factory=dict)
 
     @property
     def Z(self) -> Vector:
@@ -120,7 +111,7 @@ def _waiting(state: Server, questions: Sequence[Message]) -> tuple[Server, Serve
     return evolve(state, waiting=frozenset(range(len(asked))), answers={}), asked
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer; when all clients have answered, a step of z, b and log sigma, and the next questions.
 
     Raises
@@ -138,20 +129,21 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 def _step(state: Server) -> Server:
     """z, b and log sigma after this round. All use the slopes at the z, b and log sigma that the clients were asked with."""
     s, k = state.settings, state.round
-    answers = in_order(state.answers)
     eta = state.b + state.Z
     kappa = state.likelihood.curvature(state.y, eta, state.log_scale)
     if s.power:
-        R = summed(answer.rho for answer in answers)
-        z = np.array([s.moved(state.z[j], R - a.rho, a.g, kappa, k) for j, a in enumerate(answers)])
-        slopes, scales = float(R.sum()), float(sum(a.scales.sum() for a in answers))
+        parts = all_of(state.answers, Slopes)
+        R = summed(part.rho for part in parts)
+        z = np.array([s.moved(state.z[j], R - part.rho, part.g, kappa, k) for j, part in enumerate(parts)])
+        slopes, scales = float(R.sum()), float(sum(part.scales.sum() for part in parts))
     else:
         assert state.y is not None
         r = state.likelihood.slope(state.y, eta, state.log_scale)
         if s.response == "server":
-            z = np.array([s.moved(state.z[j], r, a.g, kappa, k) for j, a in enumerate(answers)])
+            predicted = all_of(state.answers, Predicted)
+            z = np.array([s.moved(state.z[j], r, answer.g, kappa, k) for j, answer in enumerate(predicted)])
         else:
-            z = np.array([a.z for a in answers])
+            z = np.array([answer.z for answer in all_of(state.answers, Moved)])
         slopes = float(r.sum())
         scales = float(state.likelihood.slope_scale(state.y, eta, state.log_scale).sum()) if s.dispersed else 0.0
     b, log_scale, c = state.b, state.log_scale, s.decay(k)
@@ -186,6 +178,6 @@ def save(state: Server) -> Saved:
     return {name: getattr(state, name) for name in ("z", "z_total", "b", "log_scale", "total", "round")}
 
 
-def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     return evolve(fresh, **saved)

@@ -7,10 +7,9 @@ parameter, a network's weight or a row. Source: docs/methods/vertical.md, sectio
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from ...kernels import rng
 from ...models.likelihood import Likelihood
 from ...models.split.site import Drawn, Site
 from ..core.averaging import Trajectory
-from ..core.messages import ClientEffects, RemoteFault, Saved, evolve
+from ..core.messages import ClientEffects, Event, RemoteFault, Saved, array, evolve, number
 from ..core.optim import OPTIMISERS
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .settings import Index, Settings, Vector, batch_of, of_batch, stacked
@@ -83,6 +82,9 @@ class Client:
         return columns[0][:, None] if len(columns) == 1 else np.array(columns).reshape(-1, self.settings.n_rows).T
 
 
+State = TypeVar("State", bound=Client)  # of an open or a private job
+
+
 def client(
     name: str,
     index: int,
@@ -119,7 +121,7 @@ def _fusible(s: Settings, site: Site) -> bool:
     return s.model == "augmented" and s.optimiser == "adam" and once and not altered and site.plain
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers the server: a draw, a part of the likelihood, or after a step the next draw.
 
     Raises
@@ -148,7 +150,7 @@ def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
     raise RemoteFault(f"server: {type(event).__name__} was not expected of a {s.model} model")
 
 
-def _drawn(state: Client) -> tuple[Client, ClientEffects]:
+def _drawn(state: State) -> tuple[State, ClientEffects]:
     """The joint draws of this round; z leaves."""
     s, site = state.settings, state.site
     index = batch_of(s, state.round)
@@ -165,7 +167,7 @@ def _drawn(state: Client) -> tuple[Client, ClientEffects]:
     return _sent(evolve(state, drawn=tuple(draws), step=state.step + s.draws, own=()))
 
 
-def _sent(state: Client) -> tuple[Client, ClientEffects]:
+def _sent(state: State) -> tuple[State, ClientEffects]:
     """What leaves after a draw."""
     out: ClientEffects = [ZShare(state.round, stacked([drawn.z for drawn in state.drawn]))]
     if state.settings.bound and state.settings.model != "power":
@@ -193,20 +195,20 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
     assert state.likelihood is not None
     s, likelihood = state.settings, state.likelihood
     y, share = of_batch(state.y, state.drawn[0].index), 1 / s.n_clients
-    own, scales, values = [], np.zeros((s.draws, int(s.dispersed))), []
+    slopes, scales, values = [], np.zeros((s.draws, int(s.dispersed))), []
     for i, drawn in enumerate(state.drawn):
         eta = float(event.b[i]) + drawn.g + (event.Z[i] - drawn.z)
         w = float(event.log_scale[i, 0]) if s.dispersed else 0.0
-        own.append(share * likelihood.slope(y, eta, w))
+        slopes.append(share * likelihood.slope(y, eta, w))
         if s.dispersed:
             scales[i] = share * likelihood.slope_scale(y, eta, w).sum()
         if s.bound:
             values.append(share * float(likelihood.value(y, eta, w).sum()))
-    rho = stacked(own)
-    out: ClientEffects = [LikelihoodShare(state.round, rho, rho.sum(axis=1), scales)]
+    part = stacked(slopes)
+    out: ClientEffects = [LikelihoodShare(state.round, part, part.sum(axis=1), scales)]
     if s.bound:
         out.insert(0, BoundShare(state.round, s.factor * float(np.mean(values)) + _bound(state)))
-    return evolve(state, own=tuple(own)), out
+    return evolve(state, own=tuple(slopes)), out
 
 
 def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
@@ -274,7 +276,7 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...
     return _drawn(state) if round < s.rounds else (state, [])
 
 
-def _replaced(values: Vector, where: Any, new: Vector) -> Vector:
+def _replaced(values: Vector, where: Index | tuple[slice, Index], new: Vector) -> Vector:
     """A copy with some elements replaced."""
     values = values.copy()
     values[where] = new
@@ -324,16 +326,16 @@ def save(state: Client) -> Saved:
     return saved | state.trajectory.save() | ({"own": np.stack(state.own)} if state.own else {})
 
 
-def load(fresh: Client, saved: Mapping[str, Any]) -> Client:
+def load(fresh: State, saved: Saved) -> State:
     """A fresh state as it was when it was saved."""
-    begun = bool(saved["begun"]) and saved["round"] < fresh.settings.rounds
+    begun = bool(saved["begun"]) and number(saved, "round") < fresh.settings.rounds
     state = evolve(
         fresh,
         round=saved["round"],
         parameters=saved["parameters"],
         optimiser=saved["optimiser"],
         trajectory=Trajectory.load(saved),
-        step=saved["step"] - (fresh.settings.draws if begun else 0),
+        step=number(saved, "step") - (fresh.settings.draws if begun else 0),
         residual=saved["residual"],
     )
-    return evolve(_drawn(state)[0], own=tuple(saved.get("own", ()))) if begun else state
+    return evolve(_drawn(state)[0], own=tuple(array(saved, "own")) if "own" in saved else ()) if begun else state

@@ -12,10 +12,9 @@ sent. Source: docs/methods/vertical.md, sections 5 to 8.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
-from ..core.messages import ClientEffects, Message, Protocol, Refused, Saved
+from ..core.messages import ClientEffects, Event, Message, Protocol, Refused, Saved
 from . import client as client_side
 from . import private as private_side
 from . import server as server_side
@@ -46,7 +45,10 @@ __all__ = [
 ]
 
 
-def protocol(settings: Settings) -> Protocol:
+Party = TypeVar("Party", Server, Client)
+
+
+def protocol(settings: Settings) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job of these settings can send."""
     power, shared = settings.model == "power", settings.response == "shared"
     down = (Begin, PredictorSum, LikelihoodSum) if power else (Begin, PredictorSum) if shared else (Begin, Residual)
@@ -55,10 +57,11 @@ def protocol(settings: Settings) -> Protocol:
     return Protocol("vertical", down, up, server_receive, client_receive, finished, save, load)
 
 
-def client_receive(state: Client, event: Any) -> tuple[Client, ClientEffects]:
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """See `client` and `private`."""
-    machine = private_side.client_receive if isinstance(state, PrivateClient) else client_side.client_receive
-    return machine(state, event)  # type: ignore[arg-type]
+    if isinstance(state, PrivateClient):
+        return private_side.client_receive(state, event)
+    return client_side.client_receive(state, event)
 
 
 def save(state: Server | Client) -> Saved:
@@ -68,7 +71,7 @@ def save(state: Server | Client) -> Saved:
     return client_side.save(state) if isinstance(state, Client) else server_side.save(state)
 
 
-def load(fresh: Server | Client, saved: Mapping[str, Any]) -> Server | Client:
+def load(fresh: Party, saved: Saved) -> Party:
     """A fresh state as it was when it was saved."""
     if isinstance(fresh, PrivateClient):
         return private_side.load(fresh, saved)

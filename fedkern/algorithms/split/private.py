@@ -41,10 +41,8 @@ sections 5 and 11.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,12 +54,13 @@ from ...models.split.predictors import Linear
 from ...models.split.site import Site
 from ...privacy.accountant import Mechanism
 from ...privacy.noise import Source
-from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Refused, RemoteFault, Saved, evolve
+from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, Saved, evolve
 from ..core.optim import OPTIMISERS
 from . import client as plain
 from .messages import Begin, PredictorSum, Residual, ZShare
 from .settings import Settings
 
+Question = Begin | PredictorSum | Residual
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -179,7 +178,7 @@ class PrivateClient(plain.Client):
 
     release: Release = field(kw_only=True)
     count: int = 0
-    asked: Any = None
+    asked: Question | None = None
     refused: bool = False
 
 
@@ -221,7 +220,7 @@ def cleaned(H: Matrix) -> Matrix:
     return np.where(good[:, np.newaxis], H, 0.0)
 
 
-def client_receive(state: PrivateClient, event: Any) -> tuple[PrivateClient, ClientEffects]:
+def client_receive(state: PrivateClient, event: Event) -> tuple[PrivateClient, ClientEffects]:
     """A question makes a charge; the charge, once it is on the disk, reads rows and answers.
 
     Raises
@@ -248,14 +247,14 @@ def client_receive(state: PrivateClient, event: Any) -> tuple[PrivateClient, Cli
     return evolve(state, asked=event), [Charge(_steps(state, event), event.round)]
 
 
-def _steps(state: PrivateClient, question: Any) -> int:
+def _steps(state: PrivateClient, question: Question) -> int:
     """Releases that answer a question."""
     return 1 if isinstance(question, Begin) or state.round + 1 == state.settings.rounds else 2
 
 
 def _drawn(state: PrivateClient) -> tuple[PrivateClient, ClientEffects]:
     """The joint draw of this round; z leaves clipped and noisy."""
-    state, _ = plain._drawn(state)  # type: ignore[assignment]
+    state, _ = plain._drawn(state)
     noisy = state.release.z(state.drawn[0].z, state.count)
     return evolve(state, count=state.count + 1), [ZShare(state.round, noisy[np.newaxis])]
 
@@ -292,6 +291,6 @@ def save(state: PrivateClient) -> Saved:
     return plain.save(state) | {"count": state.count, "refused": int(state.refused)}
 
 
-def load(fresh: PrivateClient, saved: Mapping[str, Any]) -> PrivateClient:
+def load(fresh: PrivateClient, saved: Saved) -> PrivateClient:
     """A fresh state as it was when it was saved."""
-    return evolve(plain.load(fresh, saved), count=saved["count"], refused=bool(saved["refused"]))  # type: ignore[return-value]
+    return evolve(plain.load(fresh, saved), count=saved["count"], refused=bool(saved["refused"]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,14 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.split.site import Shared
 from ..core.averaging import Trajectory
-from ..core.messages import NO_PREDICTOR, SERVER, Message, Refused, RemoteFault, Saved, ServerEffects, evolve
+from ..core.messages import NO_PREDICTOR, SERVER, Event, Message, Refused, RemoteFault, Saved, ServerEffects, array, evolve
 from ..core.optim import OPTIMISERS
-from ..core.rounds import in_order, needs_all, summed, to_each
+from ..core.rounds import all_of, in_order, needs_all, summed, to_each
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .settings import Settings, Vector, batch_of, of_batch, stacked
 
 
+@final
 @dataclass(frozen=True)
 class Server:
     """The server.
@@ -49,7 +50,7 @@ class Server:
     trajectory: Trajectory
     round: int = 0
     phase: str = "z"
-    answers: Mapping[int, Any] = field(default_factory=dict)
+    answers: Mapping[int, ZShare | LikelihoodShare] = field(default_factory=dict)
     bounds: Mapping[int, float] = field(default_factory=dict)
     Z: Vector = field(default_factory=lambda: np.zeros((0, 0)))
     eps: Vector = field(default_factory=lambda: np.zeros((0, 0)))
@@ -92,7 +93,7 @@ def finished(state: Server) -> bool:
     return state.stop is not None
 
 
-def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, ServerEffects]:
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer; when all clients have answered, the next question.
 
     Raises
@@ -103,8 +104,8 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
         A stale, repeated or unexpected message.
     """
     needs_all(event, state.names, state.round, NO_PREDICTOR)
-    if getattr(event, "round", None) != state.round:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} of round {event.round}, expected round {state.round}")
+    if (round := getattr(event, "round", None)) != state.round:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} of round {round}, expected round {state.round}")
     if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
         return evolve(state, refused=state.refused | {sender}), []
     if isinstance(event, BoundShare) and state.settings.bound and sender not in state.bounds:
@@ -121,7 +122,7 @@ def server_receive(state: Server, sender: int, event: Any) -> tuple[Server, Serv
 def _summed(state: Server) -> tuple[Server, ServerEffects]:
     """All z are here: their sum in client order, a draw of b and log sigma, and the answer."""
     s, shared = state.settings, state.shared
-    Z = summed(answer.z for answer in in_order(state.answers))
+    Z = summed(answer.z for answer in all_of(state.answers, ZShare))
     index = batch_of(s, state.round)
     if state.offset is not None:
         Z += of_batch(state.offset, index)
@@ -141,8 +142,8 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
             return evolve(state, phase="likelihood"), to_each(everyone, question)
     assert state.y is not None
     y = of_batch(state.y, index)
-    found = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
-    r = stacked([slope for slope, _ in found])
+    slopes = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
+    r = stacked([slope for slope, _ in slopes])
     if not np.isfinite(r).all():
         raise NumericalError(
             f"server, round {state.round}: a slope of the log-likelihood is not finite; lower algorithm.learning_rate"
@@ -152,14 +153,14 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     loglik = np.nan
     if s.bound:
         loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(Z, drawn)])) * s.factor
-    state = _moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in found]))
+    state = _moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in slopes]))
     return state, to_each(everyone, question)
 
 
 def _combined(state: Server) -> tuple[Server, ServerEffects]:
     """PL: all parts of the likelihood's slopes are here."""
     s = state.settings
-    answers = in_order(state.answers)
+    answers = all_of(state.answers, LikelihoodShare)
     slopes, scales = sum(answer.slopes for answer in answers), sum(answer.scales for answer in answers)
     question = LikelihoodSum(state.round, summed(answer.rho for answer in answers))
     state = _moved(state, np.asarray(slopes), np.asarray(scales)[:, 0] if s.dispersed else np.zeros(s.draws))
@@ -171,12 +172,12 @@ def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
     s, shared, f = state.settings, state.shared, state.settings.factor
     bound = np.nan
     if s.bound and len(state.bounds) == s.n_clients:
-        own = (
+        share = (
             0.0
             if s.model == "none"
             else float(np.mean([shared.bound(state.parameters, e, v) for e, v in zip(state.eps, state.values)]))
         )
-        bound = own + sum(in_order(state.bounds)) + (0.0 if s.model == "power" else state.loglik)
+        bound = share + sum(in_order(state.bounds)) + (0.0 if s.model == "power" else state.loglik)
     parameters, optimiser = state.parameters, state.optimiser
     if shared.block.size:
         g = np.zeros(len(parameters))
@@ -207,10 +208,10 @@ def save(state: Server) -> Saved:
     return saved | state.trajectory.save()
 
 
-def load(fresh: Server, saved: Mapping[str, Any]) -> Server:
+def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     names = ("round", "parameters", "optimiser", "Z", "eps", "values")
     phase = "likelihood" if saved["phase"] else "z"
-    refused = frozenset(saved["refused"].tolist())
+    refused = frozenset(array(saved, "refused").tolist())
     same = {name: saved[name] for name in names}
     return evolve(fresh, **same, trajectory=Trajectory.load(saved), phase=phase, refused=refused)

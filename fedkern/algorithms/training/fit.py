@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -70,13 +70,12 @@ class Federation:
     @cached_property
     def decoders(self) -> list[Decoder]:
         """One for each client."""
-        a = self.architecture
-        sizes = {"hidden": a.hidden, "local_hidden": a.local_hidden, "width": a.width, "rank": a.rank}
-        made = []
-        for j, n_local in enumerate(a.n_local):
+        whole = self.architecture
+        decoders = []
+        for j, (size, n_local) in enumerate(zip(whole.groups, whole.n_local)):
             sd = self.sd[self.ends[j] : self.ends[j + 1]]
-            made.append(Decoder(a.variant, a.n_conditions, a.n_global, n_local, self.parts(j), sd, **sizes))
-        return made
+            decoders.append(Decoder(replace(whole, groups=(size,), n_local=(n_local,)), self.parts(j), sd))
+        return decoders
 
     def values(self, z: Array, u: Array, phi: Array) -> Array:
         """(m, n) thetahat at global latents z (m, p_G), local ones u (m, sum p_L) and phi (m,)."""
@@ -192,7 +191,7 @@ class Comparison:
     local_share: float
     widest: float
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, float | None]:
         """The numbers."""
         return {name: value for name, value in vars(self).items() if name not in ("true", "sigma")}
 
@@ -218,8 +217,8 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
     size = float(np.linalg.norm(K))
     apart = federation.client[:, None] != federation.client
     size_cross = float(np.linalg.norm(K[apart]))
-    told = size_cross > LEAST_CROSS * size
-    cross = float(np.linalg.norm((C - K)[apart])) / size_cross if told else None
+    measurable = size_cross > LEAST_CROSS * size
+    cross = float(np.linalg.norm((C - K)[apart])) / size_cross if measurable else None
     product = (halves[0] - K) * (halves[1] - K)
     split, split_cross = float(np.sum(product)), float(np.sum(product[apart]))
     return Comparison(
@@ -229,7 +228,7 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
         error=float(np.linalg.norm(C - K)) / size,
         error_split=math.sqrt(max(split, 0.0)) / size,
         cross=cross,
-        cross_split=math.sqrt(max(split_cross, 0.0)) / size_cross if told else None,
+        cross_split=math.sqrt(max(split_cross, 0.0)) / size_cross if measurable else None,
         largest_cross_correlation=cross_correlation_error(K, C, federation.client),
         variance_ratio=float(np.mean(np.diag(C) / np.diag(K))),
         local_share=local_share(federation, phi, seed=seed),
@@ -270,15 +269,15 @@ def coverage(
     level = rng_order(draws, seed) % LEVELS
     sd, tau2 = np.sqrt(prior.variances(values)), tau.at(values)
     bounds = {share: float(ndtri(0.5 + share / 2)) for share in COVERED}
-    found = {kind: dict.fromkeys(map(str, COVERED), 0.0) for kind in ("deterministic", "auxiliary")}
+    covered = {kind: dict.fromkeys(map(str, COVERED), 0.0) for kind in ("deterministic", "auxiliary")}
     key = rng.key(seed, "latents", 6)
     for k, block in enumerate(federation.draws(values[level], seed, draw=3)):
         at = level[k * BLOCK : k * BLOCK + len(block)]
         noisy = block + np.sqrt(tau2[at]) * rng.normal(block.size, key=key, step=k).reshape(block.shape)
         for kind, theta in (("deterministic", block), ("auxiliary", noisy)):
             for share, bound in bounds.items():
-                found[kind][str(share)] += float(np.mean(np.abs(theta) < bound * sd[at])) * len(block) / draws
-    return found
+                covered[kind][str(share)] += float(np.mean(np.abs(theta) < bound * sd[at])) * len(block) / draws
+    return covered
 
 
 def variogram(one: Comparison, client: Index, distances: Array, tau2: Array, edges: Array) -> dict[str, list[float]]:
@@ -323,19 +322,19 @@ def _means(values: Array, which: Index, classes: int) -> list[float]:
 
 def warnings(comparisons: Sequence[Comparison], tau: Tau) -> list[str]:
     """What a user should know after the training."""
-    found = []
+    texts = []
     wide = max((one.widest for one in comparisons), default=0.0)
     if wide > WIDE:
-        found.append(
+        texts.append(
             f"the decoder's values reach {wide:.0f} prior standard deviations: train longer, or with a smaller range of phi"
         )
     if abs(tau.excess) > WIDTH:
         change = f"{abs(tau.excess):.0%} {'wider' if tau.excess > 0 else 'narrower'}"
-        found.append(
+        texts.append(
             f"tau^2 is clipped ({tau.low} of {tau.tau2.size} at the floor, {tau.high} at the ceiling), which makes the prior of "
             f"theta {change} than the true one: change auxiliary.floor or auxiliary.ceiling"
         )
-    return found
+    return texts
 
 
 def phi_shown(condition: Condition) -> tuple[float, ...]:
@@ -348,7 +347,7 @@ def phi_shown(condition: Condition) -> tuple[float, ...]:
     return tuple(sorted({min(max(phi, lo), hi) for phi in (0.5, 0.9, hi)}))
 
 
-def digest_of(parts: Mapping[str, Any]) -> str:
+def digest_of(parts: Mapping[str, NDArray[Any] | str | float]) -> str:
     """A name for what was trained: BLAKE2b-256 over arrays and texts by name."""
     from hashlib import blake2b
 

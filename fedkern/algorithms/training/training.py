@@ -111,10 +111,10 @@ class State:
         return {name: array.astype(np.float64) for name, array in arrays.items()} | {"step": self.step, "gamma": self.gamma}
 
     @classmethod
-    def load(cls, kept: Mapping[str, Any], precision: str) -> State:
+    def load(cls, saved: Mapping[str, Any], precision: str) -> State:
         """The state that `save` wrote."""
-        parameters, moments = (kept[name].astype(precision) for name in ("parameters", "moments"))
-        return cls(parameters, moments, int(kept["step"]), float(kept["gamma"]), kept["curve"])
+        parameters, moments = (saved[name].astype(precision) for name in ("parameters", "moments"))
+        return cls(parameters, moments, int(saved["step"]), float(saved["gamma"]), saved["curve"])
 
 
 def start(architecture: mlp.Architecture, settings: Settings) -> State:
@@ -146,8 +146,6 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
     """The state after n steps, or after those before one that is not finite, and how many were taken."""
     if n == 0:
         return state, 0
-    options: dict[str, Any] = {"kind": table.kind, "rank": table.rank, "group": table.group, "batch": settings.batch}
-    options |= {"gamma": state.gamma, "clip": settings.clip, "seed": settings.seed, "first": state.step}
     parameters, moments, trace = mlp.vae_step(
         state.parameters,
         state.moments,
@@ -161,7 +159,14 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
         kl_weights=settings.kl_weights(state.step, n),
         architecture=architecture,
         n_threads=settings.threads,
-        **options,
+        kind=table.kind,
+        rank=table.rank,
+        group=table.group,
+        batch=settings.batch,
+        gamma=state.gamma,
+        clip=settings.clip,
+        seed=settings.seed,
+        first=state.step,
     )
     good = np.isfinite(trace).all(axis=1)
     taken = n if good.all() else int(np.argmin(good))

@@ -137,12 +137,12 @@ def _read(folder: Path) -> Rows:
     lines: list[str] = []
     for name, rows in FILES.items():
         text = _text(folder, name)
-        found = [line.removesuffix(".") for line in text.split("\n") if line and not line.startswith("|")]
-        if len(found) != rows or any(line.count(", ") != len(FIELDS) - 1 for line in found):
+        records = [line.removesuffix(".") for line in text.split("\n") if line and not line.startswith("|")]
+        if len(records) != rows or any(line.count(", ") != len(FIELDS) - 1 for line in records):
             raise JobError(
-                f"{folder / name}: {len(found)} rows, needs the {rows} of the published file with {len(FIELDS)} fields each"
+                f"{folder / name}: {len(records)} rows, needs the {rows} of the published file with {len(FIELDS)} fields each"
             )
-        lines += found
+        lines += records
     return Rows(tuple(lines), str(folder))
 
 

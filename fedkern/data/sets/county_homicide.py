@@ -54,15 +54,15 @@ def read_map(folder: str | Path | None = None, *, islands: Islands = "link") -> 
     -------
     the map, areas named by their FIPS codes, and rows (n,): the row of `read` that each area of the map has
     """
-    found = folder_of("county-homicide", "us-county-homicide", "counties.csv") if folder is None else Path(folder)
-    cell = _cells(found)
+    source = folder_of("county-homicide", "us-county-homicide", "counties.csv") if folder is None else Path(folder)
+    cell = _cells(source)
     names, states = cell["FIPS"], cell["STATE_NAME"]
-    text = text_of(found, "edges.csv", SOURCE).partition("\n")[2]
-    pairs = [(int(i), int(j)) for i, j, *_ in cells_of(text, found / "edges.csv", N_PAIRS, 4)]
-    graph = checked(names, np.array(pairs, dtype=np.int64), str(found / "edges.csv"))
-    made = make_map(graph, states, islands=islands)
+    text = text_of(source, "edges.csv", SOURCE).partition("\n")[2]
+    pairs = [(int(i), int(j)) for i, j, *_ in cells_of(text, source / "edges.csv", N_PAIRS, 4)]
+    graph = checked(names, np.array(pairs, dtype=np.int64), str(source / "edges.csv"))
+    regions = make_map(graph, states, islands=islands)
     place = {name: row for row, name in enumerate(names)}
-    return made, np.array([place[name] for name in made.graph.names], dtype=np.int64)
+    return regions, np.array([place[name] for name in regions.graph.names], dtype=np.int64)
 
 
 @cache

@@ -116,7 +116,7 @@ def sparse(settings: Settings) -> Simulated:
     theta = np.concatenate([[1.0, -0.7, 0.5, 0.3], np.zeros(p)])[:p]
     center, scale = _center(p), _scale(p)
 
-    def own(k: int) -> Array:
+    def effects(k: int) -> Array:
         change = np.zeros(p)
         change[0], change[-1] = -0.5, 0.6
         return theta + change * (k == 0 and p > 1)
@@ -124,14 +124,14 @@ def sparse(settings: Settings) -> Simulated:
     def rows_of(k: int) -> Array:
         draws = Draws(settings.seed, k)
         x = np.round(center + scale * (draws.normal(settings.rows, p) + 0.3 * draws.normal(p)), 4)
-        y = 1.0 + 0.5 * draws.normal(1) + ((x - center) / scale) @ own(k) + draws.normal(settings.rows)
+        y = 1.0 + 0.5 * draws.normal(1) + ((x - center) / scale) @ effects(k) + draws.normal(settings.rows)
         return np.column_stack([x, np.round(y, 4)])
 
     names = tuple(f"x{j + 1}" for j in range(p))
     truth = {f"theta[{name}]": float(t) for name, t in zip(names, theta / scale)}
     if p > 1:
         first = client_names(settings.clients)[0]
-        truth |= {f"theta[{name}]@{first}": float(t) for name, t in zip(names, own(0) / scale)}
+        truth |= {f"theta[{name}]@{first}": float(t) for name, t in zip(names, effects(0) / scale)}
     clients = tuple(rows_of(k) for k in range(settings.clients))
     return Simulated((*names, "y"), clients, None, truth, _sparse_job(settings, "regression", 'response = "y"'))
 
@@ -267,20 +267,22 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
     folder = out / "clients"
     if folder.exists() and any(folder.iterdir()):
         raise JobError(f"{folder}: already holds files; choose another --out, or remove them")
-    made = KINDS[kind](settings)
+    federation = KINDS[kind](settings)
     folder.mkdir(parents=True, exist_ok=True)
-    headers = made.headers or (made.names,) * len(made.clients)
-    for name, header, rows in zip(client_names(settings.clients), headers, made.clients):
+    headers = federation.headers or (federation.names,) * len(federation.clients)
+    for name, header, rows in zip(client_names(settings.clients), headers, federation.clients):
         _write(folder / f"{name}.csv", header, rows)
-    if made.test is not None:
-        _write(out / "test.csv", made.names, made.test)
-    if made.server is not None:
-        _write(out / "server.csv", *made.server)
-    for name, text in made.more.items():
+    if federation.test is not None:
+        _write(out / "test.csv", federation.names, federation.test)
+    if federation.server is not None:
+        _write(out / "server.csv", *federation.server)
+    for name, text in federation.more.items():
         (out / name).write_text(text, "utf-8")
     shown = {"kind": kind, "clients": settings.clients, "rows": settings.rows, "columns": settings.columns, "seed": settings.seed}
-    (out / "truth.json").write_text(json.dumps({"simulated": shown, "parameters": dict(made.truth)}, indent=2) + "\n", "utf-8")
-    (out / "job.toml").write_text(made.job, "utf-8")
+    (out / "truth.json").write_text(
+        json.dumps({"simulated": shown, "parameters": dict(federation.truth)}, indent=2) + "\n", "utf-8"
+    )
+    (out / "job.toml").write_text(federation.job, "utf-8")
     return out / "job.toml"
 
 

@@ -1,9 +1,10 @@
 """The client's side of the augmented models for Numba: plain loops over rows, and over blocks of rows for the network."""
 
 import numpy as np
-from numba import boolean, float64, int64, njit, types
+from numba import boolean, float64, int64, types
 
 from . import optim, rng
+from ._jit import loop, loop_ieee, scalar
 from .glm import Lean
 from .mlp import LANES, TANH, backward_block, forward_block
 
@@ -11,7 +12,7 @@ LOWEST, HIGHEST = -8.0, 4.0  # of log(s / rho)
 LEAST = np.log(1e-8)  # of the log standard deviation of a coefficient
 
 
-@njit(cache=False)
+@scalar
 def row_times(x, w):
     found = 0.0
     for j in range(w.size):
@@ -19,14 +20,14 @@ def row_times(x, w):
     return found
 
 
-@njit(cache=False, nogil=True)
+@loop
 def mean_field_draw_rows(H, w, tau, mean, log_sd, g, z):
     for i in range(g.size):
         g[i] = row_times(H[i], w)
         z[i] = mean[i] + np.exp(log_sd[i]) * tau[i]
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def mean_field_gradient_rows(H, g, z, tau, log_sd, message, own, rho, path, grad_w, cotangent, grad_mean, grad_log_sd):
     for i in range(g.size):
         s, pull = np.exp(log_sd[i]), (z[i] - g[i]) / (rho * rho)
@@ -37,7 +38,7 @@ def mean_field_gradient_rows(H, g, z, tau, log_sd, message, own, rho, path, grad
             grad_w[j] += H[i, j] * c
 
 
-@njit(cache=False)
+@scalar
 def fill(block, count, g, extra, first):
     """The network's inputs, as columns."""
     for b in range(count):
@@ -46,12 +47,12 @@ def fill(block, count, g, extra, first):
             block[1 + j, b] = extra[first + b, j]
 
 
-@njit(cache=False)
+@scalar
 def spread(o2, rho):
     return rho * np.exp(min(max(o2, LOWEST), HIGHEST) if o2 == o2 else o2)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def amortised_draw_rows(H, w, tau, extra, psi, rho, sizes, g, z):
     n, width = g.size, sizes.sum()
     values = np.empty((width, LANES))
@@ -65,7 +66,7 @@ def amortised_draw_rows(H, w, tau, extra, psi, rho, sizes, g, z):
             z[first + b] = g[first + b] + values[width - 2, b] + spread(values[width - 1, b], rho) * tau[first + b]
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def amortised_gradient_rows(H, g, z, tau, extra, psi, message, own, rho, sizes, path, grad_w, cotangent, grad_psi):
     n, width = g.size, sizes.sum()
     values, cotangents = np.empty((width, LANES)), np.empty((width, LANES))
@@ -146,18 +147,18 @@ def amortised_gradient(
     grad_psi[:] = grad
 
 
-@njit(cache=False)
+@scalar
 def coefficient_sd(log_sd):
     return np.exp(log_sd if log_sd != log_sd else max(log_sd, LEAST))
 
 
-@njit(cache=False, nogil=True)
+@loop
 def coefficient_rows(mu, log_sd, eps, theta):
     for j in range(theta.size):
         theta[j] = mu[j] + coefficient_sd(log_sd[j]) * eps[j]
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def coefficient_gradient(log_sd, eps, theta, grad_w, prior_mean, prior_sd, path, gradient):
     p = eps.size
     for j in range(p):

@@ -7,9 +7,10 @@ Scalars: `clean`, `log_likelihood`, `expected_log_likelihood`. Loops over rows i
 from math import erfc, lgamma
 
 import numpy as np
-from numba import boolean, float32, float64, int64, njit, types
+from numba import boolean, float32, float64, int64, types
 
 from . import rng
+from ._jit import loop, scalar
 
 BERNOULLI, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
 STL, TOTAL, ANALYTIC_ELBO = range(3)
@@ -26,7 +27,7 @@ U_WEIGHT = 1 / ((1 + np.exp(U)) * (1 + np.exp(-U)))
 U_WEIGHT /= U_WEIGHT.sum()
 
 
-@njit(cache=False)
+@scalar
 def clean(y, family):
     """The response, or NaN where the family has no such value."""
     if family == BERNOULLI:
@@ -36,13 +37,13 @@ def clean(y, family):
     return y if np.isfinite(y) else np.nan
 
 
-@njit(cache=False)
+@scalar
 def sigmoid(a):
     t = np.exp(-abs(a))
     return (t if a < 0.0 else 1.0) / (1.0 + t)
 
 
-@njit(cache=False)
+@scalar
 def log_ways(y, r):
     """log Gamma(y + r) - log Gamma(r) - log y!, without the digits that the first two would lose to each other."""
     if np.isnan(y):
@@ -59,7 +60,7 @@ def log_ways(y, r):
     return out
 
 
-@njit(cache=False)
+@scalar
 def log_likelihood(a, y, family, scale):
     """log p(y | a) and its derivative with respect to a."""
     if family == BERNOULLI:
@@ -75,7 +76,7 @@ def log_likelihood(a, y, family, scale):
     return -0.5 * z * z - np.log(scale) - 0.5 * np.log(2.0 * np.pi), z / scale
 
 
-@njit(cache=False)
+@scalar
 def expected_log_sigmoid(b, s):
     """E log sigmoid(a), a ~ N(b, s^2), and the expectations of its first two derivatives."""
     value, slope, curvature = 0.0, 0.0, 0.0
@@ -104,7 +105,7 @@ def expected_log_sigmoid(b, s):
     return value, slope, curvature
 
 
-@njit(cache=False)
+@scalar
 def expected_log_likelihood(m, s, y, family, scale):
     """E log p(y | a), a ~ N(m, s^2), and the expectations of its first two derivatives."""
     if family == BERNOULLI:
@@ -122,7 +123,7 @@ def expected_log_likelihood(m, s, y, family, scale):
     return value - 0.5 * (s / scale) ** 2, slope, -1.0 / (scale * scale) + 0.0 * slope
 
 
-@njit(cache=False)
+@scalar
 def activation(x, offset, mu, variance, factor, full, u):
     """Mean and standard deviation of x'theta + offset. Fills u = factor' x for a full-rank posterior."""
     d = x.size
@@ -138,7 +139,7 @@ def activation(x, offset, mu, variance, factor, full, u):
     return m + offset, np.sqrt(v)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def loglik_rows(X, y, offset, weights, theta, family, scale, loglik, grads):
     """Adds up log-likelihoods (S,) and gradients (S, d) at the rows of theta (S, d)."""
     d = X.shape[1]
@@ -158,7 +159,7 @@ def loglik_rows(X, y, offset, weights, theta, family, scale, loglik, grads):
                 grads[s, j] += r * x[j]
 
 
-@njit(cache=False, nogil=True)
+@loop
 def expectation_rows(X, y, offset, weights, mu, variance, factor, full, family, scale, value, slope, curvature):
     x, u = np.empty(X.shape[1]), np.empty(X.shape[1])
     for i in range(X.shape[0]):
@@ -169,7 +170,7 @@ def expectation_rows(X, y, offset, weights, mu, variance, factor, full, family, 
         value[i], slope[i], curvature[i] = weights[i] * e0, weights[i] * e1, weights[i] * e2
 
 
-@njit(cache=False, nogil=True)
+@loop
 def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
     x, u = np.empty(X.shape[1]), np.empty(X.shape[1])
     for i in range(X.shape[0]):
@@ -186,7 +187,7 @@ def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
             mean[i] = expected_log_sigmoid(-m, s)[1]
 
 
-@njit(cache=False)
+@scalar
 def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, scale, estimator, u, v):
     """Fills v with a row's gradient of weight E log p in (mu, log sigma) or (mu, lower triangle of L); returns weight E log p.
 
@@ -226,7 +227,7 @@ def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, 
     return weight * value
 
 
-@njit(cache=False, nogil=True)
+@loop
 def example_rows(
     X, y, offset, weights, rows, all_rows, mu, variance, factor, full, e, family, scale, estimator, clip, grid, total, whole
 ):  # fmt: skip
@@ -267,8 +268,8 @@ def example_rows(
 class Lean:
     """A loop compiled once for each type of X, whatever the layouts: they cost a few per cent, and a compilation seconds."""
 
-    def __init__(self, loop, *arguments):
-        self.dispatcher = njit(nogil=True, cache=False)(loop.py_func)
+    def __init__(self, rows, *arguments):
+        self.dispatcher = loop(rows.py_func)
         self.arguments, self.ready = arguments, set()
 
     def __call__(self, X, *rest):
@@ -333,43 +334,43 @@ def loglik_grad(X, y, theta, offset, weights, family, scale, grad, n_threads):
     return value[0]
 
 
-def expectations(X, y, mu, spread, offset, weights, family, scale, value, slope, curvature, n_threads):
-    _expectations(X, *columns(X, y, offset, weights), *posterior(mu, spread), family, scale, value, slope, curvature)
+def expectations(X, y, mu, log_sigma, offset, weights, family, scale, value, slope, curvature, n_threads):
+    _expectations(X, *columns(X, y, offset, weights), *posterior(mu, log_sigma), family, scale, value, slope, curvature)
 
 
 expectations_full = expectations
 
 
-def predict(X, mu, spread, offset, family, method, mean, n_threads):
-    _predictions(X, column(offset, len(X), 0.0), *posterior(mu, spread), family, method, mean)
+def predict(X, mu, log_sigma, offset, family, method, mean, n_threads):
+    _predictions(X, column(offset, len(X), 0.0), *posterior(mu, log_sigma), family, method, mean)
 
 
 predict_full = predict
 
 
-def examples(X, y, mu, spread, rows, offset, weights, family, scale, e, estimator, clip, grid):
+def examples(X, y, mu, log_sigma, rows, offset, weights, family, scale, e, estimator, clip, grid):
     """sum of E log p, sum of vectors (float64, and in whole multiples of the grid), rows skipped."""
     d = X.shape[1]
-    size = d * (d + 3) // 2 if spread.ndim == 2 else 2 * d
+    size = d * (d + 3) // 2 if log_sigma.ndim == 2 else 2 * d
     total, whole = np.zeros(size), np.zeros(size, np.int64)
     index = np.empty(0, np.int64) if rows is None else rows
     value, skipped = _examples(
-        X, *columns(X, y, offset, weights), index, rows is None, *posterior(mu, spread), e, family, scale, estimator, clip, grid,
-        total, whole,
+        X, *columns(X, y, offset, weights), index, rows is None, *posterior(mu, log_sigma), e, family, scale, estimator, clip,
+        grid, total, whole,
     )  # fmt: skip
     return value, total, whole, skipped
 
 
 def clipped_grad_sum(
-    X, y, mu, spread, rows, offset, weights, family, scale, clip, estimator, draws, key, client, step, noise_multiplier, grid,
+    X, y, mu, log_sigma, rows, offset, weights, family, scale, clip, estimator, draws, key, client, step, noise_multiplier, grid,
     total, n_threads,
 ):  # fmt: skip
     e = np.empty((0, 0))
     if estimator == WEIGHT_MC:
-        e = weight_draws(len(mu), draws, key, client, step) * np.exp(spread)
+        e = weight_draws(len(mu), draws, key, client, step) * np.exp(log_sigma)
     elif estimator == ACTIVATION_MC:
         e = normals(draws, key, client, step, 0)[:, None]
-    _, sums, whole, skipped = examples(X, y, mu, spread, rows, offset, weights, family, scale, e, estimator, clip, grid)
+    _, sums, whole, skipped = examples(X, y, mu, log_sigma, rows, offset, weights, family, scale, e, estimator, clip, grid)
     if noise_multiplier > 0:
         sums += noise_multiplier * clip * normals(len(sums), key, client, step, NOISE_DRAW)
     total[:] = whole if grid > 0 else sums
@@ -405,19 +406,19 @@ def elbo_grad(
 
 
 def elbo_grad_full(
-    X, y, mu, factor, prior_shift, prior_precision, offset, weights, normaliser, family, scale, estimator, draws, key, client,
-    step, grad_mu, grad_factor, n_threads,
+    X, y, mu, log_sigma, prior_shift, prior_precision, offset, weights, normaliser, family, scale, estimator, draws, key, client,
+    step, grad_mu, grad_log_sigma, n_threads,
 ):  # fmt: skip
-    h, P, L, d = prior_shift, prior_precision, np.tril(factor), len(mu)
+    h, P, L, d = prior_shift, prior_precision, np.tril(log_sigma), len(mu)
     entropy = np.log(np.diag(L)).sum() + d / 2 * np.log(2 * np.pi)  # without e^2 / 2
     on_diagonal = np.diag(1 / np.diag(L))
     if estimator == ANALYTIC_ELBO:
         value, total, _, _ = examples(
-            X, y, mu, factor, None, offset, weights, family, scale, np.empty((0, 0)), ANALYTIC, KEEP_ALL, 0.0
+            X, y, mu, log_sigma, None, offset, weights, family, scale, np.empty((0, 0)), ANALYTIC, KEEP_ALL, 0.0
         )
         grad_mu[:] = total[:d] + h - P @ mu
-        grad_factor[:] = on_diagonal - np.tril(P @ L)
-        grad_factor[np.tril_indices(d)] += total[d:]
+        grad_log_sigma[:] = on_diagonal - np.tril(P @ L)
+        grad_log_sigma[np.tril_indices(d)] += total[d:]
         return value + h @ mu - (mu @ P @ mu + (P @ L * L).sum()) / 2 + entropy + d / 2 + normaliser
     e = weight_draws(d, draws, key, client, step)
     theta = mu + e @ L.T
@@ -426,5 +427,5 @@ def elbo_grad_full(
     if estimator == STL:
         u += np.linalg.solve(L.T, e.T).T
     grad_mu[:] = u.mean(axis=0)
-    grad_factor[:] = np.tril(u.T @ e) / draws + (on_diagonal if estimator == TOTAL else 0)
+    grad_log_sigma[:] = np.tril(u.T @ e) / draws + (on_diagonal if estimator == TOTAL else 0)
     return (value + theta @ h - ((theta @ P) * theta - e**2).sum(axis=1) / 2).mean() + entropy + normaliser

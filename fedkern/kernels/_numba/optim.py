@@ -1,10 +1,11 @@
 """Optimisers for Numba."""
 
 import numpy as np
-from numba import njit
+
+from ._jit import loop_ieee
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def adam(state, gradient, learning_rate, beta1, beta2, epsilon, new_state, step, n_threads):
     known, correction1, correction2 = np.nan, 1.0, 1.0  # most elements have the count of the one before
     for j in range(gradient.size):
@@ -18,7 +19,7 @@ def adam(state, gradient, learning_rate, beta1, beta2, epsilon, new_state, step,
         step[j] = learning_rate * (m / correction1) / (np.sqrt(v / correction2) + epsilon)
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def adagrad(state, gradient, learning_rate, epsilon, new_state, step, n_threads):
     for j in range(gradient.size):
         g = gradient[j]

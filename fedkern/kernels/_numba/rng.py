@@ -7,22 +7,24 @@
 from math import erfc
 
 import numpy as np
-from numba import njit, uint32, uint64
+from numba import uint32, uint64
+
+from ._jit import loop, scalar, scalar_ieee
 
 
-@njit(cache=False)
+@scalar
 def mix(z):
     z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
     return z ^ (z >> uint64(31))
 
 
-@njit(cache=False)
+@scalar
 def stream_key(seed, stream, chain):
     return mix(mix(uint64(seed) + uint64(0x9E3779B97F4A7C15) * (uint64(stream) + uint64(1))) + uint64(chain))
 
 
-@njit(cache=False)
+@scalar
 def philox(item, draw, client, step, key):
     """The four words of a block."""
     a, b, c, d = uint32(item), uint32(draw), uint32(client), uint32(step)
@@ -35,18 +37,18 @@ def philox(item, draw, client, step, key):
     return a, b, c, d
 
 
-@njit(cache=False)
+@scalar
 def to_uniform(low, high):
     return np.float64((uint64(low) | (uint64(high) << uint64(32))) >> uint64(12)) * 2.0**-52 + 2.0**-53
 
 
-@njit(cache=False)
+@scalar
 def uniform_pair(item, draw, client, step, key):
     a, b, c, d = philox(item, draw, client, step, key)
     return to_uniform(a, b), to_uniform(c, d)
 
 
-@njit(cache=False)
+@scalar
 def normal_pair(item, draw, client, step, key):
     u, v = uniform_pair(item, draw, client, step, key)
     radius = np.sqrt(-2.0 * np.log(u))
@@ -62,18 +64,18 @@ def normal_pair(item, draw, client, step, key):
     return x, y
 
 
-@njit(cache=False)
+@scalar
 def exponential_pair(item, draw, client, step, key):
     u, v = uniform_pair(item, draw, client, step, key)
     return -np.log(u), -np.log(v)
 
 
-@njit(cache=False)
+@scalar
 def metropolis_accept(log_ratio, u):
     return np.log(u) < log_ratio
 
 
-@njit(cache=False)
+@scalar
 def gamma_one(shape, item, client, step, key):
     if not (shape > 0.0 and shape < np.inf):
         return np.nan
@@ -88,7 +90,7 @@ def gamma_one(shape, item, client, step, key):
         draw += 2
 
 
-@njit(cache=False)
+@scalar
 def inverse_gaussian_one(mean, shape, item, client, step, key):
     if not (mean > 0.0 and mean < np.inf and shape > 0.0 and shape < np.inf):
         return np.nan
@@ -99,7 +101,7 @@ def inverse_gaussian_one(mean, shape, item, client, step, key):
     return mean / larger if u * (larger + 1.0) <= larger else mean * larger
 
 
-@njit(cache=False)
+@scalar
 def polya_gamma_accept(x, u):
     """Whether u lies below 1 - a_1/a_0 + a_2/a_0 - ..., a falling series."""
     rate = 0.5 * np.pi * np.pi * x if x > 0.64 else 2.0 / x
@@ -114,7 +116,7 @@ def polya_gamma_accept(x, u):
         n += 2.0
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def polya_gamma_one(z, item, client, step, key):
     """PG(1, z): an exponential beyond the cut t or an inverse Gaussian below it, then Devroye's series."""
     t, c = 0.64, 0.5 * abs(z)
@@ -148,13 +150,13 @@ def polya_gamma_one(z, item, client, step, key):
         draw += 3
 
 
-@njit(cache=False, nogil=True)
+@loop
 def words(key, client, step, draw, first_item, out, n_threads):
     for i in range(out.shape[0]):
         out[i, 0], out[i, 1], out[i, 2], out[i, 3] = philox(first_item + i, draw, client, step, key)
 
 
-@njit(cache=False)
+@scalar
 def fill_pairs(pair, key, client, step, draw, first_item, out):
     for i in range((out.size + 1) // 2):
         first, second = pair(first_item + i, draw, client, step, key)
@@ -163,34 +165,34 @@ def fill_pairs(pair, key, client, step, draw, first_item, out):
             out[2 * i + 1] = second
 
 
-@njit(cache=False, nogil=True)
+@loop
 def uniform(key, client, step, draw, first_item, out, n_threads):
     fill_pairs(uniform_pair, key, client, step, draw, first_item, out)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def normal(key, client, step, draw, first_item, out, n_threads):
     fill_pairs(normal_pair, key, client, step, draw, first_item, out)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def exponential(key, client, step, draw, first_item, out, n_threads):
     fill_pairs(exponential_pair, key, client, step, draw, first_item, out)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def gamma(shape, key, client, step, first_item, out, n_threads):
     for i in range(out.size):
         out[i] = gamma_one(shape[i], first_item + i, client, step, key)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def inverse_gaussian(mean, shape, key, client, step, first_item, out, n_threads):
     for i in range(out.size):
         out[i] = inverse_gaussian_one(mean[i], shape[i], first_item + i, client, step, key)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def polya_gamma(z, key, client, step, first_item, out, n_threads):
     for i in range(out.size):
         out[i] = polya_gamma_one(z[i], first_item + i, client, step, key)

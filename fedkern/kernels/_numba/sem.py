@@ -1,10 +1,10 @@
 """Cyclic structural equation model for Numba: one chain at a time. Public: `invert`, `is_contraction`, `update_inverse`."""
 
 import numpy as np
-from numba import njit
 
 from fedkern._core.rng import streams
 
+from ._jit import loop, scalar
 from .rng import gamma_one, inverse_gaussian_one, metropolis_accept, normal_pair, stream_key, uniform_pair
 from .shrinkage.scales import clipped, local_variance
 
@@ -20,7 +20,7 @@ SCALES, COEFFICIENT_NORMALS, VARIANCES, PROPOSALS, AUGMENTATION = (
 )
 
 
-@njit(cache=False)
+@scalar
 def invert(W):
     """Replaces a matrix by its inverse (Gauss-Jordan). Returns log|det|; -inf or NaN if there is no inverse."""
     p = W.shape[0]
@@ -53,7 +53,7 @@ def invert(W):
     return log_det
 
 
-@njit(cache=False)
+@scalar
 def update_inverse(W, j, image, ratio):
     """W after row j of I - Theta has moved by -delta: image is delta' W, ratio = 1 - delta' W[:, j]."""
     p = W.shape[0]
@@ -63,7 +63,7 @@ def update_inverse(W, j, image, ratio):
             W[i, k] += factor * image[k]
 
 
-@njit(cache=False)
+@scalar
 def is_contraction(matrix):
     """Whether the spectral radius is below 1: from the powers T^(2^k), their traces and their row and column sums."""
     p = matrix.shape[0]
@@ -95,7 +95,7 @@ def is_contraction(matrix):
     return False
 
 
-@njit(cache=False, nogil=True)
+@loop
 def log_densities(Y, coefficients, b):
     p, n = Y.shape[1], Y.shape[2]
     loglik = np.empty(Y.shape[0])
@@ -116,7 +116,7 @@ def log_densities(Y, coefficients, b):
     return loglik
 
 
-@njit(cache=False)
+@scalar
 def combine(e, delta, Y, out):
     """out = e - sum_h delta_h y_h. Returns sum |out|."""
     for i in range(e.size):
@@ -130,7 +130,7 @@ def combine(e, delta, Y, out):
     return total
 
 
-@njit(cache=False)
+@scalar
 def dot(x, y):
     total = 0.0
     for i in range(x.size):
@@ -138,7 +138,7 @@ def dot(x, y):
     return total
 
 
-@njit(cache=False)
+@scalar
 def start(Y, theta, d, T, W, e, sums):
     """Theta, residuals, the inverse of I - Theta; returns log|det|."""
     p = Y.shape[0]
@@ -149,7 +149,7 @@ def start(Y, theta, d, T, W, e, sums):
     return refactorise(T, W)
 
 
-@njit(cache=False)
+@scalar
 def refactorise(T, W):
     for j in range(T.shape[0]):
         for h in range(T.shape[0]):
@@ -157,7 +157,7 @@ def refactorise(T, W):
     return invert(W)
 
 
-@njit(cache=False)
+@scalar
 def draw_scales(d, tau_sq, lambda_sq, scale, expanded, client, step, key):
     """Returns how many were clipped, and whether all is well."""
     p = d.shape[0]
@@ -174,12 +174,12 @@ def draw_scales(d, tau_sq, lambda_sq, scale, expanded, client, step, key):
     return outside, good
 
 
-@njit(cache=False)
+@scalar
 def proposal_sd(variance, square, b, power):
     return np.sqrt(variance / (1.0 + variance * (power * square / (b * b))))
 
 
-@njit(cache=False)
+@scalar
 def take_row(j, delta, ratio, total, shifted, d, work, log_det, events):
     """theta_j += delta, whose determinant ratio and residuals are known. Returns the new log|det|."""
     T, W, e, sums = work
@@ -201,7 +201,7 @@ def take_row(j, delta, ratio, total, shifted, d, work, log_det, events):
     return log_det + np.log(abs(ratio))
 
 
-@njit(cache=False)
+@scalar
 def is_stable_with(T, j, delta, ratio):
     if not ratio > 0.0:
         return False
@@ -211,7 +211,7 @@ def is_stable_with(T, j, delta, ratio):
     return is_contraction(T)
 
 
-@njit(cache=False)
+@scalar
 def shift(e, y, delta, out):
     total = 0.0
     for i in range(e.size):
@@ -220,7 +220,7 @@ def shift(e, y, delta, out):
     return total
 
 
-@njit(cache=False)
+@scalar
 def elements(data, state, work, log_det, gain, stable, client, step, key, events):
     Y, square, _, tau_sq, power = data
     d, lambda_sq, b, log_step = state
@@ -252,7 +252,7 @@ def elements(data, state, work, log_det, gain, stable, client, step, key, events
     return log_det
 
 
-@njit(cache=False)
+@scalar
 def row_ratio(j, delta, W):
     ratio = 1.0
     for h in range(delta.size):
@@ -260,7 +260,7 @@ def row_ratio(j, delta, W):
     return ratio
 
 
-@njit(cache=False)
+@scalar
 def rows(data, state, work, log_det, gain, stable, client, step, key, events):
     Y, square, _, tau_sq, power = data
     d, lambda_sq, b, log_step = state
@@ -290,7 +290,7 @@ def rows(data, state, work, log_det, gain, stable, client, step, key, events):
     return log_det
 
 
-@njit(cache=False)
+@scalar
 def factorise(A):
     """U with A = U'U in the upper triangle. A - I must be positive semidefinite: a pivot that rounding made less than 1 is 1."""
     p = A.shape[0]
@@ -304,7 +304,7 @@ def factorise(A):
                 A[i, h] -= A[k, i] * A[k, h]
 
 
-@njit(cache=False)
+@scalar
 def solve_lower(U, x):
     for k in range(x.size):
         x[k] /= U[k, k]
@@ -312,7 +312,7 @@ def solve_lower(U, x):
             x[i] -= x[k] * U[k, i]
 
 
-@njit(cache=False)
+@scalar
 def solve_upper(U, x):
     for k in range(x.size - 1, -1, -1):
         for i in range(k + 1, x.size):
@@ -320,7 +320,7 @@ def solve_upper(U, x):
         x[k] /= U[k, k]
 
 
-@njit(cache=False)
+@scalar
 def gibbs_row(j, data, state, work, log_det, stable, client, step, keys, events):
     """Section 9, steps 1 to 4. With S_jj = 0 row and column j of A are those of the identity."""
     normals_key, proposals_key, weights_key = keys
@@ -384,23 +384,23 @@ def gibbs_row(j, data, state, work, log_det, stable, client, step, keys, events)
     return take_row(j, delta, ratio, total, rest, d, work, log_det, events)
 
 
-@njit(cache=False)
+@scalar
 def log_target(x, ratio, a, N):
     return (N * np.log(abs(ratio)) if ratio != 0.0 else -np.inf) - 0.5 * (x - a) * (x - a)
 
 
-@njit(cache=False)
+@scalar
 def log_normal(x, weight, mode, wide):
     return np.log(weight / wide) - 0.5 * ((x - mode) / wide) ** 2
 
 
-@njit(cache=False)
+@scalar
 def log_sum(x, y):
     """log(e^x + e^y)."""
     return max(x, y) + np.log1p(np.exp(-abs(x - y)))
 
 
-@njit(cache=False)
+@scalar
 def draw_ratio(item, r, a, N, client, step, key):
     """One independence step of x from 0, density ~ |1 + r x|^N exp(-(x - a)^2 / 2): a normal at each of its two modes."""
     turn = 1.0 - a * r  # r x^2 + turn x - (a + N r) = 0
@@ -427,7 +427,7 @@ def draw_ratio(item, r, a, N, client, step, key):
     return x if metropolis_accept(gain, accept) else 0.0
 
 
-@njit(cache=False)
+@scalar
 def swap(data, state, work, log_det, stable, shape, rate, client, step, key, events):
     _, _, theta, tau_sq, _ = data
     d, lambda_sq, b, _ = state
@@ -475,7 +475,7 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
     return log_det - log_scale
 
 
-@njit(cache=False)
+@scalar
 def draw_b(b, sums, power, n, shape, rate, client, step, key):
     """Returns the fault, or -1."""
     fault = -1
@@ -506,7 +506,7 @@ def sweeps(
         out[...] = value
 
 
-@njit(cache=False, nogil=True)
+@loop
 def all_sweeps(
     Y, theta, tau_sq, temperature, deviation, lambda_sq, b, log_step, loglik, events, seed, chain, client, step, n_sweeps, update,
     use_swap, stable, adapt, expanded, scale_lambda, shape, rate,

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from . import mlp, optim, rng
+from . import optim, rng
+from .mlp import networks
 
 LOWEST, HIGHEST = -8.0, 4.0  # of log(s / rho)
 LEAST = np.log(1e-8)  # of the log standard deviation of a coefficient
@@ -34,7 +35,7 @@ def mean_field_gradient(
 def network(g, extra, psi, hidden):
     """The network's sizes, the values of its layers, and its two outputs."""
     sizes = np.array([1 + extra.shape[1], *hidden, 2])
-    h = mlp.values(np.column_stack([g, extra]), psi, sizes, mlp.TANH)
+    h = networks.values(np.column_stack([g, extra]), psi, sizes, networks.TANH)
     return sizes, h, h[-1][:, 0], h[-1][:, 1]
 
 
@@ -55,7 +56,7 @@ def amortised_gradient(
 
         def pull_back(m, log_s):
             """Derivatives in psi and in g, through the network and through m = g + o1."""
-            grad, grad_inputs = mlp.pull_back(h, psi, np.column_stack([m, log_s * moves]), sizes, mlp.TANH)
+            grad, grad_inputs = networks.pull_back(h, psi, np.column_stack([m, log_s * moves]), sizes, networks.TANH)
             return grad, grad_inputs[:, 0] + m
 
         a = message - (z - g) / rho**2 + (tau / s if path else 0)

@@ -136,21 +136,21 @@ def elbo_grad(
 
 
 def elbo_grad_full(
-    X, y, mu, factor, prior_shift, prior_precision, offset, weights, normaliser, family, scale, estimator, draws, key, client,
-    step, grad_mu, grad_factor, n_threads,
+    X, y, mu, log_sigma, prior_shift, prior_precision, offset, weights, normaliser, family, scale, estimator, draws, key, client,
+    step, grad_mu, grad_log_sigma, n_threads,
 ):  # fmt: skip
-    h, P, L, d, constant = prior_shift, prior_precision, np.tril(factor), len(mu), normaliser
+    h, P, L, d, constant = prior_shift, prior_precision, np.tril(log_sigma), len(mu), normaliser
     log_det = np.log(np.diag(L)).sum()
     if estimator == ANALYTIC_ELBO:
         value, r, k = (np.empty(len(X)) for _ in range(3))
-        expectations(X, y, mu, factor, offset, weights, family, scale, value, r, k, 1)
+        expectations(X, y, mu, log_sigma, offset, weights, family, scale, value, r, k, 1)
         X = X.astype(np.float64)
         grad_mu[:] = r @ X + h - P @ mu
-        grad_factor[:] = np.tril((X.T * k) @ X @ L - P @ L) + np.diag(1 / np.diag(L))
+        grad_log_sigma[:] = np.tril((X.T * k) @ X @ L - P @ L) + np.diag(1 / np.diag(L))
         kl = h @ mu - (np.sum(P * (L @ L.T)) + mu @ P @ mu) / 2 + log_det + d * 0.5 * np.log(2 * np.pi * np.e) + constant
         return float(value.sum() + kl)
     grad_mu[:] = 0
-    grad_factor[:] = 0
+    grad_log_sigma[:] = 0
     elbo = 0.0
     gradient = np.empty(d)
     for s in range(draws):
@@ -160,9 +160,9 @@ def elbo_grad_full(
         elbo += h @ theta - theta @ P @ theta / 2 + constant + e @ e / 2 + log_det + d * 0.5 * np.log(2 * np.pi)
         u = gradient + h - P @ theta + (np.linalg.solve(L.T, e) if estimator == STL else 0)
         grad_mu += u / draws
-        grad_factor += np.tril(np.outer(u, e)) / draws
+        grad_log_sigma += np.tril(np.outer(u, e)) / draws
     if estimator == TOTAL:
-        grad_factor += np.diag(1 / np.diag(L))
+        grad_log_sigma += np.diag(1 / np.diag(L))
     return float(elbo / draws)
 
 

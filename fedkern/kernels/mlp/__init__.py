@@ -5,19 +5,6 @@ All arrays of a call have one type, float32 or float64, but where said otherwise
 
 from __future__ import annotations
 
-from .architecture import Architecture, Layer, Part
-from .networks import ACTIVATIONS, backward, forward, n_parameters, network
-from .vae import vae_gradient, vae_step
-
-__all__ = [
-    "ACTIVATIONS",
-    "Architecture",
-    "Layer",
-    "Part",
-    "backward",
-    "forward",
-    "n_parameters",
-    "network",
-    "vae_gradient",
-    "vae_step",
-]
+from .architecture import *
+from .networks import *
+from .vae import *

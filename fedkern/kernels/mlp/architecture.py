@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from .. import rng
 
+__all__ = ["Architecture", "Layer", "Part"]
+
 VARIANTS = ("printed", "amended", "multiplicative")
 LIMIT = 2**31  # of a layer's size
 HEAD = 8  # numbers of a code before the sizes of the groups

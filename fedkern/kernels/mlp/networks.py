@@ -27,7 +27,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._registry import Array, Kernel
+from .._checks import Domain, choice_of
+from .._record import Array, Kernel, Scalar
+
+__all__ = ["ACTIVATIONS", "backward", "forward", "n_parameters", "network"]
 
 Float = TypeVar("Float", np.float64, np.float32)
 
@@ -37,21 +40,30 @@ LIMIT = 2**31  # of a layer's size
 _X = Array("X", ("n", "d"))
 _PARAMETERS = Array("parameters", ("k",), like="X")
 
+_NETWORK = (
+    Scalar("sizes", Domain("at least two, >= 1"), binds=("d", "q", "k")),
+    Scalar("activation", choice_of(ACTIVATIONS, f"must be one of {', '.join(ACTIVATIONS)}"), "tanh"),
+)
+
 FORWARD = Kernel(
     "mlp.forward",
+    __name__,
     purpose="Values of a fully connected network at every row.",
     source="docs/methods/vertical.md, sections 4 and 9.3",
     inputs=(_X, _PARAMETERS),
     outputs=(Array("Y", ("n", "q"), like="X"),),
+    scalars=_NETWORK,
     blas=True,
 )
 
 BACKWARD = Kernel(
     "mlp.backward",
+    __name__,
     purpose="Gradient of sum(upstream * Y) in the network's parameters and in its input.",
     source="docs/methods/vertical.md, sections 5 and 9.3",
     inputs=(_X, _PARAMETERS, Array("upstream", ("n", "q"), like="X")),
     outputs=(Array("grad_parameters", ("k",), like="X"), Array("grad_X", ("n", "d"), like="X")),
+    scalars=_NETWORK,
     blas=True,
 )
 
@@ -148,8 +160,10 @@ def forward(
     TypeError, ValueError
         Wrong type or shape, types that differ, impossible sizes, an unknown activation, a wrong `out`.
     """
-    array, symbols, code = network("mlp.forward", sizes, activation)
-    return FORWARD.run((X, parameters), (array, code), out, n_threads, backend, symbols)[0]  # type: ignore[no-any-return]
+    array, symbols, _ = network("mlp.forward", sizes, activation)
+    values: NDArray[Float]
+    (values,) = FORWARD.run((X, parameters), out, n_threads, backend, symbols, sizes=array, activation=activation)
+    return values
 
 
 def backward(
@@ -187,6 +201,6 @@ def backward(
     TypeError, ValueError
         As `forward`.
     """
-    array, symbols, code = network("mlp.backward", sizes, activation)
-    grad_parameters, grad_X = BACKWARD.run((X, parameters, upstream), (array, code), out, n_threads, backend, symbols)
-    return grad_parameters, grad_X
+    array, symbols, _ = network("mlp.backward", sizes, activation)
+    inputs = (X, parameters, upstream)
+    return BACKWARD.run(inputs, out, n_threads, backend, symbols, sizes=array, activation=activation)

@@ -13,21 +13,27 @@ gamma is a standard deviation. Both KLs have a weight in what is maximised, and 
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._registry import F64, Array, Kernel
-from ..spatial._checks import INT64, choice, counter, require
-from ..spatial.table import KINDS, check_table
+from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, require
+from .._record import F64, Array, Kernel, Scalar
+from ..spatial._checks import INT64, check_normals
+from ..spatial.table import KINDS, TABLE, check_table
 from .architecture import Architecture
+
+__all__ = ["vae_gradient", "vae_step"]
 
 Float = TypeVar("Float", np.float64, np.float32)
 
+_CODE = Scalar("code", Domain("an `Architecture`", "", "x.code"), of="architecture", binds=("k", "d", "c", "l"))
+_GAMMA = Scalar("gamma", POSITIVE)
+
 VAE_GRADIENT = Kernel(
     "mlp.vae_gradient",
+    __name__,
     purpose="Gradient of the ELBO of a hierarchical variational autoencoder, mean over a batch.",
     source="docs/methods/sigma.md, section 2",
     inputs=(
@@ -37,12 +43,13 @@ VAE_GRADIENT = Kernel(
         Array("noise", ("b", "l"), like="parameters"),
     ),
     outputs=(Array("gradient", ("k",), like="parameters"), Array("terms", ("4",), F64)),
-    backends=("cpp", "numba", "reference"),
+    scalars=(_CODE, _GAMMA, Scalar("kl_weight", NOT_NEGATIVE, 1.0)),
     blas=True,
 )
 
 VAE_STEP = Kernel(
     "mlp.vae_step",
+    __name__,
     purpose="Steps of the training of a hierarchical variational autoencoder on draws from a table of priors.",
     source="docs/methods/sigma.md, sections 2 and 3",
     inputs=(
@@ -62,8 +69,17 @@ VAE_STEP = Kernel(
         Array("new_moments", ("2", "k"), like="parameters"),
         Array("trace", ("n_steps", "5"), F64),
     ),
+    scalars=(
+        _CODE,
+        *TABLE,
+        Scalar("batch", AT_LEAST_1),
+        _GAMMA,
+        Scalar("clip", Domain("must be a number", "x == x", "float(x)"), 0.0),
+        Scalar("seed", SEED),
+        Scalar("chain", SEED, 0),
+        Scalar("first", WORD, 0),
+    ),
     streams=("prior_entries", "prior_draws", "latents"),
-    backends=("cpp", "numba", "reference"),
     blas=True,
 )
 _NO_PATTERN = np.zeros(0, np.int64)
@@ -74,12 +90,6 @@ def _symbols(kernel: str, architecture: Architecture) -> dict[str, int]:
         raise TypeError(f"{kernel}: architecture must be an Architecture, got {type(architecture).__name__}")
     sizes = architecture.n_parameters, architecture.n_values, architecture.n_conditions, architecture.n_latents
     return dict(zip("kdcl", sizes))
-
-
-def _deviation(kernel: str, gamma: float) -> float:
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"{kernel}: gamma must be > 0 and finite, got {gamma}")
-    return float(gamma)
 
 
 def vae_gradient(
@@ -128,12 +138,11 @@ def vae_gradient(
     """
     name = VAE_GRADIENT.name
     symbols = _symbols(name, architecture)
-    if not 0 <= kl_weight < math.inf:
-        raise ValueError(f"{name}: kl_weight must be >= 0 and finite, got {kl_weight}")
     if isinstance(theta, np.ndarray) and theta.ndim == 2 and not len(theta):
         raise ValueError(f"{name}: theta must have at least one row")
-    scalars = (architecture.code, _deviation(name, gamma), float(kl_weight))
-    gradient, terms = VAE_GRADIENT.run((parameters, theta, t, noise), scalars, out, n_threads, backend, symbols)
+    inputs = (parameters, theta, t, noise)
+    scalars = {"architecture": architecture, "gamma": gamma, "kl_weight": kl_weight}
+    gradient, terms = VAE_GRADIENT.run(inputs, out, n_threads, backend, symbols, **scalars)
     return gradient, terms
 
 
@@ -215,13 +224,9 @@ def vae_step(
     """
     name = VAE_STEP.name
     symbols = _symbols(name, architecture)
-    code = choice(name, "kind", kind, KINDS)
-    batch, rank, group, first = map(operator.index, (batch, rank, group, first))
-    require(name, batch >= 1, "batch", "must be >= 1", batch)
-    require(name, group >= 1, "group", "must be >= 1", group)
-    require(name, rank >= 0, "rank", "must be >= 0", rank)
-    require(name, not math.isnan(clip), "clip", "must be a number", clip)
-    rank = rank if kind == "dense" else 0
+    choice(name, "kind", kind, KINDS)
+    AT_LEAST_0.check(name, "rank", rank)
+    AT_LEAST_1.check(name, "batch", batch)
     pattern: list[Any] = [_NO_PATTERN if part is None else part for part in (indptr, indices, order)]
     inputs: tuple[Any, ...] = (parameters, moments, values, phi, scale, *pattern, rates, kl_weights)
     if _alike(VAE_STEP, inputs):  # else `run` refuses them
@@ -229,11 +234,12 @@ def vae_step(
         for argument, array in (("rates", rates), ("kl_weights", kl_weights)):
             require(name, ((array >= 0) & (array < math.inf)).all(), argument, "must be >= 0 and finite", array)
         require(name, 0 <= first <= 2**32 - len(rates), "first", f"must be in [0, 2^32 - {len(rates)}]", first)
-    normals = batch * max(architecture.n_latents, {"stored": 0, "dense": rank, "sparse": architecture.n_values}[kind])
-    names: tuple[Any, ...] = counter(name, seed, chain, 0, normals)
-    scalars: tuple[Any, ...] = (architecture.code, code, rank, group, batch, _deviation(name, gamma), float(clip), *names, first)
-    new_parameters, new_moments, trace = VAE_STEP.run(inputs, scalars, out, n_threads, backend, symbols)
-    return new_parameters, new_moments, trace
+    latents = {"stored": 0, "dense": rank, "sparse": architecture.n_values}[kind]
+    check_normals(name, batch * max(architecture.n_latents, latents))
+    return VAE_STEP.run(
+        inputs, out, n_threads, backend, symbols, architecture=architecture, kind=kind, rank=rank if kind == "dense" else 0,
+        group=group, batch=batch, gamma=gamma, clip=clip, seed=seed, chain=chain, first=first,
+    )  # fmt: skip
 
 
 def _alike(kernel: Kernel, inputs: tuple[Any, ...]) -> bool:

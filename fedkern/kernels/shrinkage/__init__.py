@@ -9,32 +9,7 @@ kernel changes none of its inputs; an input that is the same for all chains may 
 
 from __future__ import annotations
 
-from .local import (
-    factor_of_moments,
-    gaussian_posterior_draw,
-    local_sweeps,
-    local_sweeps_batched,
-    local_sweeps_gram,
-    raise_fault,
-)
-from .moves import move, move_terms
-from .rows import Patterns, imputed_sweeps, logistic_sweeps, missing_patterns
-from .server import global_sweep, global_sweep_sums, local_sums
-
-__all__ = [
-    "Patterns",
-    "factor_of_moments",
-    "gaussian_posterior_draw",
-    "global_sweep",
-    "global_sweep_sums",
-    "imputed_sweeps",
-    "local_sums",
-    "local_sweeps",
-    "local_sweeps_batched",
-    "local_sweeps_gram",
-    "logistic_sweeps",
-    "missing_patterns",
-    "move",
-    "move_terms",
-    "raise_fault",
-]
+from .local import *
+from .moves import *
+from .rows import *
+from .server import *

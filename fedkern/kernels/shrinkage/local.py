@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,17 @@ from numpy.typing import NDArray
 
 from fedkern.errors import NumericalError
 
-from .._registry import F64, Array, Kernel
+from .._checks import ABOVE_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
+from .._record import F64, Array, Kernel, Scalar
+
+__all__ = [
+    "factor_of_moments",
+    "gaussian_posterior_draw",
+    "local_sweeps",
+    "local_sweeps_batched",
+    "local_sweeps_gram",
+    "raise_fault",
+]
 
 Floats = NDArray[np.float64]
 Swept = tuple[Floats, Floats, Floats, NDArray[np.int64]]
@@ -33,26 +42,39 @@ def _new_state(*batch: str) -> tuple[Array, ...]:
     return (*_state(*batch)[2:], Array("events", (*batch, "4"), _INT64))
 
 
+NAMES = (Scalar("seed", SEED), Scalar("chain", SEED, 0), Scalar("client", WORD, 0), Scalar("step", WORD, 0))
+N_SWEEPS = Scalar("n_sweeps", AT_LEAST_1, 1)
+EXPANDED = Scalar("expanded", choice_of(SCALES), "exact", of="scales")
+SCALE_LAMBDA, SLAB = Scalar("scale_lambda", POSITIVE, 1.0), Scalar("slab", ABOVE_0, np.inf)
+VARIANCE = (Scalar("shape", POSITIVE, 2.0), Scalar("rate", POSITIVE, 1.0))  # of sigma^2 a priori
+_FORM = Scalar("form", choice_of(FORMS), "auto", of="draw")
+_SWEEPS = (Scalar("n", NOT_NEGATIVE), *NAMES, N_SWEEPS, EXPANDED, _FORM, SCALE_LAMBDA, *VARIANCE, SLAB)
+
 LOCAL_SWEEPS = Kernel(
     "shrinkage.local_sweeps",
+    __name__,
     purpose="Gibbs sweeps of one site's regression: scales, coefficients, error variance.",
     source="docs/methods/sparse.md, sections 2, 3 and 11 (slab)",
     inputs=(_R, *_state("c"), Array("q", ("c", "r"), F64), Array("rss", ("c",), F64), _GRAM),
     outputs=_new_state("c"),
+    scalars=_SWEEPS,
     streams=("scales", "coefficients", "variances"),
     blas=True,
 )
 LOCAL_SWEEPS_BATCHED = Kernel(
     "shrinkage.local_sweeps_batched",
+    __name__,
     purpose="Gibbs sweeps of the regressions of every column on the others, all on one factor.",
     source="docs/methods/sparse.md, section 8",
     inputs=(_R, *_state("c", "p"), _GRAM),
     outputs=_new_state("c", "p"),
+    scalars=_SWEEPS,
     streams=("scales", "coefficients", "variances"),
     blas=True,
 )
 GAUSSIAN_POSTERIOR_DRAW = Kernel(
     "shrinkage.gaussian_posterior_draw",
+    __name__,
     purpose="Draws of a linear regression's coefficients under independent normal priors.",
     source="docs/methods/sparse.md, section 3",
     inputs=(
@@ -64,6 +86,7 @@ GAUSSIAN_POSTERIOR_DRAW = Kernel(
         _GRAM,
     ),
     outputs=(Array("deviation", ("c", "p"), F64),),
+    scalars=(*NAMES, _FORM, SLAB),
     streams=("coefficients",),
     blas=True,
 )
@@ -150,15 +173,18 @@ def local_sweeps(
 
     Source: docs/methods/sparse.md, sections 2 and 3.
     """
-    name = LOCAL_SWEEPS.name
-    options = _options(name, n, scales, draw, scale_lambda, shape, rate, slab)
-    counter = _counter(name, seed, chain, client, step, n_sweeps)
+    numbers = LOCAL_SWEEPS.numbers(
+        n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales, draw=draw,
+        scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
+    )  # fmt: skip
+    check_steps(LOCAL_SWEEPS, step, n_sweeps)
     chains = len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1
-    q, rss = _each(q, chains, 1), _each(rss, chains, 0)
+    q, rss = each(q, chains, 1), each(rss, chains, 0)
     inputs = {"R": R, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}
     arrays = LOCAL_SWEEPS.prepare({**inputs, "q": q, "rss": rss, "gram": gram}, out)
-    _check_factor(name, R)
-    _run(LOCAL_SWEEPS, backend, arrays, counter, options, n_threads)
+    _check_factor(LOCAL_SWEEPS, R)
+    LOCAL_SWEEPS.call(backend, arrays, numbers, n_threads)
+    raise_fault(LOCAL_SWEEPS.name, arrays[-1], chain, client, step)
     return tuple(arrays[-4:])
 
 
@@ -315,13 +341,16 @@ def local_sweeps_batched(
 
     Source: docs/methods/sparse.md, section 8.
     """
-    name = LOCAL_SWEEPS_BATCHED.name
-    options = _options(name, n, scales, draw, scale_lambda, shape, rate, slab)
-    counter = _counter(name, seed, chain, client, step, n_sweeps)
+    numbers = LOCAL_SWEEPS_BATCHED.numbers(
+        n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales, draw=draw,
+        scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
+    )  # fmt: skip
+    check_steps(LOCAL_SWEEPS_BATCHED, step, n_sweeps)
     inputs = {"R": R, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}
     arrays = LOCAL_SWEEPS_BATCHED.prepare({**inputs, "gram": gram}, out)
-    _check_factor(name, R)
-    _run(LOCAL_SWEEPS_BATCHED, backend, arrays, counter, options, n_threads)
+    _check_factor(LOCAL_SWEEPS_BATCHED, R)
+    LOCAL_SWEEPS_BATCHED.call(backend, arrays, numbers, n_threads)
+    raise_fault(LOCAL_SWEEPS_BATCHED.name, arrays[-1], chain, client, step)
     return tuple(arrays[-4:])
 
 
@@ -378,58 +407,30 @@ def gaussian_posterior_draw(
 
     Source: docs/methods/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data".
     """
-    name = GAUSSIAN_POSTERIOR_DRAW.name
-    form = _choice(name, "draw", draw, FORMS)
-    _require(name, slab > 0, "slab", "must be > 0", slab)
-    counter = _counter(name, seed, chain, client, step, 1)[:-1]
-    q = _each(q, len(mean) if isinstance(mean, np.ndarray) and mean.ndim else 1, 1)
+    kernel = GAUSSIAN_POSTERIOR_DRAW
+    numbers = kernel.numbers(seed=seed, chain=chain, client=client, step=step, draw=draw, slab=slab)
+    q = each(q, len(mean) if isinstance(mean, np.ndarray) and mean.ndim else 1, 1)
     inputs = {"R": R, "mean": mean, "scale": scale, "sigma_sq": sigma_sq, "q": q, "gram": gram}
-    arrays = GAUSSIAN_POSTERIOR_DRAW.prepare(inputs, out)
-    _check_factor(name, R)
-    run = GAUSSIAN_POSTERIOR_DRAW.implementation(backend, arrays)
-    run(*arrays[:-1], *counter, form, float(slab), arrays[-1], n_threads)
-    finite = np.isfinite(arrays[-1]).all(axis=1)
+    arrays = kernel.prepare(inputs, out)
+    _check_factor(kernel, R)
+    kernel.call(backend, arrays, numbers, n_threads)
+    deviation: Floats = arrays[-1]
+    finite = np.isfinite(deviation).all(axis=1)
     if not finite.all():
         first = int(np.argmin(finite))
-        raise NumericalError(f"{name}: chain {chain + first}, client {client}: the draw is not finite")
-    return arrays[-1]  # type: ignore[no-any-return]
+        raise NumericalError(f"{kernel.name}: chain {chain + first}, client {client}: the draw is not finite")
+    return deviation
 
 
 # --- What all kernels of the family check.
 
 
-def _require(kernel: str, holds: bool, name: str, what: str, value: Any) -> None:
-    if not holds:
-        raise ValueError(f"{kernel}: {name} {what}, got {value}")
+def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
+    """Numbers of sweeps never run over."""
+    require(kernel.name, step + n_sweeps <= 2**32, "step + n_sweeps", "must be at most 2^32", step + n_sweeps)
 
 
-def _choice(kernel: str, name: str, value: str, choices: dict[str, Any]) -> Any:
-    _require(kernel, value in choices, name, f"must be {' or '.join(map(repr, choices))}", repr(value))
-    return choices[value]
-
-
-def _counter(kernel: str, seed: int, chain: int, client: int, step: int, n_sweeps: int) -> tuple[Any, ...]:
-    """The names of the random numbers, checked."""
-    n_sweeps = operator.index(n_sweeps)
-    for name, value, bits in (("seed", seed, 64), ("chain", chain, 64), ("client", client, 32), ("step", step, 32)):
-        _require(kernel, 0 <= operator.index(value) < 2**bits, name, f"must be in [0, 2^{bits})", value)
-    _require(kernel, n_sweeps >= 1, "n_sweeps", "must be >= 1", n_sweeps)
-    _require(kernel, step + n_sweeps <= 2**32, "step + n_sweeps", "must be at most 2^32", step + n_sweeps)
-    return np.uint64(seed), np.uint64(chain), client, step, n_sweeps
-
-
-def _options(
-    kernel: str, n: float, scales: str, draw: str, scale_lambda: float, shape: float, rate: float, slab: float
-) -> tuple[Any, ...]:
-    expanded, form = _choice(kernel, "scales", scales, SCALES), _choice(kernel, "draw", draw, FORMS)
-    _require(kernel, 0 <= n < np.inf, "n", "must be >= 0 and finite", n)
-    for name, value in (("scale_lambda", scale_lambda), ("shape", shape), ("rate", rate)):
-        _require(kernel, 0 < value < np.inf, name, "must be > 0 and finite", value)
-    _require(kernel, slab > 0, "slab", "must be > 0", slab)
-    return float(n), expanded, form, float(scale_lambda), float(shape), float(rate), float(slab)
-
-
-def _each(value: Any, chains: int, ndim: int) -> Any:
+def each(value: Any, chains: int, ndim: int) -> Any:
     """What is the same for all chains, as a view with a row for each."""
     if isinstance(value, int | float):
         value = np.float64(value)
@@ -438,17 +439,10 @@ def _each(value: Any, chains: int, ndim: int) -> Any:
     return value
 
 
-def _check_factor(kernel: str, R: Floats) -> None:
+def _check_factor(kernel: Kernel, R: Floats) -> None:
     r, p = R.shape
-    _require(kernel, r <= p, "R", "must have at most as many rows as columns", R.shape)
-    _require(kernel, p * p < 2**32, "R", "must have fewer than 65,536 columns", R.shape)
-
-
-def _run(kernel: Kernel, backend: str | None, arrays: list[Any], counter: Any, options: Any, n_threads: int) -> None:
-    """Sweeps, and an error where one of them stopped."""
-    n, *rest = options
-    kernel.implementation(backend, arrays)(*arrays[:-4], n, *counter, *rest, *arrays[-4:], n_threads)
-    raise_fault(kernel.name, arrays[-1], int(counter[1]), counter[2], counter[3])
+    require(kernel.name, r <= p, "R", "must have at most as many rows as columns", R.shape)
+    require(kernel.name, p * p < 2**32, "R", "must have fewer than 65,536 columns", R.shape)
 
 
 def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int | str, step: int) -> None:

@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 
 from fedkern.errors import NumericalError
 
-from .._registry import F64, Array, Kernel
+from .._checks import ABOVE_0, FRACTION, NOT_NEGATIVE, POSITIVE, Domain
+from .._record import F64, Array, Kernel, Scalar
 from .server import INTEGER
+
+__all__ = ["move", "move_terms"]
 
 CHAINS = ("c", "p")
 BLOCK = Array("block", ("w",), INTEGER)
@@ -16,6 +19,7 @@ TERMS = (Array("gradient", ("c", "w"), F64), Array("precision", ("c", "w", "w"),
 
 MOVE_TERMS = Kernel(
     "shrinkage.move_terms",
+    __name__,
     purpose="One client's second-moment terms of a translation or an interweaving move.",
     source="docs/methods/sparse.md, section 6",
     inputs=(
@@ -26,13 +30,23 @@ MOVE_TERMS = Kernel(
         Array("sigma_sq", ("c",), F64),
     ),
     outputs=TERMS,
+    scalars=(Scalar("slab", ABOVE_0, np.inf),),
 )
 MOVE = Kernel(
     "shrinkage.move",
+    __name__,
     purpose="A joint draw of a block of global coefficients and signed scales that carries the local coefficients along.",
     source="docs/methods/sparse.md, section 6",
     inputs=(*TERMS, BLOCK, *(Array(name, CHAINS, F64) for name in ("theta", "tau_sq", "gamma", "eta"))),
     outputs=(Array("new_theta", CHAINS, F64), Array("t", CHAINS, F64)),
+    scalars=(
+        Scalar("seed", Domain("must be in [0, 2^64)")),
+        Scalar("chain", Domain("must be in [0, 2^64)"), 0),
+        Scalar("step", Domain("must be in [0, 2^32)"), 0),
+        Scalar("scale_tau", POSITIVE, 1.0),
+        Scalar("c0", FRACTION, 0.01),
+        Scalar("spike_variance", NOT_NEGATIVE, 0.0),
+    ),
     streams=("moves",),
     blas=True,
 )
@@ -84,16 +98,14 @@ def move_terms(
 
     Source: docs/methods/sparse.md, sections 6 and 11.
     """
-    if not slab > 0:
-        raise ValueError(f"shrinkage.move_terms: slab must be > 0, got {slab}")
+    numbers = MOVE_TERMS.numbers(slab=slab)
     if isinstance(q, np.ndarray) and q.ndim == 1 and isinstance(theta, np.ndarray):
         q = np.broadcast_to(q, (len(theta), len(q)))
     inputs = {"R": R, "q": q, "block": block, "theta": theta, "deviation": deviation, "tau_sq": tau_sq, "sigma_sq": sigma_sq}
     arrays = MOVE_TERMS.prepare(inputs, out)
     _check_block(MOVE_TERMS, block, theta.shape[1])
-    *given, gradient, precision = arrays
-    MOVE_TERMS.implementation(backend, arrays)(*given, float(slab), gradient, precision, n_threads)
-    return gradient, precision
+    MOVE_TERMS.call(backend, arrays, numbers, n_threads)
+    return arrays[-2], arrays[-1]
 
 
 def move(
@@ -150,18 +162,14 @@ def move(
 
     Source: docs/methods/sparse.md, section 6.
     """
-    if not (0 < c0 < 1 and 0 <= spike_variance < np.inf and 0 < scale_tau < np.inf):
-        raise ValueError(
-            f"shrinkage.move: c0 must be in (0, 1), spike_variance >= 0, scale_tau > 0, got {c0}, {spike_variance}, {scale_tau}"
-        )
+    numbers = MOVE.numbers(seed=seed, chain=chain, step=step, scale_tau=scale_tau, c0=c0, spike_variance=spike_variance)
     state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta}
     arrays = MOVE.prepare({"gradient": gradient, "precision": precision, "block": block} | state, out)
     _check_block(MOVE, block, theta.shape[1])
     if not (0 <= seed < 2**64 and 0 <= chain < 2**64 and 0 <= step < 2**32):
         raise ValueError(f"shrinkage.move: the counter is exhausted: seed = {seed}, chain = {chain}, step = {step}")
-    *given, moved, t = arrays
-    numbers = float(scale_tau), float(c0), float(spike_variance)
-    MOVE.implementation(backend, arrays)(*given, seed, chain, step, *numbers, moved, t, n_threads)
+    MOVE.call(backend, arrays, numbers, n_threads)
+    moved, t = arrays[-2:]
     bad = np.flatnonzero(~(np.isfinite(moved).all(axis=1) & np.isfinite(t).all(axis=1)))
     if bad.size:
         raise NumericalError(

@@ -7,26 +7,43 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._registry import F64, Array, Kernel
-from .local import SCALES, Floats, _choice, _counter, _each, _require, raise_fault
+from .._checks import POSITIVE, SWITCH, Domain, require
+from .._record import F64, Array, Kernel, Scalar, names
+from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, Floats, check_steps, each, raise_fault
+
+__all__ = ["Patterns", "imputed_sweeps", "logistic_sweeps", "missing_patterns"]
 
 _CHAINS = ("c", "p")
 _STATE = tuple(Array(name, _CHAINS, F64) for name in ("theta", "tau_sq", "deviation", "lambda_sq"))
 _NEW = tuple(Array(f"new_{name}", _CHAINS, F64) for name in ("deviation", "lambda_sq"))
 _EVENTS = Array("events", ("c", "4"), (np.dtype("int64"),))
 _Y = Array("y", ("c", "n"), F64)
+_PATTERNS = tuple(
+    Scalar(name, Domain("`missing_patterns(X, psi)`", passed=f"x.{field}"), None, of="patterns")
+    for name, field in (("pattern", "of_row"), ("K", "K"), ("L", "L"))
+)
+
+_LOGISTIC = (
+    *(*NAMES, N_SWEEPS, EXPANDED, SCALE_LAMBDA),
+    *(Scalar("scale_intercept", POSITIVE, 10.0), Scalar("intercept", SWITCH, True), SLAB),
+)
+_SITE = (*NAMES, N_SWEEPS, EXPANDED, SCALE_LAMBDA, *VARIANCE, SLAB)
 
 LOGISTIC_SWEEPS = Kernel(
     "shrinkage.logistic_sweeps",
+    __name__,
     purpose="Gibbs sweeps of one site's logistic regression: scales, Polya-Gamma variables, coefficients with intercept.",
     source="docs/methods/sparse.md, section 11; Polson, Scott and Windle (2013)",
     inputs=(Array("X", ("n", "p"), F64), *_STATE, Array("alpha", ("c",), F64), _Y),
     outputs=(*_NEW, Array("new_alpha", ("c",), F64), _EVENTS),
+    scalars=_LOGISTIC,
+    order=("X", "y", *names(*_STATE), "alpha", *names(*_LOGISTIC, *_NEW), "new_alpha", "events", "n_threads"),
     streams=("scales", "augmentation", "coefficients"),
     blas=True,
 )
 IMPUTED_SWEEPS = Kernel(
     "shrinkage.imputed_sweeps",
+    __name__,
     purpose="Gibbs sweeps of one site's regression with missing covariates, which are drawn given the others and the response.",
     source="docs/methods/sparse.md, section 11",
     inputs=(
@@ -44,6 +61,12 @@ IMPUTED_SWEEPS = Kernel(
         Array("new_alpha", ("c",), F64),
         Array("new_completed", ("c", "n", "p"), F64),
         _EVENTS,
+    ),
+    scalars=(*_PATTERNS, *_SITE),
+    order=(
+        *("y", *names(*_PATTERNS, *_STATE), "sigma_sq", "alpha", "completed"),
+        *names(*_SITE, *_NEW),
+        *("new_sigma_sq", "new_alpha", "new_completed", "events", "n_threads"),
     ),
     streams=("scales", "coefficients", "variances", "imputation"),
     blas=True,
@@ -135,19 +158,19 @@ def logistic_sweeps(
 
     Source: docs/methods/sparse.md, section 11.
     """
-    name = LOGISTIC_SWEEPS.name
-    expanded = _choice(name, "scales", scales, SCALES)
-    _positive(name, slab, scale_lambda=scale_lambda, scale_intercept=scale_intercept)
-    counter = _counter(name, seed, chain, client, step, n_sweeps)
-    y = _each(y, len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1, 1)
+    kernel = LOGISTIC_SWEEPS
+    numbers = kernel.numbers(
+        seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales, scale_lambda=scale_lambda,
+        scale_intercept=scale_intercept, intercept=intercept, slab=slab,
+    )  # fmt: skip
+    check_steps(kernel, step, n_sweeps)
+    y = each(y, len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1, 1)
     inputs = {"X": X, "y": y, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "alpha": alpha}
-    arrays = LOGISTIC_SWEEPS.prepare(inputs, out)
-    _require(name, bool(((y == 0) | (y == 1)).all()), "y", "must be 0 or 1", "another number")
-    state, outputs = arrays[1:6], arrays[7:]
-    numbers = float(scale_lambda), float(scale_intercept), bool(intercept), float(slab)
-    LOGISTIC_SWEEPS.implementation(backend, arrays)(X, y, *state, *counter, expanded, *numbers, *outputs, n_threads)
-    raise_fault(name, outputs[-1], chain, client, step)
-    return tuple(outputs)
+    arrays = kernel.prepare(inputs, out)
+    require(kernel.name, bool(((y == 0) | (y == 1)).all()), "y", "must be 0 or 1", "another number")
+    kernel.call(backend, arrays, numbers, n_threads)
+    raise_fault(kernel.name, arrays[-1], chain, client, step)
+    return tuple(arrays[-4:])
 
 
 def imputed_sweeps(
@@ -228,36 +251,29 @@ def imputed_sweeps(
 
     Source: docs/methods/sparse.md, section 11.
     """
-    name = IMPUTED_SWEEPS.name
-    expanded = _choice(name, "scales", scales, SCALES)
-    _positive(name, slab, scale_lambda=scale_lambda, shape=shape, rate=rate)
-    counter = _counter(name, seed, chain, client, step, n_sweeps)
-    y = _each(y, len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1, 1)
+    kernel = IMPUTED_SWEEPS
+    y = each(y, len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1, 1)
     inputs = {
         "X": X, "y": y, "psi": psi, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq,
         "sigma_sq": sigma_sq, "alpha": alpha, "completed": completed,
     }  # fmt: skip
-    arrays = IMPUTED_SWEEPS.prepare(inputs, out)
+    arrays = kernel.prepare(inputs, out)
     n, p = X.shape
-    _require(name, n > 0, "X", "must have rows", X.shape)
-    _require(name, n * (p // 2 + 1) < 2**32, "X", "must have fewer than 2^32 values", X.shape)
+    require(kernel.name, n > 0, "X", "must have rows", X.shape)
+    require(kernel.name, n * (p // 2 + 1) < 2**32, "X", "must have fewer than 2^32 values", X.shape)
     if patterns is None:
         there = ~np.isnan(X)
         known = bool((completed[:, there] == X[there]).all())
-        _require(name, known, "completed", "must be X where X is known", "other values")
+        require(kernel.name, known, "completed", "must be X where X is known", "other values")
         patterns = missing_patterns(X, psi)
-    state, outputs = arrays[2:9], arrays[10:]
-    numbers = float(scale_lambda), float(shape), float(rate), float(slab)
-    run = IMPUTED_SWEEPS.implementation(backend, arrays)
-    run(y, *patterns, *state, *counter, expanded, *numbers, *outputs, n_threads)
-    raise_fault(name, outputs[-1], chain, client, step)
-    return tuple(outputs)
-
-
-def _positive(kernel: str, slab: float, **numbers: float) -> None:
-    _require(kernel, slab > 0, "slab", "must be > 0", slab)
-    for name, value in numbers.items():
-        _require(kernel, 0 < value < np.inf, name, "must be > 0 and finite", value)
+    numbers = kernel.numbers(
+        patterns=patterns, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
+        scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
+    )  # fmt: skip
+    check_steps(kernel, step, n_sweeps)
+    kernel.call(backend, arrays, numbers, n_threads)
+    raise_fault(kernel.name, arrays[-1], chain, client, step)
+    return tuple(arrays[-6:])
 
 
 def missing_patterns(X: Floats, psi: Floats) -> Patterns:
@@ -285,7 +301,7 @@ def missing_patterns(X: Floats, psi: Floats) -> Patterns:
         symmetric = bool(np.allclose(psi, psi.T, rtol=1e-10, atol=0))
     except np.linalg.LinAlgError:
         symmetric = False
-    _require(kernel, symmetric, "psi", "must be symmetric and positive definite", "another matrix")
+    require(kernel, symmetric, "psi", "must be symmetric and positive definite", "another matrix")
     incomplete, p = np.flatnonzero(missing.any(axis=1)), len(psi)
     kinds, number = np.unique(missing[incomplete], axis=0, return_inverse=True)
     of_row = np.full(len(missing), -1)

@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from fedkern.errors import NumericalError
 
-from .._registry import F64, Array, Kernel
+from .._checks import ABOVE_0, FRACTION, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
+from .._record import F64, Array, Kernel, Scalar, names
+
+__all__ = ["global_sweep", "global_sweep_sums", "local_sums"]
 
 INTEGER = (np.dtype("int64"),)
 ROW = ("c", "g", "p")
@@ -23,28 +26,67 @@ LOCALS = (Array("deviation", ("m", *ROW), F64), Array("lambda_sq", ("m", *ROW), 
 EVENTS = Array("events", ("c", "g", "4"), INTEGER)
 STREAMS = ("global_scales", "indicators", "effects", "variances", "rates")
 
+# `_check` says what is wrong with the numbers of clients, passes and random numbers.
+_SEED = Domain("must be in [0, 2^64)")
+_COUNTER = (Scalar("seed", _SEED), Scalar("chain", _SEED, 0), Scalar("step", Domain("must be in [0, 2^32)"), 0))
+_SLAB = Scalar("slab", ABOVE_0, np.inf, binds=("s",))  # three sums over clients, or four with a slab
+
+
+def _options(scale_lambda: Scalar) -> tuple[Scalar, ...]:
+    return (
+        Scalar("expanded", choice_of({"exact": False, "expanded": True}), "exact", of="scales"),
+        Scalar("blocked", choice_of({"blocked": True, "printed": False}), "blocked", of="order"),
+        Scalar("common", choice_of({"common": True, "coordinate": False}), "common", of="eta_form"),
+        Scalar("shared_rho", SWITCH, False),
+        Scalar("c0", FRACTION, 0.01),
+        Scalar("spike_variance", NOT_NEGATIVE, 0.0),
+        Scalar("scale_tau", POSITIVE, 1.0),
+        scale_lambda,
+        Scalar("shape_eta", POSITIVE, 2.0),
+        Scalar("rate_eta", POSITIVE, 1.0),
+        Scalar("rho_a", POSITIVE, 1.0),
+        Scalar("rho_b", POSITIVE, 1.0),
+        _SLAB,
+    )
+
+
 GLOBAL_SWEEP = Kernel(
     "shrinkage.global_sweep",
+    __name__,
     purpose="Sweeps of the server: global scales, indicators, global coefficients, slab variance, inclusion rate.",
     source="docs/methods/sparse.md, sections 2 and 4",
     inputs=(*LOCALS, Array("indicators", ("g", "p"), INTEGER), *STATE),
     outputs=(*NEW_STATE, Array("moved_deviation", ("m", *ROW), F64), Array("new_lambda_sq", ("m", *ROW), F64), EVENTS),
+    scalars=(
+        *_COUNTER,
+        Scalar("n_passes", Domain("must be >= 1, and 1 with expanded scales"), 1),
+        *_options(Scalar("scale_lambda", POSITIVE, 1.0)),
+    ),
     streams=("scales", *STREAMS),
 )
 GLOBAL_SWEEP_SUMS = Kernel(
     "shrinkage.global_sweep_sums",
+    __name__,
     purpose="One sweep of the server from sums over the clients.",
     source="docs/methods/sparse.md, sections 4 and 5",
     inputs=(Array("sums", ("s", *ROW), F64), Array("indicators", ("g", "p"), INTEGER), *STATE),
     outputs=(*NEW_STATE, EVENTS),
+    scalars=(Scalar("n_clients", Domain("must be >= 1")), *_COUNTER, *_options(Scalar("scale_lambda", MADE))),
+    order=(
+        *("sums", "n_clients", "indicators"),
+        *names(*STATE, *_COUNTER, *_options(Scalar("scale_lambda")), *NEW_STATE, EVENTS),
+        "n_threads",
+    ),
     streams=STREAMS,
 )
 LOCAL_SUMS = Kernel(
     "shrinkage.local_sums",
+    __name__,
     purpose="One client's terms of the sums that are sufficient for a sweep of the server.",
     source="docs/methods/sparse.md, section 5",
     inputs=tuple(Array(name, ROW, F64) for name in ("deviation", "lambda_sq")),
     outputs=(Array("sums", ("s", *ROW), F64),),
+    scalars=(_SLAB,),
 )
 
 Result = tuple[NDArray[Any], ...]
@@ -143,9 +185,10 @@ def global_sweep(
 
     Source: docs/methods/sparse.md, sections 2 and 4.
     """
-    options = _options(
-        GLOBAL_SWEEP, scales, order, eta_form, shared_rho, c0, spike_variance, scale_tau, scale_lambda, shape_eta, rate_eta,
-        rho_a, rho_b, slab,
+    numbers = GLOBAL_SWEEP.numbers(
+        seed=seed, chain=chain, step=step, n_passes=n_passes, scales=scales, order=order, eta_form=eta_form,
+        shared_rho=shared_rho, c0=c0, spike_variance=spike_variance, scale_tau=scale_tau, scale_lambda=scale_lambda,
+        shape_eta=shape_eta, rate_eta=rate_eta, rho_a=rho_a, rho_b=rho_b, slab=slab,
     )  # fmt: skip
     locals_ = {"deviation": deviation, "lambda_sq": lambda_sq}
     state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta, "rho": rho}
@@ -154,10 +197,9 @@ def global_sweep(
         raise ValueError(f"shrinkage.global_sweep: n_passes must be >= 1, and 1 with expanded scales, got {n_passes}")
     m, _, g, p = deviation.shape
     _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
-    inputs, outputs = arrays[:8], arrays[8:]
-    GLOBAL_SWEEP.implementation(backend, arrays)(*inputs, seed, chain, step, n_passes, *options, *outputs, n_threads)
-    _raise_faults(GLOBAL_SWEEP, outputs[-1], chain, step)
-    return tuple(outputs)
+    GLOBAL_SWEEP.call(backend, arrays, numbers, n_threads)
+    _raise_faults(GLOBAL_SWEEP, arrays[-1], chain, step)
+    return tuple(arrays[8:])
 
 
 def global_sweep_sums(
@@ -244,9 +286,10 @@ def global_sweep_sums(
 
     Source: docs/methods/sparse.md, sections 4 and 5.
     """
-    options = _options(
-        GLOBAL_SWEEP_SUMS, scales, order, eta_form, shared_rho, c0, spike_variance, scale_tau, 1.0, shape_eta, rate_eta,
-        rho_a, rho_b, slab,
+    numbers = GLOBAL_SWEEP_SUMS.numbers(
+        n_clients=n_clients, seed=seed, chain=chain, step=step, scales=scales, order=order, eta_form=eta_form,
+        shared_rho=shared_rho, c0=c0, spike_variance=spike_variance, scale_tau=scale_tau, scale_lambda=1.0, shape_eta=shape_eta,
+        rate_eta=rate_eta, rho_a=rho_a, rho_b=rho_b, slab=slab,
     )  # fmt: skip
     state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta, "rho": rho}
     arrays = GLOBAL_SWEEP_SUMS.prepare({"sums": sums, "indicators": indicators} | state, out)
@@ -254,11 +297,9 @@ def global_sweep_sums(
     if s != _n_sums(slab):
         raise ValueError(f"shrinkage.global_sweep_sums: sums must be {_n_sums(slab)} with slab = {slab}, got {s}")
     _check(GLOBAL_SWEEP_SUMS, n_clients, g, p, indicators, seed, chain, step, 1)
-    inputs, outputs = arrays[1:7], arrays[7:]
-    call = GLOBAL_SWEEP_SUMS.implementation(backend, arrays)
-    call(sums, n_clients, *inputs, seed, chain, step, *options, *outputs, n_threads)
-    _raise_faults(GLOBAL_SWEEP_SUMS, outputs[-1], chain, step)
-    return tuple(outputs)
+    GLOBAL_SWEEP_SUMS.call(backend, arrays, numbers, n_threads)
+    _raise_faults(GLOBAL_SWEEP_SUMS, arrays[-1], chain, step)
+    return tuple(arrays[7:])
 
 
 def local_sums(
@@ -292,45 +333,13 @@ def local_sums(
 
     Source: docs/methods/sparse.md, section 5.
     """
-    if not slab > 0:
-        raise ValueError(f"shrinkage.local_sums: slab must be > 0, got {slab}")
-    deviation, lambda_sq, sums = LOCAL_SUMS.prepare({"deviation": deviation, "lambda_sq": lambda_sq}, out, {"s": _n_sums(slab)})
-    LOCAL_SUMS.implementation(backend, (deviation, lambda_sq, sums))(deviation, lambda_sq, float(slab), sums, n_threads)
-    return sums  # type: ignore[no-any-return]
+    sums: NDArray[np.float64]
+    (sums,) = LOCAL_SUMS.run((deviation, lambda_sq), out, n_threads, backend, {"s": _n_sums(slab)}, slab=slab)
+    return sums
 
 
 def _n_sums(slab: float) -> int:
     return 4 if slab < np.inf else 3
-
-
-def _options(
-    kernel: Kernel,
-    scales: str,
-    order: str,
-    eta_form: str,
-    shared_rho: bool,
-    c0: float,
-    spike_variance: float,
-    *positive: float,
-) -> tuple[bool | float, ...]:
-    """What every backend takes after the counters, checked."""
-    for name, value, known in (
-        ("scales", scales, ("exact", "expanded")),
-        ("order", order, ("blocked", "printed")),
-        ("eta_form", eta_form, ("common", "coordinate")),
-    ):
-        if value not in known:
-            raise ValueError(f"{kernel.name}: {name} must be {known[0]!r} or {known[1]!r}, got {value!r}")
-    if not 0 < c0 < 1:
-        raise ValueError(f"{kernel.name}: c0 must be in (0, 1), got {c0}")
-    if not 0 <= spike_variance < np.inf:
-        raise ValueError(f"{kernel.name}: spike_variance must be >= 0 and finite, got {spike_variance}")
-    names = ("scale_tau", "scale_lambda", "shape_eta", "rate_eta", "rho_a", "rho_b", "slab")
-    for name, number in zip(names, positive):
-        if not (0 < number < np.inf or (name == "slab" and number == np.inf)):
-            raise ValueError(f"{kernel.name}: {name} must be > 0 and finite, got {number}")
-    flags = (scales == "expanded", order == "blocked", eta_form == "common", bool(shared_rho))
-    return (*flags, float(c0), float(spike_variance), *map(float, positive))
 
 
 def _check(

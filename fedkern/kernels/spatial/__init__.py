@@ -15,38 +15,9 @@ form     precision Q                   eigenvalues of
 
 from __future__ import annotations
 
-from .car import car_factor, car_logdensity, car_sample
-from .eigen import Eigen, LogDet, car_eigen, car_variance, car_weights, icar_scale, logdet_table, precisions
-from .gp import gp_covariance, gp_factor, gp_sample
-from .graph import Pattern, adjacency, car_analyse, car_precision, check_graph, components, diagonal, null_dimension
-from .meanfield import car_meanfield
-from .table import DrawTable, stratified, table_sample
-
-__all__ = [
-    "DrawTable",
-    "Eigen",
-    "LogDet",
-    "Pattern",
-    "adjacency",
-    "car_analyse",
-    "car_eigen",
-    "car_factor",
-    "car_logdensity",
-    "car_meanfield",
-    "car_precision",
-    "car_sample",
-    "car_variance",
-    "car_weights",
-    "check_graph",
-    "components",
-    "diagonal",
-    "gp_covariance",
-    "gp_factor",
-    "gp_sample",
-    "icar_scale",
-    "logdet_table",
-    "null_dimension",
-    "precisions",
-    "stratified",
-    "table_sample",
-]
+from .car import *
+from .eigen import *
+from .gp import *
+from .graph import *
+from .meanfield import *
+from .table import *

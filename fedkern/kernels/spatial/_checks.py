@@ -1,12 +1,12 @@
-"""What the kernels of the family check."""
+"""What the kernels of the family have in common: scalars, and what is checked of graphs."""
 
 from __future__ import annotations
 
-import operator
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+
+from .._checks import SEED, WORD, Domain, require
+from .._record import Scalar
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -14,22 +14,15 @@ Indices = NDArray[np.int64]
 INT64 = (np.dtype("int64"),)
 
 
-def require(kernel: str, holds: Any, name: str, what: str, value: Any) -> None:
-    if not holds:
-        raise ValueError(f"{kernel}: {name} {what}, got {value}")
+NAMES = (Scalar("seed", SEED), Scalar("chain", SEED, 0), Scalar("client", WORD, 0), Scalar("step", WORD, 0))
+_RANGE = Domain("must be in [0, 1), lo <= hi", "", "float(x)")
+LOW, HIGH = Scalar("lo", _RANGE, 0.0), Scalar("hi", _RANGE, 0.99)
+WIDEST = Scalar("widest", Domain("must be >= 1", "x >= 1", "float(x)"), 2.0)
 
 
-def choice(kernel: str, name: str, value: Any, choices: dict[str, int]) -> int:
-    require(kernel, value in choices, name, f"must be {' or '.join(map(repr, choices))}", repr(value))
-    return choices[value]
-
-
-def counter(kernel: str, seed: int, chain: int, step: int, normals: int, client: int = 0) -> tuple[Any, ...]:
-    """The names of the random numbers, checked: seed and chain, unsigned."""
-    for name, value, bits in (("seed", seed, 64), ("chain", chain, 64), ("client", client, 32), ("step", step, 32)):
-        require(kernel, 0 <= operator.index(value) < 2**bits, name, f"must be in [0, 2^{bits})", value)
+def check_normals(kernel: str, normals: int) -> None:
+    """Numbers of normals never run over."""
     require(kernel, normals <= 2**33, "the number of normals", "of a call must be at most 2^33", normals)
-    return np.uint64(seed), np.uint64(chain)
 
 
 def check_indptr(kernel: str, indptr: Indices, nnz: int) -> None:

@@ -8,23 +8,32 @@ import numpy as np
 
 from fedkern.errors import NumericalError
 
-from .._registry import F64, Array, Kernel
-from ._checks import INT64, Floats, Indices, check_indptr, check_triangle, choice, counter, require
+from .._checks import Domain, choice_of, require
+from .._record import F64, Array, Kernel, Scalar
+from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, Floats, Indices, check_indptr, check_normals, check_triangle
 from .graph import FORMS
+
+__all__ = ["car_factor", "car_logdensity", "car_sample"]
 
 _PHI = Array("phi", ("m",), F64)
 _INDPTR = Array("indptr", ("n+1",), INT64)
 _INDICES = Array("indices", ("e",), INT64)
 
+_FORM = Scalar("form", choice_of(FORMS), "car")
+PROPER = Scalar("form", choice_of({f: code for f, code in FORMS.items() if f != "icar"}), "car")
+
 CAR_LOGDENSITY = Kernel(
     "spatial.car_logdensity",
+    __name__,
     purpose="Log density of autoregressive priors, and its gradients in theta and phi.",
     source="docs/methods/sigma.md, sections 3 and 9",
     inputs=(Array("theta", ("m", "n"), F64), _PHI, _INDPTR, _INDICES, Array("logdet", ("k",), F64)),
     outputs=(Array("value", ("m",), F64), Array("grad_theta", ("m", "n"), F64), Array("grad_phi", ("m",), F64)),
+    scalars=(_FORM, LOW, HIGH, WIDEST, Scalar("rank", Domain("of Q; None: n", "", "-1 if x is None else int(x)"), None)),
 )
 CAR_FACTOR = Kernel(
     "spatial.car_factor",
+    __name__,
     purpose="Sparse Cholesky factors of the precisions of a graph, for many phi.",
     source="docs/methods/sigma.md, section 3",
     inputs=(
@@ -36,13 +45,16 @@ CAR_FACTOR = Kernel(
         _INDICES,
     ),
     outputs=(Array("values", ("m", "f"), F64), Array("logdet", ("m",), F64)),
+    scalars=(PROPER,),
 )
 CAR_SAMPLE = Kernel(
     "spatial.car_sample",
+    __name__,
     purpose="Draws of autoregressive priors through eigenvectors, each with a phi of its own.",
     source="docs/methods/sigma.md, sections 3 and 9",
     inputs=(Array("vectors", ("n", "n"), F64), Array("values", ("n",), F64), Array("weights", ("n",), F64), _PHI),
     outputs=(Array("theta", ("m", "n"), F64),),
+    scalars=(_FORM, *NAMES),
     streams=("prior_draws",),
     blas=True,
 )
@@ -97,12 +109,9 @@ def car_logdensity(
 
     Source: docs/methods/sigma.md, sections 3 and 9.
     """
-    name = CAR_LOGDENSITY.name
-    code = choice(name, "form", form, FORMS)
-    require(name, 0 <= lo <= hi < 1, "lo <= hi", "must be in [0, 1)", (lo, hi))
-    require(name, widest >= 1, "widest", "must be >= 1", widest)
-    options = code, float(lo), float(hi), float(widest), -1 if rank is None else int(rank)
-    return CAR_LOGDENSITY.run((theta, phi, indptr, indices, logdet), options, out, n_threads, backend)
+    require(CAR_LOGDENSITY.name, 0 <= lo <= hi < 1, "lo <= hi", "must be in [0, 1)", (lo, hi))
+    inputs = (theta, phi, indptr, indices, logdet)
+    return CAR_LOGDENSITY.run(inputs, out, n_threads, backend, form=form, lo=lo, hi=hi, widest=widest, rank=rank)
 
 
 def car_factor(
@@ -148,13 +157,13 @@ def car_factor(
     Source: docs/methods/sigma.md, section 3; columns from the left, as George and Liu (1981).
     """
     name = CAR_FACTOR.name
-    code = choice(name, "form", form, {f: c for f, c in FORMS.items() if f != "icar"})
+    numbers = CAR_FACTOR.numbers(form=form)
     pattern = {"order": order, "factor_indptr": factor_indptr, "factor_indices": factor_indices}
     arrays = CAR_FACTOR.prepare({"phi": phi, **pattern, "indptr": indptr, "indices": indices}, out)
     check_indptr(name, indptr, len(indices))
     check_triangle(name, factor_indptr, factor_indices, order)
     _check_pattern(name, indptr, indices, order, factor_indptr, factor_indices)
-    failed = CAR_FACTOR.implementation(backend, arrays)(*arrays[:6], code, *arrays[6:], n_threads)
+    failed = CAR_FACTOR.call(backend, arrays, numbers, n_threads)
     if failed >= 0:
         entry, area = divmod(int(failed), len(order))
         raise NumericalError(
@@ -225,9 +234,9 @@ def car_sample(
 
     Source: docs/methods/sigma.md, sections 3 and 9.
     """
-    name = CAR_SAMPLE.name
-    code = choice(name, "form", form, FORMS)
+    numbers = CAR_SAMPLE.numbers(form=form, seed=seed, chain=chain, client=client, step=step)
     arrays = CAR_SAMPLE.prepare({"vectors": vectors, "values": values, "weights": weights, "phi": phi}, out)
-    keys = counter(name, seed, chain, step, phi.size * values.size, client)
-    CAR_SAMPLE.implementation(backend, arrays)(*arrays[:4], code, *keys, client, step, arrays[4], n_threads)
-    return arrays[4]  # type: ignore[no-any-return]
+    check_normals(CAR_SAMPLE.name, phi.size * values.size)
+    CAR_SAMPLE.call(backend, arrays, numbers, n_threads)
+    theta: Floats = arrays[-1]
+    return theta

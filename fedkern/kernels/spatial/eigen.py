@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from ._checks import Floats, Indices, choice, require
+from .._checks import choice, require
+from ._checks import Floats, Indices
 from .graph import FORMS, adjacency, check_graph, diagonal, null_dimension
+
+__all__ = ["Eigen", "LogDet", "car_eigen", "car_variance", "car_weights", "icar_scale", "logdet_table", "precisions"]
 
 
 @dataclass(frozen=True)

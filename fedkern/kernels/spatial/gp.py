@@ -5,38 +5,47 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import numpy as np
-
 from fedkern.errors import NumericalError
 
-from .._registry import F64, Array, Kernel
-from ._checks import Floats, choice, counter, require
+from .._checks import AT_LEAST_0, NOT_NEGATIVE, Domain, choice_of
+from .._record import F64, Array, Kernel, Scalar
+from ._checks import NAMES, Floats, check_normals
+
+__all__ = ["gp_covariance", "gp_factor", "gp_sample"]
 
 GP_KINDS = {"rbf": 0, "matern12": 1, "matern32": 2, "matern52": 3}
 
 _X = Array("x", ("n", "p"), F64)
 _LENGTHSCALE = Array("lengthscale", ("m",), F64)
 
+_KIND = Scalar("kind", choice_of(GP_KINDS), "rbf")
+
 GP_COVARIANCE = Kernel(
     "spatial.gp_covariance",
+    __name__,
     purpose="Covariance matrices of Gaussian processes of variance 1, for many lengthscales.",
     source="docs/methods/sigma.md, section 3; Rasmussen and Williams (2006), chapter 4",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("covariance", ("m", "n", "n"), F64),),
+    scalars=(_KIND, Scalar("jitter", NOT_NEGATIVE, 0.0)),
 )
 GP_FACTOR = Kernel(
     "spatial.gp_factor",
+    __name__,
     purpose="Low-rank factors of the covariances of Gaussian processes by pivoted Cholesky.",
     source="docs/methods/sigma.md, section 3; Harbrecht, Peters and Schneider (2012)",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("factors", ("m", "n", "rank"), F64), Array("residual", ("m",), F64)),
+    scalars=(_KIND, Scalar("tolerance", Domain("must be in [1e-10, 1)", "1e-10 <= x < 1", "float(x)"), 1e-6)),
 )
 GP_SAMPLE = Kernel(
     "spatial.gp_sample",
+    __name__,
     purpose="Draws of Gaussian processes through whole Cholesky factors, each with a lengthscale of its own.",
     source="docs/methods/sigma.md, section 3",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("theta", ("m", "n"), F64),),
+    scalars=(_KIND, Scalar("jitter", NOT_NEGATIVE, 1e-6), *NAMES),
     streams=("prior_draws",),
     blas=True,
 )
@@ -77,10 +86,9 @@ def gp_covariance(
 
     Source: Rasmussen and Williams (2006), chapter 4.
     """
-    name = GP_COVARIANCE.name
-    code = choice(name, "kind", kind, GP_KINDS)
-    require(name, 0 <= jitter < np.inf, "jitter", "must be >= 0 and finite", jitter)
-    return GP_COVARIANCE.run((x, lengthscale), (code, float(jitter)), out, n_threads, backend)[0]  # type: ignore[no-any-return]
+    covariance: Floats
+    (covariance,) = GP_COVARIANCE.run((x, lengthscale), out, n_threads, backend, kind=kind, jitter=jitter)
+    return covariance
 
 
 def gp_factor(
@@ -123,12 +131,9 @@ def gp_factor(
     Source: Harbrecht, Peters and Schneider (2012). Among pivots within 1e-6 of the largest the first is taken, so that rounding
     does not decide between locations that are mirror images.
     """
-    name = GP_FACTOR.name
-    code, rank = choice(name, "kind", kind, GP_KINDS), operator.index(rank)
-    require(name, rank >= 0, "rank", "must be >= 0", rank)
-    require(name, 1e-10 <= tolerance < 1, "tolerance", "must be in [1e-10, 1)", tolerance)
-    options = code, float(tolerance)
-    return GP_FACTOR.run((x, lengthscale), options, out, n_threads, backend, {"rank": rank})
+    AT_LEAST_0.check(GP_FACTOR.name, "rank", rank)
+    symbols = {"rank": operator.index(rank)}
+    return GP_FACTOR.run((x, lengthscale), out, n_threads, backend, symbols, kind=kind, tolerance=tolerance)
 
 
 def gp_sample(
@@ -173,16 +178,14 @@ def gp_sample(
     Source: docs/methods/sigma.md, section 3.
     """
     name = GP_SAMPLE.name
-    code = choice(name, "kind", kind, GP_KINDS)
-    require(name, 0 <= jitter < np.inf, "jitter", "must be >= 0 and finite", jitter)
+    numbers = GP_SAMPLE.numbers(kind=kind, jitter=jitter, seed=seed, chain=chain, client=client, step=step)
     arrays = GP_SAMPLE.prepare({"x": x, "lengthscale": lengthscale}, out)
-    keys = counter(name, seed, chain, step, len(x) * len(lengthscale), client)
-    failed = GP_SAMPLE.implementation(backend, arrays)(
-        *arrays[:2], code, float(jitter), *keys, client, step, arrays[2], n_threads
-    )
+    check_normals(name, len(x) * len(lengthscale))
+    failed = GP_SAMPLE.call(backend, arrays, numbers, n_threads)
     if failed >= 0:
         raise NumericalError(
             f"{name}: the covariance of draw {failed} (lengthscale {lengthscale[failed]}) is not positive definite; "
             f"take a larger jitter than {jitter}"
         )
-    return arrays[2]  # type: ignore[no-any-return]
+    theta: Floats = arrays[-1]
+    return theta

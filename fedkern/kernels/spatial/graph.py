@@ -11,7 +11,10 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
-from ._checks import INT64, Floats, Indices, check_indptr, require
+from .._checks import require
+from ._checks import INT64, Floats, Indices, check_indptr
+
+__all__ = ["Pattern", "adjacency", "car_analyse", "car_precision", "check_graph", "components", "diagonal", "null_dimension"]
 
 FORMS = {"car": 0, "leroux": 1, "icar": 2}
 

@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from .._registry import F64, Array, Kernel
-from ._checks import INT64, Floats, Indices, choice, counter, require
-from .graph import FORMS
+from .._checks import NUMBER, POSITIVE, SEED, WORD, require
+from .._record import F64, Array, Kernel, Scalar
+from ._checks import HIGH, INT64, LOW, WIDEST, Floats, Indices
+from .car import PROPER
+
+__all__ = ["car_meanfield"]
 
 CAR_MEANFIELD = Kernel(
     "spatial.car_meanfield",
+    __name__,
     purpose="Steps of mean-field variational inference of an autoregressive prior with Gaussian observations.",
     source="docs/methods/sigma.md, sections 3, 6 and 8",
     inputs=(
@@ -28,6 +32,17 @@ CAR_MEANFIELD = Kernel(
         Array("new_parameters", ("2", "n+1"), F64),
         Array("new_moments", ("2", "2", "n+1"), F64),
         Array("trace", ("steps",), F64),
+    ),
+    scalars=(
+        PROPER,
+        LOW,
+        HIGH,
+        WIDEST,
+        Scalar("prior_mean", NUMBER, 0.0),
+        Scalar("prior_variance", POSITIVE, 2.0),
+        Scalar("seed", SEED),
+        Scalar("chain", SEED, 0),
+        Scalar("first", WORD, 0),
     ),
     streams=("draws",),
 )
@@ -101,13 +116,10 @@ def car_meanfield(
     Source: docs/methods/sigma.md, sections 3 and 6; Kingma and Ba (2015).
     """
     name = CAR_MEANFIELD.name
-    code = choice(name, "form", form, {f: c for f, c in FORMS.items() if f != "icar"})
     require(name, 0 <= lo < hi < 1, "lo < hi", "must be in [0, 1)", (lo, hi))
-    require(name, widest >= 1, "widest", "must be >= 1", widest)
-    require(name, 0 < prior_variance < np.inf, "prior_variance", "must be > 0 and finite", prior_variance)
-    keys = counter(name, seed, chain, first, 0)
     steps = len(rates) if isinstance(rates, np.ndarray) else 0
     require(name, first + steps <= 2**32, "first + steps", "must be at most 2^32", first + steps)
-    options = code, float(lo), float(hi), float(widest), float(prior_mean), float(prior_variance), *keys, first
-    inputs = y, weight, indptr, indices, logdet, parameters, moments, rates
-    return CAR_MEANFIELD.run(inputs, options, out, n_threads, backend)
+    return CAR_MEANFIELD.run(
+        (y, weight, indptr, indices, logdet, parameters, moments, rates), out, n_threads, backend, form=form, lo=lo, hi=hi,
+        widest=widest, prior_mean=prior_mean, prior_variance=prior_variance, seed=seed, chain=chain, first=first,
+    )  # fmt: skip

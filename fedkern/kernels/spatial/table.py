@@ -9,17 +9,23 @@ from typing import Any
 import numpy as np
 
 from .. import rng
-from .._registry import F64, Array, Kernel
-from ._checks import INT64, Floats, Indices, check_triangle, choice, counter, require
+from .._checks import AT_LEAST_0, AT_LEAST_1, SEED, WORD, choice, choice_of, require
+from .._record import F64, Array, Kernel, Scalar
+from ._checks import INT64, Floats, Indices, check_normals, check_triangle
 from .car import car_factor
 from .eigen import car_eigen, icar_scale
 from .gp import gp_factor
 from .graph import car_analyse, components
 
+__all__ = ["DrawTable", "stratified", "table_sample"]
+
 KINDS = {"stored": 0, "dense": 1, "sparse": 2}
+
+TABLE = (Scalar("kind", choice_of(KINDS)), Scalar("rank", AT_LEAST_0, 0), Scalar("group", AT_LEAST_1, 1))
 
 TABLE_SAMPLE = Kernel(
     "spatial.table_sample",
+    __name__,
     purpose="Draws from a table of priors, each from an entry that is drawn first.",
     source="docs/methods/sigma.md, section 3",
     inputs=(
@@ -30,6 +36,7 @@ TABLE_SAMPLE = Kernel(
         Array("order", ("n",), INT64, optional=True),
     ),
     outputs=(Array("theta", ("batch", "n"), F64), Array("entry", ("batch",), INT64)),
+    scalars=(*TABLE, Scalar("seed", SEED), Scalar("chain", SEED, 0), Scalar("step", WORD, 0)),
     streams=("prior_entries", "prior_draws"),
 )
 
@@ -95,18 +102,16 @@ def table_sample(
     Source: docs/methods/sigma.md, section 3.
     """
     name = TABLE_SAMPLE.name
-    code = choice(name, "kind", kind, KINDS)
-    batch, rank, group = map(operator.index, (batch, rank, group))
-    require(name, batch >= 0, "batch", "must be >= 0", batch)
-    require(name, group >= 1, "group", "must be >= 1", group)
-    require(name, rank >= 0, "rank", "must be >= 0", rank)
+    AT_LEAST_0.check(name, "rank", rank)
+    AT_LEAST_0.check(name, "batch", batch)
+    rank, batch = operator.index(rank), operator.index(batch)
+    numbers = TABLE_SAMPLE.numbers(kind=kind, rank=rank if kind == "dense" else 0, group=group, seed=seed, chain=chain, step=step)
     inputs = {"values": values, "scale": scale, "indptr": indptr, "indices": indices, "order": order}
     arrays = TABLE_SAMPLE.prepare(inputs, out, {"batch": batch})
-    check_table(name, kind, arrays[0].shape, len(arrays[1]), rank, indptr, indices, order)
-    rank = rank if kind == "dense" else 0
-    keys = counter(name, seed, chain, step, batch * {"stored": 0, "dense": rank, "sparse": len(arrays[1])}[kind])
-    run = TABLE_SAMPLE.implementation(backend, arrays)
-    run(*arrays[:5], code, rank, group, *keys, step, *arrays[5:], n_threads)
+    n = len(arrays[1])
+    check_table(name, kind, arrays[0].shape, n, rank, indptr, indices, order)
+    check_normals(name, batch * {"stored": 0, "dense": rank, "sparse": n}[kind])
+    TABLE_SAMPLE.call(backend, arrays, numbers, n_threads)
     return arrays[5], arrays[6]
 
 

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 from ...algorithms.pvi.settings import Settings
 from ...errors import JobError
-from ...jobs.load import Config
+from ...jobs.keys import settings_of
 from ...privacy.accountant import Mechanism, calibrate
 from ...privacy.plan import Plan
-from .conflicts import SHARDED
+from .keys import SHARDED, Config
 
 
 def settings(config: Config, names: tuple[str, ...]) -> Settings:
     """The numbers that every machine of the job knows; `names` of the clients."""
-    a, model = config.algorithm, config.model
+    a = config.algorithm
     weights = tuple(a.client_weights.get(name, 1.0) for name in names) if a.client_weights else ()
-    return Settings(
-        family=model.family,
-        scale=model.scale,
-        covariance=model.covariance,
-        variant=a.variant,
-        schedule=a.schedule,
+    return settings_of(
+        Settings,
+        config.job,
+        config.model,
+        a,
         rounds=config.job.rounds if isinstance(config.job.rounds, int) else None,
         client_weights=weights,
-        local_steps=a.local_steps,
-        optimiser=a.optimiser,
-        learning_rate=a.learning_rate,
-        optimiser_state=a.optimiser_state,
-        estimator=a.estimator,
-        draws=a.draws,
         batch_rate=a.batch,
         damping=a.damping_of(len(names)),
-        damping_form=a.damping_form,
-        average=a.average,
         shards=a.shards or 1,
-        updates_per_client=a.updates_per_client,
-        max_staleness=a.max_staleness,
-        seed=config.job.seed,
-        by_client=config.privacy is not None and config.privacy.unit == "client",
+        by_client=config.unit == "client",
     )
 
 
@@ -60,8 +49,15 @@ def public_updates(config: Config) -> int | None:
     return min(planned, default=None)
 
 
-def plan(config: Config, client: str, d: int, n_clients: int) -> Plan:
-    """The plan of one client, for a model of d coefficients.
+class Sizes(NamedTuple):
+    """Of a job: how many coefficients its model has, and how many clients it."""
+
+    coefficients: int
+    clients: int
+
+
+def plan(config: Config, client: str, sizes: Sizes) -> Plan:
+    """The plan of one client.
 
     Raises
     ------
@@ -75,15 +71,16 @@ def plan(config: Config, client: str, d: int, n_clients: int) -> Plan:
         missing = next(name for name in ("epsilon", "delta", "clip") if getattr(terms, name) is None)
         raise JobError(f"privacy.{missing} is missing for client {client!r}; give it in [privacy] or [privacy.clients.{client}]")
     by_client = privacy.unit == "client"
-    if by_client and terms.delta >= 1 / n_clients:
+    if by_client and terms.delta >= 1 / sizes.clients:
         raise JobError(
-            f'privacy.delta = {terms.delta:g}: with {n_clients} clients and unit = "client" it must be below 1 / {n_clients}'
+            f'privacy.delta = {terms.delta:g}: with {sizes.clients} clients and unit = "client" it must be below '
+            f"1 / {sizes.clients}"
         )
     try:
         mechanism = Mechanism(
             sampling=("poisson" if privacy.client_rate < 1 else "full") if by_client else privacy.sampling,
             clip=terms.clip,
-            dimension=2 * d,
+            dimension=2 * sizes.coefficients,
             noise_multiplier=terms.noise_multiplier,
             sampling_rate=(privacy.client_rate if privacy.client_rate < 1 else None) if by_client else terms.sampling_rate,
             batch_size=terms.batch_size,

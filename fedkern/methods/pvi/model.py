@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...algorithms.core.messages import Protocol
+from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.pvi import client_level, global_vi
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
-from ...jobs.load import Config, PrivacySection
 from ...kernels import rng
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
@@ -18,6 +17,10 @@ from ...models.glm import prior
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
 from . import budget as terms
+from .keys import Config, PrivacySection
+
+Server = pvi.Server | global_vi.Server | client_level.Server
+Client = pvi.Client | global_vi.Client
 
 
 @dataclass(frozen=True)
@@ -54,25 +57,36 @@ class Model:
         return self.privacy is not None and self.privacy.unit == "client"
 
     @property
-    def algorithm(self) -> Any:
-        """The module of the server's and the clients' machines."""
-        return global_vi if self.config.algorithm.variant == "global-vi" else client_level if self.by_client else pvi
+    def one_posterior(self) -> bool:
+        """Whether all clients send gradients for one posterior, and have no sites of their own."""
+        return self.config.algorithm.variant == "global-vi"
 
     @property
-    def protocol(self) -> Protocol:
+    def protocol(self) -> Protocol[Any, Any]:
         """With only the messages that this job can send."""
         if self.by_client:
             return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")
-        return self.algorithm.protocol(private=self.privacy is not None)  # type: ignore[no-any-return]
+        private = self.privacy is not None
+        return global_vi.protocol(private=private) if self.one_posterior else pvi.protocol(private=private)
 
-    def client(self, index: int, local: Local) -> Any:
+    def start(self) -> tuple[Server, ServerEffects]:
+        """The server's machine with its first messages; where whole clients are protected, its account must be open."""
+        settings, prior, n = self.settings, self.prior, len(self.names)
+        if self.one_posterior:
+            return global_vi.start(settings, prior, n)
+        if not self.by_client:
+            return pvi.start(settings, prior, n)
+        mechanism, averaged = self.plan("the federation").mechanism, self.config.algorithm.sites == "averaged"
+        return client_level.start(settings, prior, n, mechanism, self.source(SERVER), averaged)
+
+    def client(self, index: int, local: Local) -> Client:
         """A client's machine, before it has seen anything."""
-        machines = pvi if self.by_client else self.algorithm
-        return machines.client(self.names[index], local, self.prior)
+        name = self.names[index]
+        return global_vi.client(name, local, self.prior) if self.one_posterior else pvi.client(name, local, self.prior)
 
     def plan(self, client: str) -> Plan:
         """What one client may spend (with unit = "client": the federation, whatever the name)."""
-        return terms.plan(self.config, client, self.encoding.size, len(self.names))
+        return terms.plan(self.config, client, terms.Sizes(self.encoding.size, len(self.names)))
 
     def source(self, party: int) -> Source:
         """Where a party's noise and coins come from."""

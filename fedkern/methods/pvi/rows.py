@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...jobs import parties as jobs
-from ...jobs.load import Config
 from ...jobs.parties import Parties
+from .keys import Config
 
 
 def parties(config: Config, folder: Path) -> Parties:
@@ -18,15 +18,17 @@ def parties(config: Config, folder: Path) -> Parties:
         No file matches, two clients have one name, or the job file names clients that do not exist.
     """
     data, model = config.data, config.model
-    known = {"family": model.family, "intercept": model.intercept}
+    declared = jobs.declared(config, data)
+    known = jobs.Known(model.family, data.response, data.positive, declared, model.intercept)
     if data.builtin:
         dealt = jobs.dealt(data)
-        jobs.fits(model.family, data.builtin, dealt.response, dealt.positive)
-        columns = {**dealt.columns, **jobs.declared(config, data)}
-        spec = jobs.rows_spec(config, data, data.response or dealt.response or None, dealt.positive, columns, **known)
+        jobs.fits(model.family, dealt)
+        columns, response = {**dealt.columns, **declared}, data.response or dealt.response or None
+        known = known._replace(response=response, positive=dealt.positive, columns=columns)
+        spec = jobs.rows_spec(config, data, known)
         found = jobs.of_dealt(config, dealt, spec)
     else:
-        spec = jobs.rows_spec(config, data, data.response, data.positive, jobs.declared(config, data), **known)
+        spec = jobs.rows_spec(config, data, known)
         found = jobs.from_files(config, folder, spec, spec.texts)
     terms = config.privacy.clients if config.privacy is not None else ()
     return jobs.there(found, algorithm__client_weights=config.algorithm.client_weights, privacy__clients=terms)

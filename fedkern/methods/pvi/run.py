@@ -3,135 +3,123 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import Any
 
 from ...algorithms.core.messages import SERVER
-from ...algorithms.pvi import client_level
+from ...algorithms.pvi import global_vi
+from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import SHARDED
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Design, encode
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import columns, machine
+from ...jobs import columns
 from ...jobs.hooks import RunHooks
-from ...jobs.load import Config
 from ...jobs.parties import Parties
-from ...jobs.progress import Progress
-from ...jobs.run import Output, Run
-from ...jobs.watch import Watch
+from ...jobs.publish import Fit
+from ...jobs.run import Run
+from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, metrics
-from ...results.result import Result
-from ...transports.codec import Codec
+from ...results.plain import Record
 from . import publish
-from .model import Model
+from .keys import Config
+from .model import Client, Model, Server
+from .stages import trained
 
-if TYPE_CHECKING:
-    from ...jobs.run import Place
 
-
-def perform(run: Run[Config]) -> Result | None:
-    """The part of one place; the result at the server's, None elsewhere."""
-    place, found, hooks, output = run.place, run.parties, run.hooks, run.output
+def fit(run: Run[Config]) -> Fit | None:
+    """The part of one place; what comes of it at the server's, None elsewhere."""
     tables = run.tables()
     model = Model(run.config, run.names, run.agreed(tables))
-    designs, own = {}, {}
+    run = run.knowing(model)
+    designs, degenerates = {}, {}
     for k in list(tables):
-        designs[k], own[k] = _encoded(model, k, tables.pop(k), hooks)
+        with owned(k):
+            designs[k], degenerates[k], notes = _encoded(model, run.names[k], tables.pop(k))
+        run.hooks.write_own(k, "rows.json", {"notes": notes, "faults": asdict(designs[k].faults)})
     if model.privacy is None:
-        hooks.notes += columns.exchanged(place, found.names, own, hooks)
-    test = _test_rows(found, model) if place.is_server else None
-    server = _trained(place, model, designs, test, hooks, output)
-    certified = _certified(place, model, hooks)
-    if server is None:
-        return None
-    return publish.result(model, server, test, certified, hooks)
+        run.hooks.notes += columns.exchanged(run, degenerates)
+    test = _test_rows(run.parties, model) if run.place.is_server else None
+    clients = _clients(run, model, designs)
+    if model.by_client and run.place.is_server:
+        run.hooks.open_budget(SERVER, model.plan("the federation"))
+    server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
+    _tell_failures(model, clients, run.hooks)
+    certificates = _certified(run, model)
+    return None if server is None else replace(publish.fit(model, server, test), privacy=certificates)
 
 
-def _encoded(model: Model, client: int, table: Table, hooks: RunHooks) -> tuple[Design, Degenerate]:
-    """A client's arrays, and columns that nothing can be learnt from. What is wrong with its rows, or remarkable, is written in
-    its own folder and nowhere else."""
-    name = model.names[client]
-    with owned(client):
-        design = encode(table, model.encoding, private=model.privacy is not None, client=name)
-        own = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
-    notes = [*design.notes, *own.lines()]
-    delta = model.privacy.of(name).delta if model.privacy is not None and not model.by_client else None
+def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
+    """A client's arrays, columns that nothing can be learnt from, and what is remarkable: written in its own folder and nowhere
+    else, as what is wrong with its rows."""
+    design = encode(table, model.encoding, private=model.privacy is not None, client=client)
+    nothing = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
+    notes = [*design.notes, *nothing.lines()]
+    delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")
-    hooks.write_own(client, "rows.json", {"notes": notes, "faults": asdict(design.faults)})
-    return design, own
+    return design, nothing, notes
 
 
 def _rows(design: Design) -> Rows:
     return Rows(design.X, design.y, design.offset, design.weights)
 
 
-def _test_rows(found: Parties, model: Model) -> Rows | None:
+def _test_rows(parties: Parties, model: Model) -> Rows | None:
     """The server's own test rows."""
-    table = found.test()
+    table = parties.test()
     with owned(SERVER):
         return None if table is None else _rows(encode(table, model.encoding))
 
 
-def _trained(
-    place: Place, model: Model, designs: dict[int, Design], test: Rows | None, hooks: RunHooks, output: Output
-) -> Any:
-    """The server's last state; None where it does not live."""
-    settings, algorithm, config = model.settings, model.algorithm, model.config
-    clients = {}
+def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> dict[int, Client]:
+    """The machines of the clients that live here, with open accounts."""
+    clients: dict[int, Client] = {}
     if model.by_client:
-        hooks.allow(designs, model.plan("the federation"))
+        run.hooks.allow(designs, model.plan("the federation"))
     for k, design in designs.items():
         noise: dict[str, Any] = {}
         if model.privacy is not None and not model.by_client:
             plan = model.plan(model.names[k])
             plan.check_size(model.names[k], len(design.y))
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
-            hooks.open_budget(k, plan)
-        local = Local(_rows(design), settings, k, row_ids=design.row_ids, n_threads=place.n_threads or machine.cores(), **noise)
+            run.hooks.open_budget(k, plan)
+        local = Local(_rows(design), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
         clients[k] = model.client(k, local)
-    codec = Codec(settings.sizes(model.encoding.size), len(model.names))
-    if not place.is_server:
-        server, clients = hooks.run(place, model.protocol, None, clients, codec, resume=output.resume)
-        _tell_failures(model, clients, hooks)
-        return server
-    start: Any
-    if model.by_client:
-        plan = model.plan("the federation")
-        hooks.open_budget(SERVER, plan)
-        averaged = config.algorithm.sites == "averaged"
-        start = client_level.start(settings, model.prior, len(model.names), plan.mechanism, model.source(SERVER), averaged)
-    else:
-        start = algorithm.start(settings, model.prior, len(model.names))
-    with Progress(settings.rounds, quiet=output.quiet) as progress:
-        hooks.watch = Watch(
-            algorithm.released,
-            None if test is None else lambda q: metrics(q, test, settings.family, settings.scale),
-            every=config.output.metrics_every,
-            write=hooks.metric,
-            progress=progress,
-            timed=model.privacy is None,
-        )
-        server, clients = hooks.run(place, model.protocol, start, clients, codec, resume=output.resume)
-        hooks.watch = None
-    _tell_failures(model, clients, hooks)
-    return server
+    return clients
 
 
-def _tell_failures(model: Model, clients: Mapping[int, Any], hooks: RunHooks) -> None:
+def _lines(model: Model, test: Rows | None) -> Lines[Server]:
+    """What metrics.jsonl says of each round: the updates and, when it is due, metrics on the test rows. In a private job not the
+    time: how long clients compute is not covered by epsilon."""
+    settings = model.settings
+
+    def line(server: Server, due: bool) -> Line:
+        content: dict[str, Any] = {"updates": int(sum(server.updates))}
+        if test is not None and due:
+            content["metrics"] = dict(metrics(pvi.released(server), test, settings.family, settings.scale))
+        words = ", ".join(f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items())
+        return Line(content, words, timed=model.privacy is None)
+
+    return line
+
+
+def _tell_failures(model: Model, clients: Mapping[int, Client], hooks: RunHooks) -> None:
     """How often a client's optimisers failed, in its own folder, where that may show nowhere else."""
     silent = model.by_client or (model.privacy is not None and model.settings.variant in SHARDED)
-    for k, client in clients.items() if silent else ():
+    for k, client in clients.items():
+        if not silent or isinstance(client, global_vi.Client):
+            continue
         content = {"updates": client.updates, "optimisers": model.settings.shards * client.updates, "failed": client.failed}
         hooks.write_own(k, "optimiser.json", content)
 
 
-def _certified(place: Place, model: Model, hooks: RunHooks) -> dict[str, Mapping[str, Any]]:
+def _certified(run: Run[Config], model: Model) -> dict[str, Record]:
     """What each client says that it has spent: client -> certificate; at the server only, and empty without a claim."""
     if model.privacy is None:
         return {}
     if model.by_client:
-        return {name: hooks.certificate(SERVER) for name in model.names} if place.is_server else {}
-    return hooks.certified(place)
+        return {name: run.hooks.certificate(SERVER) for name in model.names} if run.place.is_server else {}
+    return run.certified()

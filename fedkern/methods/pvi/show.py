@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from ...privacy.certificate import certificates
 from ...results.gaussian import comparable
+from ...results.plain import Record
 
 SHOWN = 12  # coefficients; all of them are in summary.json
 
 
-def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
+def lines(content: Record, why: str) -> Iterator[str]:
     """Stop reason, metrics, the clearest coefficients, what was sent, and the certificates."""
     updates = sum(client["updates"] for client in content["clients"].values())
     yield f"{why}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"
@@ -31,7 +31,7 @@ def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
     yield f"digest {content['digest']}"
 
 
-def _coefficients(parameters: Mapping[str, Any]) -> Iterator[str]:
+def _coefficients(parameters: Record) -> Iterator[str]:
     """The coefficients that are furthest from zero, in posterior standard deviations."""
     standard = comparable(parameters)
     clearest = sorted(standard, key=lambda name: -abs(standard[name]["mean"]) / standard[name]["sd"])[:SHOWN]

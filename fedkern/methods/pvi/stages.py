@@ -3,42 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from ...algorithms.exchanges import certificates, column_notes
 from ...algorithms.exchanges import columns as agreement
 from ...data.design import describe
-from ...data.table import Table
 from ...jobs import memory, wire
-from ...jobs.check import Check
-from ...jobs.load import Config
-from ...models.encoding import Encoding, Spec
+from ...jobs.check import Check, OwnFile, Said
+from ...jobs.stage import Stage
 from ...privacy.certificate import trust
+from .keys import Config
 from .model import Model
 
 
-def checked(at: Check[Config]) -> list[str] | None:
-    """All that is printed, at the server's place; None elsewhere."""
+def opening(config: Config) -> list[Stage]:
+    """What the parties exchange before the model is known: their columns."""
+    return [Stage.of(agreement)]
+
+
+def stages(model: Model) -> list[Stage]:
+    """What the parties exchange once the columns are agreed."""
+    open_job = model.privacy is None
+    notes = [Stage.of(column_notes)] if open_job else []
+    return [*notes, trained(model), *([] if open_job or model.by_client else [Stage.of(certificates)])]
+
+
+def trained(model: Model) -> Stage:
+    """The rounds."""
+    settings = model.settings
+    return Stage(model.protocol, settings.sizes(model.encoding.size), rounds=settings.rounds, resumable=True)
+
+
+def checked(at: Check[Config]) -> Said | None:
+    """What is said of the job, at the server's place; None elsewhere."""
     encoding = at.agreed()
     notes = at.notes(intercept=at.config.model.intercept)
     if encoding is None:
         return None
-    return list(lines(Model(at.config, at.names, encoding), at.parties.spec, at.unknown(encoding), notes))
+    model, unknown = Model(at.config, at.names, encoding), at.unknown(encoding)
+    lines = [*_lines(model, bool(unknown)), *memory.lines(*_memory(model)), *notes, "", *_privacy(at.config, model)]
+    return Said(model, lines, unknown)
 
 
-def spec_of_file(config: Config, spec: Spec, names: tuple[str, ...]) -> Spec:
-    """What is known of the columns of one client's file."""
-    return spec
-
-
-def look_through(config: Config, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError."""
-    if not spec.private:
-        describe(own, spec)
+    if not file.spec.private:
+        describe(file.table, file.spec)
 
 
-def lines(model: Model, spec: Spec, unknown: list[str], notes: list[str]) -> Iterator[str]:
-    """Job, model, clients, what is spent, and every message."""
+def _lines(model: Model, unknown: bool) -> Iterator[str]:
+    """Job, model, clients and columns, of which some may turn out to be categorical."""
     config = model.config
     a, m, d = config.algorithm, config.model, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
@@ -46,18 +59,7 @@ def lines(model: Model, spec: Spec, unknown: list[str], notes: list[str]) -> Ite
     yield f"model    {m.family}, {m.covariance} covariance, prior precision {m.prior_precision:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
-    yield f"columns  {d} coefficients{more}; response {spec.response}"
-    yield from memory.lines(*_memory(model))
-    yield from notes
-    yield ""
-    yield from _privacy(config, model)
-    yield ""
-    settings = model.settings
-    protocols = [(agreement.PROTOCOL, agreement.DIMS), (model.protocol, settings.sizes(model.encoding.size))]
-    if config.privacy is None:
-        protocols.insert(1, (column_notes.PROTOCOL, column_notes.DIMS))
-    protocols += [(certificates.PROTOCOL, certificates.DIMS)] if config.privacy is not None and not model.by_client else []
-    yield from wire.lines(len(model.names), protocols, spec, unknown)
+    yield f"columns  {d} coefficients{more}; response {model.encoding.response}"
 
 
 def _memory(model: Model) -> tuple[float, float]:

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ...jobs.section import LARGEST, CommonOutputSection, Count, Finite, Positive, Section, key
+from ...jobs.keys import (
+    LARGEST,
+    ColumnSection,
+    CommonOutputSection,
+    Count,
+    CountedJobSection,
+    Finite,
+    JobConfig,
+    Paths,
+    Positive,
+    Raw,
+    Section,
+    Tables,
+    key,
+)
+from ...jobs.load import layered, table
+from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
+from ...kernels.families import BINARY, FAMILIES, quoted, taken_by
+
+LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "log"))
+TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
 
 
 def _known(value: Any) -> Any:
@@ -20,7 +41,28 @@ def _known(value: Any) -> Any:
 Known = Annotated[float | str, BeforeValidator(_known)]
 
 
-class SigmaModelSection(Section):
+class DataSection(Section):
+    """Every row belongs to an area, or to a grid point, of the client's part of a trained prior."""
+
+    clients: Paths = key([], help="csv, parquet or npz files; wildcards allowed")
+    names: list[str] = key([], help="of the clients as the prior has them, in the order of the files; default: the files' stems")
+    area: str | None = key(None, help="the column with the name of the area")
+    rows_per_area: Literal["one", "any"] = key(
+        "one", help="area: one row each, whose response may be empty; any: several, each an observation of its own, or none"
+    )
+    location: Paths = key([], help="instead: coordinates; a row goes to its grid point")
+    response: str = key(help="the column to be explained; rows where it is empty are predicted")
+    interpolation: Literal["nearest", "linear"] = key("nearest", help="location: the nearest grid point, or linear between two")
+    positive: str | None = key(None, help="the label that counts as 1 in a binary response")
+    exposure: str | None = key(None, help=f"{LOG}: expected counts, or person-years; its logarithm is added to the predictor")
+    offset: str | None = key(None, help="a column that is added to the linear predictor")
+    trials: str | None = key(None, help=f"{TRIALS}: the number of trials")
+    ignore: list[str] = key([], help="columns of the files that the model does not use")
+    standardise: Literal["exchange", "public", "none"] = key("exchange", help="by statistics, by [data.columns], or not")
+    columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
+
+
+class ModelSection(Section):
     prior: str = key(help="folder of a trained prior (fedkern sigma train), or this party's file of it")
     kind: Literal["auxiliary", "deterministic"] = key(
         help="theta about the decoder's output with the variance that it lacks, or equal to it (the default with location)"
@@ -37,7 +79,7 @@ class SigmaModelSection(Section):
     phi: Finite | None = key(None, help="one value of the prior's hyperparameter, instead of its prior")
 
 
-class SigmaAlgorithmSection(Section):
+class AlgorithmSection(Section):
     inference: Literal["sfvi", "sfvi-avg", "hmc", "mala", "nuts"] = key(
         "sfvi", help="variational; with several local steps (not exact); or Markov chains, the accurate route for few unknowns"
     )
@@ -59,9 +101,102 @@ class SigmaAlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
 
-class SigmaOutputSection(CommonOutputSection):
+class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Count = key(1000, help="sfvi: per chain, from the posterior into posterior.nc")
     chains: Count = key(4, help="independent sets of draws, or Markov chains")
     bound: bool = key(False, help="sfvi: clients also send their terms of the ELBO, one number a round")
     threshold: Finite = key(1.0, help="areas' tables have the probability that a rate (or probability, or mean) is above it")
+
+
+class Config(JobConfig):
+    """A job of method "sigma"."""
+
+    job: CountedJobSection
+    data: DataSection
+    model: ModelSection
+    algorithm: AlgorithmSection
+    privacy: None = None
+    output: OutputSection
+
+    @property
+    def open_ended(self) -> bool:
+        return self.algorithm.inference in ("hmc", "mala")
+
+
+# docs/methods/sigma.md, sections 6 and 7.
+BASE: Tables = {"job": {"rounds": 5_000}}
+
+
+def refused(raw: Raw) -> Iterator[str]:
+    """What other methods have and this one has not."""
+    if "privacy" in raw:
+        yield (
+            '[privacy]: method = "sigma" has no private form: a gradient of a local likelihood has no noise in it; remove the '
+            'section, or choose method = "pvi"'
+        )
+    if table(raw, "job").get("rounds") == "budget":
+        yield 'job.rounds = "budget" does not exist with method = "sigma"; give a number'
+
+
+def filled(raw: Raw) -> dict[str, Any]:
+    """Beside a smooth curve the auxiliary model's white noise would pass for error (docs/methods/sigma.md, section 8)."""
+    out = layered(raw, [BASE])
+    job, model, algorithm = out["job"], out["model"], out["algorithm"]
+    points = bool(table(raw, "data").get("location"))
+    if isinstance(model, dict):
+        model.setdefault("kind", "deterministic" if points else "auxiliary")
+    if isinstance(algorithm, dict) and isinstance(job, dict):
+        rounds = job["rounds"] if isinstance(job["rounds"], int) else 5_000
+        algorithm.setdefault("burn_in", rounds // 2)
+    return out
+
+
+def conflicts(config: Config) -> Iterator[str]:
+    """Every contradiction, as a sentence with its remedy."""
+    yield from _data(config)
+    yield from _algorithm(config)
+
+
+def _data(config: Config) -> Iterator[str]:
+    data, model = config.data, config.model
+    family = FAMILIES[model.family]
+    if not data.clients:
+        yield "data.clients: wanted the clients' files"
+    if (data.area is None) == (not data.location):
+        yield "data: wanted either area (the column with the area's name) or location (columns of coordinates); give one"
+    if data.location and data.rows_per_area != "one":
+        yield f'data.rows_per_area = "{data.rows_per_area}": only areas are counted, locations may have any rows; remove it'
+    if data.exposure is not None and family.link != "log":
+        log = quoted(taken_by("sigma", where=lambda f: f.link == "log"))
+        yield f'data.exposure: only family = {log} has one, not "{model.family}"; remove it'
+    if (data.trials is not None) != family.trials:
+        tried = quoted(taken_by("sigma", where=lambda f: f.trials))
+        yield f"data.trials and model.family = {tried} go together; give both, or neither"
+    if data.positive is not None and family.domain is not BINARY:
+        binary = quoted(taken_by("sigma", where=lambda f: f.domain is BINARY))
+        yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
+    if family.lacks_scale(model.scale):
+        yield family.scale_is_missing
+    roles = [data.area, *data.location, data.response, data.exposure, data.offset, data.trials]
+    given = [name for name in roles if name is not None]
+    if len(set(given)) < len(given):
+        yield f"data: area, location, response, exposure, offset and trials must be different columns, got {', '.join(given)}"
+    yield from faults_of_names(data.names, "data.names")
+    if data.standardise == "public":
+        for name, column in data.columns.items():
+            if column.kind != "categorical" and column.levels is None and column.scale is None and column.lower is None:
+                yield f'data.columns.{name}: standardise = "public" needs its center and scale, or lower and upper'
+
+
+def _algorithm(config: Config) -> Iterator[str]:
+    a, rounds = config.algorithm, config.job.rounds
+    if a.inference == "nuts":
+        yield (
+            'algorithm.inference = "nuts": the stopping rule of a trajectory asks all parties, 2^depth exchanges for one draw: '
+            'for pooled data only; take "hmc", whose number of steps is fixed'
+        )
+    if a.inference in ("hmc", "mala") and (rounds - a.burn_in) // a.thin < 1:
+        yield f"algorithm.burn_in = {a.burn_in} of {rounds} rounds leaves no draw; lower it, or raise job.rounds"
+    if config.output.bound and a.inference != "sfvi":
+        yield f'output.bound is for algorithm.inference = "sfvi", not "{a.inference}"; remove it'

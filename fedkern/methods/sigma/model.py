@@ -12,7 +12,8 @@ from ...algorithms.sfvi.nested import NestedFamily
 from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
 from ...data.artifact import ClientFile, Common
 from ...errors import JobError
-from ...jobs.load import SigmaConfig
+from ...jobs.keys import settings_of
+from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
 from ...models.spatial.condition import Condition
@@ -20,6 +21,7 @@ from ...models.spatial.decoder import Decoder
 from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
 from ...models.spatial.units import Units
 from ...models.variational import Block
+from .keys import Config
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class SigmaModel:
     units : of the response, once the clients have told its level; all else here is on the model's scale
     """
 
-    config: SigmaConfig
+    config: Config
     names: tuple[str, ...]
     encoding: Encoding
     common: Common
@@ -89,37 +91,33 @@ class SigmaModel:
     def sfvi(self) -> Settings:
         """What all parties have in common where inference is variational."""
         c, a = self.config, self.config.algorithm
-        assert isinstance(c.job.rounds, int)
-        return Settings(
-            rounds=c.job.rounds,
-            covariance=a.covariance,
-            local_covariance=a.local_covariance,
+        return settings_of(
+            Settings,
+            c.job,
+            a,
             coupled=a.structured,
             draws=a.gradient_draws,
             path=a.estimator == "stl",
-            optimiser=a.optimiser,
-            learning_rate=a.learning_rate,
             decay=a.cool_down,
             initial_sd=a.start_sd,
             bound=c.output.bound,
             local_steps=a.local_steps if a.inference == "sfvi-avg" else 0,
-            seed=c.job.seed,
         )
 
     @cached_property
     def hmc(self) -> HmcSettings:
         """What all parties have in common where chains are run."""
         c, a = self.config, self.config.algorithm
-        assert isinstance(c.job.rounds, int)
-        return HmcSettings(
+        return settings_of(
+            HmcSettings,
+            c.job,
+            a,
             draws=(c.job.rounds - a.burn_in) // a.thin,
-            thin=a.thin,
             warmup=a.burn_in,
             chains=c.output.chains,
             leapfrog=1 if a.inference == "mala" else a.leapfrog_steps,
             step=a.step_size,
             target=a.target_acceptance,
-            seed=c.job.seed,
         )
 
     @property
@@ -151,10 +149,10 @@ def decoder_of(file: ClientFile) -> Decoder:
     """The networks of a client's file."""
     c = file.common
     try:
-        return Decoder(
-            c.variant, 1, c.n_global, file.n_local, file.parts, file.scale,
-            hidden=c.hidden, local_hidden=c.local_hidden, width=c.width, rank=c.rank,
-        )  # fmt: skip
+        architecture = Architecture(
+            c.variant, (len(file.scale),), 1, c.n_global, (file.n_local,), c.hidden, c.local_hidden, c.width, c.rank
+        )
+        return Decoder(architecture, file.parts, file.scale)
     except (ValueError, KeyError) as error:
         raise JobError(
             f"client {file.name!r}: its file of the prior does not fit its networks ({error}); copy it again"

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.artifact import ClientFile
-from ...data.table import Table
 from ...errors import JobError
-from ...jobs.load import SigmaConfig
+from .rows import Reading
 
 Array = NDArray[np.float64]
 
 
-def extended(file: ClientFile, table: Table, config: SigmaConfig, who: str) -> ClientFile:
+def extended(file: ClientFile, read: Reading, who: str) -> ClientFile:
     """The client's file with the points of its rows behind the grid's; the file itself unless `data.interpolation` is "linear".
 
     Raises
@@ -27,7 +26,7 @@ def extended(file: ClientFile, table: Table, config: SigmaConfig, who: str) -> C
     JobError
         Points of more than one dimension.
     """
-    data = config.data
+    table, data = read.table, read.config.data
     if data.interpolation == "nearest" or file.locations is None or file.common.kind != "gp":
         return file
     if file.locations.shape[1] != 1 or len(data.location) != 1:

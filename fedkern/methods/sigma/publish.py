@@ -13,20 +13,17 @@ from ...algorithms.core.messages import SERVER
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import ServerFile
-from ...errors import JobError, NumericalError
-from ...jobs import machine
-from ...jobs.hooks import RunHooks
+from ...errors import NumericalError
+from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models.variational import Block
-from ...results.digest import digest
 from ...results.draws import Draws
 from ...results.gaussian import label
-from ...results.inference_data import write
-from ...results.result import Result
-from ...results.summary import Outcome, summary
+from ...results.released import Drawing
 from .model import SigmaModel
 
 Array = NDArray[np.float64]
+Server = hmc.Server | sfvi.Server
 
 FAR, WIDE = 10.0, 3.0  # of z_G, beyond which nothing was learnt
 END = 0.02  # of the training range: where a posterior that lies beyond piles up
@@ -34,35 +31,35 @@ FAR_LEVEL, FAR_MEAN = 2.0, 0.9  # of the response's scale (its rms): levels that
 PILED = 0.2  # probability of it that is worth a note
 
 
-def global_draws(model: SigmaModel, block: Block, parameters: Array, chains: int, draws: int) -> Array:
+def global_draws(block: Block, parameters: Array, drawing: Drawing) -> Array:
     """(c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's."""
-    mean, scale = parameters[: block.size], block.scale(parameters)
-    keys = [rng.key(model.config.job.seed, "posterior", c) for c in range(chains)]
-    e = np.stack([rng.normal(draws * block.size, key=key, client=SERVER).reshape(draws, -1) for key in keys])
-    found: Array = mean + (e @ scale.T if block.full else e * scale)
-    return found
+    mean, scale, n = parameters[: block.size], block.scale(parameters), drawing.draws
+    keys = [rng.key(drawing.seed, "posterior", c) for c in range(drawing.chains)]
+    e = np.stack([rng.normal(n * block.size, key=key, client=SERVER).reshape(n, -1) for key in keys])
+    draws: Array = mean + (e @ scale.T if block.full else e * scale)
+    return draws
 
 
-def posterior(model: SigmaModel, server: Any) -> Draws:
+def posterior(model: SigmaModel, server: Server) -> Draws:
     """The server's unknowns in the data's units; z_G, which means nothing by itself, is left out."""
     output = model.config.output
     if isinstance(server, hmc.Server):
         xi = hmc.draws(server)
     else:
-        xi = global_draws(model, server.block, server.parameters, output.chains, output.draws)
+        xi = global_draws(server.block, server.parameters, Drawing(model.config.job.seed, output.chains, output.draws))
     return Draws(_named(model, xi), isinstance(server, hmc.Server))
 
 
 def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
     layout, parts, c, units = model.layout, model.layout.parts, model.condition, model.units
-    found: dict[str, Array] = {}
+    named: dict[str, Array] = {}
     if layout.free:
-        found[model.common.condition.name] = c.lo + (c.hi - c.lo) * expit(xi[..., 0])
+        named[model.common.condition.name] = c.lo + (c.hi - c.lo) * expit(xi[..., 0])
     if layout.mixing:
-        found["rho"] = expit(xi[..., parts["rho"].start])
+        named["rho"] = expit(xi[..., parts["rho"].start])
     for key, name in (("log_scale", "sigma_theta"), ("log_sd", "sigma")):
         if parts[key].stop > parts[key].start:
-            found[name] = units.scale * np.exp(xi[..., parts[key].start])
+            named[name] = units.scale * np.exp(xi[..., parts[key].start])
     names = model.encoding.names
     standard = np.zeros((*xi.shape[:-1], len(names)))
     if layout.intercept:
@@ -71,10 +68,10 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
     on_data = standard @ model.encoding.affine().T
     for j, name in enumerate(names):
         if j or layout.intercept:
-            found[label(name)] = on_data[..., j]
+            named[label(name)] = on_data[..., j]
     if model.encoding.standardised:
-        found |= {label(name, "_std"): standard[..., j] for j, name in enumerate(names) if j or layout.intercept}
-    return {name: np.ascontiguousarray(values) for name, values in found.items()}
+        named |= {label(name, "_std"): standard[..., j] for j, name in enumerate(names) if j or layout.intercept}
+    return {name: np.ascontiguousarray(values) for name, values in named.items()}
 
 
 def refuse_nonsense(model: SigmaModel, block: Block, parameters: Array) -> None:
@@ -94,59 +91,48 @@ def refuse_nonsense(model: SigmaModel, block: Block, parameters: Array) -> None:
         )
 
 
-def measured(model: SigmaModel) -> Callable[[Any], Mapping[str, float]]:
+def measured(model: SigmaModel) -> Callable[[Server], Mapping[str, float]]:
     """For a line of metrics: the means of the server's own unknowns (of chains the present states), the ELBO, the acceptance."""
 
-    def of(server: Any) -> Mapping[str, float]:
-        sampled = isinstance(server, hmc.Server)
-        xi = server.walk.at if sampled else server.parameters[np.newaxis, : server.block.size]
-        found = {name: float(values.mean()) for name, values in _named(model, xi[np.newaxis]).items() if "_std" not in name}
-        if sampled and np.isfinite(server.acceptance).all():
-            found["acceptance"] = float(server.acceptance.mean())
-        if not sampled and server.trace:
-            found["elbo"] = server.trace[-1]
-        return {name: round(value, 5) for name, value in found.items()}
+    def of(server: Server) -> Mapping[str, float]:
+        xi = server.walk.at if isinstance(server, hmc.Server) else server.parameters[np.newaxis, : server.block.size]
+        metrics = {name: float(values.mean()) for name, values in _named(model, xi[np.newaxis]).items() if "_std" not in name}
+        if isinstance(server, hmc.Server):
+            metrics |= {"acceptance": float(server.acceptance.mean())} if np.isfinite(server.acceptance).all() else {}
+        elif server.trace:
+            metrics["elbo"] = server.trace[-1]
+        return {name: round(value, 5) for name, value in metrics.items()}
 
     return of
 
 
-def result(model: SigmaModel, server: Any, prior: ServerFile, hooks: RunHooks) -> Result:
-    """The whole result of a job."""
-    config, files = model.config, hooks.folder
-    found = posterior(model, server)
-    shape = next(iter(found.values.values())).shape if found.values else (0, 0)
-    notes = [*hooks.notes, *_notes(model, found)]
-    if files is not None:
-        try:
-            write(found, files.path / "posterior.nc", seed=config.job.seed, chains=shape[0], draws=shape[1])
-        except JobError as error:
-            notes.append(f"no posterior.nc: {error}")
-    outcome = Outcome(
+def fit(model: SigmaModel, server: Server, prior: ServerFile) -> Fit:
+    """What the server has at the end."""
+    released = posterior(model, server)
+    shape = next(iter(released.values.values())).shape if released.values else (0, 0)
+    return Fit(
+        posterior=released,
+        arrays=_arrays(server),
         stop=str(server.stop),
         rounds=server.round,
         clients={name: {"updates": int(server.updates[k]), "status": "finished"} for k, name in enumerate(model.names)},
-        metrics={},
-        privacy={},
-        wire=hooks.wire.as_dict(),
-        digest=digest(_arrays(server)),
+        chains=shape[0],
+        draws=shape[1],
         encoding=model.encoding.to_dict(),
-        versions=machine.of_a_run(),
-        notes=notes,
+        notes=_notes(model, released),
+        more={"sigma": _about(model, prior) | _mixing(server, released)},
     )
-    content = summary(config.job.method, found, outcome, {"sigma": _about(model, server, prior, found)})
-    if files is not None:
-        files.write_json("summary.json", content)
-    return Result(content, found, None if files is None else files.path, config.job.seed, *shape)
 
 
-def _arrays(server: Any) -> dict[str, Array]:
+def _arrays(server: Server) -> dict[str, Array]:
     """What the digest is of."""
     return {"xi": hmc.draws(server)} if isinstance(server, hmc.Server) else {"q": server.parameters}
 
 
-def _about(model: SigmaModel, server: Any, prior: ServerFile, found: Draws) -> dict[str, Any]:
+def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
+    """The model and its prior."""
     m, c = model.config.model, model.condition
-    told: dict[str, Any] = {
+    about: dict[str, Any] = {
         "prior": {"id": prior.common.id, "kind": prior.common.kind, "variant": prior.common.variant},
         "kind": m.kind,
         "family": m.family,
@@ -156,29 +142,32 @@ def _about(model: SigmaModel, server: Any, prior: ServerFile, found: Draws) -> d
         "response": {"level": model.units.level, "scale": model.units.scale},
     }
     if model.layout.free:
-        told["range"] = {"name": model.common.condition.name, "lo": c.lo, "hi": c.hi, "prior_mass": c.inside}
-    if isinstance(server, hmc.Server):
-        told["chains"] = {
-            "acceptance": server.acceptance.tolist(),
-            "step_size": server.step_size.tolist(),
-            "divergences": int(server.divergences.sum()),
-            "warmup": model.hmc.warmup,
-            "leapfrog_steps": model.hmc.leapfrog,
-        }
-        slowest = found.slowest()
-        told["chains"] |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]}
-    elif isinstance(server, sfvi.Server) and server.trace:
-        told["elbo"] = server.trace[-1]
-    return told
+        about["range"] = {"name": model.common.condition.name, "lo": c.lo, "hi": c.hi, "prior_mass": c.inside}
+    return about
 
 
-def _notes(model: SigmaModel, found: Draws) -> list[str]:
+def _mixing(server: Server, released: Draws) -> dict[str, Any]:
+    """How well the chains have mixed, or the last ELBO."""
+    if isinstance(server, sfvi.Server):
+        return {"elbo": server.trace[-1]} if server.trace else {}
+    slowest = released.slowest()
+    chains = {
+        "acceptance": server.acceptance.tolist(),
+        "step_size": server.step_size.tolist(),
+        "divergences": int(server.divergences.sum()),
+        "warmup": server.settings.warmup,
+        "leapfrog_steps": server.settings.leapfrog,
+    }
+    return {"chains": chains | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
+
+
+def _notes(model: SigmaModel, released: Draws) -> list[str]:
     """What the numbers are not, and what should make one think."""
     notes = ["the areas' posteriors are in each client's own folder: they have no message"]
     c, name = model.condition, model.common.condition.name
     if model.layout.free:
         notes.append(f"{name} is confined to [{c.lo:g}, {c.hi:g}], on which the prior was trained: {c.inside:.4g} of its prior")
-        values, width = found.values[name], END * (c.hi - c.lo)
+        values, width = released.values[name], END * (c.hi - c.lo)
         for end, share in ((c.lo, float((values < c.lo + width).mean())), (c.hi, float((values > c.hi - width).mean()))):
             if share > PILED:
                 notes.append(

@@ -4,47 +4,34 @@ here. Areas never leave their client: the page shows those that lie in the run's
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from ...results.page import figure, number, section, table
-from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Areas = Mapping[str, Sequence[Mapping[str, str]]]  # client -> rows of its areas.csv
+from ...results.plain import Record
+from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, canvas, tidy
+from ...results.report import RunFiles, Tile
 
 LISTED = 12  # areas in the table of the highest ones
 WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
 
 
-def sections(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], areas: Areas) -> list[str]:
-    """Sections of a finished run.
-
-    Parameters
-    ----------
-    summary : summary.json of a job of method "sigma"
-    lines : of metrics.jsonl
-    areas : client -> rows of its areas.csv, where it lies in this folder
-    """
-    rows = [{**row, "client": client} for client, own in areas.items() for row in own]
-    found = _columns(rows)
+def sections(run: RunFiles) -> list[str]:
+    """Sections of a finished run; maps of the clients whose areas.csv lies in this folder."""
+    rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
+    names = _columns(rows)
     return [
-        _parameters(summary),
-        _chains(summary),
-        _progress(lines),
-        _map(rows, found),
-        _smoothing(rows, found),
-        _highest(rows, found),
+        _parameters(run.summary),
+        _chains(run.summary),
+        _progress(run.lines),
+        _map(rows, names),
+        _smoothing(rows, names),
+        _highest(rows, names),
     ]
 
 
-def tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(words, value) of what stands at the top of the page."""
-    about, shown = summary["sigma"], []
-    for name in ("phi", "lengthscale", "sigma_theta"):
-        if name in summary.get("parameters", {}):
-            shown.append((name, number(summary["parameters"][name]["mean"])))
+def tiles(run: RunFiles) -> list[Tile]:
+    """What stands at the top of the page."""
+    about, parameters = run.summary["sigma"], run.summary.get("parameters", {})
+    shown = [(name, number(parameters[name]["mean"])) for name in ("phi", "lengthscale", "sigma_theta") if name in parameters]
     return [*shown, ("Areas", number(about["areas"]))]
 
 
@@ -62,7 +49,7 @@ def _words(above: str) -> str:
     return f"P({name} > {threshold})"
 
 
-def _parameters(summary: Mapping[str, Any]) -> str:
+def _parameters(summary: Record) -> str:
     shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name}
     keys = ["mean", "sd", "q05", "q95"] + (["rhat", "ess"] if any("rhat" in v for v in shown.values()) else [])
     rows = [[name, *(number(v[key]) for key in keys)] for name, v in shown.items()]
@@ -76,7 +63,7 @@ def _parameters(summary: Mapping[str, Any]) -> str:
     return section("At the server", table(["name", *(head.get(key, key) for key in keys)], rows) + text)
 
 
-def _chains(summary: Mapping[str, Any]) -> str:
+def _chains(summary: Record) -> str:
     chains = summary["sigma"].get("chains")
     if not chains:
         return ""
@@ -85,12 +72,12 @@ def _chains(summary: Mapping[str, Any]) -> str:
     return section("Chains", table(["chain", "acceptance", "step"], rows) + text)
 
 
-def _progress(lines: Sequence[Mapping[str, Any]]) -> str:
+def _progress(lines: Sequence[Record]) -> str:
     names = [name for name in ("elbo", "phi", "lengthscale", "rho", "sigma_theta", "sigma") if _points(lines, name)]
     if not names:
         return ""
-    made = canvas(7.2, 2.4)
-    for axes, name in zip(made.subplots(1, len(names), squeeze=False)[0], names):
+    drawn = canvas(7.2, 2.4)
+    for axes, name in zip(drawn.subplots(1, len(names), squeeze=False)[0], names):
         x, y = zip(*_points(lines, name))
         axes.plot(x, y, color=BLUE, linewidth=1.4)
         if name == "elbo":
@@ -99,23 +86,23 @@ def _progress(lines: Sequence[Mapping[str, Any]]) -> str:
         axes.set_xlabel("rounds")
         tidy(axes, "y")
     return figure(
-        "Progress", made, "What the server knew after each stretch of rounds (of chains: the mean of their present states)."
+        "Progress", drawn, "What the server knew after each stretch of rounds (of chains: the mean of their present states)."
     )
 
 
-def _points(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+def _points(lines: Sequence[Record], name: str) -> list[tuple[int, float]]:
     points = [(line["round"], line["metrics"][name]) for line in lines if name in line.get("metrics", {})]
     return points if len(points) > 1 else []
 
 
-def _map(rows: Sequence[Mapping[str, str]], found: tuple[str, str]) -> str:
+def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
     if not rows or not all(row.get("x") and row.get("y") for row in rows):
         return ""
-    level, above = found
-    made = canvas(7.2, 3.3)
+    level, above = names
+    drawn = canvas(7.2, 3.3)
     x, y = ([float(row[axis]) for row in rows] for axis in ("x", "y"))
     for axes, name, words in zip(
-        made.subplots(1, 2),
+        drawn.subplots(1, 2),
         (f"{level}_mean", above),
         (f"{level}, posterior mean", _words(above)),
     ):
@@ -128,33 +115,33 @@ def _map(rows: Sequence[Mapping[str, str]], found: tuple[str, str]) -> str:
         axes.set_title(words, loc="left", color=INK, fontsize=9.5, fontweight="bold")
         axes.set_aspect("equal", adjustable="datalim")
         axes.set_axis_off()
-        bar = made.colorbar(points, ax=axes, shrink=0.75, aspect=18)
+        bar = drawn.colorbar(points, ax=axes, shrink=0.75, aspect=18)
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=7.5, color=MUTED)
-    return figure("Map", made, "Each area at its centre.")
+    return figure("Map", drawn, "Each area at its centre.")
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def _smoothing(rows: Sequence[Mapping[str, str]], found: tuple[str, str]) -> str:
+def _smoothing(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
     """Raw against smoothed rates of Poisson counts."""
-    level, _ = found
+    level, _ = names
     seen = [row for row in rows if row.get("observed", "") != "" and float(row.get("exposure", 0) or 0) > 0]
     if level != "rate" or not seen:
         return ""
-    made = _shrinkage(seen)
+    drawn = _shrinkage(seen)
     text = (
         "Observed over expected against the posterior mean with its 90 % interval; areas with little exposure are drawn smaller, "
         "and are drawn to their neighbours most."
     )
-    return figure("Smoothing", made, text)
+    return figure("Smoothing", drawn, text)
 
 
 def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
-    made = canvas(7.2, 3.4)
-    axes = made.subplots()
+    drawn = canvas(7.2, 3.4)
+    axes = drawn.subplots()
     exposure = [float(row["exposure"]) for row in rows]
     raw = [float(row["observed"]) / e for row, e in zip(rows, exposure)]
     mean, low, high = ([float(row[f"rate_{what}"]) for row in rows] for what in ("mean", "q05", "q95"))
@@ -167,13 +154,13 @@ def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
     axes.set(xlabel="observed / expected", ylabel="rate")
     tidy(axes, "y")
     axes.yaxis.label.set(color=MUTED, fontsize=8.5)
-    return made
+    return drawn
 
 
-def _highest(rows: Sequence[Mapping[str, str]], found: tuple[str, str]) -> str:
+def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
     if not rows:
         return ""
-    level, above = found
+    level, above = names
     top = sorted(rows, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))[:LISTED]
     head = [
         "client",

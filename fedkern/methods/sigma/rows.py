@@ -16,10 +16,10 @@ from ...data.faults import HINT, LISTED
 from ...data.faults import who as begin
 from ...data.table import Table
 from ...errors import JobError, OwnFault
-from ...jobs.load import SigmaConfig
 from ...jobs.parties import Parties, from_files
 from ...kernels.families import BINARY, COUNTS, FAMILIES
 from ...models.spatial.site import Rows
+from .keys import Config
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -47,12 +47,12 @@ class AreaRows:
     degenerate: Degenerate
 
 
-def parties(config: SigmaConfig, folder: Path) -> Parties:
+def parties(config: Config, folder: Path) -> Parties:
     """The parties of a job whose paths are relative to `folder`; JobError where no file matches, or two clients have one name."""
     return from_files(config, folder, spec_of(config), texts_of(config))
 
 
-def spec_of(config: SigmaConfig) -> Spec:
+def spec_of(config: Config) -> Spec:
     """What is known of a client's columns; the agreement is about covariates alone."""
     data = config.data
     roles = (data.response, data.exposure, data.trials, *data.location)
@@ -68,13 +68,48 @@ def spec_of(config: SigmaConfig) -> Spec:
     )
 
 
-def texts_of(config: SigmaConfig) -> frozenset[str]:
+def texts_of(config: Config) -> frozenset[str]:
     """Columns that are read as text."""
     data = config.data
     return spec_of(config).texts | ({data.response} if data.positive is not None else set())
 
 
-def needed(config: SigmaConfig, names: tuple[str, ...], who: str) -> None:
+@dataclass(frozen=True)
+class Reading:
+    """A client's table, as the job file wants it to be read; `name` of the client."""
+
+    table: Table
+    config: Config
+    name: str
+
+    @property
+    def who(self) -> str:
+        """How a sentence about it begins."""
+        return begin(self.name, self.table.source)
+
+    def refuse(self, bad: NDArray[np.bool_], column: str, remedy: str) -> None:
+        """The column, which the job file names, and how many rows; to its holder also which, and what stands there."""
+        if bad.any():
+            n, table = int(bad.sum()), self.table
+            listed = [f"{table.place(row)}, column {column!r}: {table.text(column, row)!r} {remedy}" for row in _first(bad)]
+            others = f" ({n - 1} more rows)" if n > 1 else ""
+            text = f"{self.who}: {'1 row' if n == 1 else f'{n} rows'} cannot be used: column {column!r} {remedy}; {HINT}"
+            raise OwnFault(text, "\n  ".join([f"{self.who}, {table.source}, {listed[0]}{others}", *listed[1:]]))
+
+    def numbers(self, name: str) -> Array:
+        """A column of finite numbers."""
+        column = self.table.columns[name]
+        values = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
+        self.refuse(~np.isfinite(values), name, "is no finite number; correct or remove the row")
+        self.refuse(too_large(values), name, f"is too large; {TOO_LARGE}")
+        return values
+
+
+def _first(bad: NDArray[np.bool_]) -> Index:
+    return np.flatnonzero(bad)[:LISTED]
+
+
+def needed(config: Config, names: tuple[str, ...], who: str) -> None:
     """Whether a header has the columns that the job names.
 
     Raises
@@ -92,7 +127,7 @@ def needed(config: SigmaConfig, names: tuple[str, ...], who: str) -> None:
             )
 
 
-def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile, name: str) -> AreaRows:
+def rows(read: Reading, encoding: Encoding, file: ClientFile) -> AreaRows:
     """The client's arrays.
 
     Raises
@@ -101,28 +136,28 @@ def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile
         Names the column and the remedy, and to its holder the line: an unknown area, no number, a count below 0, more successes
         than trials, a location off the grid.
     """
-    who, data, family = begin(name, table.source), config.data, FAMILIES[config.model.family]
-    needed(config, table.names, who)
-    design = encode(table, encoding, client=name)
-    y, seen = _response(table, config, who)
+    table, config, data, family = read.table, read.config, read.config.data, FAMILIES[read.config.model.family]
+    needed(config, table.names, read.who)
+    design = encode(table, encoding, client=read.name)
+    y, seen = _response(read)
     offset = np.zeros(table.n_rows) if design.offset is None else np.array(design.offset)
     if data.exposure is not None:
-        exposure = _numbers(table, data.exposure, who)
-        _refuse(table, ~(exposure > 0), data.exposure, who, "is no exposure > 0; remove the row")
+        exposure = read.numbers(data.exposure)
+        read.refuse(~(exposure > 0), data.exposure, "is no exposure > 0; remove the row")
         offset += np.log(exposure)
     trials = None
     if data.trials is not None:
-        trials = _numbers(table, data.trials, who)
-        _refuse(table, ~(trials >= 0) | (trials != np.floor(trials)), data.trials, who, "must be a whole number of at least 0")
-        _refuse(table, seen & (y > trials), data.response, who, f"is more than {data.trials}, the number of trials")
-    area = _areas(table, config, file, who)
+        trials = read.numbers(data.trials)
+        read.refuse(~(trials >= 0) | (trials != np.floor(trials)), data.trials, "must be a whole number of at least 0")
+        read.refuse(seen & (y > trials), data.response, f"is more than {data.trials}, the number of trials")
+    area = _areas(read, file)
     if data.area is not None and data.rows_per_area == "one":
-        _refuse_counts(table, data.area, area, file, who)
+        _refuse_counts(read, area, file)
     X = np.ascontiguousarray(design.X[:, 1:])
     at = np.flatnonzero(seen)
     observed = Rows(y[at], area[at], X[at], offset[at], None if trials is None else trials[at])
-    found = degenerate(design.X[at], encoding)
-    notes = [*design.notes, *found.lines()]
+    nothing = degenerate(design.X[at], encoding)
+    notes = [*design.notes, *nothing.lines()]
     if not len(at):
         notes.append("no row has a response: this client adds nothing, and all its areas are predicted")
     if empty := file.d - len(np.unique(area[at])):
@@ -136,11 +171,12 @@ def rows(table: Table, config: SigmaConfig, encoding: Encoding, file: ClientFile
         notes.append("every count is 0")
     with np.errstate(over="ignore"):
         exposed = np.exp(offset) if family.link == "log" else np.ones(len(offset))
-    return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, found)
+    return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, nothing)
 
 
-def _response(table: Table, config: SigmaConfig, who: str) -> tuple[Array, NDArray[np.bool_]]:
+def _response(read: Reading) -> tuple[Array, NDArray[np.bool_]]:
     """Values, and where there is one."""
+    table, config = read.table, read.config
     data, domain, name = config.data, FAMILIES[config.model.family].domain, config.data.response
     column = table.columns[name]
     if data.positive is not None:
@@ -152,63 +188,44 @@ def _response(table: Table, config: SigmaConfig, who: str) -> tuple[Array, NDArr
     empty = np.isnan(y)
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels])[column.codes]
-    _refuse(table, ~seen & ~empty, name, who, "is no number; correct it, or leave the cell empty to have it predicted")
+    read.refuse(~seen & ~empty, name, "is no number; correct it, or leave the cell empty to have it predicted")
     if domain is BINARY:
-        _refuse(table, seen & ~domain.has(y), name, who, "is not 0 or 1; name the label that counts as 1 in data.positive")
+        read.refuse(seen & ~domain.has(y), name, "is not 0 or 1; name the label that counts as 1 in data.positive")
     if domain is COUNTS:
-        _refuse(table, seen & ~domain.has(y), name, who, "is no count (0, 1, 2, ...)")
-        _refuse(table, seen & (y > MOST_COUNTED), name, who, "is too large for a count: beyond 2^53 whole numbers have gaps")
-    _refuse(table, too_large(y), name, who, f"is too large; {TOO_LARGE}")
+        read.refuse(seen & ~domain.has(y), name, "is no count (0, 1, 2, ...)")
+        read.refuse(seen & (y > MOST_COUNTED), name, "is too large for a count: beyond 2^53 whole numbers have gaps")
+    read.refuse(too_large(y), name, f"is too large; {TOO_LARGE}")
     return np.where(seen, y, 0.0), seen
 
 
-def _numbers(table: Table, name: str, who: str) -> Array:
-    column = table.columns[name]
-    values = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
-    _refuse(table, ~np.isfinite(values), name, who, "is no finite number; correct or remove the row")
-    _refuse(table, too_large(values), name, who, f"is too large; {TOO_LARGE}")
-    return values
-
-
-def _refuse(table: Table, bad: NDArray[np.bool_], name: str, who: str, remedy: str) -> None:
-    """The column, which the job file names, and how many rows; to its holder also which, and what stands there."""
-    if bad.any():
-        n = int(bad.sum())
-        own = [f"{table.place(row)}, column {name!r}: {table.text(name, row)!r} {remedy}" for row in np.flatnonzero(bad)[:LISTED]]
-        others = f" ({n - 1} more rows)" if n > 1 else ""
-        text = f"{who}: {'1 row' if n == 1 else f'{n} rows'} cannot be used: column {name!r} {remedy}; {HINT}"
-        raise OwnFault(text, "\n  ".join([f"{who}, {table.source}, {own[0]}{others}", *own[1:]]))
-
-
-def _areas(table: Table, config: SigmaConfig, file: ClientFile, who: str) -> Index:
+def _areas(read: Reading, file: ClientFile) -> Index:
     """Which of the decoder's coordinates each row belongs to."""
-    data = config.data
+    table, data, who = read.table, read.config.data, read.who
     if data.area is not None:
         if not file.areas:
             raise JobError(f"{who}: the prior is over locations and has no areas; give data.location instead of data.area")
         index = {area: i for i, area in enumerate(file.areas)}
         names = table.cells(data.area)
         unknown = np.array([area not in index for area in names])
-        _refuse(
-            table, unknown, data.area, who, "is no area of this client in the prior; correct it, or train a prior that has it"
-        )
+        read.refuse(unknown, data.area, "is no area of this client in the prior; correct it, or train a prior that has it")
         return np.array([index[area] for area in names], np.int64)
     if file.common.kind != "gp" or file.locations is None:
         raise JobError(f"{who}: the prior is over areas, not over locations; give data.area instead of data.location")
     grid = file.locations
     if grid.shape[1] != len(data.location):
         raise JobError(f"{who}: data.location names {len(data.location)} columns, and the prior's grid has {grid.shape[1]}")
-    place = np.column_stack([_numbers(table, name, who) for name in data.location])
-    found = np.array([int(np.argmin(((grid - row) ** 2).sum(axis=1))) for row in place], np.int64)
-    off = np.abs(grid[found] - place)
+    place = np.column_stack([read.numbers(name) for name in data.location])
+    nearest = np.array([int(np.argmin(((grid - row) ** 2).sum(axis=1))) for row in place], np.int64)
+    off = np.abs(grid[nearest] - place)
     steps = np.array([_step(column) for column in grid.T])
     far = np.asarray((off > 0.5 * steps * (1 + 1e-9)).any(axis=1))
-    _refuse(table, far, data.location[0], who, "is farther than half a step from every grid point of this client in the prior")
-    return found
+    read.refuse(far, data.location[0], "is farther than half a step from every grid point of this client in the prior")
+    return nearest
 
 
-def _refuse_counts(table: Table, name: str, area: Index, file: ClientFile, who: str) -> None:
+def _refuse_counts(read: Reading, area: Index, file: ClientFile) -> None:
     """Whether every area has its one row: a line that was copied twice would count twice, and one that was lost be predicted."""
+    table, name = read.table, read.config.data.area
     counts = np.bincount(area, minlength=file.d)
     several, absent = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
     found, own = [], []
@@ -224,7 +241,7 @@ def _refuse_counts(table: Table, name: str, area: Index, file: ClientFile, who: 
             "give each one row, with an empty response where it is to be predicted; or set "
             'data.rows_per_area = "any" if rows are observations of their own (years, groups)'
         )
-        text = f"{who}: column {name!r}: {' and '.join(found)}; {remedy}"
+        text = f"{read.who}: column {name!r}: {' and '.join(found)}; {remedy}"
         raise OwnFault(f"{text}; {HINT}", "\n  ".join([text, *own]))
 
 

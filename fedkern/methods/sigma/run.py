@@ -4,154 +4,105 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from ...algorithms.core.messages import SERVER
+from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.exchanges import level
-from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
-from ...data.artifact import ClientFile, ServerFile, read_client, read_server
 from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import columns
-from ...jobs.hooks import RunHooks
-from ...jobs.load import SigmaConfig
-from ...jobs.progress import Progress
-from ...jobs.run import Output, Run
-from ...jobs.watch import MeasuredWatch
+from ...jobs.publish import Fit
+from ...jobs.run import Ended, Run, anyone
+from ...jobs.stage import Stage
+from ...jobs.watch import measuring
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
-from ...results.result import Result
-from ...transports.codec import Codec
-from . import own, publish
+from . import files as prior
+from . import own, publish, stages
+from .keys import Config
 from .model import SigmaModel
 from .points import extended
-from .rows import AreaRows, needed, rows
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
+from .rows import AreaRows, Reading, needed, rows
 
 SCATTER = 0.1  # sd of the places where chains start
 
 
-def perform(run: Run[SigmaConfig]) -> Result | None:
-    """The part of one place; the result at the server's, None elsewhere."""
-    place, config, names, hooks, output = run.place, run.config, run.names, run.hooks, run.output
+def fit(run: Run[Config]) -> Fit | None:
+    """The part of one place; what comes of it at the server's, None elsewhere."""
+    config, names = run.config, run.names
     tables = run.tables()
-    check_headers(config, names, tables)  # the agreement is about covariates alone
+    _check_headers(run, tables)  # the agreement is about covariates alone
     encoding = run.agreed(tables)
-    server_file, files = agreed(place, config, run.folder, names, hooks)
-    common = server_file.common if server_file is not None else next(iter(files.values())).common
-    model = SigmaModel(config, names, encoding, common)
+    files = prior.read(run)
+    fault = "its file of the prior is of another training than the one with which this run began"
+    for party, digest in files.digests.items():
+        run.hooks.bind(party, prior=(digest, fault))
+    prior.agree(run, files)
+    model = SigmaModel(config, names, encoding, files.common)
+    run = run.knowing(model)
     areas: dict[int, AreaRows] = {}
     for k in list(tables):
         with owned(k):
-            files[k] = extended(files[k], tables[k], config, f"client {names[k]!r}")
-            areas[k] = rows(tables.pop(k), config, encoding, files[k], names[k])
-        hooks.write_own(k, "rows.json", {"notes": list(areas[k].notes), "faults": asdict(areas[k].faults)})
-    hooks.notes += columns.exchanged(place, names, {k: own_rows.degenerate for k, own_rows in areas.items()}, hooks)
-    model = replace(model, units=_units(place, model, areas, hooks))
+            read = Reading(tables.pop(k), config, names[k])
+            files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
+            areas[k] = rows(read, encoding, files.clients[k])
+        run.hooks.write_own(k, "rows.json", {"notes": list(areas[k].notes), "faults": asdict(areas[k].faults)})
+    run.hooks.notes += columns.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()})
+    model = replace(model, units=_units(run, model, areas))
     sites = {}
-    for k, own_rows in areas.items():
+    for k, area_rows in areas.items():
         with owned(k):
-            sites[k] = model.site(files[k], own_rows.observed)
-    server, clients = _fitted(place, model, sites, hooks, output)
-    if not model.chains:
-        q = server.parameters if server is not None else next(iter(clients.values())).fitted
-        publish.refuse_nonsense(model, model.sfvi.block(model.layout.size), q)
+            sites[k] = model.site(files.clients[k], area_rows.observed)
+    server: hmc.Server | sfvi.Server | None
+    clients: Mapping[int, hmc.Client | sfvi.Client]
+    server, clients = _sampled(run, model, sites) if model.chains else _fitted(run, model, sites)
     for k, client in clients.items():
-        own.write(model, client, sites[k], areas[k], files[k], hooks)
+        own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k]))
     if server is None:
         return None
-    assert server_file is not None
-    return publish.result(model, server, server_file, hooks)
+    assert files.server is not None
+    return publish.fit(model, server, files.server)
 
 
-def check_headers(config: SigmaConfig, names: tuple[str, ...], tables: Mapping[int, Table]) -> None:
+def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
     """Whether every client's file has the columns that the job names, and rows: before the names of others leave it."""
     for k, table in tables.items():
         with owned(k):
-            begin = who(names[k], table.source)
-            needed(config, table.names, begin)
+            begin = who(run.names[k], table.source)
+            needed(run.config, table.names, begin)
             if not table.n_rows:
                 raise JobError(f"{begin}: no rows; give it those of what is to be predicted, with an empty response")
 
 
-def agreed(
-    place: Place, config: SigmaConfig, folder: Path, names: tuple[str, ...], hooks: RunHooks | None = None
-) -> tuple[ServerFile | None, dict[int, ClientFile]]:
-    """Every party's own file of the prior, all of one training.
-
-    Raises
-    ------
-    JobError
-        A file is missing, altered, of another client or of another training; or the clients are not those of the prior.
-    """
-    path = folder / config.model.prior
-    files = {k: read_client(path, names[k]) for k in place.mine(len(names))}
-    server_file, start = None, None
-    if place.is_server:
-        server_file = read_server(path)
-        if server_file.clients != names:
-            unknown = sorted(set(names) ^ set(server_file.clients))
-            what = f"{', '.join(unknown[:6])} on one side only" if unknown else "the same clients in another order"
-            raise JobError(
-                f"{path}: this prior was trained for {len(server_file.clients)} clients, the job has {len(names)} ({what}); name "
-                "the files as the prior's clients, or give data.names; a client without data needs a file with its areas, and "
-                "empty responses"
-            )
-        start = prior_agreement.start(names, server_file.common.id, server_file.digests)
-    if hooks is not None:
-        own = {k: file.digest for k, file in files.items()} | ({SERVER: server_file.common.id} if server_file else {})
-        fault = "its file of the prior is of another training than the one with which this run began"
-        for party, digest in own.items():
-            hooks.bind(party, prior=(digest, fault))
-    clients = {k: prior_agreement.Client(names[k], file.common.id, file.digest, str(path)) for k, file in files.items()}
-    runner = place.run if hooks is None else lambda *job: hooks.run(place, *job)
-    runner(prior_agreement.PROTOCOL, start, clients, Codec(prior_agreement.DIMS, len(names)))
-    return server_file, files
-
-
-def _units(place: Place, model: SigmaModel, areas: Mapping[int, AreaRows], hooks: RunHooks) -> Units:
+def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
     """The units of the response, the same at every place."""
-    names = model.names
-    clients = {k: level.Client(names[k], model.level, rows.observed) for k, rows in areas.items()}
-    start = level.start(model.level, names) if place.is_server else None
-    server, clients = hooks.run(place, level.PROTOCOL, start, clients, Codec(level.DIMS, len(names)))
-    units = (server if server is not None else next(iter(clients.values()))).units
+    clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
+    units = anyone(*run.exchange(Stage.of(level), lambda: level.start(model.level, run.names), clients)).units
     assert isinstance(units, Units)
     return units
 
 
-def _fitted(
-    place: Place, model: SigmaModel, sites: Mapping[int, Site], hooks: RunHooks, output: Output
-) -> tuple[Any, Mapping[int, Any]]:
-    """The last states of this place's parties."""
-    names, config = model.names, model.config
-    start: Any = None
-    clients: dict[int, Any] = {}
-    protocol: Any
-    if model.chains:
-        s = model.hmc
-        for k, site in sites.items():
-            clients[k] = hmc.client(names[k], k, s, site, s.starts(k, site.size, 0.0, SCATTER))
-        if place.is_server:
-            start = hmc.start(s, model.prior, names, s.starts(SERVER, model.prior.size, 0.0, SCATTER))
-        protocol, sizes, rounds = hmc.protocol(s), s.sizes(model.layout.size), s.rounds
-    else:
-        v = model.sfvi
-        prior = model.prior if v.local_steps else None
-        for k, site in sites.items():
-            clients[k] = sfvi.client(names[k], k, v, site, len(names), prior, model.family(site))
-        if place.is_server:
-            start = sfvi.start(v, model.prior, names)
-        protocol, sizes, rounds = sfvi.protocol(v), v.sizes(model.layout.size), v.rounds
-    with Progress(rounds, quiet=output.quiet) as progress:
-        measured = publish.measured(model)
-        hooks.watch = MeasuredWatch(measured, every=config.output.metrics_every, write=hooks.metric, progress=progress)
-        found = hooks.run(place, protocol, start, clients, Codec(sizes, len(names)), resume=output.resume)
-        hooks.watch = None
-    return found
+def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[hmc.Server, hmc.Client]:
+    """The last states of this place's parties, where chains are run."""
+    s, names = model.hmc, model.names
+    clients = {k: hmc.client(names[k], k, s, site, s.starts(k, site.size, 0.0, SCATTER)) for k, site in sites.items()}
+
+    def start() -> tuple[hmc.Server, ServerEffects]:
+        return hmc.start(s, model.prior, names, s.starts(SERVER, model.prior.size, 0.0, SCATTER))
+
+    return run.saying(measuring(publish.measured(model))).exchange(stages.fitted(model), start, clients)
+
+
+def _fitted(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[sfvi.Server, sfvi.Client]:
+    """The last states of this place's parties, where inference is variational; NumericalError if it has diverged."""
+    v, names = model.sfvi, model.names
+    prior = model.prior if v.local_steps else None
+    clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}
+    run = run.saying(measuring(publish.measured(model)))
+    server, clients = run.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names), clients)
+    q = server.parameters if server is not None else next(iter(clients.values())).fitted
+    assert q is not None
+    publish.refuse_nonsense(model, v.block(model.layout.size), q)
+    return server, clients

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from ...results.plain import real
+from ...results.plain import Record, real
 
 
-def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
+def lines(content: Record, why: str) -> Iterator[str]:
     """Stop reason, parameters, chains, bytes."""
     about, n_clients = content["sigma"], len(content["clients"])
     yield f"{why}: {content['rounds']} rounds, {n_clients} clients, {about['areas']} areas, {about['kind']} model"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from ...algorithms.exchanges import column_notes, level
 from ...algorithms.exchanges import columns as agreement
@@ -14,50 +12,62 @@ from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import read_client
 from ...data.design import describe
-from ...data.table import Table
 from ...errors import JobError
-from ...jobs import memory, wire
-from ...jobs.check import Check
-from ...jobs.load import SigmaConfig
-from ...models.encoding import Encoding, Spec
+from ...jobs import memory
+from ...jobs.check import Check, OwnFile, Said
+from ...jobs.stage import Stage
 from ...printing import printable
+from . import files
+from .keys import Config
 from .model import SigmaModel
 from .points import extended
-from .rows import needed, rows
-from .run import agreed
+from .rows import Reading, needed, rows
 
 
-def checked(at: Check[SigmaConfig]) -> list[str] | None:
-    """All that is printed, at the server's place; None elsewhere."""
+def opening(config: Config) -> list[Stage]:
+    """What the parties exchange before the model is known: their columns, and whose prior they have."""
+    return [Stage.of(agreement), Stage.of(prior_agreement)]
+
+
+def stages(model: SigmaModel) -> list[Stage]:
+    """What the parties exchange once the columns are agreed."""
+    return [Stage.of(column_notes), Stage.of(level), fitted(model)]
+
+
+def fitted(model: SigmaModel) -> Stage:
+    """The rounds."""
+    if model.chains:
+        return Stage(hmc.protocol(model.hmc), model.hmc.sizes(model.layout.size), rounds=model.hmc.rounds, resumable=True)
+    return Stage(sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size), rounds=model.sfvi.rounds, resumable=True)
+
+
+def checked(at: Check[Config]) -> Said | None:
+    """What is said of the job, at the server's place; None elsewhere."""
     encoding = at.agreed(partial(needed, at.config))
-    prior = agreed(at.place, at.config, at.folder, at.names)[0]
+    prior = files.read(at)
+    files.agree(at, prior)
     notes = at.notes()
     if encoding is None:
         return None
-    assert prior is not None
     model = SigmaModel(at.config, at.names, encoding, prior.common)
-    told = wire.lines(len(at.names), protocols(model), at.parties.spec, at.unknown(encoding))
     used = memory.lines(*_memory(model.layout.size, "diagonal" if model.chains else at.config.algorithm.covariance))
-    return [*lines(model), *used, *notes, "", *told]
+    return Said(model, [*_lines(model), *used, *notes], at.unknown(encoding))
 
 
-def spec_of_file(config: SigmaConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
-    """What is known of the columns of one client's file."""
-    return spec
-
-
-def look_through(config: SigmaConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError. Where the prior's file is not here, that is said."""
-    describe(own, spec)
+    describe(file.table, file.spec)
+    name = file.path.stem
     try:
-        prior = read_client(folder / config.model.prior, path.stem)
+        prior = read_client(file.folder / file.config.model.prior, name)
     except JobError as error:
         print(printable(f"  note: not compared with the prior: {error}"))
         return
-    rows(own, config, encoding, extended(prior, own, config, "the file"), path.stem)
+    read = Reading(file.table, file.config, name)
+    rows(read, file.encoding, extended(prior, read, "the file"))
 
 
-def lines(model: SigmaModel) -> Iterator[str]:
+def _lines(model: SigmaModel) -> Iterator[str]:
     """Job, model, inference, and what is disclosed."""
     c, m, a, common = model.config, model.config.model, model.config.algorithm, model.common
     yield f"job      sigma, {m.kind} model, rounds = {c.job.rounds}, seed {c.job.seed}"
@@ -87,17 +97,6 @@ def disclosure(model: SigmaModel) -> str:
     if model.config.output.bound:
         text += ", and each client's term of the ELBO"
     return text + "; responses, areas' effects, rates and local latents have no message"
-
-
-def protocols(model: SigmaModel) -> list[tuple[Any, Mapping[str, int]]]:
-    """All protocols of the job with the sizes of their messages, in order."""
-    fit: tuple[Any, Mapping[str, int]]
-    if model.chains:
-        fit = (hmc.protocol(model.hmc), model.hmc.sizes(model.layout.size))
-    else:
-        fit = (sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size))
-    first = (agreement, prior_agreement, column_notes, level)
-    return [*((one.PROTOCOL, one.DIMS) for one in first), fit]
 
 
 def _memory(d: int, covariance: str) -> tuple[float, float]:

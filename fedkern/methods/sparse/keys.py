@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
-from ...jobs.section import CommonOutputSection, Count, Positive, Section, key
+from ...jobs.keys import (
+    CommonOutputSection,
+    Count,
+    CountedJobSection,
+    DataSection,
+    JobConfig,
+    Positive,
+    Raw,
+    Section,
+    Tables,
+    key,
+)
+from ...jobs.load import layered, table
+from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
+from ...kernels.families import FAMILIES, REAL
 
 
-class SparseModelSection(Section):
+class ModelSection(Section):
     kind: Literal["regression", "mrf", "sem"] = key(
         "regression", help="Markov random field, structural equations, or a regression"
     )
@@ -44,7 +59,7 @@ class UntilSection(Section):
     max_rounds: Count = key(20000, help="rounds after which it stops anyway")
 
 
-class SparseAlgorithmSection(Section):
+class AlgorithmSection(Section):
     chains: Count = key(4, help="independent chains; they share all messages")
     burn_in: int = key(ge=0, help="rounds that are not kept; part of job.rounds; default a fifth of them, at most 500")
     thin: Count = key(1, help="every how many rounds a draw is kept")
@@ -68,7 +83,7 @@ class SparseAlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
 
-class SparseOutputSection(CommonOutputSection):
+class OutputSection(CommonOutputSection):
     metrics_every: Count = key(50, help="rounds between two lines of metrics.jsonl")
     fdr: float = key(0.1, gt=0, lt=1, help="level of the Bayesian false discovery rate")
     delta: Positive = key(0.2, help="a client deviates if its coefficient differs by more, in standardised units")
@@ -76,3 +91,149 @@ class SparseOutputSection(CommonOutputSection):
     sensitivity: bool = key(False, help="the table of PIPs under other priors: six more runs")
     leave_one_out: bool = key(False, help="the effects without each client: as many more runs")
     site_fits: bool = key(False, help="each client also sends least-squares estimates and errors, for a meta-analysis")
+
+
+class Config(JobConfig):
+    """A job of method "sparse"."""
+
+    job: CountedJobSection
+    data: DataSection
+    model: ModelSection
+    algorithm: AlgorithmSection
+    privacy: None = None
+    output: OutputSection
+
+    @property
+    def open_ended(self) -> bool:
+        return True
+
+
+# docs/methods/sparse.md, sections 5 and 6.
+BASE: Tables = {
+    "job": {"rounds": 2500},
+    "data": {"standardise": "none"},
+}
+
+
+def refused(raw: Raw) -> Iterator[str]:
+    """What other methods have and this one has not."""
+    if "privacy" in raw:
+        yield '[privacy]: method = "sparse" has no private form, and claims nothing; remove the section'
+    if table(raw, "job").get("rounds") == "budget":
+        yield 'job.rounds = "budget" is for private jobs; give a number'
+
+
+def filled(raw: Raw) -> dict[str, Any]:
+    """A sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they cost no message."""
+    out = layered(raw, [BASE])
+    job, algorithm = out["job"], out["algorithm"]
+    if not isinstance(job, dict) or not isinstance(algorithm, dict):
+        return out
+    until = algorithm.get("until")
+    if isinstance(until, Mapping) and "rounds" not in table(raw, "job"):
+        job["rounds"] = until.get("max_rounds", 20_000)
+    rounds = job["rounds"] if isinstance(job["rounds"], int) else 2500
+    algorithm.setdefault("burn_in", min(500, rounds // 5))
+    several = algorithm.get("aggregate", "locals") == "locals" and algorithm.get("scales", "exact") == "exact"
+    algorithm.setdefault("server_sweeps", 5 if several else 1)
+    return out
+
+
+def conflicts(config: Config) -> Iterator[str]:
+    """Every fault, each a sentence with its remedy."""
+    yield from _data(config)
+    yield from _model(config)
+    yield from _sampler(config)
+
+
+def _data(config: Config) -> Iterator[str]:
+    data, kind = config.data, config.model.kind
+    if bool(data.clients) == bool(data.builtin):
+        yield "data: wanted either data.clients (files) or data.builtin; give one of them"
+    if kind == "regression" and data.clients and data.response is None:
+        yield "data.response is missing: the column to be explained"
+    if kind != "regression" and data.response is not None:
+        yield f'data.response: model.kind = "{kind}" explains every column by the others; remove the key'
+    for name in ("offset", "weight", "test", "row_id"):
+        if getattr(data, name) is not None:
+            yield f'data.{name} has no meaning with method = "sparse"; remove it'
+    if data.standardise != "none":
+        yield f'data.standardise = "{data.standardise}": a sparse model is scaled by model.scale; remove the key'
+    yield from faults_of_names(data.names, "data.names")
+    if config.model.scale == "given":
+        for name, column in data.columns.items():
+            if column.kind != "categorical" and column.levels is None and column.scale is None:
+                yield f'data.columns.{name}.scale is missing: model.scale = "given" needs the scale of every column'
+
+
+def _model(config: Config) -> Iterator[str]:
+    model, a, real = config.model, config.algorithm, FAMILIES[config.model.family].domain is REAL
+    if model.c0 is not None and model.negligible is not None:
+        yield "model.c0 and model.negligible contradict each other; give one of them"
+    if model.kind != "regression":
+        for name in ("always", "splines"):
+            if getattr(model, name):
+                yield f'model.{name} is for kind = "regression"; remove it'
+        if not real:
+            yield f'model.family = "{model.family}" is for kind = "regression"; remove it'
+        if model.missing == "impute":
+            yield 'model.missing = "impute" is for kind = "regression"; remove rows with empty cells, or the columns'
+        if not model.intercept:
+            yield f'model.intercept = false is for kind = "regression": the columns of "{model.kind}" are centred'
+    if model.kind != "sem" and (model.stable or a.update != "auto" or not a.swap):
+        yield 'model.stable, algorithm.update and algorithm.swap are for kind = "sem"; remove them'
+    if model.kind == "sem" and model.slab is not None:
+        yield 'model.slab does not exist with kind = "sem"; remove it'
+    if model.rho == "shared" and model.kind != "mrf":
+        yield 'model.rho = "shared" is for kind = "mrf"; remove it'
+    if not real and model.missing == "impute":
+        yield 'model.missing = "impute" needs family = "gaussian"'
+    if config.output.site_fits and (model.kind != "regression" or not real):
+        yield 'output.site_fits are least-squares fits of kind = "regression" with family = "gaussian"; remove the key'
+    if model.splines and model.missing == "impute":
+        yield 'model.splines with model.missing = "impute" do not exist together; leave one out'
+    for name, knots in model.splines.items():
+        if len(knots) < 3 or sorted(set(knots)) != knots:
+            yield f"model.splines.{name} = {knots}: wanted at least 3 knots in increasing order"
+    if not real and (a.moves or a.statistics == "pooled"):
+        yield 'algorithm.moves and algorithm.statistics = "pooled" need family = "gaussian": no factor of the rows suffices'
+
+
+def _sampler(config: Config) -> Iterator[str]:
+    model, a, rounds = config.model, config.algorithm, config.job.rounds
+    if a.burn_in + a.thin > rounds:
+        yield f"algorithm.burn_in = {a.burn_in} leaves nothing of job.rounds = {rounds}; wanted fewer"
+    if a.server_sweeps > 1 and (a.aggregate == "sums" or a.scales == "expanded"):
+        yield 'algorithm.server_sweeps > 1 needs aggregate = "locals" and scales = "exact": the server must know every lambda'
+    if a.block is not None and a.moves != ["interweave"]:
+        yield 'algorithm.block is for moves = ["interweave"]; remove it'
+    if a.moves and model.kind != "regression":
+        yield f'algorithm.moves do not exist with kind = "{model.kind}"; remove them'
+    if a.moves and model.missing == "impute":
+        yield 'algorithm.moves do not exist with model.missing = "impute"; remove them'
+    if a.moves and a.aggregate == "sums":
+        yield 'algorithm.moves need aggregate = "locals"'
+    if a.participation < 1:
+        wrong = {
+            'aggregate = "sums"': a.aggregate == "sums",  # the server could not keep the absent clients' terms
+            "moves": bool(a.moves),  # the absent clients' coefficients would move without their likelihood
+            'statistics = "pooled"': a.statistics == "pooled",
+            'topology = "allgather"': a.topology == "allgather",
+        }
+        yield from (
+            f"algorithm.participation < 1 with {name} samples another distribution; take 1" for name, bad in wrong.items() if bad
+        )
+    if a.share_local and a.aggregate == "sums":
+        yield 'algorithm.share_local with aggregate = "sums" contradict each other: sums keep no coefficients'
+    if a.statistics == "pooled":
+        if model.kind == "sem" or model.missing == "impute":
+            yield 'algorithm.statistics = "pooled" needs kind = "regression" or "mrf" without missing values'
+        if a.topology == "allgather":
+            yield 'algorithm.statistics = "pooled" needs topology = "server"'
+    if a.tempering > 1 and (model.kind != "sem" or a.chains % a.tempering or a.participation < 1 or a.aggregate == "sums"):
+        yield (
+            f'algorithm.tempering = {a.tempering} is for kind = "sem" with algorithm.chains a multiple of it, participation 1 '
+            'and aggregate = "locals"'
+        )
+    if a.topology == "allgather" and (a.moves or a.on_loss == "drop"):
+        yield 'algorithm.topology = "allgather" has neither moves nor on_loss = "drop"'

@@ -14,12 +14,27 @@ from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
 from ...data.design import Design
 from ...errors import JobError
-from ...jobs.load import SparseConfig
+from ...jobs.keys import settings_of
 from ...kernels.families import BINARY, FAMILIES, REAL
 from ...models import sparse
 from ...models.encoding import Encoding
+from .keys import Config
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What columns are divided by, the same at all parties.
+
+    Attributes
+    ----------
+    each : (w,) one for each scaled column
+    psi : (w, w) second moments of the scaled columns; None unless clients have sent them
+    """
+
+    each: Array
+    psi: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -31,7 +46,7 @@ class SparseModel:
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
     """
 
-    config: SparseConfig
+    config: Config
     names: tuple[str, ...]
     encoding: Encoding
 
@@ -48,7 +63,7 @@ class SparseModel:
         elif not self.coefficients.size:
             raise JobError("no covariate is left beside the response; add columns")
 
-    def told(self, name: str) -> str:
+    def public(self, name: str) -> str:
         """A coefficient as every party may read it: all know the columns' names by now, but levels are cells of rows."""
         for column in self.encoding.columns:
             for j, level in enumerate(column.levels or ()):
@@ -122,28 +137,8 @@ class SparseModel:
             slab=model.slab or math.inf,
             shared_rho=model.rho == "shared",
         )
-        assert isinstance(self.config.job.rounds, int)
-        return Settings(
-            layout=Layout(indicators),
-            prior=prior,
-            seed=self.config.job.seed,
-            chains=a.chains,
-            rounds=self.config.job.rounds,
-            burn_in=a.burn_in,
-            thin=a.thin,
-            local_sweeps=a.local_sweeps,
-            server_sweeps=a.server_sweeps,
-            scales=a.scales,
-            draw=a.draw,
-            order=a.sweep,
-            moves=a.moves[0] if a.moves else None,
-            block=a.block,
-            participation=a.participation,
-            aggregate=a.aggregate,
-            share_local=a.share_local,
-            on_loss=a.on_loss,
-            tempering=a.tempering,
-        )
+        moves = a.moves[0] if a.moves else None
+        return settings_of(Settings, self.config.job, a, layout=Layout(indicators), prior=prior, order=a.sweep, moves=moves)
 
     def values(self, design: Design, client: str) -> Array:
         """A client's columns as the scaling has them, (n, w): rows without a response are gone.
@@ -195,9 +190,10 @@ class SparseModel:
         own = [tables[response].scale if response in tables else None] if self.scales_response else []
         return np.array([scale or 1.0 for scale in [*known, *own]])
 
-    def site(self, values: Array, scales: Array, psi: Array | None, n_threads: int) -> Site:
+    def site(self, values: Array, agreed: Scales, n_threads: int) -> Site:
         """A client's part of the model, from its columns."""
         model, a = self.config.model, self.config.algorithm
+        scales, psi = agreed.each, agreed.psi
         if self.is_graph:
             Y = values / scales
             if model.kind == "mrf":

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
-from ...jobs import machine
-from ...jobs.hooks import RunHooks
-from ...results import chains, selection
-from ...results.digest import digest
-from ...results.inference_data import write
-from ...results.result import Result
+from ...jobs.publish import Fit
+from ...results import chains, meta, selection
+from ...results.plain import Record
 from ...results.samples import Samples
 from ...results.streamed import Streamed
-from ...results.summary import Outcome, summary
 from .model import SparseModel
 from .streams import Streams
 
@@ -28,8 +26,8 @@ Array = NDArray[np.float64]
 
 def partial(theta: Array, n_nodes: int) -> Array:
     """(c, p (p - 1) / 2) partial correlations of a round's draws, for the streaming summaries."""
-    found, _ = selection.partial_correlations(selection.matrix(theta, n_nodes))
-    upper: Array = found[..., *np.triu_indices(n_nodes, 1)]
+    correlations, _ = selection.partial_correlations(selection.matrix(theta, n_nodes))
+    upper: Array = correlations[..., *np.triu_indices(n_nodes, 1)]
     return upper
 
 
@@ -76,85 +74,96 @@ def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Sample
     return Samples(**draws, average=average, sites=sites, **about)
 
 
-def result(model: SparseModel, server: gibbs.Server, scales: Array, others: Mapping[str, Any], hooks: RunHooks) -> Result:
-    """The whole result of a job.
+def fit(model: SparseModel, server: gibbs.Server, scales: Array) -> Fit:
+    """What the server has at the end, but for further runs.
 
     Raises
     ------
     JobError
         The run ended before a draw was kept.
     """
-    config, files = model.config, hooks.folder
     if not server.trace.count:
         raise JobError(
             f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"
         )
-    found = posterior(model, server, scales)
+    released = posterior(model, server, scales)
     groups = _groups(model, server.trace)
-    notes = [*hooks.notes, *_notes(model, server), *([_disagreement(model, groups)] if groups else []), *_unsettled(others)]
-    if files is not None:
-        try:
-            write(
-                found, files.path / "posterior.nc", seed=config.job.seed, chains=config.algorithm.chains, draws=server.trace.count
-            )
-        except JobError as error:
-            notes.append(f"no posterior.nc: {error}")
-    outcome = Outcome(
+    more = _by_mode(model, released, groups) if groups else _selected(model, released)
+    if isinstance(released, Samples) and model.config.model.kind == "sem":
+        modes = selection.modes(released)
+        more["modes"] = [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in modes]
+    return Fit(
+        posterior=released,
+        arrays=released.arrays,
         stop=str(server.stop),
         rounds=server.round,
         clients={
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)
         },
-        lost=hooks.gone,
-        metrics={},
-        privacy={},
-        wire=hooks.wire.as_dict(),
-        digest=digest(found.arrays),
+        chains=model.config.algorithm.chains,
+        draws=server.trace.count,
         encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
-        versions=machine.of_a_run(),
-        notes=notes,
-    )
-    told = _by_mode(model, found, groups) if groups else _selected(model, found)
-    if isinstance(found, Samples) and model.config.model.kind == "sem":
-        modes = selection.modes(found)
-        told["modes"] = [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in modes]
-    more = {"sampler": sampler(model, server, found), **told, **others}
-    content = summary(config.job.method, found, outcome, more)
-    if files is not None:
-        files.write_json("summary.json", content)
-    return Result(
-        content, found, None if files is None else files.path, config.job.seed, config.algorithm.chains, server.trace.count
+        notes=[*_notes(model, server), *([_disagreement(model, groups)] if groups else [])],
+        more={"sampler": sampler(model, server, released), **more},
     )
 
 
-def sampler(model: SparseModel, server: gibbs.Server, found: Samples | Streamed) -> dict[str, Any]:
+def with_others(fit: Fit, others: Record) -> Fit:
+    """With what came of further runs, by its key in summary.json."""
+    return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
+
+
+def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> Record:
+    """The clients' own least-squares fits, and a random-effects meta-analysis of them."""
+    b, se = (np.array([getattr(reply, name) for reply in replies]) for name in ("estimate", "error"))
+    both = meta.combine(np.where(se > 0, b, np.nan), np.where(se > 0, se, np.nan))
+    low, high = both.interval()
+    rows = {
+        name: {
+            "mean": both.mean[j],
+            "se": both.se[j],
+            "q05": low[j],
+            "q95": high[j],
+            "i_sq": both.i_sq[j],
+            "sites": int(both.sites[j]),
+        }
+        for j, name in enumerate(model.effects)
+    }
+    sites = {
+        name: {e: {"estimate": b[k, j], "se": se[k, j]} for j, e in enumerate(model.effects) if se[k, j] > 0}
+        for k, name in enumerate(model.names)
+    }
+    return {"pooled": rows, "sites": sites}
+
+
+def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Streamed) -> Record:
     """How well the chains have mixed, and what was counted on the way."""
     clipped, fallbacks, data_space = (int(n) for n in server.events)
     settings = model.settings
-    told = {
+    about = {
         "kind": model.config.model.kind,
         "chains": settings.chains // settings.tempering, "kept": server.trace.count, "burn_in": settings.burn_in,
         "scales_clipped": clipped, "qr_fallbacks": fallbacks, "data_space_draws": data_space,
     }  # fmt: skip
-    slowest = found.slowest()
-    return told | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})
+    slowest = released.slowest()
+    return about | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})
 
 
-def _selected(model: SparseModel, found: Samples | Streamed) -> dict[str, Any]:
+def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any]:
     """The FDR set and its explanation, deviating clients, and a graph's matrices and modes."""
     level = model.config.output.fdr
-    pips = found.pip.copy()
+    pips = released.pip.copy()
     layout = model.settings.layout
     pips[layout.indicators[layout.there] == ALWAYS] = np.nan  # always included: no question was asked
-    members = [name for name, member in zip(found.names, selection.fdr_set(pips, level)) if member]
-    large = found.p_large(model.config.output.delta)
-    text = selection.explained(found.names, pips, np.zeros_like(pips) if large is None else large, level)
+    members = [name for name, member in zip(released.names, selection.fdr_set(pips, level)) if member]
+    large = released.p_large(model.config.output.delta)
+    text = selection.explained(released.names, pips, np.zeros_like(pips) if large is None else large, level)
     out: dict[str, Any] = {"selection": {"fdr": level, "members": members, "text": text}}
-    if isinstance(found, Samples) and found.sites:
-        out["deviating"] = selection.deviating(found.parameters())
+    if isinstance(released, Samples) and released.sites:
+        out["deviating"] = selection.deviating(released.parameters())
     if model.is_graph:
-        out["graph"] = _graph(model, found, level)
+        out["graph"] = _graph(model, released, level)
     return out
 
 
@@ -168,33 +177,33 @@ def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
     return groups if len(groups) > 1 else []
 
 
-def _by_mode(model: SparseModel, found: Samples | Streamed, groups: list[chains.Group]) -> dict[str, Any]:
+def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> dict[str, Any]:
     """Where chains disagree: what a summary has of all chains for each group of them, and no number over all of them."""
     every, modes = sum(len(group.chains) for group in groups), []
     for group in groups:
-        part = found.of(group.chains)
+        part = released.of(group.chains)
         slowest = part.slowest()
         mode: dict[str, Any] = {
             "chains": list(group.chains), "share": len(group.chains) / every, "moved": group.moved,
-            "signs": {found.names[j]: sign for j, sign in group.signs.items()}, "parameters": part.parameters(),
+            "signs": {released.names[j]: sign for j, sign in group.signs.items()}, "parameters": part.parameters(),
         }  # fmt: skip
         mode |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
         modes.append(mode | _selected(model, part))
     graph: dict[str, Any] = {"nodes": list(model.nodes)}
-    if isinstance(found, Samples):
-        graph["either"] = selection.either(found).tolist()
+    if isinstance(released, Samples):
+        graph["either"] = selection.either(released).tolist()
     text = "none over all chains, which disagree: each mode has its own"
     return {
-        "parameters": chains.blank(found.parameters()), "by_mode": modes, "graph": graph,
+        "parameters": chains.blank(released.parameters()), "by_mode": modes, "graph": graph,
         "selection": {"fdr": model.config.output.fdr, "members": [], "text": text},
     }  # fmt: skip
 
 
-def _unsettled(others: Mapping[str, Any]) -> list[str]:
+def _unsettled(others: Record) -> list[str]:
     """Which of the further runs have chains that disagree: their numbers are missing."""
-    found = [f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}" for row in others.get("sensitivity", ()) if _lacks(row["pip"])]
-    found += [f"without {name}" for name, row in others.get("leave_one_out", {}).items() if _lacks(row["pip"])]
-    return [f"the chains of further runs disagree, which have no numbers over all chains: {'; '.join(found)}"] if found else []
+    which = [f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}" for row in others.get("sensitivity", ()) if _lacks(row["pip"])]
+    which += [f"without {name}" for name, row in others.get("leave_one_out", {}).items() if _lacks(row["pip"])]
+    return [f"the chains of further runs disagree, which have no numbers over all chains: {'; '.join(which)}"] if which else []
 
 
 def _lacks(numbers: Mapping[str, float]) -> bool:
@@ -219,16 +228,16 @@ def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
     return text + f"these are modes of stable graphs (model.stable = true), between which may help: {', '.join(others)}"
 
 
-def _graph(model: SparseModel, found: Samples | Streamed, level: float) -> dict[str, Any]:
+def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Record:
     n = len(model.nodes)
-    table = selection.matrix(found.pip, n)
+    table = selection.matrix(released.pip, n)
     rules = {"or": selection.symmetrised(table, "or").tolist(), "and": selection.symmetrised(table, "and").tolist()}
-    edges = [vars(edge) for edge in selection.graph(found, level)]
+    edges = [vars(edge) for edge in selection.graph(released, level)]
     out: dict[str, Any] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
-    if isinstance(found, Samples):
-        out["either"] = selection.either(found).tolist()
+    if isinstance(released, Samples):
+        out["either"] = selection.either(released).tolist()
     if model.config.model.kind == "mrf":
-        correlation, clipped = found.partial_correlation()
+        correlation, clipped = released.partial_correlation()
         out |= {"partial_correlation": correlation.tolist(), "clipped": clipped}
     return out
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...results import chains, graphs
 from ...results.page import escape, figure, number, section, table
-from ...results.plain import real
+from ...results.plain import Record, real
+from ...results.report import RunFiles, Tile
 from ...results.selection import Edge
 
 MOST = 60  # rows of a table
@@ -30,13 +31,9 @@ NUMBERS = {
 }
 
 
-def sections(summary: Mapping[str, Any]) -> list[str]:
-    """Sections of a finished run.
-
-    Parameters
-    ----------
-    summary : summary.json of a job of method "sparse"
-    """
+def sections(run: RunFiles) -> list[str]:
+    """Sections of a finished run."""
+    summary = run.summary
     if "by_mode" in summary:
         main = _by_mode(summary["by_mode"], summary["graph"]["nodes"])
     else:
@@ -45,20 +42,20 @@ def sections(summary: Mapping[str, Any]) -> list[str]:
     return [*main, _mixing(summary), *more]
 
 
-def tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(words, value) of what stands at the top of the page."""
-    s = summary["sampler"]
+def tiles(run: RunFiles) -> list[Tile]:
+    """What stands at the top of the page."""
+    s = run.summary["sampler"]
     mixed = [("Largest R-hat", f"{real(s['rhat']):.3f}"), ("Smallest ESS", f"{real(s['ess']):,.0f}")] if "rhat" in s else []
     return [*mixed, ("Chains", str(s["chains"]))]
 
 
-def _effects(summary: Mapping[str, Any]) -> str:
+def _effects(summary: Record) -> str:
     parameters = summary["parameters"]
     text = escape(f"Selection: {summary['selection']['text']}.")
     return figure("Effects", graphs.effects(parameters), text, _details(parameters))
 
 
-def _details(parameters: Mapping[str, Mapping[str, Any]]) -> str:
+def _details(parameters: Mapping[str, Record]) -> str:
     rows = [[name, *(_cell(v.get(key)) for key in NUMBERS)] for name, v in list(parameters.items())[:MOST_NUMBERS]]
     return f"<details><summary>All numbers</summary>{table(['name', *NUMBERS.values()], rows)}</details>"
 
@@ -67,7 +64,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else number(real(value))
 
 
-def _by_mode(modes: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> list[str]:
+def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
     """Where chains disagree: the modes in which they stay, and each one's graph and numbers."""
     every = sum(len(mode["chains"]) for mode in modes)
     differ = list(modes[0]["signs"])[:MOST]
@@ -89,13 +86,13 @@ def _by_mode(modes: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> list[s
     return [section("Modes that chains stay in", text + table(heads, rows) + few), *parts]
 
 
-def _effect(mode: Mapping[str, Any], name: str) -> str:
+def _effect(mode: Record, name: str) -> str:
     """The mean of an edge with its interval."""
     row = chains.effect(mode["parameters"], name)
     return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
 
 
-def _graph(summary: Mapping[str, Any], title: str = "") -> list[str]:
+def _graph(summary: Record, title: str = "") -> list[str]:
     graph = summary["graph"]
     nodes = graph["nodes"]
     edges = [Edge(e["to"], e["source"], real(e["mean"]), real(e["pip"])) for e in graph["edges"]]
@@ -111,7 +108,7 @@ def _graph(summary: Mapping[str, Any], title: str = "") -> list[str]:
     return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
 
 
-def _mixing(summary: Mapping[str, Any]) -> str:
+def _mixing(summary: Record) -> str:
     s = summary["sampler"]
     text = f"{s['chains']} chains, {s['kept']:,} kept draws of each after {s['burn_in']:,} rounds of burn-in. "
     if "rhat" in s:
@@ -129,20 +126,20 @@ def _mixing(summary: Mapping[str, Any]) -> str:
     return section("Convergence", f"<p>{escape(text)}</p>" + (f"<p class=muted>{'; '.join(counts)}.</p>" if counts else ""))
 
 
-def _modes(summary: Mapping[str, Any]) -> str:
-    found = summary.get("modes", [])
-    if len(found) < 2 or "by_mode" in summary:
+def _modes(summary: Record) -> str:
+    modes = summary.get("modes", [])
+    if len(modes) < 2 or "by_mode" in summary:
         return ""
     rows = []
-    differ = [name for name in found[0]["signs"] if len({mode["signs"][name] for mode in found}) > 1]
-    for mode in found[:10]:
+    differ = [name for name in modes[0]["signs"] if len({mode["signs"][name] for mode in modes}) > 1]
+    for mode in modes[:10]:
         signs = ", ".join(f"{name} {'−0+'[int(mode['signs'][name]) + 1]}" for name in differ)
         rows.append([f"{real(mode['share']):.2f}", ", ".join(f"{real(x):.2f}" for x in mode["of_chains"]), signs])
     text = "<p>Draws by the signs of the coefficients in which modes differ: this posterior has more than one.</p>"
     return section("Modes", text + table(["share", "of each chain", "signs"], rows))
 
 
-def _deviating(summary: Mapping[str, Any]) -> str:
+def _deviating(summary: Record) -> str:
     rows = []
     for row in summary.get("deviating", [])[:MOST]:
         numbers = [number(real(row[key])) for key in ("mean", "q05", "q95", "global")]
@@ -151,7 +148,7 @@ def _deviating(summary: Mapping[str, Any]) -> str:
     return section("Clients that differ", table(heads, rows) if rows else "")
 
 
-def _meta(summary: Mapping[str, Any]) -> str:
+def _meta(summary: Record) -> str:
     pooled = summary.get("meta", {}).get("pooled", {})
     keys = ("mean", "se", "q05", "q95", "i_sq")
     rows = [[name, *(number(real(row[key])) for key in keys), str(row["sites"])] for name, row in pooled.items()]
@@ -160,24 +157,24 @@ def _meta(summary: Mapping[str, Any]) -> str:
     return section("Separate fits", text + table(heads, rows) if rows else "")
 
 
-def _sensitivity(summary: Mapping[str, Any]) -> str:
-    found: Sequence[Mapping[str, Any]] = summary.get("sensitivity", [])
-    if not found:
+def _sensitivity(summary: Record) -> str:
+    runs: Sequence[Record] = summary.get("sensitivity", [])
+    if not runs:
         return ""
-    names = list(found[0]["pip"])[:MOST]
-    rows = [[name, *(f"{real(one['pip'][name]):.2f}" for one in found)] for name in names]
-    heads = ["PIP", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in found)]
+    names = list(runs[0]["pip"])[:MOST]
+    rows = [[name, *(f"{real(one['pip'][name]):.2f}" for one in runs)] for name in names]
+    heads = ["PIP", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in runs)]
     return section("Under other priors", table(heads, rows))
 
 
-def _left_out(summary: Mapping[str, Any]) -> str:
-    found: Mapping[str, Mapping[str, Any]] = summary.get("leave_one_out", {})
-    if not found:
+def _left_out(summary: Record) -> str:
+    runs: Mapping[str, Record] = summary.get("leave_one_out", {})
+    if not runs:
         return ""
-    names = list(next(iter(found.values()))["pip"])
-    names.sort(key=lambda name: -max(abs(real(one["theta_std"][name])) for one in found.values()))
+    names = list(next(iter(runs.values()))["pip"])
+    names.sort(key=lambda name: -max(abs(real(one["theta_std"][name])) for one in runs.values()))
     rows = []
     for name in names[:MOST]:
-        rows.append([name, *(f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f})" for one in found.values())])
-    heads = ["", *(f"without {client}" for client in found)]
+        rows.append([name, *(f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f})" for one in runs.values())])
+    heads = ["", *(f"without {client}" for client in runs)]
     return section("Without one client", "<p>theta, standardised, and PIP.</p>" + table(heads, rows))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ...errors import JobError
 from ...jobs import parties as jobs
-from ...jobs.load import SparseConfig
 from ...jobs.parties import Parties
+from .keys import Config
 
 
-def parties(config: SparseConfig, folder: Path) -> Parties:
+def parties(config: Config, folder: Path) -> Parties:
     """The parties of a job whose paths are relative to `folder`. Intercepts belong to the clients, and have no column.
 
     Raises
@@ -19,16 +19,17 @@ def parties(config: SparseConfig, folder: Path) -> Parties:
         No file matches, two clients have one name, or the built-in data have no response.
     """
     data, model = config.data, config.model
-    known = {"family": model.family, "intercept": False, "missing": model.missing == "impute"}
-    columns = jobs.declared(config, data)
+    declared = jobs.declared(config, data)
+    known = jobs.Known(model.family, data.response, data.positive, declared, intercept=False, missing=model.missing == "impute")
     if not data.builtin:
-        spec = jobs.rows_spec(config, data, data.response, data.positive, columns, **known)
+        spec = jobs.rows_spec(config, data, known)
         return jobs.from_files(config, folder, spec, spec.texts)
     dealt, graph = jobs.dealt(data), model.kind != "regression"
     if not graph:
         if not (dealt.response or data.response):
             without = f'data.builtin = "{data.builtin}" has no response; give data.response, or another kind'
             raise JobError(f'model.kind = "regression": {without}')
-        jobs.fits(model.family, data.builtin, dealt.response, dealt.positive)
+        jobs.fits(model.family, dealt)
     response = None if graph else data.response or dealt.response or None
-    return jobs.of_dealt(config, dealt, jobs.rows_spec(config, data, response, dealt.positive, columns, **known))
+    known = known._replace(response=response, positive=dealt.positive)
+    return jobs.of_dealt(config, dealt, jobs.rows_spec(config, data, known))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ...results import chains
+from ...results.plain import Record
 
 SHOWN = 20  # effects; all are in summary.json
 SHOWN_MODES = 4
 
 
-def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
+def lines(content: Record, why: str) -> Iterator[str]:
     """Stop reason, effects, selection, deviating sites, mixing, what was sent."""
     sampler = content["sampler"]
     n_clients = len(content["clients"])
@@ -32,7 +32,7 @@ def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
     yield f"digest {content['digest']}"
 
 
-def _found(content: Mapping[str, Any]) -> Iterator[str]:
+def _found(content: Record) -> Iterator[str]:
     """Effects, selection and deviating sites: of all chains, or of those in one mode."""
     yield from _effects(content["parameters"])
     yield ""
@@ -42,7 +42,7 @@ def _found(content: Mapping[str, Any]) -> Iterator[str]:
     yield from _deviating(content.get("deviating", []))
 
 
-def _by_mode(modes: list[Mapping[str, Any]]) -> Iterator[str]:
+def _by_mode(modes: list[Record]) -> Iterator[str]:
     """The numbers of each mode, where chains disagree."""
     every = sum(len(mode["chains"]) for mode in modes)
     yield "the chains disagree: no numbers over all of them, but those of each mode"
@@ -57,7 +57,7 @@ def _by_mode(modes: list[Mapping[str, Any]]) -> Iterator[str]:
         yield f"({SHOWN_MODES} of {len(modes)}, those of most chains; all are in summary.json)"
 
 
-def _differing(mode: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _differing(mode: Record) -> Iterator[tuple[str, float]]:
     """The coefficients that tell modes from each other, with this one's means: sizes may differ where signs do not."""
     for name in list(mode["signs"])[:SHOWN]:
         yield name, chains.effect(mode["parameters"], name)["mean"]
@@ -85,7 +85,7 @@ def _effects(parameters: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
             yield f"effects below {row['mean']:.3f} ({row['q05']:.3f} to {row['q95']:.3f}) count as zero"
 
 
-def _deviating(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+def _deviating(rows: list[Record]) -> Iterator[str]:
     if rows:
         yield "sites that differ by more than 0.2 (standardised):"
     for row in rows[:SHOWN]:
@@ -95,7 +95,7 @@ def _deviating(rows: list[Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
-def _modes(modes: list[Mapping[str, Any]]) -> Iterator[str]:
+def _modes(modes: list[Record]) -> Iterator[str]:
     if len(modes) > 1:
         shares = ", ".join(f"{mode['share']:.2f}" for mode in modes)
         yield f"{len(modes)} modes by the signs of the strong coefficients, with shares {shares} of the draws: see summary.json"

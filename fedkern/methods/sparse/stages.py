@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 from ...algorithms.exchanges import column_notes
 from ...algorithms.exchanges import columns as agreement
@@ -13,41 +11,65 @@ from ...algorithms.exchanges import scales as scaling
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...data.design import describe
-from ...data.table import Table
-from ...jobs import memory, wire
-from ...jobs.check import Check
-from ...jobs.load import SparseConfig
-from ...models.encoding import Encoding, Spec
+from ...jobs import memory
+from ...jobs.check import Check, OwnFile, Said
+from ...jobs.stage import Stage
 from ...models.sparse import relative
+from .keys import Config
 from .model import SparseModel
 
 STREAMED = 900, 150  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
 
 
-def checked(at: Check[SparseConfig]) -> list[str] | None:
-    """All that is printed, at the server's place; None elsewhere."""
+def opening(config: Config) -> list[Stage]:
+    """What the parties exchange before the model is known: their columns."""
+    return [Stage.of(agreement)]
+
+
+def stages(model: SparseModel) -> list[Stage]:
+    """What the parties exchange once the columns are agreed."""
+    config = model.config
+    scales = [scaled(model)] if config.model.scale == "pooled" else []
+    fits = [fitted(model)] if config.output.site_fits else []
+    return [Stage.of(column_notes), *scales, *fits, sampled(model)]
+
+
+def scaled(model: SparseModel) -> Stage:
+    """The scales of the columns over all clients."""
+    return Stage(scaling.protocol(second=model.second_moments), {"w": len(model.scaled)})
+
+
+def fitted(model: SparseModel) -> Stage:
+    """Each client's least-squares fit."""
+    return Stage(site_fits.PROTOCOL, {"w": model.coefficients.size})
+
+
+def sampled(model: SparseModel) -> Stage:
+    """The sampler: with a server, without one, or at the server alone."""
+    settings, algorithm = model.settings, model.config.algorithm
+    if algorithm.statistics == "pooled":
+        return Stage(gibbs_pooled.PROTOCOL, settings.dims(), settings.rounds)
+    allgather = algorithm.topology == "allgather"
+    return Stage(gibbs.protocol(settings), settings.dims(), settings.rounds, resumable=not allgather, allgather=allgather)
+
+
+def checked(at: Check[Config]) -> Said | None:
+    """What is said of the job, at the server's place; None elsewhere."""
     encoding = at.agreed()
     notes = at.notes()
     if encoding is None:
         return None
     model = SparseModel(at.config, at.names, relative(encoding))
     unknown = [] if model.is_graph or at.config.data.builtin else at.unknown(encoding)
-    allgather = at.config.algorithm.topology == "allgather"
-    told = wire.lines(len(at.names), protocols(model), at.parties.spec, unknown, allgather=allgather)
-    return [*lines(model), *memory.lines(*_memory(model)), *notes, "", *told]
+    return Said(model, [*_lines(model), *memory.lines(*_memory(model)), *notes], unknown)
 
 
-def spec_of_file(config: SparseConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
-    """What is known of the columns of one client's file."""
-    return spec
-
-
-def look_through(config: SparseConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError."""
-    describe(own, spec)
+    describe(file.table, file.spec)
 
 
-def lines(model: SparseModel) -> Iterator[str]:
+def _lines(model: SparseModel) -> Iterator[str]:
     """Job, model, sampler, and what is disclosed."""
     config, s = model.config, model.settings
     m, a = config.model, config.algorithm
@@ -89,32 +111,18 @@ def disclosure(model: SparseModel) -> str:
     return text
 
 
-def protocols(model: SparseModel) -> list[tuple[Any, Mapping[str, int]]]:
-    """All protocols of the job with the sizes of their messages, in order."""
-    w = len(model.scaled)
-    found: list[tuple[Any, Mapping[str, int]]] = [(one.PROTOCOL, one.DIMS) for one in (agreement, column_notes)]
-    if model.config.model.scale == "pooled":
-        found.append((scaling.protocol(second=model.second_moments), {"w": w}))
-    if model.config.output.site_fits:
-        found.append((site_fits.PROTOCOL, {"w": model.coefficients.size}))
-    settings = model.settings
-    if model.config.algorithm.statistics == "pooled":
-        return [*found, (gibbs_pooled.PROTOCOL, settings.dims())]
-    return [*found, (gibbs.protocol(settings), settings.dims())]
-
-
-def _memory(job: SparseModel) -> tuple[float, float]:
+def _memory(model: SparseModel) -> tuple[float, float]:
     """Bytes at the server and at a client, of a graph's coefficients, or of the second moments of a regression's columns."""
-    config, n = job.config, len(job.names)
+    config, n = model.config, len(model.names)
     a = config.algorithm
-    p = len(job.nodes) if job.is_graph else job.coefficients.size
+    p = len(model.nodes) if model.is_graph else model.coefficients.size
     server, client = 0.0, 6.0
-    if job.is_graph:
-        kept = (config.job.rounds - a.burn_in) // a.thin if isinstance(config.job.rounds, int) else 0
+    if model.is_graph:
+        draws = (config.job.rounds - a.burn_in) // a.thin
         streamed = p * (p - 1) > config.output.largest
-        server, client = (a.chains * (one if streamed else min(one, 40 + 8 * kept)) for one in STREAMED)
+        server, client = (a.chains * (one if streamed else min(one, 40 + 8 * draws)) for one in STREAMED)
         server += 2 * n * a.chains * 8
-    if job.second_moments:
+    if model.second_moments:
         server += 4 * n
     if a.statistics == "pooled":
         server, client = server + 4 * n, client + 4

@@ -16,7 +16,7 @@ Derived = Mapping[str, Callable[[Mapping[str, Array]], Any]]
 
 
 class Streams:
-    """Has the methods of `gibbs_trace.Trace` as far as the machines need them; memory does not grow with the rounds.
+    """Has the methods of `algorithms.core.trace.Trace` as far as the machines need them; memory does not grow with the rounds.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """A private vertical job: what each client may spend, its noisy machine, and its certificate.
 
-Why it suffices is in `algorithms.vertical_private`.
+Why it suffices is in `algorithms.split.private`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ from dataclasses import replace
 
 from ...algorithms.split import private as vertical_private
 from ...errors import JobError
-from ...jobs.hooks import RunHooks
 from ...kernels import rng
-from ...models.likelihood import Likelihood
-from ...models.split.site import Site, Vector
 from ...privacy.accountant import calibrate
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
-from .keys import VerticalPrivacySection
+from .keys import PrivacySection
 from .model import VerticalModel
 
 
-def _section(model: VerticalModel) -> VerticalPrivacySection:
+def _section(model: VerticalModel) -> PrivacySection:
     assert model.config.privacy is not None
     return model.config.privacy
 
@@ -60,18 +57,7 @@ def source(model: VerticalModel, client: int) -> Source:
     return KeyedSource(rng.key(model.config.job.seed, "noise"), client)
 
 
-def client(
-    model: VerticalModel,
-    hooks: RunHooks,
-    k: int,
-    site: Site,
-    y: Vector | None,
-    likelihood: Likelihood | None,
-) -> vertical_private.PrivateClient:
-    """A client whose account is open."""
-    privacy, name = _section(model), model.names[k]
-    own = plan(model, name, site.predictor.n_theta)
-    hooks.open_budget(k, own)
-    release = vertical_private.Release(own.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, k))
-    sd = model.config.algorithm.start_sd
-    return vertical_private.client(name, k, model.settings, site, release, y, likelihood, sd)
+def release(model: VerticalModel, client: int, plan: Plan) -> vertical_private.Release:
+    """How a client's noise is drawn."""
+    privacy = _section(model)
+    return vertical_private.Release(plan.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, client))

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ...jobs.section import CommonOutputSection, Count, Finite, Positive, Section, key
+from ...jobs.explain import unbounded
+from ...jobs.keys import (
+    ColumnSection,
+    CommonOutputSection,
+    Count,
+    CountedJobSection,
+    Finite,
+    JobConfig,
+    Paths,
+    Positive,
+    Raw,
+    Section,
+    Tables,
+    key,
+)
+from ...jobs.load import layered, table
+from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
+from ...kernels.families import BINARY, FAMILIES, quoted, taken_by
+from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
+
+NETWORKS = ("network", "bayes-network")
 
 
 def _scale(value: Any) -> Any:
@@ -24,7 +46,28 @@ class PriorSection(Section):
     sd: Positive = key(1.0, help="of every coefficient, on the standardised scale")
 
 
-class VerticalModelSection(Section):
+class DataSection(Section):
+    """Columns are split over clients: every file has the same rows, named by an id, and columns of its own."""
+
+    clients: Paths = key([], help="csv, parquet, npz or npy files; wildcards allowed")
+    names: list[str] = key([], help="of the clients, in the order of their files; by default the files' stems")
+    builtin: Literal["heart-failure"] | None = key(None, help="a published set in FEDKERN_DATA, split by column")
+    id: str = key(help="the column that names the row at every party")
+    response: str = key(help="the column to be explained")
+    positive: str | None = key(None, help="the label that counts as 1 in a binary response")
+    server: str | None = key(None, help="the server's file, with id, response and offset; else a client tells the response")
+    offset: str | None = key(None, help="a column of the server's file that is added to the linear predictor")
+    group: str | None = key(None, help="multilevel: a column of every client, each of whose levels has slopes of its own")
+    holdout: float = key(0.0, ge=0, lt=1, help="share of the rows that are kept for testing")
+    folds: Count | None = key(None, help="instead of holdout: the rows of one of so many folds are kept for testing")
+    fold: int = key(0, ge=0, help="which of the folds, from 0")
+    split_seed: int = key(0, ge=0, lt=2**32, help="of the rows that are kept for testing", remedy="a number of 32 bits")
+    ignore: list[str] = key([], help="columns of the files that the model does not use")
+    standardise: Literal["own", "public", "none"] = key("own", help="by a client's own training rows, by [data.columns], or not")
+    columns: dict[str, ColumnSection] = key({}, help="what is known of the columns")
+
+
+class ModelSection(Section):
     kind: Literal["linear", "multilevel", "network", "bayes-network"] = key(
         "linear", help="of a client's part: linear, slopes by group, split network, hierarchical Bayes split network"
     )
@@ -43,7 +86,7 @@ class VerticalModelSection(Section):
     weight_sd: Positive | None = key(None, help="networks: prior sd of weights, times the root of a layer's inputs; or none")
 
 
-class VerticalAlgorithmSection(Section):
+class AlgorithmSection(Section):
     inference: Literal["sfvi", "soul"] = key("sfvi", help="variational, or Langevin draws given the mode of the auxiliaries")
     auxiliary: Literal["mean-field", "amortised"] = key(help="family of the auxiliary variables; default amortised")
     inputs: Literal["recommended", "complete", "paper"] = key(
@@ -68,7 +111,7 @@ class VerticalAlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
 
-class VerticalPrivacySection(Section):
+class PrivacySection(Section):
     """Noise on what a client sends: the values of one row of its columns are protected, and nothing of the response is."""
 
     epsilon: float = key(gt=0, help="cap over all rounds, of every client for its own columns", remedy="inf is no cap")
@@ -83,10 +126,172 @@ class VerticalPrivacySection(Section):
     rows_per_person: Count = key(1, help="rows that one person may have")
 
 
-class VerticalOutputSection(CommonOutputSection):
+class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Count = key(4, help="independent sets of draws")
     bound: bool = key(False, help="clients also send their terms of the ELBO, one number a round")
     rule: Literal["posterior", "plug-in", "augmented"] = key("posterior", help="of the predictions on the rows kept for testing")
     missing_party: bool = key(False, help="score the test rows without each party too; clients send E z of the training rows")
+
+
+class Config(JobConfig):
+    """A job of method "vertical"."""
+
+    job: CountedJobSection
+    data: DataSection
+    model: ModelSection
+    algorithm: AlgorithmSection
+    privacy: PrivacySection | None = None
+    output: OutputSection
+
+
+# docs/methods/vertical.md, sections 4 and 9.
+BASE: Tables = {"job": {"rounds": 10_000}}
+HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}
+
+
+def refused(raw: Raw) -> Iterator[str]:
+    """What other methods have and this one has not."""
+    if table(raw, "job").get("rounds") == "budget":
+        yield 'job.rounds = "budget" does not exist with method = "vertical"; give a number'
+
+
+def filled(raw: Raw) -> dict[str, Any]:
+    """Networks have no intercept of their own; a power likelihood needs the response at all clients (vertical.md, section 6)."""
+    builtin = table(raw, "data").get("builtin") == "heart-failure"
+    out = layered(raw, [BASE] + [HEART_FAILURE] * builtin)
+    model, algorithm = out["model"], out["algorithm"]
+    if not isinstance(model, dict) or not isinstance(algorithm, dict):
+        return out
+    model.setdefault("intercept", model.get("kind", "linear") not in ("network", "bayes-network"))
+    power = model.get("augmentation") == "power"
+    algorithm.setdefault("response", "shared" if power else "server")
+    soul = algorithm.get("inference") == "soul"
+    algorithm.setdefault("auxiliary", "mean-field" if soul or "privacy" in raw else "amortised")
+    if "privacy" in raw and isinstance(out["data"], dict):
+        out["data"].setdefault("standardise", "public")
+    terms = out.get("privacy")
+    if isinstance(terms, dict):
+        terms.setdefault("calibrate", "noise_multiplier" not in terms)
+    return out
+
+
+def conflicts(config: Config) -> Iterator[str]:
+    """Every fault, each a sentence with its remedy."""
+    yield from _data(config)
+    yield from _model(config)
+    yield from _algorithm(config)
+    if config.privacy is not None:
+        yield from _private(config, config.privacy)
+
+
+def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
+    """What has no private form; the reasons are in `algorithms.split.private`."""
+    model, a, data = config.model, config.algorithm, config.data
+    if model.kind != "linear" or model.augmentation != "augmented" or a.auxiliary != "mean-field" or a.inference != "sfvi":
+        yield (
+            '[privacy]: the private form is for kind = "linear", augmentation = "augmented", inference = "sfvi" and '
+            'auxiliary = "mean-field": networks meet all rows in gradients that are not clipped'
+        )
+    if (
+        a.batch_size is not None
+        or a.draws > 1
+        or a.local_steps > 1
+        or a.theta_update != "gradient"
+        or a.gradient_clip is not None
+    ):
+        yield "[privacy]: batch_size, draws, local_steps, theta_update and gradient_clip have no private form; remove them"
+    if data.standardise == "own":
+        yield '[privacy]: data.standardise = "own" moves every row by statistics of all rows; take "public", or "none"'
+    if data.holdout or data.folds:
+        yield "[privacy]: predictions of rows kept for testing would leave a client without noise; remove data.holdout and folds"
+    if config.output.bound:
+        yield "[privacy]: output.bound would leave a client without noise; remove it"
+    if data.server is None:
+        yield "[privacy]: the server needs a file with the response; give data.server"
+    if (privacy.noise_multiplier is None) != privacy.calibrate:
+        yield "privacy: wanted either noise_multiplier or calibrate = true"
+    for name, clip in (("clip_z", privacy.clip_z), ("clip_gradient", privacy.clip_gradient)):
+        if clip < LEAST_CLIP:
+            yield f"privacy.{name} = {clip:g}: wanted at least {LEAST_CLIP:g}"
+    if LARGEST_EPSILON < privacy.epsilon < math.inf:
+        yield unbounded("privacy.epsilon", privacy.epsilon)
+    if privacy.calibrate and privacy.epsilon == math.inf:
+        yield "privacy.calibrate = true needs a finite epsilon"
+
+
+def _data(config: Config) -> Iterator[str]:
+    data, model = config.data, config.model
+    if bool(data.clients) == bool(data.builtin):
+        yield "data: wanted either data.clients (files) or data.builtin; give one of them"
+    if data.builtin and (data.server or data.group):
+        yield f'data.builtin = "{data.builtin}" has its own response and no groups; remove data.server and data.group'
+    if data.folds is not None and (data.folds < 2 or data.fold >= data.folds):
+        yield f"data.fold = {data.fold} of data.folds = {data.folds}: wanted at least 2 folds, and fold from 0 to folds - 1"
+    if data.folds is not None and data.holdout:
+        yield "data.folds and data.holdout both keep rows for testing; give one of them"
+    if data.folds is None and data.fold:
+        yield "data.fold without data.folds; give both"
+    if data.positive is not None and FAMILIES[model.family].domain is not BINARY:
+        binary = quoted(taken_by("vertical", where=lambda f: f.domain is BINARY))
+        yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
+    if data.offset is not None and data.server is None:
+        yield "data.offset is a column of the server's file; give data.server too"
+    if (data.group is not None) != (model.kind == "multilevel"):
+        yield 'data.group and model.kind = "multilevel" go together; give both, or neither'
+    roles = [name for name in (data.id, data.response, data.offset, data.group) if name is not None]
+    if len(set(roles)) < len(roles):
+        yield f"data: id, response, offset and group must be different columns, got {', '.join(roles)}"
+    yield from faults_of_names(data.names, "data.names")
+
+
+def _model(config: Config) -> Iterator[str]:
+    model, a = config.model, config.algorithm
+    if FAMILIES[model.family].lacks_scale(model.scale):
+        yield FAMILIES[model.family].scale_is_missing
+    if not 1e-6 < model.rho < 1e6:
+        yield f"model.rho = {model.rho:g}: wanted above 1e-6 and below 1e6; it is a standard deviation on the link scale"
+    if model.kind == "network" and model.augmentation == "power":
+        yield 'model.kind = "network" has no auxiliary variables, so no augmentation = "power"; leave it out'
+    if model.kind == "network" and a.inference == "soul":
+        yield 'algorithm.inference = "soul" draws coefficients given auxiliary variables; kind = "network" has none'
+    if model.kind in NETWORKS and model.priors:
+        yield f'model.priors: the last layers of kind = "{model.kind}" have standard normal priors, or none; remove the table'
+    if model.weight_sd is not None and model.kind not in NETWORKS:
+        yield f'model.weight_sd is a prior of networks; kind = "{model.kind}" has none, remove it'
+    if model.augmentation == "power" and a.response != "shared":
+        yield 'algorithm.response = "server": augmentation = "power" needs the response at every client; set it to "shared"'
+
+
+def _algorithm(config: Config) -> Iterator[str]:
+    model, a, data = config.model, config.algorithm, config.data
+    family = FAMILIES[model.family]
+    known = family.bounded and (family.dispersion is None or model.scale != "unknown")
+    if a.local_steps > 1 and (model.augmentation == "power" or model.kind == "network" or not known):
+        yield (
+            f"algorithm.local_steps = {a.local_steps}: several steps from one exchange need augmented variables and a bounded "
+            "curvature, that is bernoulli, or gaussian with a known scale; set it to 1"
+        )
+    if a.theta_update == "closed-form":
+        wanted = model.kind == "linear" and model.augmentation == "augmented" and a.auxiliary == "mean-field"
+        if not wanted or a.batch_size is not None:
+            yield (
+                'algorithm.theta_update = "closed-form" is for kind = "linear", augmentation = "augmented", '
+                'auxiliary = "mean-field" and all rows; take "gradient"'
+            )
+    if a.inference == "soul":
+        if model.kind != "linear":
+            yield f'algorithm.inference = "soul" is for kind = "linear", not "{model.kind}"'
+        if a.batch_size is not None or a.draws > 1 or a.local_steps > 1 or a.theta_update != "gradient":
+            yield 'algorithm.inference = "soul" has neither batches, draws, local_steps nor theta_update; remove them'
+        if a.auxiliary == "amortised":
+            yield 'algorithm.inference = "soul" maximises the auxiliary variables; remove algorithm.auxiliary'
+        if not family.bounded and model.augmentation == "power":
+            yield f'algorithm.inference = "soul" with power likelihoods needs a bounded curvature, and "{family.name}" has none'
+        if config.output.bound or config.output.missing_party:
+            yield 'output.bound and output.missing_party do not exist with algorithm.inference = "soul"; remove them'
+    if data.standardise == "public":
+        for name, column in data.columns.items():
+            if column.kind != "categorical" and column.levels is None and column.scale is None and column.lower is None:
+                yield f'data.columns.{name}: standardise = "public" needs its center and scale, or lower and upper'

@@ -7,48 +7,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core.messages import ServerEffects
 from ...algorithms.soul import machine as soul
-from ...jobs.hooks import RunHooks
-from ...jobs.progress import Progress
-from ...jobs.watch import MeasuredWatch
+from ...jobs.run import Run
+from ...jobs.watch import measuring
 from ...models.expfam import Gaussian
 from ...models.split.predictors import Predictor
 from ...results.gaussian import Posterior
-from ...transports.codec import Codec
-from . import own, publish
+from ...results.plain import Record
+from . import own, publish, stages
+from .keys import Config
 from .model import VerticalModel
 from .rows import Columns, Rows
-
-if TYPE_CHECKING:
-    from ...jobs.run import Output, Place
 
 Array = NDArray[np.float64]
 
 
-def trained(
-    place: Place, model: VerticalModel, rows: Rows, hooks: RunHooks, output: Output
-) -> tuple[soul.Server | None, dict[int, soul.Client]]:
+def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Server | None, dict[int, soul.Client]]:
     """The last states of this place's parties."""
     settings, names, likelihood = model.soul, model.names, model.likelihood if model.shared else None
     clients = {}
     for k, column in rows.columns.items():
         y = column.y[rows.train] if column.y is not None else None
         clients[k] = soul.client(names[k], k, settings, model.predictor(k, column, rows.train), y, likelihood)
-    start = None
-    if rows.server is not None:
-        start = soul.start(settings, model.likelihood, names, *rows.server.of(rows.train), model.config.model.intercept)
-    with Progress(settings.rounds, quiet=output.quiet) as progress:
-        every = model.config.output.metrics_every
-        hooks.watch = MeasuredWatch(measured, every=every, write=hooks.metric, progress=progress)
-        codec = Codec(settings.dims(), len(names))
-        server, clients = hooks.run(place, soul.protocol(settings), start, clients, codec, resume=output.resume)
-        hooks.watch = None
-    return server, clients
+
+    def start() -> tuple[soul.Server, ServerEffects]:
+        assert rows.server is not None
+        return soul.start(settings, model.likelihood, names, *rows.server.of(rows.train), model.config.model.intercept)
+
+    return run.saying(measuring(measured)).exchange(stages.trained(model), start, clients)
 
 
 def measured(state: soul.Server) -> Mapping[str, float]:
@@ -59,20 +50,20 @@ def measured(state: soul.Server) -> Mapping[str, float]:
 
 def predicted(client: soul.Client, predictor: Predictor) -> tuple[Array, Array]:
     """(n,) mean and variance of g_j at new rows, of the conditional draws."""
-    found, H = soul.conditional(client), predictor.design(np.empty(0))
-    return H @ found.mean, np.einsum("ij,jk,ik->i", H, found.covariance, H)
+    theta, H = soul.conditional(client), predictor.design(np.empty(0))
+    return H @ theta.mean, np.einsum("ij,jk,ik->i", H, theta.covariance, H)
 
 
-def summary(model: VerticalModel, client: soul.Client, columns: Columns) -> dict[str, Any]:
+def summary(model: VerticalModel, client: soul.Client, columns: Columns) -> Record:
     """What only the client may see: its conditional draws."""
-    found = soul.conditional(client)
-    sd = np.sqrt(np.diag(found.covariance))
+    theta = soul.conditional(client)
+    sd = np.sqrt(np.diag(theta.covariance))
     return {
-        "label": found.label,
+        "label": theta.label,
         "rows": model.n_rows,
         "rounds": client.round,
         "encoding": columns.encoding.to_dict(),
-        "parameters": own.slopes(columns, found.mean, sd),
+        "parameters": own.slopes(columns, theta.mean, sd),
     }
 
 

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from ...algorithms.soul import machine as soul
 from ...algorithms.split.machine import Settings
-from ...jobs.load import VerticalConfig
+from ...jobs.keys import settings_of
 from ...models.likelihood import Likelihood
 from ...models.split.predictors import Linear, Multilevel, Network, Predictor
 from ...models.split.site import Auxiliary, Shared, Site
+from .keys import Config
 from .rows import Columns
 
 Array = NDArray[np.float64]
@@ -31,7 +32,7 @@ class VerticalModel:
     n_test : rows that are kept for testing
     """
 
-    config: VerticalConfig
+    config: Config
     names: tuple[str, ...]
     n_rows: int
     n_test: int = 0
@@ -61,45 +62,33 @@ class VerticalModel:
     def settings(self) -> Settings:
         """What all parties have in common."""
         c, a = self.config, self.config.algorithm
-        rounds = c.job.rounds
-        assert isinstance(rounds, int)
-        return Settings(
-            seed=c.job.seed,
-            rounds=rounds,
+        return settings_of(
+            Settings,
+            c.job,
+            a,
             n_rows=self.n_rows,
             n_clients=len(self.names),
             model="none" if self.network else c.model.augmentation,
-            response=a.response,
-            draws=a.draws,
             batch=a.batch_size,
-            local_steps=a.local_steps,
             curvature=self.likelihood.curvature_bound,
             closed_form=a.theta_update == "closed-form",
-            optimiser=a.optimiser,
-            learning_rate=a.learning_rate,
-            cool_down=a.cool_down,
-            memory=a.memory,
-            average=a.average,
             bound=c.output.bound,
-            gradient_clip=a.gradient_clip,
             dispersed=self.likelihood.dispersed,
-            private=c.privacy is not None,
+            private=c.private,
         )
 
     @cached_property
     def soul(self) -> soul.Settings:
         """What all parties have in common where theta is drawn by Langevin moves."""
         c, a = self.config, self.config.algorithm
-        rounds = c.job.rounds
-        assert isinstance(rounds, int)
-        return soul.Settings(
-            c.job.seed,
-            rounds,
-            self.n_rows,
-            len(self.names),
-            c.model.rho,
+        return settings_of(
+            soul.Settings,
+            c.job,
+            a,
+            n_rows=self.n_rows,
+            n_clients=len(self.names),
+            rho=c.model.rho,
             model=c.model.augmentation,
-            response=a.response,
             langevin_steps=a.moves,
             keep=c.output.draws,
             dispersed=self.likelihood.dispersed,
@@ -111,8 +100,8 @@ class VerticalModel:
         m, a = self.config.model, self.config.algorithm
         inputs: tuple[str, ...] = ()
         if a.auxiliary == "amortised":
-            told = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
-            inputs = (*(("response",) if self.power else ()), *told[a.inputs])
+            inputs_of = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
+            inputs = (*(("response",) if self.power else ()), *inputs_of[a.inputs])
         kind = "none" if self.network else a.auxiliary
         return Auxiliary(kind, m.rho, tuple(a.network), inputs)
 

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from ...algorithms.split import machine as vertical
 from ...kernels import rng
 from ...models.split.predictors import Multilevel
+from ...results.plain import Record
 from .model import VerticalModel
 from .rows import Columns
 
@@ -18,7 +19,7 @@ Array = NDArray[np.float64]
 DRAWS = 4000
 
 
-def summary(model: VerticalModel, client: vertical.Client, columns: Columns) -> dict[str, Any]:
+def summary(model: VerticalModel, client: vertical.Client, columns: Columns) -> Record:
     """Name -> mean, sd and 5/95 %; the constants of the columns; of networks also their weights."""
     kind, site, parameters = model.config.model.kind, client.site, client.released
     names = columns.encoding.names
@@ -30,17 +31,16 @@ def summary(model: VerticalModel, client: vertical.Client, columns: Columns) -> 
         out["parameters"] = _normal(labels, part[: len(labels)], spread)
         return out | {"network": {"sizes": list(site.predictor.sizes), "weights": parameters[site.parts["phi"]].tolist()}}  # type: ignore[attr-defined]
     if isinstance(site.predictor, Multilevel):
-        return out | {"parameters": _multilevel(model, client, site.predictor, columns, _factors(columns))}
+        return out | {"parameters": _multilevel(model, client, columns)}
     return out | {"parameters": slopes(columns, part[: len(names)], site.block.sd(part))}
 
 
 def slopes(columns: Columns, mean: Array, sd: Array) -> dict[str, dict[str, float]]:
     """Of a linear predictor: on the data's scale, and on the standardised one where that differs."""
     factors, names = _factors(columns), columns.encoding.names
-    found = _normal(tuple(f"theta[{name}]" for name in names), mean * factors, sd * factors)
-    own = factors != 1
+    on_data = _normal(tuple(f"theta[{name}]" for name in names), mean * factors, sd * factors)
     standard = _normal(tuple(f"theta_std[{name}]" for name in names), mean, sd)
-    return found | {name: row for (name, row), differs in zip(standard.items(), own) if differs}
+    return on_data | {name: row for (name, row), differs in zip(standard.items(), factors != 1) if differs}
 
 
 def _factors(columns: Columns) -> Array:
@@ -57,24 +57,25 @@ def _normal(labels: tuple[str, ...], mean: Array, sd: Array) -> dict[str, dict[s
     return {label: {"mean": m, "sd": s, "q05": m - z * s, "q95": m + z * s} for label, m, s in rows}
 
 
-def _multilevel(
-    model: VerticalModel, client: vertical.Client, predictor: Multilevel, columns: Columns, factors: Array
-) -> dict[str, dict[str, float]]:
+def _multilevel(model: VerticalModel, client: vertical.Client, columns: Columns) -> dict[str, dict[str, float]]:
     """mu, sigma and the slopes of each level, by draws; on the data's scale."""
-    site, d = client.site, predictor.n_theta
+    site, factors = client.site, _factors(columns)
+    predictor = site.predictor
+    assert isinstance(predictor, Multilevel)
+    d = predictor.n_theta
     part = client.released[site.parts["theta"]]
     key = rng.key(model.config.job.seed, "posterior", 1)  # predictions are drawn from chain 0
     normals = rng.normal(DRAWS * d, key=key, client=client.index).reshape(DRAWS, d)
     theta = np.array([site.block.sample(part, e) for e in normals])
     slopes = np.array([predictor.slopes(t) for t in theta]) * factors
     p, names = len(factors), columns.encoding.names
-    found: dict[str, Array] = {}
+    draws: dict[str, Array] = {}
     for k, name in enumerate(names):
-        found[f"mu[{name}]"] = theta[:, k] * factors[k]
-        found[f"sigma[{name}]"] = np.exp(theta[:, p + k]) * factors[k]
-        found |= {f"theta[{name},{level}]": slopes[:, at, k] for at, level in enumerate(columns.levels)}
-    quantiles = {name: np.quantile(draws, (0.05, 0.95)) for name, draws in found.items()}
+        draws[f"mu[{name}]"] = theta[:, k] * factors[k]
+        draws[f"sigma[{name}]"] = np.exp(theta[:, p + k]) * factors[k]
+        draws |= {f"theta[{name},{level}]": slopes[:, at, k] for at, level in enumerate(columns.levels)}
+    quantiles = {name: np.quantile(x, (0.05, 0.95)) for name, x in draws.items()}
     return {
         name: {"mean": float(x.mean()), "sd": float(x.std()), "q05": float(quantiles[name][0]), "q95": float(quantiles[name][1])}
-        for name, x in found.items()
+        for name, x in draws.items()
     }

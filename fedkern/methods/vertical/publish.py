@@ -12,17 +12,12 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges import predictions as vertical_predict
 from ...algorithms.split import machine as vertical
-from ...errors import JobError
-from ...jobs import machine
-from ...jobs.hooks import RunHooks
+from ...jobs.publish import Fit
 from ...kernels.families import BINARY
 from ...models.expfam import Gaussian
 from ...models.split import predictive
-from ...results.digest import digest
 from ...results.gaussian import Posterior
-from ...results.inference_data import write
-from ...results.result import Result
-from ...results.summary import Outcome, summary
+from ...results.plain import Record
 from .model import VerticalModel
 from .rows import Rows
 
@@ -40,6 +35,7 @@ class Fitted:
     log_scale : of a gaussian response
     arrays : what the digest is of
     more : for summary.json
+    predicted : the clients' parts at the rows that are predicted; None without such rows
     """
 
     posterior: Posterior
@@ -48,7 +44,8 @@ class Fitted:
     arrays: Mapping[str, Array]
     rounds: int
     stop: str
-    more: Mapping[str, Any]
+    more: Record
+    predicted: vertical_predict.Server | None = None
 
 
 def fitted(server: vertical.Server) -> Fitted:
@@ -71,56 +68,35 @@ def measured(server: vertical.Server) -> Mapping[str, float]:
     return metrics | ({"sigma": round(math.exp(log_scale), 5)} if shared.likelihood.dispersed else {})
 
 
-def result(
-    model: VerticalModel,
-    fit: Fitted,
-    rows: Rows,
-    predicted: vertical_predict.Server | None,
-    certified: Mapping[str, Any],
-    hooks: RunHooks,
-) -> Result:
-    """The whole result of a job."""
+def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
+    """What the server has at the end, but for the certificates."""
     assert rows.server is not None
-    config, files = model.config, hooks.folder
-    posterior, draws = fit.posterior, config.output
-    notes = [*hooks.notes, *model.warnings(rows.server.y[rows.train]), *_about(model)]
-    if files is not None and posterior.names:
-        try:
-            write(posterior, files.path / "posterior.nc", seed=config.job.seed, chains=draws.chains, draws=draws.draws)
-        except JobError as error:
-            notes.append(f"no posterior.nc: {error}")
-    prediction: dict[str, Any] = {}
-    if predicted is not None:
-        prediction, table = _predicted(model, fit, rows, predicted)
-        if files is not None and rows.ids:
-            files.write_csv("predictions.csv", table)
-    told = {} if predicted is None else {"mean": predicted.mean, "variance": predicted.variance}
-    outcome = Outcome(
-        stop=fit.stop,
-        rounds=fit.rounds,
-        clients={name: {"updates": fit.rounds, "status": "finished"} for name in model.names},
-        metrics=prediction.get("rules", {}).get(config.output.rule, {}),
-        privacy=certified,
-        wire=hooks.wire.as_dict(),
-        digest=digest({**fit.arrays, **told}),
+    config, predicted = model.config, fitted.predicted
+    scores, table = ({}, {}) if predicted is None else _predictions(model, fitted, rows)
+    moments = {} if predicted is None else {"mean": predicted.mean, "variance": predicted.variance}
+    return Fit(
+        posterior=fitted.posterior,
+        arrays={**fitted.arrays, **moments},
+        stop=fitted.stop,
+        rounds=fitted.rounds,
+        clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
+        chains=config.output.chains,
+        draws=config.output.draws,
         encoding={"id": config.data.id, "response": config.data.response, "rows": model.n_rows, "test_rows": model.n_test},
-        versions=machine.of_a_run(),
-        notes=notes,
+        metrics=scores.get("rules", {}).get(config.output.rule, {}),
+        notes=[*model.warnings(rows.server.y[rows.train]), *_about(model)],
+        more={"inference": _inference(model), **fitted.more} | ({"prediction": scores} if scores else {}),
+        tables={"predictions.csv": table} if rows.ids and predicted is not None else {},
+        drawn=bool(fitted.posterior.names),
     )
-    more: dict[str, Any] = {"inference": _inference(model), **fit.more} | ({"prediction": prediction} if prediction else {})
-    content = summary(config.job.method, posterior, outcome, more)
-    if files is not None:
-        files.write_json("summary.json", content)
-    path = None if files is None else files.path
-    return Result(content, posterior, path, config.job.seed, draws.chains, draws.draws)
 
 
 def _inference(model: VerticalModel) -> dict[str, Any]:
     m, a = model.config.model, model.config.algorithm
-    told: dict[str, Any] = {"kind": m.kind, "family": m.family, "rows": model.n_rows}
+    about: dict[str, Any] = {"kind": m.kind, "family": m.family, "rows": model.n_rows}
     if model.network:
-        return told
-    return told | {"augmentation": m.augmentation, "rho": m.rho, "inference": a.inference, "auxiliary": a.auxiliary}
+        return about
+    return about | {"augmentation": m.augmentation, "rho": m.rho, "inference": a.inference, "auxiliary": a.auxiliary}
 
 
 def _about(model: VerticalModel) -> list[str]:
@@ -139,17 +115,17 @@ def _about(model: VerticalModel) -> list[str]:
     return notes
 
 
-def _predicted(
-    model: VerticalModel, fit: Fitted, rows: Rows, predicted: vertical_predict.Server
-) -> tuple[dict[str, Any], dict[str, Sequence[Any]]]:
+def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict[str, Any], dict[str, Sequence[Any]]]:
     """Scores of the test rows under every rule, their reliability, and scores as if a party were missing; and the predictions of
     all rows that have some, column by column.
     """
+    predicted = fitted.predicted
     assert rows.server is not None
-    likelihood, w, wanted = model.likelihood, fit.log_scale, model.config.output
+    assert predicted is not None
+    likelihood, w, wanted = model.likelihood, fitted.log_scale, model.config.output
     J, rho = len(model.names), 0.0 if model.network else model.config.model.rho
     y, offset = rows.server.of(rows.predicted)
-    (b, spread), tested = fit.intercept, slice(len(rows.test))
+    (b, spread), tested = fitted.intercept, slice(len(rows.test))
     shift = b + (np.zeros(len(y)) if offset is None else offset)
     mean, variance = predicted.mean.sum(axis=0) + shift, predicted.variance.sum(axis=0) + spread
 

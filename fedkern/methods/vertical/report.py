@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from ...results.page import figure, number, section, table
-from ...results.plots import BLUE, GRID, MUTED, canvas, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ...results.plain import Record
+from ...results.plots import BLUE, GRID, MUTED, Figure, canvas, tidy
+from ...results.report import RunFiles, Tile
 
 SCORES = {
     "log_likelihood": "log-likelihood",
@@ -23,25 +21,20 @@ SCORES = {
 FILLED = {"conditional": "given the others", "mean": "its mean"}
 
 
-def sections(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Sections of a finished run.
-
-    Parameters
-    ----------
-    summary : summary.json of a job of method "vertical"
-    lines : of metrics.jsonl
-    """
-    prediction = summary.get("prediction", {})
-    return [_predictions(prediction), _reliability(prediction), _without(prediction), _bound(lines), _parameters(summary)]
+def sections(run: RunFiles) -> list[str]:
+    """Sections of a finished run."""
+    prediction = run.summary.get("prediction", {})
+    scores = [_predictions(prediction), _reliability(prediction), _without(prediction)]
+    return [*scores, _bound(run.lines), _parameters(run.summary)]
 
 
-def tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(words, value) of what stands at the top of the page."""
-    scores = summary.get("metrics", {})
+def tiles(run: RunFiles) -> list[Tile]:
+    """What stands at the top of the page."""
+    scores = run.summary.get("metrics", {})
     shown = [
         (SCORES[name].capitalize(), number(scores[name])) for name in ("log_likelihood", "accuracy", "rmse") if name in scores
     ]
-    return [*shown, ("Training rows", number(summary["inference"]["rows"]))]
+    return [*shown, ("Training rows", number(run.summary["inference"]["rows"]))]
 
 
 def _rows(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[list[str]]]:
@@ -50,7 +43,7 @@ def _rows(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[li
     return ["", *(SCORES[key] for key in keys)], rows
 
 
-def _predictions(prediction: Mapping[str, Any]) -> str:
+def _predictions(prediction: Record) -> str:
     if not prediction:
         return ""
     text = (
@@ -61,15 +54,15 @@ def _predictions(prediction: Mapping[str, Any]) -> str:
     return section("Predictions", table(*_rows(prediction["rules"])) + text)
 
 
-def _reliability(prediction: Mapping[str, Any]) -> str:
+def _reliability(prediction: Record) -> str:
     bins = prediction.get("reliability", [])
     text = "Observed frequency against predicted probability, in tenths; areas are numbers of rows. On the line they agree."
     return figure("Reliability", _diagram(bins), text) if bins else ""
 
 
 def _diagram(bins: Sequence[Mapping[str, float]]) -> Figure:
-    made = canvas(7.2, 3.2)
-    axes = made.subplots()
+    drawn = canvas(7.2, 3.2)
+    axes = drawn.subplots()
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--", zorder=1)
     x, y, n = (([b[key] for b in bins]) for key in ("probability", "frequency", "rows"))
     axes.plot(x, y, color=BLUE, linewidth=1.2, alpha=0.6, zorder=2)
@@ -79,10 +72,10 @@ def _diagram(bins: Sequence[Mapping[str, float]]) -> Figure:
     tidy(axes, "y")
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     axes.yaxis.label.set(color=MUTED, fontsize=8.5)
-    return made
+    return drawn
 
 
-def _without(prediction: Mapping[str, Any]) -> str:
+def _without(prediction: Record) -> str:
     head: list[str] = []
     rows: list[list[str]] = []
     for party, ways in prediction.get("without", {}).items():
@@ -92,21 +85,21 @@ def _without(prediction: Mapping[str, Any]) -> str:
     return section("If a party is missing", table(["missing", "replaced by", *head[1:]], rows) + text) if rows else ""
 
 
-def _bound(lines: Sequence[Mapping[str, Any]]) -> str:
+def _bound(lines: Sequence[Record]) -> str:
     points = [(line["round"], line["metrics"]["elbo"]) for line in lines if "elbo" in line.get("metrics", {})]
     if len(points) < 2:
         return ""
-    made = canvas(7.2, 2.6)
-    axes = made.subplots()
+    drawn = canvas(7.2, 2.6)
+    axes = drawn.subplots()
     axes.plot(*zip(*points), color=BLUE, linewidth=1.4)
     low = sorted(value for _, value in points)[len(points) // 20]
     axes.set_ylim(bottom=low)
     axes.set_xlabel("rounds")
     tidy(axes, "y")
-    return figure("ELBO", made, "Means over the rounds between two lines of metrics.jsonl; each round has one noisy value.")
+    return figure("ELBO", drawn, "Means over the rounds between two lines of metrics.jsonl; each round has one noisy value.")
 
 
-def _parameters(summary: Mapping[str, Any]) -> str:
+def _parameters(summary: Record) -> str:
     rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in summary.get("parameters", {}).items()]
     rows += [[name, number(value), "", "", ""] for name, value in summary.get("mode", {}).items()]
     text = "<p class=muted>Each client's coefficients are in its own folder: no message carries them.</p>"

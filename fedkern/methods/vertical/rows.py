@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +18,17 @@ from ...data.faults import HINT, told, who
 from ...data.header import unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault
-from ...jobs.load import VerticalConfig
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
 from ...privacy.policy import DataSet
+from .keys import Config
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 TINY = 1e-14
 
 
-def parties(config: VerticalConfig, folder: Path) -> Parties:
+def parties(config: Config, folder: Path) -> Parties:
     """The parties of a job whose paths are relative to `folder`.
 
     Raises
@@ -37,10 +38,17 @@ def parties(config: VerticalConfig, folder: Path) -> Parties:
     """
     spec = spec_of(config, response=False)
     found = _builtin(config, spec) if config.data.builtin else from_files(config, folder, spec, texts_of(config))
+    found = replace(found, specs=partial(spec_of_file, config))
     return there(found, model__priors=config.model.priors)
 
 
-def _builtin(config: VerticalConfig, spec: Spec) -> Parties:
+def spec_of_file(config: Config, names: tuple[str, ...]) -> Spec:
+    """What is known of a file's columns: a client's, or the server's, which has no covariate."""
+    client = spec_of(config, response=config.algorithm.response == "shared" and config.data.response in names, names=names)
+    return client if client.covariates(names) else server_spec(config)
+
+
+def _builtin(config: Config, spec: Spec) -> Parties:
     """Built-in data whose columns are split."""
     from ...data.sets import heart_failure
 
@@ -54,12 +62,10 @@ def _builtin(config: VerticalConfig, spec: Spec) -> Parties:
         return f"heart-failure, {names[k]}", ("id", *heart_failure.CLIENTS[clients[k]])
 
     held = DataSet(("heart-failure",))
-    return Parties(
-        names, spec, rows, header, lambda: None, lambda k: held, server=lambda: heart_failure.read().table("server")
-    )
+    return Parties(names, spec, rows, header, lambda: None, lambda k: held, server=lambda: heart_failure.read().table("server"))
 
 
-def spec_of(config: VerticalConfig, *, response: bool, names: Collection[str] = ()) -> Spec:
+def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> Spec:
     """What is known of a client's columns; with the response where it is used there. `names`: of the columns that it has."""
     data = config.data
     said = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
@@ -78,7 +84,7 @@ def spec_of(config: VerticalConfig, *, response: bool, names: Collection[str] = 
     )
 
 
-def server_spec(config: VerticalConfig) -> Spec:
+def server_spec(config: Config) -> Spec:
     """The server's own file: id, response and offset; other columns are not read."""
     data = config.data
     return Spec(
@@ -92,34 +98,33 @@ def server_spec(config: VerticalConfig) -> Spec:
     )
 
 
-def texts_of(config: VerticalConfig) -> frozenset[str]:
+def texts_of(config: Config) -> frozenset[str]:
     """Columns of files that are read as text."""
     data = config.data
     texts = {data.id, *([data.group] if data.group else []), *([data.response] if data.positive is not None else [])}
     return frozenset(texts | {name for name, c in data.columns.items() if c.kind == "categorical" or c.levels is not None})
 
 
-def aligned(table: Table, config: VerticalConfig, who: str) -> tuple[Table, tuple[str, ...]]:
+def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, ...]]:
     """A party's rows in the agreed order, and their ids."""
     name = config.data.id
     if name not in table.names:
-        raise _missing(name, "data.id", table, config, who)
+        raise OwnFault(*(f"{who}{text}" for text in _missing(f"column {name!r} (data.id) is missing", table, config)))
     ids = table.cells(name)
     places = [table.place(row) for row in range(table.n_rows)]
     order = alignment.order(ids, config.job.seed, who, places, f"{who}, {table.source}", counted=config.privacy is None)
     return table.select(order), tuple(ids[row] for row in order)
 
 
-def _missing(name: str, key: str, table: Table, config: VerticalConfig, who: str) -> OwnFault:
-    """A column that the job file names and a file lacks."""
-    what = f"column {name!r} ({key}) is missing"
+def _missing(what: str, table: Table, config: Config) -> tuple[str, str]:
+    """What is said of a column that the job file names and a file lacks: to others, and to the holder."""
     text = f"{what}; the header names {len(table.names)} others; {HINT}"
     if config.privacy is not None:
         text = unfit(spec_of(config, response=False))
-    return OwnFault(f"{who}: {text}", f"{who}, {table.source}: {what}; there are {', '.join(table.names)}")
+    return f": {text}", f", {table.source}: {what}; there are {', '.join(table.names)}"
 
 
-def held_out(config: VerticalConfig, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
+def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
     """Rows that train and rows that are kept for testing, the same at every party; `new` rows, without a response, are neither.
 
     Raises
@@ -142,7 +147,7 @@ def held_out(config: VerticalConfig, n_rows: int, new: Sequence[int] = ()) -> tu
     return train, np.sort(test)
 
 
-def needed(config: VerticalConfig, spec: Spec, names: tuple[str, ...], who: str) -> None:
+def needed(config: Config, names: tuple[str, ...], who: str) -> None:
     """Whether a client's header has a column of its own, and the group.
 
     Raises
@@ -150,10 +155,11 @@ def needed(config: VerticalConfig, spec: Spec, names: tuple[str, ...], who: str)
     JobError
         It has not.
     """
+    spec = spec_of(config, response=config.algorithm.response == "shared", names=names)
     if not spec.covariates(names):
         remedy = "a client of a vertical job needs a column of its own: add one, or remove the client"
-        told, own = ([name for name in names if name in known] for known in (spec.known, names))
-        raise OwnFault(*(f"{who}: no column is left beside {', '.join(there)}; {remedy}" for there in (told, own)))
+        both = ([name for name in names if name in known] for known in (spec.known, names))  # for others, and for the holder
+        raise OwnFault(*(f"{who}: no column is left beside {', '.join(there)}; {remedy}" for there in both))
     if config.data.group is not None and config.data.group not in names:
         raise JobError(f"{who}: column {config.data.group!r} (data.group) is missing; every client needs it")
 
@@ -175,7 +181,35 @@ class Columns:
     degenerate: Degenerate = field(default_factory=Degenerate)
 
 
-def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, response: bool) -> Columns:
+@dataclass(frozen=True)
+class Reading:
+    """A client's table, rows in the agreed order, as the job file wants it to be read; `name` of the client."""
+
+    table: Table
+    config: Config
+    name: str
+
+    @property
+    def who(self) -> str:
+        """How a sentence about it begins."""
+        return who(self.name, self.table.source)
+
+    @property
+    def response(self) -> bool:
+        """Whether the response is used here."""
+        return self.config.algorithm.response == "shared" and self.config.data.response in self.table.names
+
+    @property
+    def spec(self) -> Spec:
+        """What is known of its columns."""
+        return spec_of(self.config, response=self.response, names=self.table.names)
+
+    def called(self, column: str) -> str:
+        """What others may read of a column."""
+        return told(column, self.table.names, self.spec.known)
+
+
+def columns(read: Reading, train: Index) -> Columns:
     """A client's arrays.
 
     Raises
@@ -183,51 +217,52 @@ def columns(table: Table, config: VerticalConfig, train: Index, client: str, *, 
     JobError
         No column is left, one is constant in the training rows, or the first bad row.
     """
-    spec = spec_of(config, response=response, names=table.names)
-    needed(config, spec, table.names, who(client, table.source))
+    table, spec, client, response = read.table, read.spec, read.name, read.response
+    needed(read.config, table.names, read.who)
     private = spec.private
-    found = describe(table, spec if private else replace(spec, standardise="exchange"), client)
-    numeric = iter(range(0 if found.numeric is None else found.numeric.shape[1]))
+    summary = describe(table, spec if private else replace(spec, standardise="exchange"), client)
+    numeric = iter(range(0 if summary.numeric is None else summary.numeric.shape[1]))
     complete = []
-    for name, kind in zip(found.names, found.kinds):
+    for name, kind in zip(summary.names, summary.kinds):
         declared = spec.columns.get(name, Column(name))
         if kind == "categorical":
-            levels = declared.levels or tuple(found.levels.get(name, ()))
+            levels = declared.levels or tuple(summary.levels.get(name, ()))
             complete.append(Column(name, "categorical", levels))
             continue
-        values = np.empty(0) if private else np.asarray(found.numeric[train, next(numeric)], np.float64)  # type: ignore[index]
-        complete.append(_standardised(config, declared, values, who(client, table.source), told(name, table.names, spec.known)))
+        values = np.empty(0) if private else np.asarray(summary.numeric[train, next(numeric)], np.float64)  # type: ignore[index]
+        complete.append(_standardised(read, declared, values))
     encoding = spec.encoding(tuple(complete))
     design = encode(table, encoding, private=private, client=client)
     X = np.ascontiguousarray(design.X, np.float64)
     if not private:
-        _refuse_constants(encoding, X[train], table, spec, client)
-    group, levels = _grouped(table, config)
-    own = degenerate(X[train], encoding)
-    notes = (*(design.notes if response else ()), *own.lines())
-    return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, own)
+        _refuse_constants(read, encoding, X[train])
+    group, levels = _grouped(table, read.config)
+    nothing = degenerate(X[train], encoding)
+    notes = (*(design.notes if response else ()), *nothing.lines())
+    return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing)
 
 
-def _refuse_constants(encoding: Encoding, X: Array, table: Table, spec: Spec, client: str) -> None:
+def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:
     """A column with one value says what the intercept says. (A level that no training row has is left to the prior.)"""
     at = 0
     for column in encoding.columns:
         width = 1 if column.levels is None else len(column.levels)
         if len(X) > 1 and (np.ptp(X[:, at]) == 0 if column.levels is None else width == 1):
             what = f"has one value in all {len(X)} training rows, which the intercept already says; add it to data.ignore"
-            text = f"{who(client, table.source)}: {told(column.name, table.names, spec.known)} {what}"
-            raise OwnFault(text, f"client {client!r}, {table.source}: column {column.name!r} {what}")
+            text = f"{read.who}: {read.called(column.name)} {what}"
+            raise OwnFault(text, f"client {read.name!r}, {read.table.source}: column {column.name!r} {what}")
         at += width
 
 
-def _standardised(config: VerticalConfig, declared: Column, values: Array, begin: str, column: str) -> Column:
+def _standardised(read: Reading, declared: Column, values: Array) -> Column:
+    config, begin = read.config, read.who
     if config.data.standardise == "none":
         return Column(declared.name, "numeric", None, 0.0, 1.0)
     if declared.center is not None or config.data.standardise == "public":
         if declared.center is None:
             remedy = 'give them in [data.columns.NAME], or take standardise = "own"'
             raise OwnFault(
-                f"{begin}: {column} has no public center and scale; {remedy}; {HINT}",
+                f"{begin}: {read.called(declared.name)} has no public center and scale; {remedy}; {HINT}",
                 f"{begin}: column {declared.name!r} has no public center and scale; {remedy}",
             )
         return declared
@@ -235,7 +270,7 @@ def _standardised(config: VerticalConfig, declared: Column, values: Array, begin
     return Column(declared.name, "numeric", None, center, spread if spread > TINY * abs(center) else 1.0)
 
 
-def _grouped(table: Table, config: VerticalConfig) -> tuple[Index | None, tuple[str, ...]]:
+def _grouped(table: Table, config: Config) -> tuple[Index | None, tuple[str, ...]]:
     name = config.data.group
     if name is None:
         return None, ()
@@ -273,20 +308,21 @@ class Rows:
         return np.concatenate([self.test, self.new])
 
 
-def unknown(table: Table, config: VerticalConfig) -> tuple[int, ...]:
+def unknown(table: Table, config: Config) -> tuple[int, ...]:
     """Rows of the server's file whose response is empty: they are predicted."""
     if config.data.response not in table.names:
         return ()
     return tuple(i for i, cell in enumerate(table.cells(config.data.response)) if cell.strip().lower() in MISSING)
 
 
-def server_rows(table: Table, config: VerticalConfig) -> ServerRows:
+def server_rows(table: Table, config: Config) -> ServerRows:
     """From the server's own file."""
     data = config.data
     kept = tuple(name for name in (data.id, data.response, data.offset) if name is not None)
     missing = [name for name in kept if name not in table.names]
     if missing:
-        raise _missing(missing[0], "data.server", table, config, "the server's file")
+        what = f"column {missing[0]!r} (data.server) is missing"
+        raise OwnFault(*(f"the server's file{text}" for text in _missing(what, table, config)))
     narrow = _only(table, kept)
     known = np.setdiff1d(np.arange(table.n_rows), np.array(unknown(table, config), np.int64))
     if not len(known):
@@ -315,7 +351,7 @@ def _offset(table: Table, name: str) -> Array:
     return values
 
 
-def response_of(table: Table, config: VerticalConfig, client: str) -> Array:
+def response_of(table: Table, config: Config, client: str) -> Array:
     """The response of a client that tells it to the server."""
     data = config.data
     narrow = _only(table, (data.id, data.response))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ...privacy.certificate import certificates
+from ...results.plain import Record
 
 FILLED = {"conditional": "given the others", "mean": "by its mean"}
 
 
-def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
+def lines(content: Record, why: str) -> Iterator[str]:
     """Stop reason, scores under every rule, rows without a party, parameters, bytes."""
     n_clients = len(content["clients"])
     yield f"{why}: {content['rounds']} rounds, {n_clients} clients, {content['inference']['rows']} rows"
@@ -35,7 +35,7 @@ def lines(content: Mapping[str, Any], why: str) -> Iterator[str]:
         yield from certificates(content["privacy"])
 
 
-def _scores(prediction: Mapping[str, Any]) -> Iterator[str]:
+def _scores(prediction: Record) -> Iterator[str]:
     rules = prediction["rules"]
     names = list(dict.fromkeys(name for row in rules.values() for name in row))
     yield f"{prediction['rows']} test rows; the rule of this job is {prediction['rule']!r}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -15,70 +14,89 @@ from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
 from ...data.design import check_header
 from ...data.faults import who
-from ...data.table import Table
-from ...jobs import memory, wire
-from ...jobs.check import Check
-from ...jobs.load import VerticalConfig
-from ...jobs.parties import Parties
-from ...models.encoding import Encoding, Spec
+from ...jobs import memory
+from ...jobs.check import Check, OwnFile, Said
+from ...jobs.stage import Stage
 from ...privacy.certificate import trust
-from ...transports.codec import Codec
 from . import budget as private
+from .keys import Config
 from .model import VerticalModel
-from .rows import aligned, columns, held_out, needed, server_spec, spec_of, unknown
-
-if TYPE_CHECKING:
-    from ...jobs.run import Place
+from .rows import Reading, aligned, columns, held_out, needed, spec_of, unknown
 
 
-def checked(at: Check[VerticalConfig]) -> list[str] | None:
+def opening(config: Config) -> list[Stage]:
+    """What the parties exchange before the model is known: the digests of their rows' ids."""
+    return [Stage.of(alignment)]
+
+
+def stages(model: VerticalModel) -> list[Stage]:
+    """What the parties exchange once it is known which rows there are."""
+    data, open_job = model.config.data, model.config.privacy is None
+    responses = [responded(model)] if data.server is None and not data.builtin else []
+    notes = [Stage.of(column_notes)] if open_job else []
+    spent = [] if open_job else [Stage.of(certificates)]
+    return [*responses, *notes, trained(model), *spent, *([predicted(model)] if model.n_test else [])]
+
+
+def responded(model: VerticalModel) -> Stage:
+    """The response of all rows, from the first client that has it."""
+    return Stage(response.PROTOCOL, {"n": model.n_rows + model.n_test})
+
+
+def trained(model: VerticalModel) -> Stage:
+    """The rounds."""
+    if model.config.algorithm.inference == "soul":
+        return Stage(soul.protocol(model.soul), model.soul.dims(), rounds=model.soul.rounds, resumable=True)
+    return Stage(vertical.protocol(model.settings), model.settings.dims(), rounds=model.settings.rounds, resumable=True)
+
+
+def predicted(model: VerticalModel) -> Stage:
+    """The clients' parts at rows that are predicted."""
+    with_z = model.config.output.missing_party
+    return Stage(vertical_predict.protocol(with_z), {"t": model.n_test, "n": model.n_rows})
+
+
+def checked(at: Check[Config]) -> Said | None:
     """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
-    config = at.config
-    rows = counted(at.place, config, at.parties)
-    notes = at.notes(lambda own: spec_of_file(config, at.parties.spec, own.names), split=True)
+    rows = _counted(at)
+    notes = at.notes(split=True)
     if rows is None:
         return None
-    train, test = held_out(config, *rows)
-    model = VerticalModel(config, at.names, len(train), len(test) + len(rows[1]))
-    told = wire.lines(len(at.names), protocols(model))
-    return [*lines(model), *_memory(config.algorithm.covariance), *notes, "", *told]
+    train, test = held_out(at.config, *rows)
+    model = VerticalModel(at.config, at.names, len(train), len(test) + len(rows[1]))
+    return Said(model, [*_lines(model), *_memory(at.config.algorithm.covariance), *notes])
 
 
-def look_through(config: VerticalConfig, folder: Path, path: Path, own: Table, spec: Spec, encoding: Encoding) -> None:
+def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError."""
-    rows, _ = aligned(own, config, "the file")
-    if spec.covariates(own.names):
-        columns(rows, config, np.arange(own.n_rows), path.stem, response=spec.response is not None)
+    table, config = file.table, file.config
+    rows, _ = aligned(table, config, "the file")
+    if file.spec.covariates(table.names):
+        columns(Reading(rows, config, file.path.stem), np.arange(table.n_rows))
 
 
-def spec_of_file(config: VerticalConfig, spec: Spec, names: tuple[str, ...]) -> Spec:
-    """What is known of a file's columns: a client's, or the server's, which has no covariate."""
-    client = spec_of(config, response=config.algorithm.response == "shared" and config.data.response in names, names=names)
-    return client if client.covariates(names) else server_spec(config)
-
-
-def counted(place: Place, config: VerticalConfig, found: Parties) -> tuple[int, tuple[int, ...]] | None:
+def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     """The number of rows and those without a response, once all headers are right and all have the same ids; at the server."""
-    clients, names, shared = {}, found.names, config.algorithm.response == "shared"
-    for k in place.mine(found.n_clients):
-        source, header = found.header(k)
-        spec = spec_of(config, response=shared, names=header)
+    config, names = at.config, at.names
+    clients, seed, counted = {}, config.job.seed, config.privacy is None
+    for k in at.mine:
+        source, header = at.parties.header(k)
+        spec = spec_of(config, response=config.algorithm.response == "shared", names=header)
         check_header(header, spec, source, names[k])
-        needed(config, spec, header, who(names[k], source))
-        ids = aligned(found.rows(k), config, f"client {names[k]!r}")[1]
-        has, counted = config.data.response in header, config.privacy is None
-        clients[k] = alignment.Client(names[k], ids, config.job.seed, has, counted=counted)
-    table = found.server() if place.is_server else None
-    own, new = None, tuple[int, ...]()
+        needed(config, header, who(names[k], source))
+        ids = aligned(at.parties.rows(k), config, f"client {names[k]!r}")[1]
+        clients[k] = alignment.Client(names[k], ids, seed, config.data.response in header, counted=counted)
+    table = at.parties.server() if at.place.is_server else None
+    server_ids, new = None, tuple[int, ...]()
     if table is not None:
-        table, own = aligned(table, config, "data.server")
+        table, server_ids = aligned(table, config, "data.server")
         new = unknown(table, config)
-    start = alignment.start(names, config.job.seed, own, new, counted=config.privacy is None) if place.is_server else None
-    server, _ = place.run(alignment.PROTOCOL, start, clients, Codec(alignment.DIMS, found.n_clients))
+    start = partial(alignment.start, names, seed, server_ids, new, counted=counted)
+    server, _ = at.exchange(Stage.of(alignment), start, clients)
     return None if server is None else (int(server.n_rows), new)
 
 
-def lines(model: VerticalModel) -> Iterator[str]:
+def _lines(model: VerticalModel) -> Iterator[str]:
     """Job, model, inference, and what is disclosed."""
     c, m, a = model.config, model.config.model, model.config.algorithm
     yield f"job      vertical, {m.kind}, rounds = {c.job.rounds}, seed {c.job.seed}"
@@ -134,25 +152,6 @@ def disclosure(model: VerticalModel) -> str:
         texts.append("mean and variance of each client's part at the rows that are predicted, once")
     down = f"; clients see slopes {model.likelihood.record.slope_words}"
     return f"the server sees {', '.join(texts)}" + ("" if model.shared else down)
-
-
-def protocols(model: VerticalModel) -> list[tuple[Any, Mapping[str, int]]]:
-    """All protocols of the job with the sizes of their messages, in order."""
-    found: list[tuple[Any, Mapping[str, int]]] = [(alignment.PROTOCOL, alignment.DIMS)]
-    if model.config.data.server is None and not model.config.data.builtin:
-        found.append((response.PROTOCOL, {"n": model.n_rows + model.n_test}))
-    if model.config.privacy is None:
-        found.append((column_notes.PROTOCOL, column_notes.DIMS))
-    if model.config.algorithm.inference == "soul":
-        found.append((soul.protocol(model.soul), model.soul.dims()))
-    else:
-        found.append((vertical.protocol(model.settings), model.settings.dims()))
-    if model.config.privacy is not None:
-        found.append((certificates.PROTOCOL, certificates.DIMS))
-    if model.n_test:
-        sizes = {"t": model.n_test, "n": model.n_rows}
-        found.append((vertical_predict.protocol(model.config.output.missing_party), sizes))
-    return found
 
 
 def _memory(covariance: str) -> Iterator[str]:

@@ -90,7 +90,7 @@ class Areas:
 class CarModel:
     """log p(y, theta | xi) of all rows, u = theta: a `models.hierarchical.LocalModel` for one party that holds everything.
 
-    xi is laid out as in `models.sigma` without latent variables (`layout.n_global` is 0), and has the prior `SigmaPrior`.
+    xi is laid out as in `models.spatial.site` without latent variables (`layout.n_global` is 0), and has the prior `SigmaPrior`.
 
     Attributes
     ----------

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.mlp import Architecture
+
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
@@ -54,31 +56,21 @@ class Decoder:
 
     Parameters
     ----------
-    variant : "printed", "amended" or "multiplicative"
-    n_conditions, n_global, n_local : c, p_G, p_L
-    hidden, local_hidden, width, rank : sizes of the networks
+    architecture : of the networks, with this client's group alone
     parts : flat parameters by name: "global_decoder" (or "decoder_weights"), "prior", "decoder"
     scale : (d,) by which the networks' values are multiplied
     """
 
-    def __init__(
-        self,
-        variant: str,
-        n_conditions: int,
-        n_global: int,
-        n_local: int,
-        parts: Mapping[str, Vector],
-        scale: Vector,
-        *,
-        hidden: int = 16,
-        local_hidden: int = 16,
-        width: int = 32,
-        rank: int = 6,
-    ) -> None:
-        self.variant, self.n_conditions, self.n_global, self.n_local = variant, n_conditions, n_global, n_local
-        self.scale, d = scale, len(scale)
-        into, latents = n_global + n_conditions, n_global + n_local
-        if variant == "multiplicative":
+    def __init__(self, architecture: Architecture, parts: Mapping[str, Vector], scale: Vector) -> None:
+        a, d = architecture, len(scale)
+        if len(a.groups) != 1 or a.groups[0] != d:
+            raise ValueError(f"decoder: the architecture is of groups {a.groups}, and the scale of {d} coordinates")
+        self.variant, self.n_conditions, self.n_global, self.n_local = a.variant, a.n_conditions, a.n_global, a.n_local[0]
+        self.scale = scale
+        hidden, local_hidden, width, rank = a.hidden, a.local_hidden, a.width, a.rank
+        n_conditions, n_local = self.n_conditions, self.n_local
+        into, latents = self.n_global + n_conditions, self.n_global + n_local
+        if self.variant == "multiplicative":
             self._weights = _layers(parts["decoder_weights"], [(width, n_conditions), (rank, width)])
             if len(parts["decoder"]) != d * rank * latents:
                 raise ValueError(f"decoder: {len(parts['decoder'])} parameters instead of {d * rank * latents}")
@@ -87,7 +79,7 @@ class Decoder:
         self._global = _layers(parts["global_decoder"], [(hidden, into), (hidden, hidden)])
         self._prior = _layers(parts["prior"], [(local_hidden, into), (local_hidden, local_hidden), (2 * n_local, local_hidden)])
         last = hidden + n_local + n_conditions
-        sizes = [(d, last)] if variant == "printed" else [(local_hidden, last), (d, local_hidden)]
+        sizes = [(d, last)] if self.variant == "printed" else [(local_hidden, last), (d, local_hidden)]
         self._local = _layers(parts["decoder"], sizes)
 
     @property

@@ -224,14 +224,14 @@ class GpPrior(Prior):
         return float(np.median(np.asarray(KDTree(self.x).query(self.x, k=2)[0])[:, 1])) if self.n > 1 else 0.0
 
     def warnings(self) -> tuple[str, ...]:
-        lo, found = self.condition.lo, super().warnings()
+        lo, texts = self.condition.lo, super().warnings()
         if lo >= LEAST_SPACINGS * self.spacing:
-            return found
+            return texts
         text = (
             f"lengthscales from {lo:g} are far below the spacing of the points ({self.spacing:.3g}): there theta is noise from "
             "point to point, which no network of few latents can follow; raise the lower end of prior.lengthscale"
         )
-        return (*found, text)
+        return (*texts, text)
 
     def table(self, entries: int, seed: int) -> spatial.DrawTable:
         phi = stratified(self.condition, entries, seed)

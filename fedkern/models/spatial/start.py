@@ -94,17 +94,17 @@ def multiplicative_start(
         raise ValueError(f"multiplicative_start: the variant is {architecture.variant!r}")
     conditions = np.asarray(conditions, dtype=np.float64).reshape(len(nodes), architecture.n_conditions)
     parameters, variance, mean = architecture.initial(seed), gamma * gamma, np.zeros((architecture.n_values,) * 2)
-    found = list[Factors]()
+    factors = list[Factors]()
     for phi in nodes:
         S = covariance(float(phi))
         mean += S / len(nodes)
-        found.append(best_factors(S, architecture.groups, architecture.n_global, architecture.n_local, variance, sweeps))
-    found = _aligned(found)
-    s = _weights(architecture, parameters, "decoder_weights", conditions, np.array([_flat(f) for f in found]))
+        factors.append(best_factors(S, architecture.groups, architecture.n_global, architecture.n_local, variance, sweeps))
+    factors = _aligned(factors)
+    s = _weights(architecture, parameters, "decoder_weights", conditions, np.array([_flat(f) for f in factors]))
     for j in range(len(architecture.groups)):
         where = _block(architecture, j)
-        _put(architecture, parameters, f"decoder[{j}]", s, [np.hstack([f.A[where], f.B[j]]) for f in found])
-    _encoders(architecture, parameters, conditions, found, mean, variance)
+        _put(architecture, parameters, f"decoder[{j}]", s, [np.hstack([f.A[where], f.B[j]]) for f in factors])
+    _encoders(architecture, parameters, conditions, factors, mean, variance)
     return parameters
 
 
@@ -191,12 +191,12 @@ def _put(
     M[:] = fitted.transpose(1, 0, 2).reshape(p, -1)
 
 
-def _aligned(found: list[Factors]) -> list[Factors]:
+def _aligned(factors: list[Factors]) -> list[Factors]:
     """The same factors, turned to agree with their neighbours; from the end that has more, so that none begins on the way."""
-    active = [sum(int(np.any(M != 0, axis=0).sum()) for M in (f.A, *f.B)) for f in found]
+    active = [sum(int(np.any(M != 0, axis=0).sum()) for M in (f.A, *f.B)) for f in factors]
     ahead = active[0] >= active[-1]
     result = list[Factors]()
-    for f in found if ahead else found[::-1]:
+    for f in factors if ahead else factors[::-1]:
         if result:
             last = result[-1]
             f = Factors(_turned(f.A, last.A), tuple(_turned(B, C) for B, C in zip(f.B, last.B)))

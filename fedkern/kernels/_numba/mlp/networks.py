@@ -6,7 +6,11 @@ A block is a (sum of sizes, LANES) array: the layers below each other, one row o
 from math import copysign, factorial
 
 import numpy as np
-from numba import float32, float64, int64, njit, types
+from numba import float32, float64, int64, types
+
+from .._jit import loop, loop_of, scalar, vector
+
+__all__ = ["LANES", "TANH", "backward", "backward_block", "forward", "forward_block", "tanh_all"]
 
 TANH, RELU, IDENTITY = range(3)
 LANES = 64
@@ -16,7 +20,7 @@ SHIFTER = 1.5 * 2.0**52  # added to a number, leaves its nearest integer in the 
 C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1.0 / factorial(k) for k in range(2, 14))  # of exp(r) - 1
 
 
-@njit(cache=False, fastmath={"contract"}, error_model="numpy")
+@vector("contract", error_model="numpy")
 def tanh_all(a, count):
     """a = tanh(a) in place, to 3 units in the last place: u / (u + 2) with u = exp(2|a|) - 1.
 
@@ -35,7 +39,7 @@ def tanh_all(a, count):
         a[b] = copysign(u / (u + 2.0), x) if x == x else x
 
 
-@njit(cache=False)
+@scalar
 def activate(a, count, activation):
     """In place."""
     if activation == TANH:
@@ -45,7 +49,7 @@ def activate(a, count, activation):
             a[b] = 0.0 if a[b] <= 0.0 else a[b]
 
 
-@njit(cache=False)
+@scalar
 def times_slope(delta, h, count, activation):
     """delta *= the activation's derivative, from its value h."""
     if activation == TANH:
@@ -56,7 +60,7 @@ def times_slope(delta, h, count, activation):
             delta[b] *= 1.0 if h[b] > 0.0 else 0.0
 
 
-@njit(cache=False, fastmath={"reassoc", "contract"})
+@vector("reassoc", "contract")
 def dot(x, y, count):
     found = 0.0
     for b in range(count):
@@ -64,7 +68,7 @@ def dot(x, y, count):
     return found
 
 
-@njit(cache=False, fastmath={"reassoc"})
+@vector("reassoc")
 def total(x, count):
     found = 0.0
     for b in range(count):
@@ -72,13 +76,13 @@ def total(x, count):
     return found
 
 
-@njit(cache=False, fastmath={"contract"})
+@vector("contract")
 def add_multiple(y, w, x, count):
     for b in range(count):
         y[b] += w * x[b]
 
 
-@njit(cache=False)
+@scalar
 def forward_block(values, count, parameters, sizes, activation):
     """Fills all layers of a block after the first, in its first `count` columns."""
     begin, at = 0, 0  # the layer's first input, its first parameter
@@ -96,7 +100,7 @@ def forward_block(values, count, parameters, sizes, activation):
         at = bias + n_out
 
 
-@njit(cache=False)
+@scalar
 def backward_block(values, cotangents, count, parameters, sizes, activation, grad):
     """From the cotangents of the last layer to those of all others. Adds to the parameters' gradient, unless it is empty."""
     begin, at = values.shape[0], parameters.size  # behind the layer's output, and behind its parameters
@@ -119,7 +123,7 @@ def backward_block(values, cotangents, count, parameters, sizes, activation, gra
                 times_slope(cotangents[j], values[j], count, activation)
 
 
-@njit(cache=False)
+@scalar
 def fill(block, begin, count, X, first):
     """`count` rows of X from `first` on, as columns; the block's rows from `begin` on."""
     for b in range(count):
@@ -127,7 +131,7 @@ def fill(block, begin, count, X, first):
             block[begin + j, b] = X[first + b, j]
 
 
-@njit(cache=False, nogil=True)
+@loop
 def forward_rows(X, parameters, sizes, activation, Y):
     n, width, last = X.shape[0], sizes.sum(), sizes[-1]
     values = np.empty((width, LANES))
@@ -140,7 +144,7 @@ def forward_rows(X, parameters, sizes, activation, Y):
                 Y[first + b, i] = values[width - last + i, b]
 
 
-@njit(cache=False, nogil=True)
+@loop
 def backward_rows(X, parameters, upstream, sizes, activation, grad, grad_X):
     n, width, last = X.shape[0], sizes.sum(), sizes[-1]
     values, cotangents = np.empty((width, LANES)), np.empty((width, LANES))
@@ -158,13 +162,13 @@ def backward_rows(X, parameters, upstream, sizes, activation, grad, grad_X):
 class ByType:
     """A loop compiled once for each type of X, whatever the layouts: they cost little, and a compilation seconds."""
 
-    def __init__(self, loop, arguments):
-        self.loop, self.arguments, self.ready = loop, arguments, {}
+    def __init__(self, rows, arguments):
+        self.rows, self.arguments, self.ready = rows, arguments, {}
 
     def __call__(self, X, *rest):
         if X.dtype not in self.ready:
             kind = float32 if X.dtype == np.float32 else float64
-            self.ready[X.dtype] = njit(types.void(*self.arguments(kind)), nogil=True, cache=False)(self.loop.py_func)
+            self.ready[X.dtype] = loop_of(types.void(*self.arguments(kind)))(self.rows.py_func)
         self.ready[X.dtype](X, *rest)
 
 

@@ -5,21 +5,23 @@ from block to block is plain Python: compiled as a whole, it would take Numba ha
 """
 
 import numpy as np
-from numba import njit
 
 from fedkern._core.rng import streams
 from fedkern.kernels.mlp.architecture import Architecture
 
 from .. import rng
+from .._jit import loop, scalar
 from ..spatial.table import sample_rows
 from .networks import RELU, TANH, activate, add_multiple, dot, times_slope, total
+
+__all__ = ["vae_gradient", "vae_step"]
 
 LOWEST, HIGHEST = -12.0, 6.0  # of the logarithm of a variance
 PRINTED, AMENDED, MULTIPLICATIVE = range(3)
 LATENTS = streams()["latents"]
 
 
-@njit(cache=False, nogil=True)
+@loop
 def net_forward(block, parameters, at, sizes, activation):
     """Fills all layers of a block after the first; the activation follows the first of several."""
     begin, count = 0, block.shape[1]
@@ -37,7 +39,7 @@ def net_forward(block, parameters, at, sizes, activation):
         at = bias + n_out
 
 
-@njit(cache=False, nogil=True)
+@loop
 def net_backward(block, back, parameters, at, sizes, activation, grad):
     """From the derivatives in the last layer, in `back`, to those in all others; adds to those in the parameters."""
     count, begin, ends = block.shape[1], block.shape[0], at
@@ -59,7 +61,7 @@ def net_backward(block, back, parameters, at, sizes, activation, grad):
                 grad[ends + i * n_in + j] += dot(delta, block[begin - n_in + j], count)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def kronecker_forward(parameters, at, s, x, y):
     """y = M kron(s, x), where kron(s, x) has s_r x_i at r len(x) + i."""
     y[:] = 0.0
@@ -73,7 +75,7 @@ def kronecker_forward(parameters, at, s, x, y):
             at += x.shape[0]
 
 
-@njit(cache=False, nogil=True)
+@loop
 def kronecker_backward(parameters, at, s, x, delta, back_s, back_x, grad):
     """Adds to the derivatives in s, in x and in M."""
     count = delta.shape[1]
@@ -90,12 +92,12 @@ def kronecker_backward(parameters, at, s, x, delta, back_s, back_x, grad):
             at += x.shape[0]
 
 
-@njit(cache=False)
+@scalar
 def clamped(raw):
     return LOWEST if raw < LOWEST else (HIGHEST if raw > HIGHEST else raw)
 
 
-@njit(cache=False)
+@scalar
 def draw(head, noise, z):
     """Latents of a normal distribution; `head` has means, then the logarithms of variances."""
     q = noise.shape[0]
@@ -104,7 +106,7 @@ def draw(head, noise, z):
             z[i, b] = head[i, b] + np.exp(0.5 * clamped(head[q + i, b])) * noise[i, b]
 
 
-@njit(cache=False)
+@scalar
 def head_backward(head, prior, noise, upstream, weight, back, back_prior):
     """Derivatives of the ELBO in the head of a distribution and, unless that is empty, in the one of its prior, from those in the
     draw; returns the sum of the KLs."""
@@ -128,7 +130,7 @@ def head_backward(head, prior, noise, upstream, weight, back, back_prior):
     return kl
 
 
-@njit(cache=False)
+@scalar
 def residuals(theta, mu, gamma, back):
     """Derivatives of the ELBO in the decoder's values; returns the sum of squared residuals."""
     squares = 0.0
@@ -296,7 +298,7 @@ def vae_gradient(parameters, theta, t, noise, code, gamma, kl_weight, gradient, 
     gradient[...], terms[...] = Objective(code, gamma)(parameters, theta, t, noise, kl_weight)
 
 
-@njit(cache=False, nogil=True)
+@loop
 def adam(parameters, m, v, gradient, shrink, rate, t):
     """Iteration t = 1, 2, .., in place."""
     correction1, correction2 = 1.0 - 0.9**t, 1.0 - 0.999**t

@@ -5,12 +5,14 @@ that bear a kernel's name prepare arrays for them.
 """
 
 import numpy as np
-from numba import njit
 
 from fedkern._core.rng import streams
 
 from .. import rng
+from .._jit import loop, scalar
 from .scales import clipped, local_variance
+
+__all__ = ["draw_coefficients", "gaussian_posterior_draw", "local_sweeps", "local_sweeps_batched", "sweep_chain"]
 
 SCALES, COEFFICIENTS, VARIANCES = (streams()[name] for name in ("scales", "coefficients", "variances"))
 AUTO, GRAM, DATA = range(3)
@@ -19,7 +21,7 @@ IN_GRAM, ORTHOGONAL, IN_DATA, FAILED = range(4)
 OF_LAMBDA, OF_COEFFICIENTS, OF_SIGMA = range(3)
 
 
-@njit(cache=False)
+@scalar
 def upper_factor(A):
     """L' of A = L L', and whether A was positive definite; small matrices by loops, in place."""
     p = A.shape[0]
@@ -40,7 +42,7 @@ def upper_factor(A):
     return True, A
 
 
-@njit(cache=False)
+@scalar
 def solve_lower(U, x):
     """U'y = x in place."""
     for j in range(x.size):
@@ -49,7 +51,7 @@ def solve_lower(U, x):
             x[k] -= U[j, k] * x[j]
 
 
-@njit(cache=False)
+@scalar
 def solve_upper(U, x):
     for j in range(x.size - 1, -1, -1):
         total = x[j]
@@ -58,7 +60,7 @@ def solve_upper(U, x):
         x[j] = total / U[j, j]
 
 
-@njit(cache=False)
+@scalar
 def residual(R, q, x):
     """q - R x, R upper trapezoidal."""
     e = q.copy()
@@ -68,7 +70,7 @@ def residual(R, q, x):
     return e
 
 
-@njit(cache=False)
+@scalar
 def in_data_space(R, e, s, sigma, z, first_item, client, step, key, u):
     """W = R S, (I + W W') w = e / sigma - v, v = W z + N(0, I), u = z + W'w; whether it could be solved."""
     r = R.shape[0]
@@ -91,7 +93,7 @@ def in_data_space(R, e, s, sigma, z, first_item, client, step, key, u):
     return True
 
 
-@njit(cache=False)
+@scalar
 def by_gram(gram, c, s, sigma, z, u):
     """u = A^-1 rhs + L'^-1 z; whether A was positive definite."""
     p = s.size
@@ -110,7 +112,7 @@ def by_gram(gram, c, s, sigma, z, u):
     return True
 
 
-@njit(cache=False)
+@scalar
 def by_orthogonal_factor(R, e, s, sigma, z, u):
     """The same from the QR factorisation of [R S; I] beside [e / sigma; 0], whose triangle is L' but for signs."""
     r, p = R.shape
@@ -129,7 +131,7 @@ def by_orthogonal_factor(R, e, s, sigma, z, u):
         u[j] = total / U[j, j]
 
 
-@njit(cache=False)
+@scalar
 def draw_coefficients(R, gram, e, c, t, sigma, form, first_item, client, step, key, d):
     """d given the prior's standard deviations t, e = q - R theta and c = R'e; in which way it was drawn."""
     r, p = R.shape
@@ -156,13 +158,13 @@ def draw_coefficients(R, gram, e, c, t, sigma, form, first_item, client, step, k
     return way
 
 
-@njit(cache=False)
+@scalar
 def prior_deviation(t, slab):
     """The standard deviation of N(0, t^2) N(0, slab^2)."""
     return t / np.sqrt(1.0 + (t / slab) ** 2)
 
 
-@njit(cache=False)
+@scalar
 def sweep_chain(
     R, gram, e, rss, n, tau_sq, d, lambda_sq, sigma_sq, regression, inert, seed, chain, client, step, n_sweeps,
     expanded, form, scale_lambda, shape, rate, slab, events,
@@ -206,7 +208,7 @@ def sweep_chain(
     return sigma_sq
 
 
-@njit(cache=False, nogil=True)
+@loop
 def sweep_chains(
     R, gram, q, rss, n, theta, tau_sq, d, lambda_sq, sigma_sq, batched, seed, chain, client, step, n_sweeps, expanded, form,
     scale_lambda, shape, rate, slab, events,
@@ -226,7 +228,7 @@ def sweep_chains(
             )  # fmt: skip
 
 
-@njit(cache=False, nogil=True)
+@loop
 def draw_chains(R, gram, mean, scale, sigma_sq, q, seed, chain, client, step, form, slab, d):
     for i in range(mean.shape[0]):
         e = residual(R, q[i], mean[i])
@@ -252,21 +254,27 @@ def fresh(*arrays):
     return [np.array(a, order="C") for a in arrays]
 
 
-def local_sweeps(R, theta, tau_sq, deviation, lambda_sq, sigma_sq, q, rss, gram, n, seed, chain, *options_and_outputs):
-    *options, new_deviation, new_lambda_sq, new_sigma_sq, events, _ = options_and_outputs
+def local_sweeps(
+    R, theta, tau_sq, deviation, lambda_sq, sigma_sq, q, rss, gram, n, seed, chain, client, step, n_sweeps, expanded, form,
+    scale_lambda, shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, events, n_threads,
+):  # fmt: skip
     state = fresh(*(a[:, None] for a in (theta, tau_sq, deviation, lambda_sq, sigma_sq)))
-    found = np.empty((len(theta), 1, 4), np.int64)
-    sweep_chains(*prepared(R, gram), *fresh(q, rss), n, *state, False, seed, chain, *options, found)
-    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], found)):
+    options = (client, step, n_sweeps, expanded, form, scale_lambda, shape, rate, slab)
+    happened = np.empty((len(theta), 1, 4), np.int64)
+    sweep_chains(*prepared(R, gram), *fresh(q, rss), n, *state, False, seed, chain, *options, happened)
+    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], happened)):
         array[...] = value[:, 0]
 
 
-def local_sweeps_batched(R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram, n, seed, chain, *options_and_outputs):
-    *options, new_deviation, new_lambda_sq, new_sigma_sq, events, _ = options_and_outputs
-    state, found = fresh(theta, tau_sq, deviation, lambda_sq, sigma_sq), np.empty(events.shape, np.int64)
+def local_sweeps_batched(
+    R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram, n, seed, chain, client, step, n_sweeps, expanded, form, scale_lambda,
+    shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, events, n_threads,
+):  # fmt: skip
+    state, happened = fresh(theta, tau_sq, deviation, lambda_sq, sigma_sq), np.empty(events.shape, np.int64)
+    options = (client, step, n_sweeps, expanded, form, scale_lambda, shape, rate, slab)
     none = np.empty((0, 0)), np.zeros(len(theta))
-    sweep_chains(*prepared(R, gram), *none, n, *state, True, seed, chain, *options, found)
-    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], found)):
+    sweep_chains(*prepared(R, gram), *none, n, *state, True, seed, chain, *options, happened)
+    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], happened)):
         array[...] = value
 
 

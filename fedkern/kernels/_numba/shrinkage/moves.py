@@ -1,15 +1,17 @@
 """The moves of the sparse models for Numba: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
 
 import numpy as np
-from numba import njit
 
+from .._jit import loop_ieee, scalar_ieee
 from ..rng import exponential_pair, normal_pair, stream_key
 from .server import IDS, SERVER
+
+__all__ = ["move", "move_terms"]
 
 MOVES = IDS["moves"]
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def fill_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, precision):
     p, w = R.shape[1], block.size
     column = block % max(p, 1)
@@ -32,7 +34,7 @@ def fill_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, 
                 precision[i, a, a] += (factor[a] / slab) ** 2
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def cholesky(A):
     """The lower factor in place; whether there is one."""
     for j in range(A.shape[0]):
@@ -45,7 +47,7 @@ def cholesky(A):
     return True
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def fill_moves(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, fixed, moved, t):
     c, p = theta.shape
     w = block.size
@@ -89,8 +91,11 @@ def move_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, 
     gradient[...], precision[...] = g, P
 
 
-def move(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, fixed, moved, t, n_threads):
+def move(
+    gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, spike_variance, new_theta, t,
+    n_threads,
+):  # fmt: skip
     inputs = ordered(gradient, precision, block, theta, tau_sq, gamma, eta)
-    x, y = np.empty(moved.shape), np.empty(t.shape)
-    fill_moves(*inputs, np.uint64(seed), np.uint64(chain), step, scale_tau, c0, fixed, x, y)
-    moved[...], t[...] = x, y
+    x, y = np.empty(new_theta.shape), np.empty(t.shape)
+    fill_moves(*inputs, np.uint64(seed), np.uint64(chain), step, scale_tau, c0, spike_variance, x, y)
+    new_theta[...], t[...] = x, y

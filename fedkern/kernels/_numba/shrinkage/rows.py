@@ -1,13 +1,15 @@
 """Local sweeps that touch rows, for Numba: docs/methods/sparse.md, section 11."""
 
 import numpy as np
-from numba import njit
 
+from .._jit import loop, scalar_ieee
 from ..rng import gamma_one, normal_pair, polya_gamma_one, stream_key
 from .local import prior_deviation
 from .moves import cholesky
 from .scales import clipped, local_variance
 from .server import IDS
+
+__all__ = ["imputed_sweeps", "logistic_sweeps"]
 
 SCALES, COEFFICIENTS, VARIANCES, AUGMENTATION, IMPUTATION = (
     IDS[name] for name in ("scales", "coefficients", "variances", "augmentation", "imputation")
@@ -16,7 +18,7 @@ OF_LAMBDA, OF_COEFFICIENTS, OF_SIGMA, OF_OTHERS = 0, 1, 2, 7
 FINE = -1
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def normals(n, first_item, client, step, key):
     out = np.empty(n)
     for e in range(n):
@@ -24,14 +26,14 @@ def normals(n, first_item, client, step, key):
     return out
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def solve_transposed(L, x):
     """x becomes L'^-1 x."""
     for j in range(x.size - 1, -1, -1):
         x[j] = (x[j] - (L[j + 1 :, j] * x[j + 1 :]).sum()) / L[j, j]
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def posterior_draw(W, a, prior, z):
     """u = A^-1 W'a + L'^-1 z, L L' = A = diag(prior) + W'W; whether QR was needed."""
     n, k = W.shape
@@ -57,7 +59,7 @@ def posterior_draw(W, a, prior, z):
     return u, True
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def draw_scales(d, tau_sq, lambda_sq, t, expanded, scale, slab, client, step, key):
     """lambda^2 and the prior's standard deviations in place; how many were clipped, -1 where one is not a number."""
     clips = 0
@@ -71,7 +73,7 @@ def draw_scales(d, tau_sq, lambda_sq, t, expanded, scale, slab, client, step, ke
     return clips
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def logistic_sweep(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, client, step, o, events):
     """One sweep in place: alpha, and the faulty quantity."""
     expanded, scale_lambda, scale_intercept, intercept, slab = o
@@ -101,7 +103,7 @@ def logistic_sweep(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, client
     return alpha, FINE if np.isfinite(d).all() and np.isfinite(alpha) else OF_COEFFICIENTS
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def impute(row, r, K, L, b, sigma, normal):
     """x_U | x_O, y in place: a draw of N(K x_O, C), C = L L', corrected by what it says of y."""
     p = row.size
@@ -120,7 +122,7 @@ def impute(row, r, K, L, b, sigma, normal):
             row[u] += gain[u]
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def imputed_sweep(y, pattern, K, L, theta, tau_sq, d, lambda_sq, noise, alpha, X, seed, chain, client, step, o, events):
     """One sweep in place: sigma^2, alpha, and the faulty quantity."""
     expanded, scale_lambda, shape, rate, slab = o
@@ -155,7 +157,7 @@ def imputed_sweep(y, pattern, K, L, theta, tau_sq, d, lambda_sq, noise, alpha, X
     return noise, alpha, FINE if np.isfinite(X).all() else OF_OTHERS
 
 
-@njit(cache=False, nogil=True)
+@loop
 def logistic_chains(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, client, step, n_sweeps, o, events):
     for c in range(len(theta)):
         events[c, :3], events[c, 3] = 0, -1
@@ -180,7 +182,7 @@ def logistic_chains(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, clien
                 break
 
 
-@njit(cache=False, nogil=True)
+@loop
 def imputed_chains(
     y, pattern, K, L, theta, tau_sq, d, lambda_sq, noise, alpha, X, seed, chain, client, step, n_sweeps, o, events
 ):  # fmt: skip
@@ -208,23 +210,23 @@ def give(out, *results):
 
 def logistic_sweeps(
     X, y, theta, tau_sq, deviation, lambda_sq, alpha, seed, chain, client, step, n_sweeps, expanded, scale_lambda,
-    scale_intercept, intercept, slab, *rest,
+    scale_intercept, intercept, slab, new_deviation, new_lambda_sq, new_alpha, events, n_threads,
 ):  # fmt: skip
-    *out, _ = rest
     given = ordered(X, y, theta, tau_sq)
     d, scales, at = ordered(deviation, lambda_sq, alpha if intercept else 0 * alpha)
-    o, happened = (expanded, scale_lambda, scale_intercept, intercept, slab), np.empty(out[-1].shape, np.int64)
+    o, happened = (expanded, scale_lambda, scale_intercept, intercept, slab), np.empty(events.shape, np.int64)
     logistic_chains(*given, d, scales, at, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened)
-    give(out, d, scales, at, happened)
+    give((new_deviation, new_lambda_sq, new_alpha, events), d, scales, at, happened)
 
 
 def imputed_sweeps(
     y, pattern, K, L, theta, tau_sq, deviation, lambda_sq, sigma_sq, alpha, completed, seed, chain, client, step, n_sweeps,
-    expanded, scale_lambda, shape, rate, slab, *rest,
+    expanded, scale_lambda, shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed, events,
+    n_threads,
 ):  # fmt: skip
-    *out, _ = rest
     given = ordered(y, pattern, K, L, theta, tau_sq)
     d, scales, noise, at, X = ordered(deviation, lambda_sq, sigma_sq, alpha, completed)
-    o, happened = (expanded, scale_lambda, shape, rate, slab), np.empty(out[-1].shape, np.int64)
+    o, happened = (expanded, scale_lambda, shape, rate, slab), np.empty(events.shape, np.int64)
     imputed_chains(*given, d, scales, noise, at, X, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened)
+    out = (new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed, events)
     give(out, d, scales, noise, at, X, happened)

@@ -1,14 +1,16 @@
 """Scales of the horseshoe, local and global: docs/methods/sparse.md, section 2."""
 
 import numpy as np
-from numba import njit
 
+from .._jit import scalar
 from ..rng import exponential_pair, metropolis_accept, normal_pair, uniform_pair
+
+__all__ = ["clipped", "global_variance", "half_cauchy_precision", "local_variance"]
 
 LEAST, MOST, LEAST_RATE = 1e-60, 1e60, 1e-290
 
 
-@njit(cache=False)
+@scalar
 def clipped(variance):
     """lambda^2 or tau^2 within [1e-60, 1e60]; NaN stays."""
     if variance < LEAST:
@@ -16,7 +18,7 @@ def clipped(variance):
     return MOST if variance > MOST else variance
 
 
-@njit(cache=False)
+@scalar
 def half_cauchy_precision(m, item, client, step, key):
     """zeta = 1/lambda^2 of density ~ exp(-m zeta) / (1 + zeta); NaN where m is."""
     if not m >= 0.0:
@@ -42,12 +44,12 @@ def half_cauchy_precision(m, item, client, step, key):
         attempt += 1
 
 
-@njit(cache=False)
+@scalar
 def inverse(x):
     return 1.0 / x if x != 0.0 else np.inf
 
 
-@njit(cache=False)
+@scalar
 def local_variance(m, lambda_sq, scale, expanded, item, client, step, key):
     """lambda^2 given m = d^2 / (2 tau^2), not clipped."""
     s2 = scale * scale
@@ -57,7 +59,7 @@ def local_variance(m, lambda_sq, scale, expanded, item, client, step, key):
     return (first / (1.0 / s2 + 1.0 / lambda_sq) + m) / second
 
 
-@njit(cache=False)
+@scalar
 def gamma_proposal(shape, item, attempt, client, step, key):
     """Marsaglia and Tsang's proposal from blocks 0 and 1 of three; -1: rejected."""
     x, _ = normal_pair(item, 3 * attempt, client, step, key)
@@ -69,7 +71,7 @@ def gamma_proposal(shape, item, attempt, client, step, key):
     return d * (1.0 + t) ** 3 * (np.exp(np.log(boost) / shape) if shape < 1.0 else 1.0)
 
 
-@njit(cache=False)
+@scalar
 def global_variance(m, clients, tau_sq, scale, expanded, item, client, step, key):
     """tau^2 given m = (1/2) sum_k d_k^2 / lambda_k^2 over the clients, not clipped."""
     if not m >= 0.0:

@@ -1,12 +1,14 @@
 """The server's sweeps for Numba. `sweep_row` is public, and callable from other people's nopython code."""
 
 import numpy as np
-from numba import njit
 
 from fedkern._core.rng import streams
 
+from .._jit import loop_ieee, scalar_ieee
 from ..rng import gamma_one, normal_pair, stream_key, uniform_pair
 from .scales import clipped, global_variance, local_variance
+
+__all__ = ["global_sweep", "global_sweep_sums", "local_sums"]
 
 SERVER = 2**32 - 1
 IDS = streams()
@@ -17,13 +19,13 @@ LEAST_RATE = 1e-12
 TAU, THETA, ETA, RHO, OTHER = 3, 4, 5, 6, 7  # quantities in a fault
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def log_ratio(x, wide, narrow):
     """log N(x; 0, wide) - log N(x; 0, narrow)."""
     return 0.5 * (np.log(narrow / wide) + (x / wide) * (x / narrow) * (wide - narrow))
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key):
     """Each indicator from the sum of its coefficients' log ratios. The number of those that are 1, and of all."""
     p = kind.size
@@ -52,7 +54,7 @@ def draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key):
     return included, number
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusion, weight, seed, chain, step, o):
     """One sweep of regression r but for rho, in place: how many indicators are 1, how many there are, clips, faulty quantity."""
     expanded, blocked, common, c0, fixed, scale_tau, shape_eta, rate_eta, slab = o
@@ -117,7 +119,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
     return included, number, clips, fault
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def draw_rho(included, number, prior, first, seed, chain, step):
     key = stream_key(seed, RATES, chain)
     x = gamma_one(prior[0] + included, 2 * first, SERVER, step, key)
@@ -125,7 +127,7 @@ def draw_rho(included, number, prior, first, seed, chain, step):
     return min(max(x / (x + y), LEAST_RATE), 1.0 - LEAST_RATE) if x + y > 0.0 else np.nan
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def add_locals(deviation, lambda_sq, sums):
     """The terms of one client; products are stored before they are added."""
     product = np.empty((3, deviation.size))
@@ -138,7 +140,7 @@ def add_locals(deviation, lambda_sq, sums):
         sums[3] += deviation
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def draw_lambda(deviation, lambda_sq, kind, tau_sq, scale, expanded, first, step, key):
     """One client's lambda^2, drawn at the server; how many were clipped."""
     clips = 0
@@ -151,7 +153,7 @@ def draw_lambda(deviation, lambda_sq, kind, tau_sq, scale, expanded, first, step
     return clips
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def sweep_chains(
     deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, shared, scale_lambda, rate, o, events
 ):
@@ -223,30 +225,49 @@ def run(deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passe
     events[...] = happened
 
 
-def global_sweep(deviation, lambda_sq, kinds, theta, tau_sq, gamma, eta, rho, seed, chain, step, n_passes, *rest):
-    options, out, _ = rest[:13], rest[13:-1], rest[-1]
+def global_sweep(
+    deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho,
+    seed, chain, step, n_passes, expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau,
+    scale_lambda, shape_eta, rate_eta, rho_a, rho_b, slab,
+    new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion, moved_deviation, new_lambda_sq, events, n_threads,
+):  # fmt: skip
+    options = (
+        expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau, scale_lambda, shape_eta, rate_eta, rho_a, rho_b,
+        slab,
+    )  # fmt: skip
+    out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
+    state = (theta, tau_sq, gamma, eta, rho)
     moved, drawn = np.array(deviation, order="C"), np.array(lambda_sq, order="C")
-    given = np.empty((4 if options[-1] < np.inf else 3, 0, 0, 0))
+    given = np.empty((4 if slab < np.inf else 3, 0, 0, 0))
+    run(moved, drawn, given, len(deviation), indicators, state, seed, chain, step, n_passes, options, out_state, events)
+    moved_deviation[...], new_lambda_sq[...] = moved, drawn
+
+
+def global_sweep_sums(
+    sums, n_clients, indicators, theta, tau_sq, gamma, eta, rho,
+    seed, chain, step, expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau,
+    scale_lambda, shape_eta, rate_eta, rho_a, rho_b, slab,
+    new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion, events, n_threads,
+):  # fmt: skip
+    options = (
+        expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau, scale_lambda, shape_eta, rate_eta, rho_a, rho_b,
+        slab,
+    )  # fmt: skip
+    out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
     state = (theta, tau_sq, gamma, eta, rho)
-    run(moved, drawn, given, len(deviation), kinds, state, seed, chain, step, n_passes, options, out[:6], out[8])
-    out[6][...], out[7][...] = moved, drawn
-
-
-def global_sweep_sums(sums, n_clients, kinds, theta, tau_sq, gamma, eta, rho, seed, chain, step, *rest):
     none = np.empty((0, *theta.shape))
-    state = (theta, tau_sq, gamma, eta, rho)
-    run(none, none, np.array(sums, order="C"), n_clients, kinds, state, seed, chain, step, 1, rest[:13], rest[13:19], rest[19])
+    run(none, none, np.array(sums, order="C"), n_clients, indicators, state, seed, chain, step, 1, options, out_state, events)
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def sum_rows(deviation, lambda_sq, sums):
     for i in range(deviation.shape[0]):
         add_locals(deviation[i], lambda_sq[i], sums[:, i])
 
 
-def local_sums(deviation, lambda_sq, slab, out, n_threads):
+def local_sums(deviation, lambda_sq, slab, sums, n_threads):
     p = deviation.shape[-1]
     d, scales = (np.ascontiguousarray(a).reshape(-1, p) if p else np.empty((0, 0)) for a in (deviation, lambda_sq))
-    sums = np.zeros((len(out), *d.shape))
-    sum_rows(d, scales, sums)
-    out[...] = sums.reshape(out.shape)
+    rows = np.zeros((len(sums), *d.shape))
+    sum_rows(d, scales, rows)
+    sums[...] = rows.reshape(sums.shape)

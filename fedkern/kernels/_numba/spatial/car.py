@@ -1,18 +1,20 @@
 """Conditional autoregressive priors for Numba. Public: `quadratic` and `log_determinant`, and `factor` of one phi."""
 
 import numpy as np
-from numba import njit
 
 from fedkern._core.rng import streams
 
+from .._jit import loop, loop_ieee, scalar, scalar_ieee
 from ..rng import stream_key
 from .table import fill_normals
+
+__all__ = ["car_factor", "car_logdensity", "car_sample", "factor", "log_determinant", "quadratic"]
 
 CAR, LEROUX, ICAR = range(3)
 DRAWS = streams()["prior_draws"]
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def log_determinant(phi, coefficients, lo, hi, widest):
     """The series in t = log(1 + widest phi / (1 - phi)) by Clenshaw's recurrence, and its derivative in phi."""
     low, high = np.log1p(widest * lo / (1.0 - lo)), np.log1p(widest * hi / (1.0 - hi))
@@ -27,7 +29,7 @@ def log_determinant(phi, coefficients, lo, hi, widest):
     return value, slope / half * widest / ((1.0 - phi) * (1.0 - phi) * (1.0 + r))
 
 
-@njit(cache=False)
+@scalar
 def quadratic(theta, phi, indptr, indices, form, gradient):
     """theta'Q theta and theta'(dQ / dphi) theta; `gradient` becomes -Q theta."""
     whole, slope = 0.0, 0.0
@@ -47,7 +49,7 @@ def quadratic(theta, phi, indptr, indices, form, gradient):
     return whole, slope
 
 
-@njit(cache=False, nogil=True)
+@loop
 def logdensity_rows(theta, phi, indptr, indices, logdet, form, lo, hi, widest, rank, value, grad_theta, grad_phi):
     for b in range(theta.shape[0]):
         whole, slope = quadratic(theta[b], phi[b], indptr, indices, form, grad_theta[b])
@@ -81,7 +83,7 @@ def car_logdensity(theta, phi, indptr, indices, logdet, form, lo, hi, widest, ra
     value[...], grad_theta[...], grad_phi[...] = found
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def factor(phi, indptr, indices, order, place, columns, rows, form, values):
     """One factor from the left, column by column; the area whose pivot is not greater than zero, or -1."""
     n = order.size
@@ -116,7 +118,7 @@ def factor(phi, indptr, indices, order, place, columns, rows, form, values):
     return -1
 
 
-@njit(cache=False, nogil=True)
+@loop
 def factor_rows(phi, indptr, indices, order, place, columns, rows, form, values, logdet):
     for t in range(phi.size):
         failed = factor(phi[t], indptr, indices, order, place, columns, rows, form, values[t])
@@ -137,7 +139,7 @@ def car_factor(phi, order, factor_indptr, factor_indices, indptr, indices, form,
     return failed
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def coefficients(values, phi, form, key, client, step, out):
     """e / sqrt(precision) of every row; 0 in a null space."""
     m, n = out.shape

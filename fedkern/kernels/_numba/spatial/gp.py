@@ -1,19 +1,21 @@
 """Gaussian processes for Numba. Public: `covariance`, that of two locations, and `pivoted`, a low-rank factor."""
 
 import numpy as np
-from numba import njit
 
 from fedkern._core.rng import streams
 
+from .._jit import loop, loop_ieee, scalar, scalar_ieee
 from ..rng import stream_key
 from .table import fill_normals
+
+__all__ = ["covariance", "gp_covariance", "gp_factor", "gp_sample", "pivoted"]
 
 RBF, MATERN12, MATERN32, MATERN52 = range(4)
 NEAR = 1e-6  # pivots that count as equal
 DRAWS = streams()["prior_draws"]
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def covariance(a, b, lengthscale, kind):
     """k(|a - b| / lengthscale)."""
     if not lengthscale > 0.0:
@@ -30,7 +32,7 @@ def covariance(a, b, lengthscale, kind):
     return (1.0 + s + (0.0 if kind == MATERN32 else s * s / 3.0)) * np.exp(-s)
 
 
-@njit(cache=False)
+@scalar
 def fill(x, lengthscale, kind, jitter, out):
     for i in range(len(x)):
         for j in range(i + 1):
@@ -38,13 +40,13 @@ def fill(x, lengthscale, kind, jitter, out):
         out[i, i] += jitter
 
 
-@njit(cache=False, nogil=True)
+@loop
 def covariances(x, lengthscale, kind, jitter, out):
     for t in range(lengthscale.size):
         fill(x, lengthscale[t], kind, jitter, out[t])
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def pivoted(x, lengthscale, kind, tolerance, F):
     """Fills F (n, rank); the trace of what is missing."""
     n, rank = F.shape
@@ -68,13 +70,13 @@ def pivoted(x, lengthscale, kind, tolerance, F):
     return left.sum()
 
 
-@njit(cache=False, nogil=True)
+@loop
 def factor_rows(x, lengthscale, kind, tolerance, factors, residual):
     for t in range(lengthscale.size):
         residual[t] = pivoted(x, lengthscale[t], kind, tolerance, factors[t])
 
 
-@njit(cache=False, nogil=True)
+@loop
 def cholesky(A):
     """In place, the lower triangle; whether it succeeded."""
     for j in range(len(A)):
@@ -91,7 +93,7 @@ def cholesky(A):
     return True
 
 
-@njit(cache=False, nogil=True)
+@loop
 def sample_rows(x, lengthscale, kind, jitter, key, client, step, theta):
     m, n = theta.shape
     L, e = np.empty((n, n)), np.empty(n)

@@ -1,18 +1,20 @@
 """Mean-field inference of autoregressive priors with Gaussian observations, for Numba. Public: `logit_phi`."""
 
 import numpy as np
-from numba import njit
 
 from fedkern._core.rng import streams
 
+from .._jit import loop_ieee, scalar_ieee
 from ..rng import stream_key
 from .car import check_graph_numbers, log_determinant, quadratic
 from .table import fill_normals
 
+__all__ = ["car_meanfield", "logit_phi"]
+
 DRAWS = streams()["draws"]
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def logit_phi(x, lo, hi, mean, variance):
     """phi, its slope in x, log p(x) but for constants, and its slope."""
     s, other = 1.0 / (1.0 + np.exp(-x)), 1.0 / (1.0 + np.exp(x))
@@ -22,7 +24,7 @@ def logit_phi(x, lo, hi, mean, variance):
     return phi, slope, density, (-away / variance - (rest - phi)) / (phi * rest) * slope + other - s
 
 
-@njit(cache=False, nogil=True, error_model="numpy")
+@loop_ieee
 def steps(y, weight, indptr, indices, logdet, now, moments, rates, form, lo, hi, widest, mean, variance, key, first, trace):
     n = y.size
     k = n + 1

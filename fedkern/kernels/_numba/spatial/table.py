@@ -1,17 +1,19 @@
 """Draws from a table of priors for Numba. Public: `table_draw`, one draw of an entry from its normals."""
 
 import numpy as np
-from numba import njit
 
 from fedkern._core.rng import streams
 
+from .._jit import loop, scalar, scalar_ieee
 from ..rng import normal_pair, stream_key, uniform_pair
+
+__all__ = ["table_draw", "table_sample"]
 
 STORED, DENSE, SPARSE = range(3)
 ENTRIES, DRAWS = streams()["prior_entries"], streams()["prior_draws"]
 
 
-@njit(cache=False)
+@scalar
 def fill_normals(first, count, key, client, step, out):
     """Numbers first, .., first + count - 1 of a stream."""
     for e in range(first, first + count):
@@ -20,7 +22,7 @@ def fill_normals(first, count, key, client, step, out):
         out[e - first] = pair[e % 2]
 
 
-@njit(cache=False, error_model="numpy")
+@scalar_ieee
 def table_draw(values, scale, indptr, indices, order, kind, rank, e, theta):
     """One draw: `values` (f,) is the entry, `e` its normals (overwritten), `theta` (n,) the result."""
     n = theta.size
@@ -42,7 +44,7 @@ def table_draw(values, scale, indptr, indices, order, kind, rank, e, theta):
             theta[order[j]] = scale[order[j]] * e[j]
 
 
-@njit(cache=False, nogil=True)
+@loop
 def sample_rows(values, scale, indptr, indices, order, kind, rank, group, seed, chain, step, theta, entry):
     batch, n = theta.shape
     length = (0, rank, n)[kind]

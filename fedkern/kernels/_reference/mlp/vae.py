@@ -8,7 +8,8 @@ import numpy as np
 from fedkern._core.rng import streams
 from fedkern.kernels.mlp.architecture import Architecture, matrices
 
-from .. import rng, spatial
+from .. import rng
+from ..spatial import table
 
 LOWEST, HIGHEST = -12.0, 6.0  # of the logarithm of a variance
 
@@ -203,7 +204,7 @@ def vae_step(
     theta, entry = np.empty((batch, a.n_values)), np.empty(batch, np.int64)
     for s, (rate, weight) in enumerate(zip(rates, kl_weights)):
         step = first + s
-        spatial.table_sample(values, scale, indptr, indices, order, kind, rank, group, seed, chain, step, theta, entry, 1)
+        table.table_sample(values, scale, indptr, indices, order, kind, rank, group, seed, chain, step, theta, entry, 1)
         inputs = (new_parameters, theta, phi[entry], latents(batch, a.n_latents, seed, chain, step))
         gradient, terms = elbo(*(array.astype(dtype).astype(np.float64) for array in inputs), a, gamma, weight)
         norm = np.sqrt((gradient**2).sum())

@@ -20,14 +20,17 @@ def move_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, 
             precision[i] += np.diag(np.where(of_tau, (w / slab) ** 2, 0))
 
 
-def move(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, fixed, moved, t, n_threads):
+def move(
+    gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, spike_variance, new_theta, t,
+    n_threads,
+):  # fmt: skip
     """x += N(Q^-1 g, Q^-1), x = (theta, t) in the block: the clients' sums and the terms of the prior, diag(1/v, 1/kappa)."""
     p, w = theta.shape[1], len(block)
     for i in range(len(theta)):
         moves = key(seed, "moves", chain + i)
         u, _ = rng.uniforms(rng.items(0, p), 1, SERVER, step, moves)
         kappa = 0.5 * (scale_tau**2 + tau_sq[i]) / -np.log(u)
-        v = np.where(gamma[i] == 1, eta[i], fixed if fixed > 0 else c0 * eta[i])
+        v = np.where(gamma[i] == 1, eta[i], spike_variance if spike_variance > 0 else c0 * eta[i])
         x = np.concatenate([theta[i], np.sqrt(tau_sq[i])])
         prior = 1 / np.concatenate([v, kappa])[block]
         Q, g = precision[i] + np.diag(prior), gradient[i] - prior * x[block]
@@ -39,4 +42,4 @@ def move(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, ste
             x[block] += scale * np.linalg.solve(L.T, np.linalg.solve(L, scale * g) + normal)
         except np.linalg.LinAlgError:
             x[block] = np.nan
-        moved[i], t[i] = x[:p], x[p:]
+        new_theta[i], t[i] = x[:p], x[p:]

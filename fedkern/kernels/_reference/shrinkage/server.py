@@ -217,24 +217,42 @@ def sweep_chain(chain, locals_, given, n_clients, indicators, state, o, seed, st
         events[i, 0] = row.clips
 
 
-def global_sweep(deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho, seed, chain, step, n_passes, *rest):
-    options, out, _ = Options(*rest[:13]), rest[13:-1], rest[-1]
-    state, moved, drawn, events = out[:6], out[6], out[7], out[8]
-    for given, target in zip((theta, tau_sq, gamma, eta, rho, deviation, lambda_sq), (*out[:5], moved, drawn)):
-        target[...] = given
+def global_sweep(
+    deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho,
+    seed, chain, step, n_passes, expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau,
+    scale_lambda, shape_eta, rate_eta, rho_a, rho_b, slab,
+    new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion, moved_deviation, new_lambda_sq, events, n_threads,
+):  # fmt: skip
+    options = Options(
+        expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau, scale_lambda, shape_eta, rate_eta, rho_a, rho_b,
+        slab,
+    )  # fmt: skip
+    state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
+    initial, results = (theta, tau_sq, gamma, eta, rho, deviation, lambda_sq), (*state[:5], moved_deviation, new_lambda_sq)
+    for value, result in zip(initial, results):
+        result[...] = value
     for i in range(len(theta)):
-        locals_, at = (moved[:, i], drawn[:, i]), [a[i] for a in state]
+        locals_, at = (moved_deviation[:, i], new_lambda_sq[:, i]), [a[i] for a in state]
         sweep_chain(chain + i, locals_, None, len(deviation), indicators, at, options, seed, step, n_passes, events[i])
 
 
-def global_sweep_sums(sums, n_clients, indicators, theta, tau_sq, gamma, eta, rho, seed, chain, step, *rest):
-    options, state, events = Options(*rest[:13]), rest[13:19], rest[19]
-    for given, target in zip((theta, tau_sq, gamma, eta, rho), state):
-        target[...] = given
+def global_sweep_sums(
+    sums, n_clients, indicators, theta, tau_sq, gamma, eta, rho,
+    seed, chain, step, expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau,
+    scale_lambda, shape_eta, rate_eta, rho_a, rho_b, slab,
+    new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion, events, n_threads,
+):  # fmt: skip
+    options = Options(
+        expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau, scale_lambda, shape_eta, rate_eta, rho_a, rho_b,
+        slab,
+    )  # fmt: skip
+    state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
+    for value, result in zip((theta, tau_sq, gamma, eta, rho), state):
+        result[...] = value
     for i in range(len(theta)):
         at = [a[i] for a in state]
         sweep_chain(chain + i, None, sums[:, i], n_clients, indicators, at, options, seed, step, 1, events[i])
 
 
-def local_sums(deviation, lambda_sq, slab, out, n_threads):
-    out[...] = local_sums_of(deviation, lambda_sq, slab)
+def local_sums(deviation, lambda_sq, slab, sums, n_threads):
+    sums[...] = local_sums_of(deviation, lambda_sq, slab)

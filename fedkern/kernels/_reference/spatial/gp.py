@@ -19,9 +19,14 @@ def covariance(x, lengthscale, kind):
     return (1.0, 1 + a, 1 + a + a * a / 3)[kind - 1] * np.exp(-a)
 
 
-def gp_covariance(x, lengthscale, kind, jitter, covariances, n_threads):
-    for t, scale in enumerate(lengthscale):
-        covariances[t] = covariance(x, scale, kind) + jitter * np.eye(len(x))
+def covariances(x, lengthscale, kind, jitter):
+    for scale in lengthscale:
+        yield covariance(x, scale, kind) + jitter * np.eye(len(x))
+
+
+def gp_covariance(x, lengthscale, kind, jitter, covariance, n_threads):
+    for t, matrix in enumerate(covariances(x, lengthscale, kind, jitter)):
+        covariance[t] = matrix
 
 
 def pivoted(K, rank, tolerance):

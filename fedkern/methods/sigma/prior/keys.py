@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ....jobs.defaults import table
-from ....jobs.load import merged, override, tables_of, validated
-from ....jobs.section import Count, Finite, Positive, Section, key
+from ....jobs.keys import Count, Finite, Positive, Raw, Section, Tables, key
+from ....jobs.load import merged, override, table, tables_of, validated
 from ....results.plain import plain
 
 
@@ -134,8 +133,6 @@ class PriorConfig(Section):
         return blake2b(json.dumps(plain(kept), sort_keys=True).encode(), digest_size=32).hexdigest()
 
 
-Tables = dict[str, dict[str, Any]]
-
 BASE: Tables = {
     "network": {"variant": "multiplicative", "width": 32, "rank": 6, "start": "random"},
     "training": {"learning_rate": 1e-3, "decay": 0.4, "warmup": 0.1},
@@ -170,7 +167,7 @@ PAPER_MAP: Tables = {
 }
 
 
-def filled(raw: Mapping[str, Any]) -> dict[str, Any]:
+def filled(raw: Raw) -> dict[str, Any]:
     """The tables with the defaults of their kind, variant and preset under them."""
     kind, preset = table(raw, "prior").get("kind"), table(raw, "prior").get("preset")
     layers = [BASE, LINE if kind == "gp" else MAP]
@@ -212,7 +209,7 @@ def load(path: str | Path, sets: Sequence[str] = ()) -> tuple[PriorConfig, Path]
     return parse(tables_of(path, "prior"), name=str(path), sets=sets), path.resolve().parent
 
 
-def parse(raw: Mapping[str, Any], *, name: str = "prior", sets: Sequence[str] = ()) -> PriorConfig:
+def parse(raw: Raw, *, name: str = "prior", sets: Sequence[str] = ()) -> PriorConfig:
     """Checks the tables of a prior file and fills in the defaults; `name` begins the error text."""
     for text in sets:
         raw = override(raw, text)

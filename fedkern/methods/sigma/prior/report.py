@@ -5,21 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....algorithms.training.fit import Comparison, Tau
 from ....algorithms.training.training import COLUMNS, State
-from ....results.page import escape, figure, number, section, table
-from ....results.plain import plain
-from ....results.plots import BLUE, GRID, INK, MUTED, ORANGE, canvas, caption, tidy
-from ...pvi.report import STYLE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from ....results.page import document, escape, figure, number, section, table
+from ....results.plain import Record, plain
+from ....results.plots import BLUE, GRID, INK, MUTED, ORANGE, Axes, Figure, canvas, caption, tidy
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -61,7 +55,7 @@ class Fit:
     neighbours: Index | None
     notes: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Record:
         """What fit.json holds."""
         tau = self.tau
         return {
@@ -94,18 +88,13 @@ class Fit:
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
 
-def page(fit: Fit, config: Mapping[str, Any]) -> str:
+def page(fit: Fit, config: Record) -> str:
     """The whole page as text."""
     body = [_covariances(fit), _borders(fit), _marginals(fit), _tau(fit), _training(fit), _record(fit, config)]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Trained prior</title><style>{STYLE}</style></head><body><main>\n{_head(fit, config)}"
-        + "\n".join(body)
-        + "\n</main></body></html>\n"
-    )
+    return document("Trained prior", _head(fit, config), body)
 
 
-def _head(fit: Fit, config: Mapping[str, Any]) -> str:
+def _head(fit: Fit, config: Record) -> str:
     worst = max(one.error for one in fit.comparisons)
     tiles = [("Largest covariance error", number(worst)), ("tau² unclipped", f"{fit.tau.unclipped:.1%}")]
     tiles += [("Marginals inside 90 %", f"{fit.coverage['auxiliary']['0.9']:.1%}"), ("Clients", str(len(fit.clients)))]
@@ -307,7 +296,7 @@ def training_figure(state: State) -> Figure:
     return drawn
 
 
-def _record(fit: Fit, config: Mapping[str, Any]) -> str:
+def _record(fit: Fit, config: Record) -> str:
     rows = [[client, f"{size:,}"] for client, size in zip(fit.clients, fit.sizes)]
     places = table(["client", "areas" if fit.neighbours is not None else "points"], rows)
     shown = escape(json.dumps(plain(config), indent=2))

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ....jobs.files import RunFolder, write_atomically
 from ....jobs.locks import one_job
 from ....jobs.naming import faults as faults_of_names
 from ....jobs.progress import Progress
+from ....jobs.run import Output
 from ....kernels.mlp import Architecture
 from ....kernels.spatial import DrawTable
 from ....models.spatial.prior import AreaPrior, Prior
@@ -34,7 +35,7 @@ from ....models.spatial.start import condition_nodes, multiplicative_start
 from ....printing import printable, several
 from ....results.plain import plain
 from ....transports.driver import Signals
-from .. import fit
+from . import fit
 from .keys import PriorConfig, load
 from .report import Fit
 from .source import Source, read
@@ -50,22 +51,43 @@ def command(options: argparse.Namespace) -> int:
     """Runs `fedkern sigma train` and returns the exit code."""
     config, folder = load(options.prior, options.sets)
     out = Path(options.out or Path("runs") / Path(options.prior).stem)
-    report = perform(config, folder, out, resume=options.resume, quiet=options.quiet)
+    report = perform(config, folder, Output(out, resume=options.resume, quiet=options.quiet))
     if not options.quiet:
         print(several(fit.text(report)))
         print(f"{out / 'manifest.json'}\ngive the server {out / 'server.npz'}, and each client its file of {out / 'clients'}")
     return 0
 
 
-def perform(config: PriorConfig, folder: Path, out: Path, *, resume: bool = False, quiet: bool = True) -> Fit:
+@dataclass(frozen=True)
+class Training:
+    """A training that nobody else does at the same time.
+
+    Attributes
+    ----------
+    out : the artifact's folder
+    workshop : what `--resume` needs, in it
+    quiet : no progress, no notes
+    """
+
+    config: PriorConfig
+    source: Source
+    out: Path
+    workshop: RunFolder
+    quiet: bool
+
+    @property
+    def architecture(self) -> Architecture:
+        """Of all networks."""
+        return self.source.architecture(self.config)
+
+
+def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
     """Trains a prior and writes its artifact.
 
     Parameters
     ----------
     config : of the prior file, whose paths are relative to `folder`
-    out : the artifact's folder
-    resume : go on from the checkpoint in it
-    quiet : no progress, no notes
+    output : the artifact's folder; whether to go on from the checkpoint in it
 
     Returns
     -------
@@ -83,24 +105,23 @@ def perform(config: PriorConfig, folder: Path, out: Path, *, resume: bool = Fals
     source = read(config, folder)
     if wrong := list(faults_of_names(source.clients, "data.client")):
         raise JobError("; also ".join(wrong))
-    workshop = RunFolder(out / "training", (), job=(config.identity + shape_of(source)).encode())
+    assert output.folder is not None
+    workshop = RunFolder(output.folder / "training", (), job=(config.identity + shape_of(source)).encode())
     with one_job(workshop.path, "a prior's training"):
-        return _perform(config, source, workshop, out, resume=resume, quiet=quiet)
+        return _perform(Training(config, source, output.folder, workshop, output.quiet), resume=output.resume)
 
 
-def _perform(config: PriorConfig, source: Source, workshop: RunFolder, out: Path, *, resume: bool, quiet: bool) -> Fit:
+def _perform(job: Training, *, resume: bool) -> Fit:
     """As `perform`, when nobody else trains there."""
-    state = _claim(workshop, out, config, resume)
-    for note in () if quiet else source.notes:
+    state = _claim(job, resume=resume)
+    for note in () if job.quiet else job.source.notes:
         print(f"fedkern: {printable(note)}", file=sys.stderr)
-    source = replace(source, prior=_with_eigen(source.prior, workshop.path / "eigen.npz"))
-    architecture = source.architecture(config)
-    settings = settings_of(config, architecture)
-    state = start(config, source, architecture, settings) if state is None else state
+    job = replace(job, source=replace(job.source, prior=_with_eigen(job.source.prior, job.workshop.path / "eigen.npz")))
+    settings = settings_of(job.config, job.architecture)
+    state = start(job.config, job.source, settings) if state is None else state
     with threadpool_limits(1, user_api="blas"):  # the bits of its products depend on its threads; the kernel's own do not
-        state = _train(architecture, tables(source, config), settings, state, workshop, quiet)
-    federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
-    return finish(config, source, federation, state, out)
+        state = _train(job, settings, state)
+    return finish(job, state)
 
 
 def settings_of(config: PriorConfig, architecture: Architecture) -> training.Settings:
@@ -124,8 +145,9 @@ def settings_of(config: PriorConfig, architecture: Architecture) -> training.Set
     )
 
 
-def start(config: PriorConfig, source: Source, architecture: Architecture, settings: training.Settings) -> training.State:
+def start(config: PriorConfig, source: Source, settings: training.Settings) -> training.State:
     """The state before the first step: random weights, or the best linear factors."""
+    architecture = source.architecture(config)
     state = training.start(architecture, settings)
     if config.network.start == "random":
         return state
@@ -135,30 +157,31 @@ def start(config: PriorConfig, source: Source, architecture: Architecture, setti
         return prior.covariance(phi) / np.outer(sd, sd)
 
     phi, seen = condition_nodes(prior.condition, NODES["gp" if prior.kind == "gp" else "map"])
-    found = multiplicative_start(architecture, standardised, phi, seen, gamma=settings.gamma, seed=settings.seed)
-    return replace(state, parameters=found.astype(settings.precision))
+    parameters = multiplicative_start(architecture, standardised, phi, seen, gamma=settings.gamma, seed=settings.seed)
+    return replace(state, parameters=parameters.astype(settings.precision))
 
 
 def tables(source: Source, config: PriorConfig) -> Callable[[int], DrawTable]:
     """Number -> a table of draws as the networks see them: standardised, phi as their condition."""
     t, sd = config.training, source.sd(config)
 
-    def made(number: int) -> DrawTable:
+    def numbered(number: int) -> DrawTable:
         table = source.prior.table(t.table, t.seed + number)
         if isinstance(t.draws, int):
             table = training.stored(table, t.draws, t.seed + number)
         return replace(table, phi=source.prior.condition.network(table.phi), scale=table.scale / sd)
 
-    return made
+    return numbered
 
 
-def finish(config: PriorConfig, source: Source, federation: Federation, state: training.State, out: Path) -> Fit:
+def finish(job: Training, state: training.State) -> Fit:
     """tau^2, the fit, the artifact's files and the report, from trained networks."""
-    a = config.auxiliary
-    seed = config.training.seed
+    config, source, out = job.config, job.source, job.out
+    architecture = job.architecture
+    federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
+    a, seed = config.auxiliary, config.training.seed
     tau = match_variances(source.prior, federation, by=a.by, floor=a.floor, ceiling=a.ceiling, draws=a.draws, seed=seed)
-    report = fit.measure(config, source, federation, tau, state, tables(source, config)(0))
-    architecture = federation.architecture
+    report = fit.measure(config, source, fit.Trained(federation, tau, state, tables(source, config)(0)))
     name = digest_of({"parameters": state.parameters, "identity": config.identity, "map": shape_of(source), "steps": state.step})
     common = artifact.Common(
         id=name,
@@ -174,18 +197,18 @@ def finish(config: PriorConfig, source: Source, federation: Federation, state: t
     )
     clients = []
     for j, client in enumerate(source.clients):
-        own = slice(int(federation.ends[j]), int(federation.ends[j + 1]))
+        part = slice(int(federation.ends[j]), int(federation.ends[j + 1]))
         clients.append(
             artifact.ClientFile(
                 common=common,
                 name=client,
                 index=j,
                 n_local=architecture.n_local[j],
-                scale=federation.sd[own],
+                scale=federation.sd[part],
                 parts=federation.parts(j),
-                tau2=tau.tau2[:, own],
+                tau2=tau.tau2[:, part],
                 tau_grid=tau.grid,
-                true_variance=tau.prior[own],
+                true_variance=tau.prior[part],
                 areas=source.areas[j],
                 locations=None if source.locations is None else source.locations[j],
             )
@@ -209,8 +232,9 @@ def shape_of(source: Source) -> str:
     return digest_of(parts)
 
 
-def _claim(workshop: RunFolder, out: Path, config: PriorConfig, resume: bool) -> training.State | None:
+def _claim(job: Training, *, resume: bool) -> training.State | None:
     """What to go on from; JobError where a folder's content would be overwritten, or there is nothing to resume."""
+    config, out, workshop = job.config, job.out, job.workshop
     numbers, finished = workshop.numbers(SERVER, "sigma"), (out / "manifest.json").exists()
     if not resume:
         if finished or numbers:
@@ -238,9 +262,9 @@ def _with_eigen(prior: Prior, path: Path) -> Prior:
     for array in (prior.indptr, prior.indices):
         state.update(array.tobytes())
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            if kept["digest"].tobytes() == state.digest():
-                return prior.with_eigen((kept["values"], kept["vectors"]))
+        with np.load(path, allow_pickle=False) as saved:
+            if saved["digest"].tobytes() == state.digest():
+                return prior.with_eigen((saved["values"], saved["vectors"]))
     except (OSError, ValueError, KeyError, EOFError):
         pass  # none yet, or one that is not whole: it is made again
     values, vectors = prior.eigen
@@ -250,33 +274,27 @@ def _with_eigen(prior: Prior, path: Path) -> Prior:
     return prior
 
 
-def _train(
-    architecture: Architecture,
-    made: Callable[[int], DrawTable],
-    settings: training.Settings,
-    state: training.State,
-    workshop: RunFolder,
-    quiet: bool,
-) -> training.State:
+def _train(job: Training, settings: training.Settings, state: training.State) -> training.State:
     """The loop, with progress, checkpoints and signals."""
-    kept, last = time.monotonic(), state.step
+    workshop, draws = job.workshop, tables(job.source, job.config)
+    saved, last = time.monotonic(), state.step
 
     def keep(at: training.State) -> None:
-        nonlocal kept, last
+        nonlocal saved, last
         number = max(workshop.numbers(SERVER, "sigma"), default=0) + 1
         workshop.keep(SERVER, "sigma", number, at.save())
-        kept, last = time.monotonic(), at.step
+        saved, last = time.monotonic(), at.step
 
-    with Signals() as signals, Progress(settings.steps, quiet=quiet, unit="step") as progress:
+    with Signals() as signals, Progress(settings.steps, quiet=job.quiet, unit="step") as progress:
 
         def report(at: training.State) -> bool:
             progress.show(at.step, f"ELBO {at.curve[-1, 1]:.4g}")
-            if time.monotonic() - kept > KEPT_EVERY:
+            if time.monotonic() - saved > KEPT_EVERY:
                 keep(at)
             return signals.pending is not None
 
         try:
-            state = training.train(architecture, made, settings, state=state, report=report)
+            state = training.train(job.architecture, draws, settings, state=state, report=report)
         except training.Diverged as error:
             if error.state is not None:
                 keep(error.state)

@@ -1,0 +1,233 @@
+"""What every table of a job file is made of, and the tables and keys that methods share."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from ..results.plain import plain
+
+Raw = Mapping[str, Any]  # tables of a file, as they came
+Tables = dict[str, dict[str, Any]]  # defaults of some keys
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+LARGEST = 1e50  # of a scale, a rate or a precision: beyond, products of them are no numbers
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _rounds(value: Any) -> Any:
+    if type(value) is int and value >= 1:
+        return value
+    raise PydanticCustomError("rounds", 'a whole number of at least 1, or "budget" in a private job')
+
+
+def _rounds_or_budget(value: Any) -> Any:
+    return value if value == "budget" else _rounds(value)
+
+
+def _paths(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Rounds = Annotated[int, BeforeValidator(_rounds)]
+RoundsOrBudget = Annotated[int | str, BeforeValidator(_rounds_or_budget)]
+Paths = Annotated[list[str], BeforeValidator(_paths)]
+
+
+def key(default: Any = ..., *, help: str, remedy: str = "", **limits: Any) -> Any:
+    """A key of the job file: its default, what it is, what to do when it is wrong, and its limits (gt, ge, lt, le)."""
+    return Field(default, description=help, json_schema_extra={"remedy": remedy}, **limits)
+
+
+class Section(BaseModel):
+    """A table of the job file. Unknown keys are errors, and no value is converted except a whole number to a real one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+class JobSection(Section):
+    method: str = key(help="the federated method")
+    seed: int = key(0, ge=0, lt=2**64, help="of all keyed streams; not of secure noise", remedy="a number of 64 bits")
+    rounds: RoundsOrBudget = key(100, help="how often the server goes through the clients")
+    deadline: Positive = key(600.0, help="seconds after which a silent client counts as lost")
+
+
+class CountedJobSection(JobSection):
+    """Of a method without rounds = "budget"."""
+
+    rounds: Rounds = key(100, help="how often the server goes through the clients")
+
+
+class ColumnSection(Section):
+    """What is publicly known of one column."""
+
+    kind: Literal["numeric", "categorical"] | None = key(None, help="of the column; default: what clients find; private: none")
+    levels: list[str] | None = key(None, min_length=1, help="all levels of a categorical column")
+    reference: str | None = key(None, help="sparse: the level without a coefficient; by default the first in sorted order")
+    center: Finite | None = key(None, help="what standardising subtracts")
+    scale: Positive | None = key(None, help="what standardising divides by")
+    lower: Finite | None = key(None, help="with upper, instead of center and scale: the bounds become -1 and 1")
+    upper: Finite | None = key(None, help="with lower")
+
+
+class SplitSection(Section):
+    """How built-in data are dealt to clients (docs/methods/pvi.md, section 13)."""
+
+    clients: Count = key(10, help="how many clients the rows are dealt to")
+    rho: float = key(0.0, ge=0, lt=1, help="half of the clients get (1 - rho) n / clients rows, half (1 + rho) n / clients")
+    kappa: float = key(0.0, le=1, help="small clients' share of negatives is c + (1 - c) kappa, c that of all rows")
+    test: float = key(0.2, ge=0, lt=1, help="share of the rows that the server keeps for testing")
+    seed: int = key(0, ge=0, lt=2**32, help="of the shuffle", remedy="a number of 32 bits")
+
+
+class DataSection(Section):
+    """Every client has rows of its own, with the same columns."""
+
+    clients: Paths = key([], help="csv, parquet, npz or npy files; wildcards allowed")
+    names: list[str] = key([], help="of the clients, in the order of their files; by default the files' stems")
+    builtin: Literal["breast-cancer", "adult", "heart-disease", "rppa", "rppa-217", "sachs"] | None = key(
+        None, help="data of a dependency, or a published set in FEDKERN_DATA"
+    )
+    split: SplitSection = key(SplitSection(), help="how built-in data are dealt to clients")
+    preprocess: Literal["public", "paper"] = key("public", help="paper: constants from all rows, as published; not private")
+    response: str | None = key(None, help="the column to be explained")
+    positive: str | None = key(None, help="the label that counts as 1 in a binary response")
+    offset: str | None = key(None, help="a column that is added to the linear predictor")
+    weight: str | None = key(None, help="a column of case weights")
+    row_id: str | None = key(None, help="a column that names the row; shards are made from its hash")
+    ignore: list[str] = key([], help="columns of the files that the model does not use")
+    standardise: Literal["public", "exchange", "none"] = key("exchange", help="by [data.columns], by statistics, or not")
+    columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
+    test: str | None = key(None, help="a file of test rows, held by the server")
+
+
+class CommonOutputSection(Section):
+    """What every method's [output] has."""
+
+    client_folder: str | None = key(
+        None, help="where a client's own folder lies, on its machine; by default in the run's", min_length=1
+    )
+
+    def own_folders(self, folder: Path) -> Path | None:
+        """Where the clients' own folders lie, if not in the run's; relative to `folder`."""
+        return None if self.client_folder is None else folder / os.path.expanduser(self.client_folder)
+
+
+@runtime_checkable
+class Data(Protocol):
+    """Keys of [data] that the engine reads; every method's section has them, among its own."""
+
+    @property
+    def clients(self) -> list[str]: ...
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def ignore(self) -> list[str]: ...
+
+
+@runtime_checkable
+class Output(Protocol):
+    """Keys of [output] that the engine reads."""
+
+    @property
+    def metrics_every(self) -> int: ...
+    def own_folders(self, folder: Path) -> Path | None: ...
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """Keys of [algorithm] that the engine reads."""
+
+    @property
+    def checkpoint_every(self) -> float: ...
+
+
+@runtime_checkable
+class Privacy(Protocol):
+    """Keys of [privacy] that the engine reads, of a method that has this section."""
+
+    @property
+    def noise_source(self) -> Literal["secure", "keyed"]: ...
+    @property
+    def last_update(self) -> Literal["refuse", "shorten"]: ...
+    @property
+    def rows_per_person(self) -> int: ...
+
+
+class JobConfig(Section):
+    """What a job of any method has, with all defaults filled in; each method's `Config` is one."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)  # a method's sections stand for the protocols
+
+    job: JobSection
+    data: Data
+    model: Section
+    algorithm: Algorithm
+    privacy: Privacy | None = None
+    output: Output
+
+    @property
+    def private(self) -> bool:
+        """Whether what leaves a client has noise in it."""
+        return self.privacy is not None
+
+    @property
+    def unit(self) -> Literal["example", "client"]:
+        """What a private job protects."""
+        return "example"
+
+    @property
+    def least_updates(self) -> int:
+        """Updates that the job must reach for its result to count; without any, that of a private job would be the prior."""
+        return 1 if self.private else 0
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether the number of rounds decides nothing but the end, so that a resumed run may have another."""
+        return False
+
+    @property
+    def canonical(self) -> str:
+        """One JSON text for one meaning: sorted keys, infinite numbers as "inf"."""
+        return json.dumps(plain(self.model_dump()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @property
+    def digest(self) -> str:
+        """What the ranks of a job compare: BLAKE2b-256 of the canonical text."""
+        return blake2b(self.canonical.encode(), digest_size=32).hexdigest()
+
+
+S = TypeVar("S")
+C = TypeVar("C", bound=JobConfig)
+
+
+class Keys(Protocol[C]):
+    """`keys` of a method: which keys a job file has, what they may be, and which contradict each other."""
+
+    @property
+    def Config(self) -> type[C]: ...
+
+    def refused(self, raw: Raw) -> Iterator[str]:
+        """What other methods have and this one has not: a sentence with its remedy for each, before the tables are checked."""
+
+    def filled(self, raw: Raw) -> dict[str, Any]:
+        """The tables as they came, with everything that they leave out."""
+
+    def conflicts(self, config: C) -> Iterator[str]:
+        """Every fault between keys that are valid alone, a sentence with its remedy."""
+
+
+def settings_of(kind: Callable[..., S], *sections: Section, **computed: Any) -> S:
+    """A machine's settings: what is computed, and keys of the sections that have the same name; the rest by default."""
+    names = set(signature(kind).parameters) - computed.keys()
+    keys = {name: getattr(section, name) for section in sections for name in type(section).model_fields if name in names}
+    return kind(**keys, **computed)

@@ -1,0 +1,88 @@
+"""What a method gives back, and the files that the server publishes of it: the same for all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from ..results.digest import digest
+from ..results.inference_data import write
+from ..results.plain import Record
+from ..results.released import Released
+from ..results.result import Result
+from ..results.summary import Outcome, summary
+from . import machine
+from .keys import JobConfig
+from .run import Run
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the server has at the end.
+
+    Attributes
+    ----------
+    posterior : what is released
+    arrays : what the digest is of
+    stop, rounds : why the rounds ended, and how many were finished
+    clients : name -> {"updates", "status"}
+    chains, draws : of `posterior.nc`
+    encoding : what a reader must know of the columns, or of the rows
+    metrics : of the posterior on the test rows
+    privacy : client -> its certificate
+    notes : for the reader
+    more : what only this method has in summary.json
+    tables : files beside it, such as predictions.csv: name -> columns
+    drawn : whether there is a `posterior.nc`
+    """
+
+    posterior: Released
+    arrays: Mapping[str, NDArray[np.float64]]
+    stop: str
+    rounds: int
+    clients: Mapping[str, Record]
+    chains: int
+    draws: int
+    encoding: Record
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    privacy: Mapping[str, Record] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    more: Record = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
+    drawn: bool = True
+
+
+def publish(run: Run[JobConfig], fit: Fit) -> Result:
+    """Everything that the server publishes, in the run's folder if there is one."""
+    hooks, job = run.hooks, run.config.job
+    files, notes = hooks.folder, [*hooks.notes, *fit.notes]
+    if files is not None:
+        if fit.drawn:
+            try:
+                write(fit.posterior, files.path / "posterior.nc", seed=job.seed, chains=fit.chains, draws=fit.draws)
+            except JobError as error:
+                notes.append(f"no posterior.nc: {error}")
+        for name, table in fit.tables.items():
+            files.write_csv(name, table)
+    outcome = Outcome(
+        stop=fit.stop,
+        rounds=fit.rounds,
+        clients=fit.clients,
+        metrics=fit.metrics,
+        privacy=fit.privacy,
+        wire=hooks.wire.as_dict(),
+        digest=digest(fit.arrays),
+        encoding=fit.encoding,
+        versions=machine.of_a_run(),
+        notes=notes,
+        lost=hooks.gone,
+    )
+    content = summary(job.method, fit.posterior, outcome, fit.more)
+    if files is not None:
+        files.write_json("summary.json", content)
+    return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws)

@@ -1,0 +1,111 @@
+"""What the scalar arguments of kernels may be, and the sentences with which other values are refused."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import numpy as np
+
+# What the expressions of a domain may name, beside builtins and its own `codes`.
+NAMES: Mapping[str, Any] = MappingProxyType({"inf": math.inf, "index": operator.index, "uint64": np.uint64})
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What a scalar may be. Expressions in `x`, which the call of a kernel is compiled from.
+
+    Attributes
+    ----------
+    words : what an error says between its name and its value
+    test : whether x is allowed; "": it is for the caller to say
+    passed : what backends get
+    codes : of a choice: name -> what backends get
+    """
+
+    words: str = ""
+    test: str = ""
+    passed: str = "x"
+    codes: Mapping[str, int] | None = None
+
+    def check(self, kernel: str, name: str, value: Any) -> None:
+        """Nothing, or an error that names the argument, what it must be, and what came."""
+        require(kernel, self.has(value), name, self.words, repr(value) if self.codes else value)
+
+    @cached_property
+    def has(self) -> Callable[[Any], bool]:
+        """Whether a value is allowed."""
+        has: Callable[[Any], bool] = eval(f"lambda x: {self.test or True}", {**NAMES, "codes": self.codes})
+        return has
+
+
+def choice_of(codes: Mapping[str, int], words: str = "") -> Domain:
+    """One of several names; backends get its code."""
+    return Domain(words or f"must be {' or '.join(map(repr, codes))}", "x in codes", "codes[x]", codes)
+
+
+POSITIVE = Domain("must be > 0 and finite", "0 < x < inf", "float(x)")
+NOT_NEGATIVE = Domain("must be >= 0 and finite", "0 <= x < inf", "float(x)")
+FRACTION = Domain("must be in (0, 1)", "0 < x < 1", "float(x)")
+ABOVE_0 = Domain("must be > 0", "x > 0", "float(x)")  # inf, too
+FINITE = Domain("must be finite", "-inf < x < inf", "float(x)")
+NUMBER = Domain("a number", "", "float(x)")
+SWITCH = Domain("True or False", "", "bool(x)")
+AT_LEAST_0 = Domain("must be >= 0", "x >= 0", "index(x)")
+AT_LEAST_1 = Domain("must be >= 1", "x >= 1", "index(x)")
+SEED = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "uint64(index(x))")
+KEY = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "index(x)")
+OPTIONAL_KEY = Domain(KEY.words, f"x is None or {KEY.test}", "0 if x is None else index(x)")
+WORD = Domain("must be in [0, 2^32)", "0 <= x < 2**32", "index(x)")
+MADE = Domain()  # no argument of the public function, but made of others
+
+
+@dataclass(frozen=True)
+class Together:
+    """Scalars that are refused in one sentence.
+
+    Attributes
+    ----------
+    names : in the order in which the sentence tells what came
+    words : what is needed
+    test : what they must be beside their domains, by their names
+    """
+
+    names: tuple[str, ...]
+    words: str
+    test: str = ""
+
+
+def refuse(kernel: str, domains: Mapping[str, Domain], together: Iterable[Together], values: Mapping[str, Any]) -> None:
+    """Raises ValueError for the first of the values that is not in its domain."""
+    sentences = {name: t for t in together for name in t.names}
+    for name, domain in domains.items():
+        if name not in sentences:
+            domain.check(kernel, name, values[name])
+        elif not domain.has(values[name]):
+            _refuse_together(kernel, sentences[name], values)
+    for sentence in together:
+        if sentence.test and not eval(sentence.test, dict(values)):
+            _refuse_together(kernel, sentence, values)
+
+
+def _refuse_together(kernel: str, sentence: Together, values: Mapping[str, Any]) -> NoReturn:
+    came = ", ".join(f"{name} = {values[name]}" for name in sentence.names)
+    raise ValueError(f"{kernel}: needs {sentence.words}; got {came}")
+
+
+def require(kernel: str, holds: Any, name: str, what: str, value: Any) -> None:
+    """Raises ValueError unless it holds: "kernel: name what, got value"."""
+    if not holds:
+        raise ValueError(f"{kernel}: {name} {what}, got {value}")
+
+
+def choice(kernel: str, name: str, value: Any, codes: Mapping[str, int]) -> int:
+    """The code of a choice."""
+    choice_of(codes).check(kernel, name, value)
+    return codes[value]

@@ -1,0 +1,329 @@
+"""What a kernel is: one record that the checks, the call, the documentation and the tests all read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib import import_module
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _checks
+from ._checks import MADE, Domain, Together
+from ._fast import arrays_of, numbers_of, run_of, sizes_of
+
+BACKENDS = ("cpp", "numba", "cuda", "reference")
+HERE = "fedkern.kernels."
+FLOATS = (np.dtype("float64"), np.dtype("float32"))
+F64 = (np.dtype("float64"),)
+
+KERNELS: dict[str, Kernel] = {}  # filled by the records themselves
+
+
+def home(value: Any) -> str | None:
+    """The backend that lives where the array does; None for what is no array."""
+    if isinstance(value, np.ndarray):
+        return "cpp"
+    return "cuda" if type(value).__module__.partition(".")[0] == "cupy" else None
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array argument.
+
+    Attributes
+    ----------
+    name : as in the public function
+    shape : one symbol a dimension; "2*d" in an output is twice what d is
+    dtypes : the types that it may have; an output that is allocated has the first
+    optional : may be None
+    like : the first input, where the type must be the same; then an output that is allocated has it
+    """
+
+    name: str
+    shape: tuple[str, ...]
+    dtypes: tuple[np.dtype[Any], ...] = FLOATS
+    optional: bool = False
+    like: str = ""
+
+    def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
+        """The array itself, or an error that names the argument, what it must be, and what came."""
+        if value is None and self.optional:
+            return None
+        if type(value) is not np.ndarray and home(value) is None:
+            raise TypeError(f"{kernel}: {self.name} must be a NumPy array, got {type(value).__name__}")
+        if value.dtype not in self.dtypes:
+            raise TypeError(f"{kernel}: {self.name} must be {' or '.join(map(str, self.dtypes))}, got {value.dtype}")
+        shape = value.shape
+        fits = len(shape) == len(self.shape)
+        for symbol, n in zip(self.shape, shape):
+            if symbol in sizes:
+                fits &= sizes[symbol] == n
+            elif symbol.isidentifier():
+                sizes[symbol] = n
+            else:
+                fits &= size(symbol, sizes) == n
+        if not fits:
+            known = ", ".join(
+                f"{s} = {sizes[s]}"
+                for s in dict.fromkeys(t for d in self.shape for t in re.findall(r"[a-z]\w*", d))
+                if s in sizes
+            )
+            raise ValueError(f"{kernel}: {self.name} must have shape ({', '.join(self.shape)}) with {known}, got {value.shape}")
+        return value
+
+
+@cache
+def load_blas() -> None:
+    """Gives SciPy's BLAS and LAPACK to the compiled kernels.
+
+    Raises
+    ------
+    ImportError
+        A routine has not the C signature for which fedkern was built.
+    """
+    from scipy.linalg import cython_blas, cython_lapack
+
+    from fedkern import _core
+
+    _core.blas.load(dict(cython_blas.__pyx_capi__.items()), dict(cython_lapack.__pyx_capi__.items()))
+
+
+@cache
+def _formula(dimension: str) -> Callable[[Mapping[str, int]], int]:
+    """A formula of sizes, compiled once."""
+    formula: Callable[[Mapping[str, int]], int] = eval(
+        "lambda sizes: " + re.sub(r"[a-z]\w*", lambda m: f"sizes[{m[0]!r}]", dimension).replace("/", "//")
+    )
+    return formula
+
+
+def with_unsigned_keys(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba takes a Python int for an int64: a key beyond that must say that it is unsigned."""
+    return lambda *arguments: function(*(np.uint64(a) if type(a) is int and a >= 2**63 else a for a in arguments))
+
+
+def size(dimension: str, sizes: Mapping[str, int]) -> int:
+    """The length of a dimension: "d", "2*d", "d*(d+3)/2" or "4"."""
+    return sizes[dimension] if dimension in sizes else _formula(dimension)(sizes)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number, a choice or a switch that a kernel takes beside its arrays.
+
+    Attributes
+    ----------
+    name : as backends have it
+    domain : what it may be
+    default : as in the public function; ...: it has none
+    of : the public argument that it comes from, where that has another name
+    binds : symbols of shapes that follow from it
+    """
+
+    name: str
+    domain: Domain = MADE
+    default: float | str | bool | tuple[int, ...] | EllipsisType | None = ...
+    of: str = ""
+    binds: tuple[str, ...] = ()
+
+    @property
+    def keyword(self) -> str:
+        """What the public function calls it."""
+        return self.of or self.name
+
+
+def names(*arguments: Array | Scalar) -> tuple[str, ...]:
+    """What backends call them."""
+    return tuple(a.name for a in arguments)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The contract of one kernel.
+
+    Attributes
+    ----------
+    name : "family.function"
+    module : of the public function; a backend's function stands in the module of the same name in its folder
+    purpose, source : one line; the equation that it computes
+    inputs, outputs : the arrays, in the order in which every backend takes them
+    scalars : what backends take between the two
+    together : scalars that are refused in one sentence
+    order : the arguments of backends by name, where it is not inputs, scalars, outputs, n_threads
+    streams : the random streams that it draws from; empty for a deterministic kernel
+    returns : whether `run` gives back what backends return, before the outputs
+    backends : those that exist; the others are listed as missing
+    function : the public function, where it has not the kernel's own name
+    blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
+    """
+
+    name: str
+    module: str
+    purpose: str
+    source: str
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    scalars: tuple[Scalar, ...] = ()
+    together: tuple[Together, ...] = ()
+    order: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+    returns: bool = False
+    backends: tuple[str, ...] = ("cpp", "numba", "reference")
+    function: str = ""
+    blas: bool = False
+    _loaded: dict[str, Callable[..., Any]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        KERNELS[self.name] = self
+
+    @property
+    def public(self) -> str:
+        """The public function, with its family."""
+        family, own = self.name.split(".")
+        return f"{family}.{self.function or own}"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What every backend takes, in order."""
+        return self.order or (*names(*self.inputs, *self.scalars, *self.outputs), "n_threads")
+
+    def implementation(self, backend: str | None, arrays: Sequence[Any] = ()) -> Callable[..., Any]:
+        """The function of one backend, by default of the one at home where the arrays live (the first that there is)."""
+        if backend is None:
+            backend = self.backends[0]
+            for array in arrays:
+                if array is not None and type(array) is not np.ndarray:
+                    backend = self._home(arrays)
+                    break
+        if backend not in self._loaded:
+            if backend not in self.backends:
+                raise ValueError(f"{self.name}: no backend {backend!r}; there are {', '.join(self.backends)}")
+            family, function = self.name.split(".")
+            if backend == "cpp":
+                if self.blas:
+                    load_blas()
+                self._loaded[backend] = getattr(getattr(import_module("fedkern._core"), family), function)
+            else:
+                loaded = getattr(import_module(self.module.replace(HERE, f"{HERE}_{backend}.", 1)), function)
+                self._loaded[backend] = with_unsigned_keys(loaded) if backend == "numba" else loaded
+        return self._loaded[backend]
+
+    @cached_property
+    def _sizes_together(self) -> Callable[..., dict[str, int] | None]:
+        return sizes_of(self.inputs)
+
+    @cached_property
+    def _arrays_together(self) -> Callable[..., list[Any] | None]:
+        return arrays_of(self.inputs, self.outputs)
+
+    @cached_property
+    def numbers(self) -> Callable[..., tuple[Any, ...]]:
+        """(scalars by keyword) -> what backends get, in the record's order.
+
+        Raises
+        ------
+        ValueError
+            One that is not in its domain.
+        """
+        return numbers_of(self.scalars, self.together, self._refuse)
+
+    @cached_property
+    def run(self) -> Callable[..., tuple[Any, ...]]:
+        """Checks, allocates and calls: (inputs, out, n_threads, backend, symbols=None, *, scalars by keyword) -> the outputs.
+
+        `inputs` are in the record's order; `symbols` as in `prepare`.
+        """
+        function = self.implementation(self.backends[0])
+        return run_of(
+            self.inputs, self.scalars, self.together, self.outputs, self.order, self.returns, function, self._refuse, self._slowly
+        )
+
+    def call(self, backend: str | None, arrays: Sequence[Any], numbers: Sequence[Any], n_threads: int) -> Any:
+        """What the backend returns for the arrays of `prepare` and the scalars of `numbers`."""
+        function, k = self.implementation(backend, arrays), len(self.inputs)
+        if not self.order:
+            return function(*arrays[:k], *numbers, *arrays[k:], n_threads)
+        every = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
+        values = dict(zip(every, (*arrays, *numbers, n_threads)))
+        return function(*(values[name] for name in self.order))
+
+    def _slowly(
+        self,
+        inputs: Sequence[Any],
+        numbers: Sequence[Any],
+        out: Any,
+        n_threads: int,
+        backend: str | None,
+        symbols: Mapping[str, int] | None,
+    ) -> tuple[Any, ...]:
+        arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, symbols)
+        returned = self.call(backend, arrays, numbers, n_threads)
+        outputs = tuple(arrays[len(self.inputs) :])
+        return (returned, *outputs) if self.returns else outputs
+
+    def _refuse(self, values: Mapping[str, Any]) -> None:
+        _checks.refuse(self.public, {s.keyword: s.domain for s in self.scalars}, self.together, values)
+
+    def _home(self, arrays: Sequence[Any]) -> str:
+        """The one backend where all arrays live."""
+        homes = {h for h in map(home, arrays) if h} or {"cpp"}
+        if len(homes) > 1:
+            raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
+        return homes.pop()
+
+    def prepare(self, inputs: Mapping[str, Any], out: Any = None, symbols: Mapping[str, int] | None = None) -> list[Any]:
+        """Checks the inputs, and checks or allocates the outputs; a given `out` is used as it is or refused.
+
+        Parameters
+        ----------
+        inputs : name -> array (or None for an optional one)
+        out : None, the one output, or a tuple of all
+        symbols : sizes that no input binds, or that an input must have
+
+        Returns
+        -------
+        inputs and outputs, in the record's order
+        """
+        symbols = symbols or {}
+        if out is None and (prepared := self._arrays_together(inputs, symbols)) is not None:
+            return prepared
+        arrays = [inputs[a.name] for a in self.inputs]
+        bound = self._sizes_together(inputs, symbols)
+        if bound is None:
+            bound = dict(symbols)
+            arrays = [self._same_type(a, a.check(self.name, value, bound), arrays) for a, value in zip(self.inputs, arrays)]
+        if out is None:
+            return arrays + [self._allocate(spec, bound, arrays) for spec in self.outputs]
+        given = out if isinstance(out, tuple) else (out,)
+        if len(given) != len(self.outputs):
+            raise TypeError(f"{self.name}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")
+        results = []
+        for spec, value in zip(self.outputs, given):
+            if value is None:
+                results.append(self._allocate(spec, bound, arrays))
+                continue
+            if not self._same_type(spec, spec.check(self.name, value, bound), arrays).flags.writeable:
+                raise ValueError(f"{self.name}: {spec.name} is read-only")
+            if any(a is not None and np.may_share_memory(value, a) for a in (*arrays, *results)):
+                raise ValueError(f"{self.name}: {spec.name} overlaps another argument")
+            results.append(value)
+        return arrays + results
+
+    def _allocate(self, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any]) -> NDArray[Any]:
+        return np.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[0])
+
+    def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> Any:
+        if spec.like and value.dtype != inputs[0].dtype:
+            raise TypeError(f"{self.name}: {spec.name} must be {inputs[0].dtype} as {spec.like} is, got {value.dtype}")
+        return value
+
+
+def table() -> dict[str, dict[str, bool]]:
+    """Which (kernel, backend) pairs exist: kernel -> backend -> bool."""
+    return {name: {b: b in kernel.backends for b in BACKENDS} for name, kernel in sorted(KERNELS.items())}

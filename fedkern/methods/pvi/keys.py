@@ -1,0 +1,314 @@
+"""The job file's sections where method = "pvi". Source: docs/methods/pvi.md, sections 5 to 8 and 11 to 13."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from ...jobs.explain import remedy, unbounded
+from ...jobs.keys import CommonOutputSection, Count, DataSection, JobConfig, Positive, Raw, Section, Tables, key
+from ...jobs.load import layered, table
+from ...jobs.naming import faults as faults_of_names
+from ...kernels import families
+from ...kernels.families import FAMILIES
+from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
+
+SHARDED = ("local-averaging", "virtual-clients")
+ONE_SHOT = ("bcm-same", "bcm-split")
+
+# sampling -> the keys that it needs; it may have no other
+SAMPLING: dict[str, set[str]] = {
+    "poisson": {"sampling_rate"},
+    "poisson-truncated": {"sampling_rate", "max_batch", "dataset_size"},
+    "without-replacement": {"batch_size", "dataset_size"},
+    "full": set(),
+    "shards": set(),
+}
+# the one accountant that knows a sampling, where there is only one
+ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
+
+
+class ModelSection(Section):
+    kind: Literal["glm"] = key("glm", help="generalised linear model")
+    family: families.OfPvi = key("bernoulli", help="of the response, with its canonical link")
+    covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
+    prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
+    intercept: bool = key(True, help="add a column of ones")
+    scale: Positive = key(1.0, help="standard deviation of a gaussian response" + families.given_scales("pvi"))
+    preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
+
+
+Variant = Literal["pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split"]
+
+
+class AlgorithmSection(Section):
+    variant: Variant = key(help="of partitioned variational inference")
+    schedule: Literal["sequential", "synchronous", "random", "asynchronous"] = key(help="who works when")
+    client_weights: dict[str, Positive] = key({}, help="random schedule: public weights; clients not named have 1")
+    local_steps: Count = key(help="optimiser steps of one update")
+    optimiser: Literal["adagrad", "adam", "sgd", "exact"] = key(help="of a client's local problem")
+    optimiser_state: Literal["keep", "reset"] = key(help="between the updates of a client")
+    learning_rate: Positive = key(help="of the optimiser")
+    estimator: Literal["analytic", "weight-mc", "activation-mc", "stl", "total"] = key(help="of the local gradient")
+    draws: Count = key(1, help="per step, of a Monte-Carlo estimator")
+    damping: float | None = key(None, gt=0, le=1, help="of an update; default 1, or 1 / clients if all work at once")
+    damping_form: Literal["moment", "natural"] = key(help="what damping interpolates")
+    average: Literal["none", "half"] = key(help="release the last posterior, or the mean over the second half of all updates")
+    shards: int | None = key(None, ge=2, help="parts of a client's rows in local-averaging and virtual-clients")
+    batch: float = key(1.0, gt=0, le=1, help="rate at which rows enter a step of a job that is not private")
+    updates_per_client: Count | None = key(None, help="public cap on the updates of each client")
+    min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count")
+    sites: Literal["own", "averaged"] = key("own", help='privacy.unit = "client": who keeps what of the noisy sum')
+    max_staleness: Count | None = key(None, help="asynchronous: updates after which an answer is too old; default 4 x clients")
+    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+
+    def damping_of(self, n_clients: int) -> float:
+        """The damping of a job with so many clients: those that work at once share one step (docs/methods/pvi.md, section 8)."""
+        at_once = self.schedule in ("synchronous", "asynchronous")
+        return self.damping or (1.0 / n_clients if at_once else 1.0)
+
+
+class Terms(Section):
+    """What may differ between clients."""
+
+    epsilon: float | None = key(None, gt=0, help="cap over all rounds", remedy="1 is strong, 10 is weak, inf is no cap")
+    delta: float | None = key(None, gt=0, le=0.1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
+    clip: Positive | None = key(None, help="bound on a row's gradient", remedy="0.75 x the median row norm, if that is public")
+    noise_multiplier: Positive | None = key(None, help="noise sd over clip")
+    sampling_rate: float | None = key(None, gt=0, le=1, help="probability that a row enters a step", remedy="for example 0.02")
+    batch_size: Count | None = key(None, help="rows of a step, where their number is fixed")
+    dataset_size: Count | None = key(None, help="number of rows, where it is public")
+    max_batch: Count | None = key(None, help="poisson-truncated: the largest batch")
+
+
+class PrivacySection(Terms):
+    unit: Literal["example", "client"] = key("example", help="what neighbouring data sets differ by")
+    calibrate: bool = key(help="find the noise multiplier from epsilon, delta and the public number of steps")
+    sampling: Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards"] = key("poisson", help="of rows")
+    client_rate: float = key(1.0, gt=0, le=1, help='unit = "client": probability that a client counts in a round')
+    noise_source: Literal["secure", "keyed"] = key("secure", help="keyed noise is for experiments: epsilon is infinite")
+    accountant: Literal["pld", "rdp"] = key(help="of dp-accounting")
+    last_update: Literal["refuse", "shorten"] = key("refuse", help="when a whole update no longer fits the budget")
+    rows_per_person: Count = key(1, help="rows that one person may have, over all clients")
+    clients: dict[str, Terms] = key({}, help="terms of one client that differ")
+
+    def of(self, client: str) -> Terms:
+        """The terms of one client: the section's, overridden by its own."""
+        common = {name: getattr(self, name) for name in Terms.model_fields}
+        own = self.clients[client].model_dump(exclude_none=True) if client in self.clients else {}
+        return Terms(**{**common, **own})
+
+
+class OutputSection(CommonOutputSection):
+    metrics_every: Count = key(1, help="rounds between two measurements on the test rows")
+    draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")
+    chains: Count = key(4, help="independent sets of draws")
+
+
+class Config(JobConfig):
+    """A job of method "pvi"."""
+
+    data: DataSection
+    model: ModelSection
+    algorithm: AlgorithmSection
+    privacy: PrivacySection | None = None
+    output: OutputSection
+
+    @property
+    def unit(self) -> Literal["example", "client"]:
+        return "example" if self.privacy is None else self.privacy.unit
+
+    @property
+    def least_updates(self) -> int:
+        return max(self.algorithm.min_updates, super().least_updates)
+
+    @property
+    def open_ended(self) -> bool:
+        return self.privacy is None or not self.privacy.calibrate
+
+
+# Layers of defaults, the later ones stronger, the file itself the strongest.
+BASE: Tables = {
+    "job": {"method": "pvi"},
+    "algorithm": {
+        "variant": "pvi",
+        "schedule": "sequential",
+        "local_steps": 25,
+        "optimiser_state": "keep",
+        "estimator": "analytic",
+        "average": "none",
+    },
+}
+OPEN: Tables = {"algorithm": {"optimiser": "exact", "damping_form": "natural"}}
+# pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
+PRIVATE: Tables = {
+    "job": {"rounds": "budget"},
+    "data": {"standardise": "public"},
+    "algorithm": {"optimiser": "adagrad", "damping_form": "moment", "damping": 0.1, "average": "half"},
+}
+SHARDS: Tables = {"algorithm": {"optimiser": "adagrad"}, "privacy": {"sampling": "shards"}}
+GLOBAL_VI: Tables = {"algorithm": {"optimiser": "adagrad", "local_steps": 1, "learning_rate": 0.05, "damping": 1.0}}
+ONE_ROUND: Tables = {"job": {"rounds": 1}, "algorithm": {"schedule": "synchronous", "damping": 1.0}}
+BUILTIN: Tables = {"data": {"standardise": "public"}}
+ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
+# The public configuration files of the poster (docs/methods/pvi.md, section 13), with exact expectations.
+PAPER: Tables = {
+    "algorithm": {"schedule": "random", "optimiser": "adagrad", "damping": 0.1, "damping_form": "moment", "average": "none"}
+}
+PAPER_OPEN: Tables = {"job": {"rounds": 100}, "algorithm": {"learning_rate": 2.0, "local_steps": 20}}
+PAPER_PRIVATE: Tables = {
+    "job": {"rounds": 1000},
+    "privacy": {"noise_multiplier": 5.0, "clip": 1.5, "accountant": "rdp"},
+}
+LEARNING_RATE = {"adagrad": 0.5, "adam": 0.05, "sgd": 0.001, "exact": 1.0}
+
+
+def refused(raw: Raw) -> Iterator[str]:
+    """Nothing: what other methods have, this one has."""
+    yield from ()
+
+
+def filled(raw: Raw) -> dict[str, Any]:
+    """The job file with everything it left out.
+
+    Parameters
+    ----------
+    raw : the file's tables as they came, not yet validated
+
+    Returns
+    -------
+    the tables, with the defaults of a private or an open job, of the variant, and of the preset
+    """
+    private = "privacy" in raw
+    variant = table(raw, "algorithm").get("variant", "pvi")
+    layers = [BASE, PRIVATE if private else OPEN]
+    builtin = table(raw, "data").get("builtin")
+    layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
+    layers += [SHARDS] * (variant in SHARDED)
+    layers += [GLOBAL_VI] * (variant == "global-vi") + [ONE_ROUND] * (variant in ONE_SHOT)
+    if table(raw, "model").get("preset") == "paper":
+        layers += [PAPER, PAPER_PRIVATE if private else PAPER_OPEN]
+    out = layered(raw, layers)
+    settings = out["algorithm"]
+    if isinstance(settings, dict) and isinstance(settings.get("optimiser"), str):
+        settings.setdefault("learning_rate", LEARNING_RATE.get(settings["optimiser"], 0.5))
+    terms = out.get("privacy")
+    if isinstance(terms, dict):
+        if "noise_multiplier" in table(raw, "privacy") or "calibrate" not in terms:
+            terms.setdefault("calibrate", False)
+        elif terms["calibrate"] is True:
+            terms.pop("noise_multiplier", None)  # that of a preset: the file asks for calibrated noise
+        terms.setdefault("accountant", "rdp" if terms.get("sampling") == "without-replacement" else "pld")
+    return out
+
+
+def conflicts(config: Config) -> Iterator[str]:
+    """Every fault, each a sentence with its remedy."""
+    yield from _data(config)
+    algorithm, privacy, family = config.algorithm, config.privacy, FAMILIES[config.model.family]
+    if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
+        yield family.scale_is_missing
+    sharded = algorithm.variant in SHARDED
+    if sharded and algorithm.shards is None:
+        yield f'algorithm.shards is missing: variant = "{algorithm.variant}" needs the public number of shards'
+    if sharded and config.data.row_id is None:
+        yield f'data.row_id is missing: variant = "{algorithm.variant}" makes shards from a hash of this column'
+    if not sharded and algorithm.shards is not None:
+        yield f'algorithm.shards is for {" and ".join(SHARDED)}; variant is "{algorithm.variant}"'
+    if algorithm.client_weights and algorithm.schedule != "random":
+        yield f'algorithm.client_weights are for schedule = "random"; schedule is "{algorithm.schedule}"'
+    if config.model.covariance == "full" and algorithm.variant == "global-vi":
+        yield 'model.covariance = "full" does not exist with variant = "global-vi"; take "diagonal"'
+    if algorithm.variant == "global-vi" and algorithm.optimiser == "exact":
+        yield 'algorithm.optimiser = "exact" does not exist with variant = "global-vi"; take adagrad, adam or sgd'
+    if algorithm.variant in ONE_SHOT and (algorithm.schedule, algorithm.damping, config.job.rounds) != ("synchronous", 1.0, 1):
+        yield f'algorithm.variant = "{algorithm.variant}" is one synchronous round without damping; leave those keys out'
+    if privacy is not None:
+        yield from _private(config, privacy)
+        return
+    if sharded:
+        yield f'algorithm.variant = "{algorithm.variant}" is for private jobs; take "pvi", or give a [privacy] section'
+    if config.job.rounds == "budget":
+        yield 'job.rounds = "budget" is for private jobs; give a number, or a [privacy] section'
+    if algorithm.optimiser == "exact" and algorithm.batch < 1:
+        yield f'algorithm.batch = {algorithm.batch:g}: optimiser = "exact" uses all rows; leave batch out'
+
+
+def _data(config: Config) -> Iterator[str]:
+    data = config.data
+    if bool(data.clients) == bool(data.builtin):
+        yield "data: wanted either data.clients (files) or data.builtin; give one of them"
+    if data.clients and data.response is None:
+        yield "data.response is missing: the column to be explained"
+    if data.builtin and data.test is not None:
+        yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
+    for name, column in data.columns.items():
+        if column.reference is not None:
+            yield f'data.columns.{name}.reference is for method = "sparse"; here every level has a coefficient'
+    yield from faults_of_names(data.names, "data.names")
+
+
+def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
+    algorithm = config.algorithm
+    if algorithm.batch != 1:
+        yield "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how rows enter a step"
+    if algorithm.variant in ONE_SHOT:
+        yield f'algorithm.variant = "{algorithm.variant}" has no private form; take "pvi", or leave out [privacy]'
+    if config.model.covariance == "full":
+        yield 'model.covariance = "full" has no private form; take "diagonal"'
+    if privacy.unit == "example":
+        if algorithm.estimator in ("stl", "total"):
+            yield f'algorithm.estimator = "{algorithm.estimator}" has no clipped form; take analytic'
+        if algorithm.optimiser == "exact" and algorithm.variant not in SHARDED:
+            yield 'algorithm.optimiser = "exact" cannot be private; take adagrad, adam or sgd'
+    elif algorithm.variant != "pvi":
+        yield f'privacy.unit = "client" is for variant = "pvi"; variant is "{algorithm.variant}"'
+    elif privacy.clients:
+        yield 'privacy.clients: with unit = "client" one set of terms holds for all; move them to [privacy]'
+    if config.data.standardise == "exchange":
+        yield 'data.standardise = "exchange" would publish statistics of rows; take "public" with [data.columns], or "none"'
+    if (algorithm.variant in SHARDED) != (privacy.sampling == "shards"):
+        yield f'privacy.sampling = "{privacy.sampling}" does not fit variant = "{algorithm.variant}"; leave sampling out'
+    only = ACCOUNTANT.get(privacy.sampling, privacy.accountant)
+    if privacy.unit == "example" and privacy.accountant != only:
+        yield f'privacy.accountant = "{privacy.accountant}" does not know sampling = "{privacy.sampling}"; take "{only}"'
+    if privacy.calibrate and config.job.rounds == "budget" and algorithm.updates_per_client is None:
+        yield "privacy.calibrate = true needs the number of updates: give algorithm.updates_per_client, or a number of job.rounds"
+    yield from _missing(privacy)
+    yield from _terms(config, privacy, privacy, "privacy")
+    for client in sorted(privacy.clients):
+        yield from _terms(config, privacy, privacy.of(client), f"privacy.clients.{client}")
+
+
+def _missing(privacy: PrivacySection) -> Iterator[str]:
+    """What neither [privacy] nor the terms of each client give. That these name every client is checked when they are known."""
+    need = {"epsilon", "delta", "clip"} | ({"noise_multiplier"} if not privacy.calibrate else set())
+    need |= SAMPLING[privacy.sampling] if privacy.unit == "example" else set()
+    own = list(privacy.clients.values())
+    for name, field in type(privacy).model_fields.items():
+        given = [getattr(privacy, name, None)] + [getattr(terms, name, None) for terms in own]
+        if name not in need or given[0] is not None or (own and None not in given[1:]):
+            continue
+        why = f'sampling = "{privacy.sampling}" needs it' if name in SAMPLING[privacy.sampling] else remedy(field)
+        why = "or calibrate = true" if name == "noise_multiplier" else why
+        yield f"privacy.{name} is missing: {field.description} ({why})"
+
+
+def _terms(config: Config, privacy: PrivacySection, terms: Terms, where: str) -> Iterator[str]:
+    """Faults in the common terms, or in those of one client."""
+    if privacy.calibrate and terms.noise_multiplier is not None:
+        yield f"{where}.noise_multiplier and privacy.calibrate = true contradict each other; give one of them"
+    if terms.epsilon is not None and LARGEST_EPSILON < terms.epsilon < math.inf:
+        yield unbounded(f"{where}.epsilon", terms.epsilon)
+    if terms.epsilon == math.inf and (privacy.calibrate or config.job.rounds == "budget"):
+        yield f'{where}.epsilon = inf: privacy.calibrate = true and job.rounds = "budget" need a finite epsilon'
+    if privacy.unit == "example" and terms.clip is not None and terms.clip < LEAST_CLIP:
+        yield f"{where}.clip = {terms.clip:g}: on rows wanted at least {LEAST_CLIP:g}; give the columns larger units, or raise it"
+    given = {n for n in ("sampling_rate", "batch_size", "dataset_size", "max_batch") if getattr(terms, n) is not None}
+    allowed = SAMPLING[privacy.sampling] if privacy.unit == "example" else set()
+    for name in sorted(given - allowed):
+        scheme = f'sampling = "{privacy.sampling}"' if privacy.unit == "example" else 'unit = "client"'
+        yield f"{where}.{name} has no meaning with {scheme}; leave it out"
+    if "batch_size" in given and terms.dataset_size is not None and (terms.batch_size or 0) > terms.dataset_size:
+        yield f"{where}.batch_size = {terms.batch_size}: wanted at most dataset_size = {terms.dataset_size}"

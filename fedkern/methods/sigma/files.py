@@ -1,0 +1,66 @@
+"""The files of a trained prior: every party reads its own, and all are of one training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...algorithms.core.messages import SERVER, ServerEffects
+from ...algorithms.exchanges import prior as prior_agreement
+from ...data.artifact import ClientFile, Common, ServerFile, read_client, read_server
+from ...errors import JobError
+from ...jobs.run import At
+from ...jobs.stage import Stage
+from .keys import Config
+
+
+@dataclass(frozen=True)
+class Files:
+    """Those of one place: its clients', and the server's where it lives."""
+
+    clients: dict[int, ClientFile]
+    server: ServerFile | None
+
+    @property
+    def common(self) -> Common:
+        """What all files of the prior say."""
+        return self.server.common if self.server is not None else next(iter(self.clients.values())).common
+
+    @property
+    def digests(self) -> dict[int, str]:
+        """Party -> what its file is known by."""
+        server = {} if self.server is None else {SERVER: self.server.common.id}
+        return {k: file.digest for k, file in self.clients.items()} | server
+
+
+def read(at: At[Config]) -> Files:
+    """Every party's own file.
+
+    Raises
+    ------
+    JobError
+        A file is missing, altered or of another client; or the clients are not those of the prior.
+    """
+    names, path = at.names, at.part.folder / at.config.model.prior
+    clients = {k: read_client(path, names[k]) for k in at.mine}
+    server = read_server(path) if at.place.is_server else None
+    if server is not None and server.clients != names:
+        unknown = sorted(set(names) ^ set(server.clients))
+        what = f"{', '.join(unknown[:6])} on one side only" if unknown else "the same clients in another order"
+        raise JobError(
+            f"{path}: this prior was trained for {len(server.clients)} clients, the job has {len(names)} ({what}); name "
+            "the files as the prior's clients, or give data.names; a client without data needs a file with its areas, and "
+            "empty responses"
+        )
+    return Files(clients, server)
+
+
+def agree(at: At[Config], files: Files) -> None:
+    """JobError unless all files are of one training."""
+    names, path = at.names, str(at.part.folder / at.config.model.prior)
+    clients = {k: prior_agreement.Client(names[k], file.common.id, file.digest, path) for k, file in files.clients.items()}
+
+    def start() -> tuple[prior_agreement.Server, ServerEffects]:
+        assert files.server is not None
+        return prior_agreement.start(names, files.server.common.id, files.server.digests)
+
+    at.exchange(Stage.of(prior_agreement), start, clients)

@@ -1,0 +1,35 @@
+"""What every posterior can do that a job releases: say its numbers by name, and give draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+
+class Drawing(NamedTuple):
+    """Independent draws from the keyed stream "posterior", one key for each chain. A sampler has draws of its own."""
+
+    seed: int
+    chains: int = 4
+    draws: int = 1000
+
+
+class Group(NamedTuple):
+    """A group of ArviZ: name -> (dimensions, values), and the coordinates of the dimensions."""
+
+    variables: Mapping[str, tuple[Any, Any]]
+    coordinates: Mapping[str, Any]
+
+
+class Released(Protocol):
+    """A posterior."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its coefficients."""
+
+    def parameters(self) -> dict[str, dict[str, float]]:
+        """Name -> mean, sd, q05, q95 and what else there is to say of it."""
+
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """Groups posterior, and as far as they apply sample_stats and constant_data."""

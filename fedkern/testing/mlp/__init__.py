@@ -1,0 +1,1 @@
+"""Cases of the networks and of the autoencoder."""

@@ -1,0 +1,65 @@
+"""What a job sees of a transport: one of its places. A process is all places at once, an MPI rank is one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from ..algorithms.core import messages
+from .codec import Codec
+from .driver import Hooks, Offers, Signals
+
+S = TypeVar("S")
+C = TypeVar("C")
+
+
+class Transport(Protocol):
+    """What runs a protocol to its end, with a server or without one."""
+
+    is_server: bool
+    signals: Signals
+
+    def run(
+        self,
+        protocol: messages.Protocol[S, C],
+        start: messages.Start[S] | None,
+        clients: Mapping[int, C],
+        codec: Codec,
+        hooks: Hooks | None = None,
+    ) -> tuple[S | None, dict[int, C]]:
+        """The server's last state, where it lives, and those of the clients that live here."""
+
+
+class Place(Transport, Protocol):
+    """One place of a job.
+
+    Attributes
+    ----------
+    rank, size, is_server : its number, how many there are, whether the server lives here
+    n_threads : its share of the cores; None for all that the machine has
+    names : of the clients, as soon as they are known
+    hooks : of the latest protocol: they decide what others read of a fault
+    signals : that ask the job to end
+    """
+
+    rank: int
+    size: int
+    n_threads: int | None
+    names: tuple[str, ...]
+    hooks: Hooks | None
+
+    @property
+    def gathering(self) -> Transport:
+        """The same places without a server."""
+
+    def mine(self, n_clients: int) -> list[int]:
+        """The clients that live here."""
+
+    def agree(self, configuration: bytes) -> None:
+        """All places have the same configuration, and take the same level of instructions."""
+
+    def settle(self, mine: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
+        """What the server's `rule` makes of what all places say, in their order."""
+
+    def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
+        """What the server's `rule` makes of the numbers that all parties offer; each place gives those of its own."""

@@ -1,0 +1,119 @@
+"""A client that is lost is named, with its rank, in every protocol; and what the job says then is true."""
+
+import pytest
+
+from fedkern.api import perform
+from fedkern.cli.job import exit_code
+from fedkern.errors import LostPeer
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.transports.driver import ClientSide, ServerSide
+from fedkern.transports.inprocess import InProcess
+from support.command import OPEN, PRIVATE
+from support.kills import make_job
+
+LOST, WHY = 1, "rank 2 has died"
+
+
+class Losing(InProcess):
+    """One process in which a client is lost as soon as a protocol of this name has asked its first questions."""
+
+    def __init__(self, protocol):
+        super().__init__()
+        self.protocol, self.came = protocol, False
+
+    def run(self, protocol, start, clients, codec, hooks=None):
+        if protocol.name != self.protocol or self.came:
+            return super().run(protocol, start, clients, codec, hooks)
+        self.came = True
+        server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
+        flying = server.outgoing()
+        server.lose({LOST: WHY})
+        while not server.done:
+            for client, frame in flying:
+                for answer in side.receive(frame)[1] if client != LOST else ():
+                    server.arrive(answer, side.clients)
+            flying = server.outgoing()
+        return server.state, side.clients
+
+    @property
+    def gathering(self):
+        return self
+
+
+def lose(protocol, path, tmp_path, sections):
+    place = Losing(protocol)
+    config, folder = load(path, sections=sections)
+    try:
+        return perform(place, config, folder, Output(tmp_path / "out", quiet=True))
+    finally:
+        assert place.came, f"there is no protocol {protocol}"
+
+
+def at_a_client(path):
+    """The response of a vertical job moves from the server to its first client."""
+    server = dict(line.split(",") for line in (path.parent / "server.csv").read_text().splitlines())
+    first = sorted(path.parent.glob("clients/*.csv"))[0]
+    lines = [line.split(",") for line in first.read_text().splitlines()]
+    at = lines[0].index("id")
+    first.write_text("\n".join(",".join([*line, server[line[at]]]) for line in lines) + "\n")
+    path.write_text(path.read_text().replace('server = "server.csv"\n', ""))
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """Method -> a job file; each made once."""
+    made = {}
+
+    def get(method):
+        if method not in made:
+            made[method] = make_job(method.removesuffix("-response"), tmp_path_factory.mktemp(method))
+            if method.endswith("-response"):
+                at_a_client(made[method])
+        return made[method]
+
+    return get
+
+
+SHORT = {"job": {"rounds": 4}}
+POOLED = {"algorithm": {"statistics": "pooled", "chains": 2, "burn_in": 1}}
+STOPPING = [  # method, protocol, sections that change the job
+    ("pvi", "agreement", {}),
+    ("sparse", "agreement", {}),
+    ("sparse", "scaling", {}),
+    ("sparse", "gibbs", {}),
+    ("sparse", "gibbs-pooled", POOLED),
+    ("sparse", "site-fits", {"output": {"site_fits": True}}),
+    ("vertical", "alignment", {}),
+    ("vertical", "vertical", {}),
+    ("vertical", "prediction", {}),
+    ("vertical", "soul", {"algorithm": {"inference": "soul", "auxiliary": "mean-field"}}),
+    ("vertical-response", "response", {}),
+    ("sigma", "prior", {}),
+    ("sigma", "sfvi", {}),
+    ("sigma", "hmc", {"algorithm": {"inference": "hmc", "burn_in": 1}}),
+]
+
+
+@pytest.mark.parametrize(("method", "protocol", "sections"), STOPPING)
+def test_a_job_that_cannot_go_on_names_the_client_and_its_rank(method, protocol, sections, jobs, tmp_path):
+    name = {"pvi": "client-2", "sigma": "north"}.get(method, "client-02")
+    with pytest.raises(LostPeer, match=rf"^{WHY}.*client '{name}'.*(resume goes on|start the job again)"):
+        lose(protocol, jobs(method), tmp_path, SHORT | sections)
+
+
+GOING_ON = {
+    "pvi": OPEN,
+    "global-vi": OPEN + '[algorithm]\nvariant = "global-vi"\n',
+    "pvi-client-level": PRIVATE.replace("sampling_rate = 0.1", 'unit = "client"').replace("local_steps = 5\n", ""),
+}
+
+
+@pytest.mark.parametrize("protocol", GOING_ON)
+def test_a_job_that_goes_on_names_the_client_and_its_rank_at_the_end(protocol, tmp_path, capsys):
+    (tmp_path / "job.toml").write_text(GOING_ON[protocol])
+    result = lose(protocol, tmp_path / "job.toml", tmp_path, {})
+    assert result.summary["clients"]["client-2"]["status"] == "lost"
+    assert result.summary["clients"]["client-2"]["lost"] == WHY
+    assert exit_code(result, 0) == 4
+    assert "fedkern: finished without client 'client-2' (rank 2 has died)\n" in capsys.readouterr().err

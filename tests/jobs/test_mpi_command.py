@@ -1,0 +1,90 @@
+"""Whole jobs under mpirun: the same bits as in one process, one clear end, and quiet logs."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+import fedkern
+from fedkern.api import perform
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.transports.inprocess import InProcess
+from support.command import OPEN, PRIVATE, mpirun
+
+SYNCHRONOUS = OPEN.replace("clients = 3", "clients = 10") + '[algorithm]\nschedule = "synchronous"\n'
+
+
+@pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4, 11))])
+def test_ranks_do_not_change_a_bit(tmp_path: Path, ranks: int) -> None:
+    (tmp_path / "job.toml").write_text(SYNCHRONOUS)
+    ended = mpirun(ranks, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    alone = fedkern.run(tmp_path / "job.toml")
+    assert summary["digest"] == alone.digest
+    assert summary["wire"] == alone.summary["wire"]
+    assert summary["parameters"] == alone.parameters
+
+
+@pytest.mark.parametrize("optimiser", ["exact", "adagrad"])
+def test_threads_and_orders_of_arrival_do_not_change_a_bit(tmp_path: Path, optimiser: str) -> None:
+    """R2, with what calls BLAS (the exact optimum) and with sums over more rows than one block holds (two clients)."""
+    job = SYNCHRONOUS.replace("clients = 10", "clients = 2") + f'optimiser = "{optimiser}"\n'
+    (tmp_path / "job.toml").write_text(job)
+    config, folder = load(tmp_path / "job.toml")
+    places = [InProcess(n_threads=n) for n in (1, 2, 8)] + [InProcess(order=random.Random(seed)) for seed in range(5)]
+    results = [perform(place, config, folder, Output(quiet=True)) for place in places]
+    assert len({result.digest for result in results if result is not None}) == 1
+
+
+@pytest.mark.parametrize("ranks", [3, pytest.param(8, marks=pytest.mark.nightly)])
+def test_ranks_say_little(tmp_path: Path, ranks: int) -> None:
+    """U5: without a terminal at most one line in ten seconds from all ranks together, and no control character."""
+    (tmp_path / "job.toml").write_text(OPEN.replace("clients = 3", "clients = 7").replace("rounds = 3", "rounds = 40"))
+    began = monotonic()
+    ended = mpirun(ranks, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    progress = [line for line in ended.err.splitlines() if line.startswith("fedkern: ")]
+    assert len(progress) <= (monotonic() - began) / 10
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", ended.out + ended.err)
+    assert ended.out.count("digest") == 1
+
+
+def test_a_private_job_certifies_each_client(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(PRIVATE)
+    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert {c["steps"] for c in summary["privacy"].values()} == {20}
+    assert summary["privacy"].keys() == summary["clients"].keys() == {"client-1", "client-2", "client-3"}
+    for name, ways in summary["wire"].items():
+        ledger = [json.loads(line) for line in (tmp_path / "out" / "ledger" / f"{name}.jsonl").read_text().splitlines()]
+        assert sum(line["bytes"] for line in ledger) == ways["to_server"]["bytes"]
+    assert ended.out.count("privacy certificate") == 1
+
+
+def test_a_data_file_that_is_missing_on_one_rank(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
+    (tmp_path / "job.toml").write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n')
+    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 2
+    (line,) = [line for line in ended.err.splitlines() if line.startswith("fedkern: ")]
+    for words in ("rank 2", "client 'b'", "b.csv", "no such file"):
+        assert words in line
+
+
+def test_faults_that_all_ranks_see_are_said_once(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(OPEN.replace("rounds", "roundz"))
+    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
+    assert ended.code == 2
+    assert ended.err.count("did you mean job.rounds?") == 1
+    (tmp_path / "job.toml").write_text(OPEN)
+    ended = mpirun(5, "check", tmp_path / "job.toml")
+    assert ended.code == 2
+    assert ended.err.count("5 ranks for a server and 3 clients; start at most 4") == 1

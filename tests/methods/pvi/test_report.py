@@ -1,0 +1,171 @@
+"""The report: one page with everything inside, for finished, interrupted and empty runs."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from fedkern.methods.pvi import report
+from fedkern.results import plots
+from fedkern.results.report import HONEST, RunFiles, page
+from fedkern.results.summary import Wire
+
+CLIENTS = ("clinic-a", "<b>clinic</b>")
+
+
+def parameters(n: int, standardised: bool = True) -> dict[str, dict[str, float]]:
+    out = {}
+    for j in range(n):
+        value = {"mean": 0.1 * j - 0.5, "sd": 0.2, "q05": 0.1 * j - 0.8, "q95": 0.1 * j - 0.2}
+        out |= {f"theta[x{j}]": value} | ({f"theta_std[x{j}]": value} if standardised else {})
+    return out
+
+
+def finished(**changes: Any) -> RunFiles:
+    wire = Wire(CLIENTS)
+    for k in range(2):
+        wire.add("to_server", k, 1200)
+        wire.add("to_client", k, 2400)
+    certificate = {"epsilon": 0.98, "epsilon_cap": 1.0, "delta": 1e-5, "neighbours": "add or remove one example", "steps": 500}
+    summary = {
+        "stop": "budget",
+        "rounds": 20,
+        "parameters": parameters(5),
+        "metrics": {"accuracy": 0.91, "log_likelihood": -0.25},
+        "privacy": dict.fromkeys(CLIENTS, certificate),
+        "wire": wire.as_dict(),
+        "clients": {name: {"updates": 20, "status": "budget spent"} for name in CLIENTS},
+        "versions": {"fedkern": "0.1.0"},
+        "digest": "ab" * 32,
+        "notes": ["a note"],
+    }
+    lines = [{"round": r, "metrics": {"accuracy": 0.5 + 0.02 * r, "log_likelihood": -1 / (r + 1)}} for r in range(1, 21)]
+    sent = {"kind": "SiteDelta", "fields": {"dh": "d", "round": "int"}, "shapes": {"dh": [5]}, "bytes": 120}
+    ledger = [{"round": r, **sent} for r in range(20)]
+    content = {"summary": summary, "job": {"algorithm": {"variant": "pvi"}, "privacy": {"unit": "example"}}, "lines": lines}
+    return RunFiles("a run", **(content | {"ledgers": {CLIENTS[0]: ledger}} | changes))
+
+
+class Structure(HTMLParser):
+    """Addresses that a page would fetch, and whether its elements close."""
+
+    VOID = ("meta", "br", "img", "link", "input", "hr")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.addresses += [v or "" for k, v in attributes if k in ("src", "href", "xlink:href", "data", "action")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.addresses += [v or "" for k, v in attributes if k in ("src", "href", "xlink:href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop() != tag:
+            pass
+
+
+def read(text: str) -> Structure:
+    structure = Structure()
+    structure.feed(text)
+    structure.close()
+    return structure
+
+
+def test_everything_is_inside_the_page() -> None:
+    text = page(finished(), report)
+    structure = read(text)
+    assert structure.addresses, "the figures refer to their own marks"
+    assert all(address.startswith("#") for address in structure.addresses)
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\((?!#)", text)
+    assert structure.open == []
+
+
+def test_what_a_report_must_say() -> None:
+    text = page(finished(), report)
+    assert HONEST in text
+    assert "does <b>not</b> contain the privacy noise" in text
+    assert text.count("<svg") == 2
+    for words in (
+        "ε ≤ 0.98",
+        "privacy budget spent",
+        "clinic-a",
+        "add or remove one example",
+        "SiteDelta",
+        "2.4 kB",
+        "ab" * 32,
+        "a note",
+    ):
+        assert words in text, words
+
+
+@pytest.mark.parametrize(
+    ("certificate", "words"),
+    [
+        ({"unit": "example", "sampling": "poisson"}, "Each client's rows are protected by"),
+        ({"unit": "example", "sampling": "aligned"}, "The values of each row in every client's own columns are protected by"),
+        ({"unit": "client", "sampling": "full"}, "Each client, with all its rows, is protected by"),
+    ],
+)
+def test_a_report_names_what_is_protected_and_who_is_trusted(certificate: dict[str, str], words: str) -> None:
+    run = finished()
+    own = run.summary["privacy"][CLIENTS[0]] | certificate | {"trust": "nobody, <i>for</i> once"}
+    text = page(finished(summary=run.summary | {"privacy": dict.fromkeys(CLIENTS, own)}), report)
+    assert words in text
+    assert text.count("The claim trusts nobody, &lt;i&gt;for&lt;/i&gt; once.") == 1
+
+
+def test_names_cannot_become_markup() -> None:
+    text = page(finished(), report)
+    assert "<b>clinic</b>" not in text
+    assert "&lt;b&gt;clinic&lt;/b&gt;" in text
+
+
+def test_keyed_noise_is_not_called_private() -> None:
+    run = finished()
+    keyed = {**run.summary, "privacy": {"a": {"epsilon": "inf", "delta": 1e-5}}}
+    text = page(finished(summary=keyed), report)
+    assert "protects nobody" in text
+    assert "is protected by" not in text
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (RunFiles("empty"), ["interrupted", "makes no privacy claim"]),
+        (finished(summary={}), ["interrupted", "each client's own ledger", "Learning curves"]),
+        (finished(summary={}, job={}, ledgers={}), ["interrupted", "makes no privacy claim", "0.9"]),
+    ],
+    ids=["nothing", "interrupted", "not private"],
+)
+def test_runs_that_did_not_finish(run: RunFiles, words: list[str]) -> None:
+    text = page(run)
+    for word in words:
+        assert word in text
+    assert read(text).open == []
+
+
+def test_the_forest_shows_the_standardised_scale_and_at_most_sixty_rows() -> None:
+    text = page(finished(summary={**finished().summary, "parameters": parameters(70)}), report)
+    assert "The 60 of 70 with the largest absolute means" in text
+    figure = plots.forest({k: v for k, v in parameters(70).items() if "_std" in k})
+    assert figure is not None
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert len(labels) == 60
+    assert labels[-1] == "x69"
+    assert "standardised" in figure.axes[0].get_xlabel()
+
+
+def test_the_same_figure_gives_the_same_text() -> None:
+    lines = finished().lines
+    first, second = plots.learning_curves(lines), plots.learning_curves(lines)
+    assert plots.svg(first) == plots.svg(second)  # type: ignore[arg-type]
+    assert plots.learning_curves([{"round": 1}]) is None
+    assert plots.forest({}) is None

@@ -1,0 +1,1 @@
+"""Computations that share nothing with the package: what tests hold its numbers against."""
