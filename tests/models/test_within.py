@@ -4,14 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
-from differences import four_point
-from maps import grid, islands
 from scipy.stats import multivariate_normal
 
 from fedkern.errors import NumericalError
 from fedkern.models.spatial import factors
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.prior import AreaPrior, GpPrior
+from oracles.differences import four_point
+from support.maps import grid, islands
 
 PHI = Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"))
 LENGTH = Condition("lengthscale", 0.2, 1.0, "unit")
