@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial import factors
 from fedkern.models.spatial.car import Areas, exact_areas
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.prior import AreaPrior
-from fedkern.models.spatial.site import Layout, Rows
+from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from fedkern.models.spatial.within_site import WithinSite
 from oracles.differences import four_point
+from support.hierarchical import run
 from support.maps import grid
 
 PHI = Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"))
@@ -95,3 +98,29 @@ def test_clients_together_have_nearly_the_exact_posterior_with_phi_unknown(clien
     weight = want.weight * np.exp(np.array(logs) - [e.logpdf(y) for e in exact])
     mean = weight @ np.array(means) / weight.sum()
     assert np.sqrt(np.mean((mean - want.mean) ** 2)) < 0.02 * np.sqrt(np.mean(want.mean**2))
+
+
+@pytest.mark.parametrize("integrated", [True, False])
+def test_variational_inference_of_a_federation_has_nearly_the_exact_means(clients, integrated):
+    """By the machines as they are; phi unknown."""
+    rng, sd, ends = np.random.default_rng(4), 0.5, np.cumsum([0, *SIZES])
+    theta = np.linalg.cholesky(AreaPrior(*grid(6, 6), PHI).covariance(0.95)) @ rng.standard_normal(ends[-1])
+    y = theta + sd * rng.standard_normal(ends[-1])
+    want = exact_areas(Areas(*grid(6, 6)), PHI, y, np.arange(len(y)), sd)
+    layout, sites = Layout(True, clients[0].n_latents, intercept=False, scaled=False), []
+    for j, prior in enumerate(clients):
+        own = y[ends[j] : ends[j + 1]]
+        rows = Rows(own, np.arange(len(own)), np.zeros((len(own), 0)), np.zeros(len(own)))
+        sites.append(WithinSite(prior, PHI, layout, Likelihood("gaussian", sd), rows, integrated))
+    settings = Settings(rounds=1500, learning_rate=0.03, seed=1)
+    server, parties = run(sites, settings, prior=SigmaPrior(layout, PHI))
+    mean, S = sfvi.posterior(server)
+    xi = rng.multivariate_normal(mean, S, 400)
+    parts = []
+    for k, s in enumerate(sites):
+        c = parties[k]
+        u = np.array([c.family.sample(c.parameters, x, c.centre, rng.standard_normal(s.size)) for x in xi])
+        parts.append(s.theta_given(xi, u, rng.standard_normal((len(xi), s.n_areas))))
+    theta = np.concatenate(parts, axis=1)
+    assert np.sqrt(np.mean((theta.mean(axis=0) - want.mean) ** 2)) < 0.1 * np.sqrt(want.variance.mean())
+    np.testing.assert_allclose(theta.std(axis=0), np.sqrt(want.variance), rtol=0.2)
