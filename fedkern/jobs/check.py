@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
@@ -19,13 +19,11 @@ from ..data.faults import who
 from ..data.table import Table, Text
 from ..models.encoding import Column, Encoding, Spec
 from . import columns
-from .keys import JobConfig
+from .keys import C
 from .run import At
 from .stage import Stage
 
 MOST_LEVELS = 200  # of a column that is looked through
-
-C = TypeVar("C", bound=JobConfig)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from .check import Check, OwnFile, column_of, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
-from .keys import JobConfig
+from .keys import C
 from .method import Method
 from .parties import Parties, fingerprint
 from .publish import publish
@@ -26,7 +26,7 @@ from .run import Output, Part, Run
 from .stage import Stage
 
 
-def perform(method: Method, part: Part[JobConfig], output: Output) -> Result | None:
+def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     """The part of one place (a process, or an MPI rank) in a job.
 
     Returns
@@ -54,7 +54,7 @@ def perform(method: Method, part: Part[JobConfig], output: Output) -> Result | N
         return None if fit is None else publish(run, fit)
 
 
-def agree(part: Part[JobConfig], parties: Parties) -> None:
+def agree(part: Part[C], parties: Parties) -> None:
     """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
     place = part.place
     place.names = parties.names
@@ -64,7 +64,7 @@ def agree(part: Part[JobConfig], parties: Parties) -> None:
         raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")
 
 
-def checked(method: Method, part: Part[JobConfig]) -> list[str] | None:
+def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     """What `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
@@ -86,7 +86,7 @@ def checked(method: Method, part: Part[JobConfig]) -> list[str] | None:
     return [*said.lines, "", *wire.lines(parties.n_clients, stages, parties.spec), *wire.unknown(said.unknown)]
 
 
-def local(method: Method, part: Part[JobConfig], path: Path) -> int:
+def local(method: Method[C], part: Part[C], path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     config = part.config
     parties = method.rows.parties(config, part.folder)

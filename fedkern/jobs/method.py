@@ -4,40 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ..results.plain import Record
 from ..results.report import Report
 from .check import Check, OwnFile, Said
-from .keys import Keys
+from .keys import C, JobConfig, Keys
 from .parties import Parties
 from .publish import Fit
 from .run import Run
 from .stage import Stage
 
+Given = TypeVar("Given", bound=JobConfig, contravariant=True)
 
-class Rows(Protocol):
+
+class Rows(Protocol[Given]):
     """`rows`: who takes part, and what a client's rows are."""
 
-    def parties(self, config: Any, folder: Path) -> Parties: ...
+    def parties(self, config: Given, folder: Path) -> Parties: ...
 
 
-class Running(Protocol):
+class Running(Protocol[C]):
     """`run`: the part of one place in a job; what comes of it at the server's place, None elsewhere."""
 
-    def fit(self, run: Run[Any]) -> Fit | None: ...
+    def fit(self, run: Run[C]) -> Fit | None: ...
 
 
-class Stages(Protocol):
+class Stages(Protocol[C]):
     """`stages`: what leaves a party: before anything but the job file is known, and then by the model; and what `check` says."""
 
-    def opening(self, config: Any) -> Sequence[Stage]: ...
+    def opening(self, config: C) -> Sequence[Stage]: ...
 
     def stages(self, model: Any) -> Sequence[Stage]: ...
 
-    def checked(self, at: Check[Any]) -> Said | None: ...
+    def checked(self, at: Check[C]) -> Said | None: ...
 
-    def look_through(self, file: OwnFile[Any]) -> None: ...
+    def look_through(self, file: OwnFile[C]) -> None: ...
 
 
 class Show(Protocol):
@@ -46,12 +48,12 @@ class Show(Protocol):
     def lines(self, content: Record, why: str) -> Iterator[str]: ...
 
 
-class Method(NamedTuple):
+class Method(NamedTuple, Generic[C]):
     """One method's doors."""
 
-    keys: Keys[Any]
-    rows: Rows
-    run: Running
-    stages: Stages
+    keys: Keys[C]
+    rows: Rows[C]
+    run: Running[C]
+    stages: Stages[C]
     show: Show
     report: Report

@@ -17,7 +17,7 @@ from ..results.released import Released
 from ..results.result import Result
 from ..results.summary import Outcome, summary
 from . import machine
-from .keys import JobConfig
+from .keys import C
 from .run import Run
 
 
@@ -57,7 +57,7 @@ class Fit:
     drawn: bool = True
 
 
-def publish(run: Run[JobConfig], fit: Fit) -> Result:
+def publish(run: Run[C], fit: Fit) -> Result:
     """Everything that the server publishes, in the run's folder if there is one."""
     hooks, job = run.hooks, run.config.job
     files, notes = hooks.folder, [*hooks.notes, *fit.notes]

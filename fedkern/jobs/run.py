@@ -125,18 +125,18 @@ class Run(At[C]):
     ----------
     hooks : what it does beside computing
     output : where it writes
-    of : model -> the stages that a job of this method has once its model is known
+    stages_of : model -> the stages that a job of this method has once its model is known
     lines : what is said of the server's rounds; None says nothing
     """
 
     hooks: RunHooks
     output: Output
-    of: Callable[[Any], Sequence[Stage]]
+    stages_of: Callable[[Any], Sequence[Stage]]
     lines: Lines[Any] | None = None
 
     def knowing(self, model: Any) -> Run[C]:
         """The run once its model is known: the stages of the model may be exchanged."""
-        return replace(self, stages=(*self.stages, *self.of(model)))
+        return replace(self, stages=(*self.stages, *self.stages_of(model)))
 
     def saying(self, lines: Lines[S]) -> Run[C]:
         """The run that writes lines of metrics, and shows its progress."""
@@ -147,9 +147,9 @@ class Run(At[C]):
         resume = (self.output.resume and not stage.alias) if stage.resumable else None
         if self.lines is None:
             return self.hooks.run(place, exchange, resume=resume)
-        hooks = self.hooks
+        hooks, config = self.hooks, self.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
-            hooks.watch = Watch(self.lines, hooks.config.output.metrics_every, hooks.metric, progress)
+            hooks.watch = Watch(self.lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
             ended = hooks.run(place, exchange, resume=resume)
             hooks.watch = None
         return ended

@@ -21,12 +21,10 @@ class Line(NamedTuple):
     ----------
     content : beside the round and the seconds
     words : what the terminal shows of it
-    timed : whether it tells the seconds
     """
 
     content: Record
     words: str
-    timed: bool = True
 
 
 # The server's state after a new round, and whether a measurement is due -> a line, if there is something to say.
@@ -42,6 +40,7 @@ class Watch(Generic[State]):
     line : what the method says of a state
     every : rounds between two measurements; the last round has one too
     write : takes each line of metrics.jsonl
+    timed : whether lines tell the seconds. Not in a private job: how long clients compute is not covered by epsilon.
     round : the last one that was seen
     """
 
@@ -49,6 +48,7 @@ class Watch(Generic[State]):
     every: int
     write: Callable[[Record], None]
     progress: Progress
+    timed: bool
     round: int = 0
     _began: float = field(default_factory=time.monotonic)
 
@@ -59,7 +59,7 @@ class Watch(Generic[State]):
         line = self.line(state, self.round % self.every == 0 or state.stop is not None)
         if line is None:
             return
-        seconds = {"seconds": round(time.monotonic() - self._began, 3)} if line.timed else {}
+        seconds = {"seconds": round(time.monotonic() - self._began, 3)} if self.timed else {}
         self.write({"round": self.round, **line.content, **seconds})
         self.progress.show(self.round, line.words)
 

@@ -13,6 +13,8 @@ from ._checks import NAMES, Domain, Together
 
 _SYMBOL = re.compile(r"[a-z]\w*")
 Named: TypeAlias = dict[str, Any]  # what generated statements name
+Function: TypeAlias = Callable[..., Any]
+Run: TypeAlias = Callable[..., tuple[Any, ...]]
 
 
 class ArrayLike(Protocol):
@@ -58,7 +60,7 @@ def arrays_of(inputs: Sequence[ArrayLike], outputs: Sequence[ArrayLike]) -> Call
     return _compiled("inputs, symbols", lines, known)
 
 
-def numbers_of(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse) -> Callable[..., tuple[Any, ...]]:
+def numbers_of(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse) -> Run:
     """(scalars by keyword) -> what backends get, in their order; or what `refuse` raises."""
     source, keywords, known = _scalars(scalars, together, refuse)
     return _compiled(keywords.lstrip(", "), [*source, f"return ({''.join(f'_c{i}, ' for i in range(len(scalars)))})"], known)
@@ -71,10 +73,10 @@ def run_of(
     outputs: Sequence[ArrayLike],
     order: Sequence[str],
     returns: bool,
-    function: Callable[..., Any],
+    function: Function,
     refuse: Refuse,
-    slowly: Callable[..., tuple[Any, ...]],
-) -> Callable[..., tuple[Any, ...]]:
+    slowly: Run,
+) -> Run:
     """(inputs in their order, out, threads, backend, further symbols, scalars by keyword) -> the outputs, filled by `function`;
     what it returns comes before them, if that is wanted.
 
@@ -178,7 +180,7 @@ def _allocations(outputs: Sequence[ArrayLike], bound: Sequence[str], known: Name
     return lines
 
 
-def _compiled(parameters: str, lines: Sequence[str], known: Named) -> Callable[..., Any]:
+def _compiled(parameters: str, lines: Sequence[str], known: Named) -> Function:
     exec("\n    ".join([f"def together({parameters}):", *lines]), known)
-    function: Callable[..., Any] = known["together"]
+    function: Function = known["together"]
     return function

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
 from types import EllipsisType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from . import _checks
 from ._checks import MADE, Domain, Together
 from ._fast import arrays_of, numbers_of, run_of, sizes_of
+
+Function: TypeAlias = Callable[..., Any]  # of a backend
+Out: TypeAlias = NDArray[Any] | tuple[NDArray[Any] | None, ...] | None  # one output, or all; None: it is allocated
 
 BACKENDS = ("cpp", "numba", "cuda", "reference")
 HERE = "fedkern.kernels."
@@ -103,7 +106,7 @@ def _formula(dimension: str) -> Callable[[Mapping[str, int]], int]:
     return formula
 
 
-def with_unsigned_keys(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_unsigned_keys(function: Function) -> Function:
     """Numba takes a Python int for an int64: a key beyond that must say that it is unsigned."""
     return lambda *arguments: function(*(np.uint64(a) if type(a) is int and a >= 2**63 else a for a in arguments))
 
@@ -177,7 +180,7 @@ class Kernel:
     backends: tuple[str, ...] = ("cpp", "numba", "reference")
     function: str = ""
     blas: bool = False
-    _loaded: dict[str, Callable[..., Any]] = field(default_factory=dict, compare=False, repr=False)
+    _loaded: dict[str, Function] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         KERNELS[self.name] = self
@@ -193,7 +196,7 @@ class Kernel:
         """What every backend takes, in order."""
         return self.order or (*names(*self.inputs, *self.scalars, *self.outputs), "n_threads")
 
-    def implementation(self, backend: str | None, arrays: Sequence[Any] = ()) -> Callable[..., Any]:
+    def implementation(self, backend: str | None, arrays: Sequence[Any] = ()) -> Function:
         """The function of one backend, by default of the one at home where the arrays live (the first that there is)."""
         if backend is None:
             backend = self.backends[0]
@@ -257,7 +260,7 @@ class Kernel:
         self,
         inputs: Sequence[Any],
         numbers: Sequence[Any],
-        out: Any,
+        out: Out,
         n_threads: int,
         backend: str | None,
         symbols: Mapping[str, int] | None,
@@ -277,7 +280,7 @@ class Kernel:
             raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
         return homes.pop()
 
-    def prepare(self, inputs: Mapping[str, Any], out: Any = None, symbols: Mapping[str, int] | None = None) -> list[Any]:
+    def prepare(self, inputs: Mapping[str, Any], out: Out = None, symbols: Mapping[str, int] | None = None) -> list[Any]:
         """Checks the inputs, and checks or allocates the outputs; a given `out` is used as it is or refused.
 
         Parameters

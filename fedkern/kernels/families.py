@@ -140,10 +140,10 @@ class Family:
     domain: Domain
     methods: tuple[str, ...]
     level: str
-    value: Callable[[Vector, Vector, Any, Trials], Vector]
-    slope: Callable[[Vector, Vector, Any, Trials], Vector]
+    value: Callable[[Vector, Vector, Scale, Trials], Vector]
+    slope: Callable[[Vector, Vector, Scale, Trials], Vector]
     mean: Callable[[Vector], Vector]
-    information: Callable[[Vector, Vector, Any, Trials], Vector]
+    information: Callable[[Vector, Vector, Scale, Trials], Vector]
     curvature: Callable[[Any, Any], Any] | None = None
     local_curvature: Callable[[Vector, Any], Vector] | None = None
     variance: Callable[[Vector, Any], float] | None = None
@@ -187,7 +187,7 @@ def _of(trials: Trials) -> Any:
 # Poisson --------------------
 
 
-def _poisson_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+def _poisson_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
     log_rate = np.minimum(eta, MOST)
     return np.asarray(y * log_rate - np.exp(log_rate) - gammaln(y + 1))
 
@@ -213,17 +213,17 @@ POISSON = Family(
 # Binomial --------------------
 
 
-def _binomial_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+def _binomial_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
     assert trials is not None
     ways = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
     return np.asarray(ways + y * eta - trials * np.logaddexp(0.0, eta))
 
 
-def _successes(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+def _successes(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
     return np.asarray(y - _of(trials) * expit(eta))
 
 
-def _of_trials(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+def _of_trials(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
     p = expit(eta)
     return np.asarray(_of(trials) * p * (1 - p))
 
@@ -245,7 +245,7 @@ BINOMIAL = Family(
 # Negative binomial --------------------
 
 
-def _negative_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+def _negative_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
     b, count = np.minimum(eta, MOST) - np.log(scale), y + scale
     ways = -betaln(scale, y + 1) - np.log(count)  # log Gamma(y + r) - log Gamma(r) - log y!
     return np.asarray(ways + y * b - count * np.logaddexp(0.0, b))
@@ -299,7 +299,7 @@ BERNOULLI = Family(
 # Gaussian --------------------
 
 
-def _gaussian_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+def _gaussian_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
     return np.asarray(-0.5 * ((y - eta) / scale) ** 2 - np.log(scale) - HALF_LOG_TAU)
 
 

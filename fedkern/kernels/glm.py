@@ -24,6 +24,7 @@ from ._record import F64, FLOATS, Array, Kernel, Scalar
 
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
+Response = NDArray[Any]  # of any plain type
 
 METHODS = {"probit": 0, "quadrature": 1}
 CLIPPED_ESTIMATORS = {"analytic": 0, "weight-mc": 1, "activation-mc": 2}
@@ -179,13 +180,13 @@ def _check_key(kernel: Kernel, key: int | None, random: str) -> None:
         raise ValueError(f'{kernel.public}: {random} needs a key: key=rng.key(seed, "draws")')
 
 
-def _full(log_sigma: Any) -> bool:
+def _full(log_sigma: Vector) -> bool:
     return getattr(log_sigma, "ndim", 1) == 2
 
 
 def loglik_grad(
     X: Real,
-    y: NDArray[Any],
+    y: Response,
     theta: Vector,
     *,
     family: str,
@@ -231,7 +232,7 @@ def loglik_grad(
 
 def elbo_grad(
     X: Real,
-    y: NDArray[Any],
+    y: Response,
     mu: Vector,
     log_sigma: Vector,
     *,
@@ -306,11 +307,11 @@ def elbo_grad(
     return float(elbo), grad_mu, grad_log_sigma
 
 
-def _spread_out(value: float | Vector, d: int) -> Any:
+def _spread_out(value: float | Vector, d: int) -> Vector:
     return np.full(d, value, np.float64) if isinstance(value, (int, float)) else value
 
 
-def _as_matrix(value: float | Vector, d: int) -> Any:
+def _as_matrix(value: float | Vector, d: int) -> Vector:
     return np.diag(_spread_out(value, d)) if isinstance(value, (int, float)) or np.ndim(value) == 1 else value
 
 
@@ -326,7 +327,7 @@ def _log_normaliser(shift: Vector, precision: Vector) -> float:
 
 def expectations(
     X: Real,
-    y: NDArray[Any],
+    y: Response,
     mu: Vector,
     log_sigma: Vector,
     *,
@@ -371,7 +372,7 @@ def expectations(
 
 def clipped_grad_sum(
     X: Real,
-    y: NDArray[Any],
+    y: Response,
     mu: Vector,
     log_sigma: Vector,
     *,

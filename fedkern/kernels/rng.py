@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedkern import _core
 
 from ._checks import Domain
-from ._record import F64, Array, Kernel, Scalar
+from ._record import F64, Array, Kernel, Out, Scalar
 
 WORDS_TYPE = (np.dtype("uint32"),)
 LIMIT = 2**32
@@ -452,7 +452,7 @@ def polya_gamma(
 
 
 def _pairs(
-    kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, item: int, out: Any, n_threads: int, backend: str | None
+    kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, item: int, out: Out, n_threads: int, backend: str | None
 ) -> NDArray[np.float64]:
     _check_counter(kernel, n, key, client, step, draw, item, per_block=2)
     numbers: NDArray[np.float64]
@@ -467,7 +467,7 @@ def _own_blocks(
     client: int,
     step: int,
     item: int,
-    out: Any,
+    out: Out,
     n_threads: int,
     backend: str | None,
 ) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import NumericalError
 from ._checks import AT_LEAST_1, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
-from ._record import F64, Array, Kernel, Scalar
+from ._record import F64, Array, Kernel, Out, Scalar
 
 UPDATES = ("row-gibbs", "element", "row")
 SCALES = ("exact", "expanded")
@@ -148,7 +148,7 @@ def sweeps(
     scale_lambda: float = 1.0,
     shape: float = 2.0,
     rate: float = 1.0,
-    out: tuple[NDArray[Any] | None, ...] | None = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, NDArray[np.int64]]:

@@ -16,7 +16,7 @@ from ..jobs.method import Method
 METHODS = ("pvi", "vertical", "sigma", "sparse")  # the first is that of a job file which names none
 
 
-def named(name: str) -> Method:
+def named(name: str) -> Method[Any]:
     """A method by its name in a job file; it is loaded when it is asked for.
 
     Raises
@@ -24,7 +24,7 @@ def named(name: str) -> Method:
     ModuleNotFoundError
         There is none, or a door is missing.
     """
-    method: Method = import_module(f".{name}.doors", __name__).METHOD
+    method: Method[Any] = import_module(f".{name}.doors", __name__).METHOD
     return method
 
 

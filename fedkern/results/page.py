@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from html import escape as quoted
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..printing import several
 from . import plots
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def escape(text: str) -> str:
@@ -35,7 +32,7 @@ def section(title: str, body: str) -> str:
     return f"<section><h2>{title}</h2>{body}</section>" if body else ""
 
 
-def figure(title: str, drawn: Figure | None, text: str, more: str = "") -> str:
+def figure(title: str, drawn: plots.Figure | None, text: str, more: str = "") -> str:
     """A box with a figure and a text under it; nothing without a figure."""
     if drawn is None:
         return ""

@@ -11,12 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fedkern.kernels._record import KERNELS, Kernel
+
+Arguments: TypeAlias = dict[str, Any]  # of a public function, by name
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
+Results: TypeAlias = tuple[Any, ...]  # of a public function: arrays and numbers
 
 # The largest difference to the reference. "exact": bits. "elementwise": relative to the number itself (a few elementary
 # functions); "variate": the same, where the error of a logarithm is multiplied. "reduction": relative to the sum of the absolute
@@ -52,10 +57,10 @@ class Case:
     magnitude : sums of the absolute terms, one for each result, for a reduction whose terms cancel; None: the largest result
     """
 
-    arguments: dict[str, Any]
+    arguments: Arguments
     kind: str = "reduction"
     precision: str = "float64"
-    magnitude: Sequence[Any] | None = None
+    magnitude: Sequence[ArrayLike] | None = None
 
     @property
     def tolerance(self) -> float:
@@ -78,7 +83,7 @@ class Source:
     def size(self) -> int:
         return int(self.choose(self.sizes))
 
-    def array(self, values: Any, dtype: Any = np.float64, extremes: Sequence[float] = ()) -> NDArray[Any]:
+    def array(self, values: ArrayLike, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> NDArray[Any]:
         """`values` in the case's layout, one of them replaced by one of `extremes`."""
         with np.errstate(over="ignore", under="ignore"):
             content = np.array(values, dtype)
@@ -86,7 +91,7 @@ class Source:
                 content.flat[self.random.integers(content.size)] = self.choose(extremes)
         return laid_out(content, self.layout)
 
-    def normal(self, *shape: int, dtype: Any = np.float64, extremes: Sequence[float] = ()) -> NDArray[Any]:
+    def normal(self, *shape: int, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> NDArray[Any]:
         return self.array(self.random.standard_normal(shape), dtype, extremes)
 
 
@@ -142,7 +147,7 @@ def public_function(kernel: Kernel) -> Callable[..., Any]:
     return function
 
 
-def results_of(kernel: str, case: Case, **options: Any) -> tuple[Any, ...]:
+def results_of(kernel: str, case: Case, **options: Any) -> Results:
     """All that the public function returns, as a tuple."""
     returned = public_function(KERNELS[kernel])(**case.arguments, **options)
     return returned if isinstance(returned, tuple) else (returned,)

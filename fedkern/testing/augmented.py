@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from fedkern.kernels import augmented
 from fedkern.kernels._reference import augmented as _reference
 
-from . import Case, Source
+from . import Arguments, Case, Floats, Results, Source
 from .mlp.networks import gradient_magnitudes, parameters_of, values
 
 reference: Any = _reference
@@ -18,7 +19,7 @@ HIDDEN = ((), (1,), (5,), (8, 8), (16, 16), (17, 3, 9))
 EXTREMES: tuple[tuple[float, ...], ...] = ((), (), (0.0, 1e-200, 1e9, np.nan))
 
 
-def rows(source: Source) -> dict[str, Any]:
+def rows(source: Source) -> Arguments:
     """What both families share."""
     n, p = source.size(), source.choose([0, 1, 2, 3, 9])
     extremes = source.choose(EXTREMES)
@@ -38,7 +39,7 @@ def mean_field_draw(source: Source) -> Case:
     return Case(arguments, magnitude=[g, z])
 
 
-def gradient_inputs(source: Source, drawn: dict[str, Any], g: Any, z: Any) -> dict[str, Any]:
+def gradient_inputs(source: Source, drawn: Arguments, g: Floats, z: Floats) -> Arguments:
     n = len(g)
     return {
         "H": drawn["H"],
@@ -51,7 +52,7 @@ def gradient_inputs(source: Source, drawn: dict[str, Any], g: Any, z: Any) -> di
     }
 
 
-def terms(arguments: dict[str, Any], s: Any, rounding: Any = 0.0) -> tuple[Any, Any]:
+def terms(arguments: Arguments, s: Floats, rounding: Floats | float = 0.0) -> tuple[Floats, Floats]:
     """Sums of absolute terms of a, and of own + (z - g) / rho^2; `rounding` is that of log s."""
     own = 0 if arguments["own"] is None else abs(arguments["own"])
     pull = (abs(arguments["z"]) + abs(arguments["g"])) / arguments["rho"] ** 2
@@ -70,7 +71,7 @@ def mean_field_gradient(source: Source) -> Case:
     return Case(arguments, magnitude=magnitude)
 
 
-def amortised(source: Source) -> dict[str, Any]:
+def amortised(source: Source) -> Arguments:
     arguments = rows(source)
     e, hidden = source.choose([0, 1, 2, 5]), source.choose(HIDDEN)
     extra = source.array(source.random.standard_normal((len(arguments["tau"]), e)), extremes=source.choose(EXTREMES))
@@ -79,7 +80,7 @@ def amortised(source: Source) -> dict[str, Any]:
     return arguments | {"extra": extra, "psi": psi, "hidden": hidden, "rho": source.choose([0.02, 0.5, 1.0, 10.0])}
 
 
-def network(g: Any, most: Any, arguments: dict[str, Any]) -> tuple[Any, Any, Any, tuple[Any, Any, Any]]:
+def network(g: Floats, most: Floats, arguments: Arguments) -> tuple[Any, Any, Any, tuple[Floats, Floats, Floats]]:
     """s, magnitudes of the network's two values, and the arguments of `mlp.gradient_magnitudes` but two. `most` is that of g."""
     psi, extra = arguments["psi"], arguments["extra"]
     sizes = (1 + extra.shape[1], *arguments["hidden"], 2)
@@ -122,7 +123,9 @@ def coefficients(source: Source) -> Case:
     return Case(arguments, magnitude=[abs(arguments["mu"]) + sd * abs(arguments["eps"])])
 
 
-def iteration(source: Source, kernel: Any, n: int, z_parameters: Any, draw: Any, others: dict[str, Any]) -> Case:
+def iteration(
+    source: Source, kernel: Callable[..., Results], n: int, z_parameters: Floats, draw: Callable[..., Results], others: Arguments
+) -> Case:
     """A client in the middle of a run; the second moments keep a step a smooth function of its gradient. `draw` makes g and z."""
     p, random = source.choose([0, 1, 2, 3, 9]), source.random
     H, eps, tau = source.normal(n, p), source.normal(p), source.normal(n)
@@ -162,7 +165,7 @@ def mean_field_iteration(source: Source) -> Case:
     n, rho = source.size(), source.choose([0.1, 0.5, 1.0, 10.0])
     mean, log_sd = source.random.standard_normal(n), 0.5 * source.random.standard_normal(n) + np.log(rho)
 
-    def draw(H: Any, w: Any, tau: Any) -> Any:
+    def draw(H: Floats, w: Floats, tau: Floats) -> tuple[Floats, Floats]:
         return augmented.mean_field_draw(H, w, tau, mean, log_sd, backend="reference")
 
     return iteration(source, augmented.mean_field_iteration, n, np.concatenate([mean, log_sd]), draw, {"rho": rho})
@@ -174,7 +177,7 @@ def amortised_iteration(source: Source) -> Case:
     extra, extra_next = source.normal(n, e), source.normal(n, e)
     psi = parameters_of(source, (1 + e, *hidden, 2))
 
-    def draw(H: Any, w: Any, tau: Any) -> Any:
+    def draw(H: Floats, w: Floats, tau: Floats) -> tuple[Floats, Floats]:
         return augmented.amortised_draw(H, w, tau, extra, psi, **others, backend="reference")
 
     inputs = {"extra": extra, "extra_next": extra_next}

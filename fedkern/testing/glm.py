@@ -10,7 +10,7 @@ from fedkern.kernels import rng
 from fedkern.kernels._reference import glm as _reference
 from fedkern.kernels.families import BINARY, CODES, FAMILIES, REAL
 
-from . import Case, Source
+from . import Arguments, Case, Floats, Source
 
 reference: Any = _reference
 
@@ -19,7 +19,7 @@ ROWS = (1.0, 0.0, 1e-200, 1e30, 1e200, -1e308, np.inf, np.nan)  # what a row of 
 PLAIN = (1.0, 0.0, np.nan)
 
 
-def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str = "") -> dict[str, Any]:
+def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str = "") -> Arguments:
     """X, y, family, scale and, sometimes, offset and weights."""
     n, d = source.size(), min(source.size(), 40)
     family = source.choose(sorted(CODES))
@@ -40,7 +40,7 @@ def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str =
     return {"X": X, "y": source.array(y, response), "family": family, "scale": scale, **columns}
 
 
-def posterior(source: Source, d: int, full: bool) -> dict[str, Any]:
+def posterior(source: Source, d: int, full: bool) -> Arguments:
     if full:
         spread = np.tril(0.3 * source.random.standard_normal((d, d))) + np.eye(d)
         spread[np.triu_indices(d, 1)] = 77  # must not be read
@@ -50,7 +50,7 @@ def posterior(source: Source, d: int, full: bool) -> dict[str, Any]:
     return {"mu": source.normal(d), "log_sigma": source.array(spread)}
 
 
-def draws(source: Source) -> dict[str, Any]:
+def draws(source: Source) -> Arguments:
     return {
         "draws": source.choose([1, 2, 5, 8, 13]),
         "key": rng.key(7, "draws"),
@@ -59,7 +59,9 @@ def draws(source: Source) -> dict[str, Any]:
     }
 
 
-def absolute_terms(X: Any, y: Any, theta: Any, family: str, offset: Any, weights: Any, scale: float) -> tuple[float, Any]:
+def absolute_terms(
+    X: Floats, y: Floats, theta: Floats, family: str, offset: Floats, weights: Floats, scale: float
+) -> tuple[float, Any]:
     """Sums of the absolute terms of a log-likelihood and of its gradient, with what rounding of x'theta does to them."""
     n = len(X)
     X, w = np.nan_to_num(abs(X.astype(np.float64))), abs(reference.column(weights, n, 1.0))
@@ -82,7 +84,7 @@ def elbo(source: Source, full: bool) -> Case:
     d = data["X"].shape[1]
     q, random = posterior(source, d, full), draws(source)
     estimator = source.choose(["stl", "total", "analytic"])
-    prior: dict[str, Any] = {"prior_shift": source.choose([0.0, source.normal(d)]), "prior_precision": 1.0}
+    prior: Arguments = {"prior_shift": source.choose([0.0, source.normal(d)]), "prior_precision": 1.0}
     if source.choose([True, False]):
         root = source.random.standard_normal((d, d))
         prior["prior_precision"] = source.array(root @ root.T + np.eye(d) if full else source.random.standard_normal(d))
@@ -129,7 +131,7 @@ def clipped(source: Source, full: bool) -> Case:
     n, d = data["X"].shape
     estimator = "analytic" if full else source.choose(["analytic", "weight-mc", "activation-mc"])
     clip = source.choose([1e-3, 0.5, 2.0, np.inf])
-    arguments: dict[str, Any] = {**data, **posterior(source, d, full), **draws(source), "estimator": estimator, "clip": clip}
+    arguments: Arguments = {**data, **posterior(source, d, full), **draws(source), "estimator": estimator, "clip": clip}
     if source.choose([True, False]):
         arguments["rows"] = source.array(source.random.integers(0, n, n // 2) if n else np.empty(0), "i8")
     if clip < np.inf:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from . import Case, Source
+from . import Case, Floats, Source
 
 EXTREMES: tuple[tuple[float, ...], ...] = ((), (0.0, 1e-200, 1e150, -1e200, np.inf, np.nan))
 
 
-def gradient(source: Source) -> Any:
+def gradient(source: Source) -> Floats:
     k = source.size()
     return source.array(
         np.exp(source.random.uniform(-8, 8, k)) * source.random.choice([-1, 1], k), extremes=source.choose(EXTREMES)
@@ -36,8 +34,8 @@ def adam(source: Source) -> Case:
 
 
 def _adam_magnitude(
-    state: Any, gradient: Any, learning_rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
-) -> Any:
+    state: Floats, gradient: Floats, learning_rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
+) -> tuple[Floats, Floats]:
     """The first moment is a sum whose terms may cancel."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         m = beta1 * abs(state[0]) + (1 - beta1) * abs(gradient)

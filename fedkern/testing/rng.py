@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedkern.kernels import rng
 
-from . import Case, Source
+from . import Arguments, Case, Floats, Source
 
 LAST = 2**32 - 1
 
 
-def counter(source: Source, n: int) -> dict[str, Any]:
+def counter(source: Source, n: int) -> Arguments:
     return {
         "key": source.choose([0, 2**64 - 1, rng.key(7, "draws", chain=3)]),
         "client": source.choose([0, 5, LAST]),
@@ -43,9 +41,9 @@ def exponential(source: Source) -> Case:
     return consecutive(source, "elementwise")
 
 
-def parameter(source: Source, n: int) -> Any:
+def parameter(source: Source, n: int) -> Floats | float:
     """An array or, for all alike, a float."""
-    scale = source.choose([1e-300, 1e-3, 0.3, 1.0, 40.0, 1e12])
+    scale: float = source.choose([1e-300, 1e-3, 0.3, 1.0, 40.0, 1e12])
     if source.choose([True, False]):
         return scale
     spread = np.exp(source.random.standard_normal(n))

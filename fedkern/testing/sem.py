@@ -9,7 +9,7 @@ import numpy as np
 from fedkern.kernels import sem
 from fedkern.kernels._reference import sem as _reference
 
-from . import Case, Source
+from . import Arguments, Case, Floats, Results, Source
 
 reference: Any = _reference
 
@@ -22,7 +22,7 @@ def small(source: Source) -> tuple[int, int, int]:
     return source.choose([1, 2, 3]), source.choose(VARIABLES), source.choose(ROWS)
 
 
-def model(source: Source, c: int, p: int, n: int, stable: bool) -> dict[str, Any]:
+def model(source: Source, c: int, p: int, n: int, stable: bool) -> Arguments:
     """Rows, global coefficients, deviations and error scales; the diagonals hold numbers that must not be read."""
     random, off = source.random, ~np.eye(p, dtype=bool)
     theta, deviation = 0.3 * random.standard_normal((c, p, p)), 0.2 * random.standard_normal((c, p, p))
@@ -65,15 +65,16 @@ def sweeps(source: Source) -> Case:
         "n_sweeps": source.choose([1, 3]),
     }
     case = Case(arrays | options | counter)
-    want = sem.sweeps(**case.arguments, backend="reference")
+    want: Results = sem.sweeps(**case.arguments, backend="reference")
     return Case(case.arguments, magnitude=[_magnitude(name, value) for name, value in zip(reference.RESULTS, want)])
 
 
-def _magnitude(name: str, value: Any) -> Any:
+def _magnitude(name: str, value: Floats) -> Floats:
     """Coefficients are sums of moves as large as the largest of them; a scale answers to the relative error of its deviation."""
     if name == "lambda_sq":
         return 1e3 * np.abs(value)
-    return 10 * np.max(np.abs(value), axis=tuple(range(1, value.ndim)), keepdims=True, initial=1)
+    most: Floats = 10 * np.max(np.abs(value), axis=tuple(range(1, value.ndim)), keepdims=True, initial=1)
+    return most
 
 
 def log_density(source: Source) -> Case:

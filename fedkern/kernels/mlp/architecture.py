@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from .. import rng
 
 __all__ = ["Architecture", "Layer", "Part"]
+
+Numbers: TypeAlias = NDArray[Any]  # float32 or float64, as the caller's
 
 VARIANTS = ("printed", "amended", "multiplicative")
 LIMIT = 2**31  # of a layer's size
@@ -40,9 +42,9 @@ class Part(NamedTuple):
     layers: tuple[Layer, ...]
 
 
-def matrices(flat: NDArray[Any], layers: tuple[Layer, ...]) -> list[tuple[NDArray[Any], NDArray[Any] | None]]:
+def matrices(flat: Numbers, layers: tuple[Layer, ...]) -> list[tuple[Numbers, Numbers | None]]:
     """Views of a part's layers: W (n_out, n_in), and b (n_out,) or None."""
-    found, begin = list[tuple[NDArray[Any], NDArray[Any] | None]](), 0
+    found, begin = list[tuple[Numbers, Numbers | None]](), 0
     for n_out, n_in, bias in layers:
         end = begin + n_out * n_in
         found.append((flat[begin:end].reshape(n_out, n_in), flat[end : end + n_out] if bias else None))
@@ -152,7 +154,7 @@ class Architecture:
         groups, n_local = (tuple(map(int, code[i : i + J])) for i in (HEAD, HEAD + J))
         return cls(VARIANTS[variant], groups, n_conditions, n_global, n_local, *others)
 
-    def layers(self, parameters: NDArray[Any], part: str) -> list[tuple[NDArray[Any], NDArray[Any] | None]]:
+    def layers(self, parameters: Numbers, part: str) -> list[tuple[Numbers, Numbers | None]]:
         """A part's layers, as views of the parameters: W (n_out, n_in), and b (n_out,) or None."""
         where, layers = self.parts[part]
         return matrices(parameters[where], layers)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, require
-from .._record import F64, Array, Kernel, Scalar
+from .._record import F64, Array, Kernel, Out, Scalar
 from ..spatial._checks import INT64, check_normals
 from ..spatial.table import KINDS, TABLE, check_table
 from .architecture import Architecture
@@ -168,7 +168,7 @@ def vae_step(
     seed: int,
     chain: int = 0,
     first: int = 0,
-    out: tuple[NDArray[Any] | None, ...] | None = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[Float], NDArray[Float], NDArray[np.float64]]:

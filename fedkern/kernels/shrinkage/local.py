@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
-from .._record import F64, Array, Kernel, Scalar
+from .._record import F64, Array, Kernel, Out, Scalar
 
 __all__ = [
     "factor_of_moments",
@@ -115,7 +115,7 @@ def local_sweeps(
     rate: float = 1.0,
     slab: float = np.inf,
     gram: Floats | None = None,
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:
@@ -287,7 +287,7 @@ def local_sweeps_batched(
     rate: float = 1.0,
     slab: float = np.inf,
     gram: Floats | None = None,
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:
@@ -368,7 +368,7 @@ def gaussian_posterior_draw(
     draw: str = "auto",
     slab: float = np.inf,
     gram: Floats | None = None,
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import POSITIVE, SWITCH, Domain, require
-from .._record import F64, Array, Kernel, Scalar, names
+from .._record import F64, Array, Kernel, Out, Scalar, names
 from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, Floats, check_steps, each, raise_fault
 
 __all__ = ["Patterns", "imputed_sweeps", "logistic_sweeps", "missing_patterns"]
@@ -109,7 +109,7 @@ def logistic_sweeps(
     scale_intercept: float = 10.0,
     intercept: bool = True,
     slab: float = np.inf,
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:
@@ -196,7 +196,7 @@ def imputed_sweeps(
     rate: float = 1.0,
     slab: float = np.inf,
     patterns: Patterns | None = None,
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedkern.errors import NumericalError
 
 from .._checks import Domain, choice_of, require
-from .._record import F64, Array, Kernel, Scalar
+from .._record import F64, Array, Kernel, Out, Scalar
 from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, Floats, Indices, check_indptr, check_normals, check_triangle
 from .graph import FORMS
 
@@ -72,7 +70,7 @@ def car_logdensity(
     hi: float = 0.99,
     widest: float = 2.0,
     rank: int | None = None,
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
@@ -123,7 +121,7 @@ def car_factor(
     indices: Indices,
     *,
     form: str = "car",
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 from fedkern.errors import NumericalError
 
 from .._checks import AT_LEAST_0, NOT_NEGATIVE, Domain, choice_of
-from .._record import F64, Array, Kernel, Scalar
+from .._record import F64, Array, Kernel, Out, Scalar
 from ._checks import NAMES, Floats, check_normals
 
 __all__ = ["gp_covariance", "gp_factor", "gp_sample"]
@@ -98,7 +97,7 @@ def gp_factor(
     rank: int,
     kind: str = "rbf",
     tolerance: float = 1e-6,
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .._checks import NUMBER, POSITIVE, SEED, WORD, require
-from .._record import F64, Array, Kernel, Scalar
+from .._record import F64, Array, Kernel, Out, Scalar
 from ._checks import HIGH, INT64, LOW, WIDEST, Floats, Indices
 from .car import PROPER
 
@@ -67,7 +65,7 @@ def car_meanfield(
     seed: int,
     chain: int = 0,
     first: int = 0,
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:

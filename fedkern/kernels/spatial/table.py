@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import rng
 from .._checks import AT_LEAST_0, AT_LEAST_1, SEED, WORD, choice, choice_of, require
-from .._record import F64, Array, Kernel, Scalar
+from .._record import F64, Array, Kernel, Out, Scalar
 from ._checks import INT64, Floats, Indices, check_normals, check_triangle
 from .car import car_factor
 from .eigen import car_eigen, icar_scale
@@ -55,7 +55,7 @@ def table_sample(
     step: int = 0,
     rank: int = 0,
     group: int = 1,
-    out: Any = None,
+    out: Out = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Indices]:

@@ -92,8 +92,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
 
 
 def _lines(model: Model, test: Rows | None) -> Lines[Server]:
-    """What metrics.jsonl says of each round: the updates and, when it is due, metrics on the test rows. In a private job not the
-    time: how long clients compute is not covered by epsilon."""
+    """What metrics.jsonl says of each round: the updates and, when it is due, metrics on the test rows."""
     settings = model.settings
 
     def line(server: Server, due: bool) -> Line:
@@ -101,7 +100,7 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
         if test is not None and due:
             content["metrics"] = dict(metrics(pvi.released(server), test, settings.family, settings.scale))
         words = ", ".join(f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items())
-        return Line(content, words, timed=model.privacy is None)
+        return Line(content, words)
 
     return line
 

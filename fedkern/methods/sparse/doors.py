@@ -5,4 +5,4 @@ from __future__ import annotations
 from ...jobs.method import Method
 from . import keys, report, rows, run, show, stages
 
-METHOD = Method(keys, rows, run, stages, show, report)
+METHOD: Method[keys.Config] = Method(keys, rows, run, stages, show, report)

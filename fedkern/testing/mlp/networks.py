@@ -10,7 +10,7 @@ import numpy as np
 from fedkern.kernels import mlp
 from fedkern.kernels._reference.mlp import networks as _reference
 
-from .. import Case, Source
+from .. import Arguments, Case, Floats, Source
 
 reference: Any = _reference
 
@@ -18,7 +18,7 @@ HIDDEN = ((), (1,), (5,), (8, 8), (16, 16), (17, 3, 9), (96, 80))
 KINK = {"float64": 1e-10, "float32": 1e-4}  # a relu's input nearer to 0, relative to its terms, has two derivatives
 
 
-def parameters_of(source: Source, sizes: tuple[int, ...], scale: float = 1.0) -> Any:
+def parameters_of(source: Source, sizes: tuple[int, ...], scale: float = 1.0) -> Floats:
     """About as large as they are in a network that has been trained."""
     parts = [
         part
@@ -28,7 +28,9 @@ def parameters_of(source: Source, sizes: tuple[int, ...], scale: float = 1.0) ->
     return scale * np.concatenate(parts)
 
 
-def values(X: Any, most: Any, parameters: Any, sizes: tuple[int, ...], activation: str) -> tuple[list[Any], list[Any]]:
+def values(
+    X: Floats, most: Floats, parameters: Floats, sizes: tuple[int, ...], activation: str
+) -> tuple[list[Floats], list[Floats]]:
     """Each layer's values and, to first order, how much of their rounding is to be allowed: the sums of the absolute terms, with
     what the rounding of the layers before, beginning with `most` of X, does to them."""
     code, h, found = mlp.ACTIVATIONS[activation], [X.astype(np.float64)], [most.astype(np.float64)]
@@ -44,11 +46,11 @@ def values(X: Any, most: Any, parameters: Any, sizes: tuple[int, ...], activatio
 
 
 def gradient_magnitudes(
-    X: Any, most: Any, parameters: Any, upstream: Any, sizes: tuple[int, ...], activation: str
-) -> tuple[Any, Any]:
+    X: Floats, most: Floats, parameters: Floats, upstream: Floats, sizes: tuple[int, ...], activation: str
+) -> tuple[Floats, Floats]:
     """The same for a gradient, where `upstream` are magnitudes: a slope 1 - h^2 has 2|h| times the error of h."""
     code, (h, found) = mlp.ACTIVATIONS[activation], values(X, most, parameters, sizes, activation)
-    delta, parts = abs(upstream.astype(np.float64)), list[Any]()
+    delta, parts = abs(upstream.astype(np.float64)), list[Floats]()
     with np.errstate(over="ignore", invalid="ignore"):
         for i, (W, _) in reversed(list(enumerate(reference.layers(abs(parameters.astype(np.float64)), sizes)))):
             parts = [(delta.T @ found[i]).ravel(), delta.sum(axis=0), *parts]
@@ -58,7 +60,7 @@ def gradient_magnitudes(
     return np.concatenate(parts), delta
 
 
-def near_a_kink(X: Any, parameters: Any, sizes: tuple[int, ...]) -> bool:
+def near_a_kink(X: Floats, parameters: Floats, sizes: tuple[int, ...]) -> bool:
     """Whether rounding might decide on which side of 0 an input of a relu is."""
     h, most = (X.astype(np.float64), abs(X.astype(np.float64)))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -70,7 +72,7 @@ def near_a_kink(X: Any, parameters: Any, sizes: tuple[int, ...]) -> bool:
     return False
 
 
-def problem(source: Source) -> tuple[dict[str, Any], tuple[int, ...]]:
+def problem(source: Source) -> tuple[Arguments, tuple[int, ...]]:
     dtype = source.choose(["f8", "f4"])
     n, sizes = source.size(), (source.choose([1, 2, 3, 9, 33]), *source.choose(HIDDEN), source.choose([1, 2, 3]))
     extremes = source.choose([(), (), (0.0, 1e-200, -1e4, 1e9, np.nan)])

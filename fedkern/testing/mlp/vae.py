@@ -11,7 +11,7 @@ from fedkern.kernels import mlp as public
 from fedkern.kernels._reference.mlp import vae as _reference
 from fedkern.kernels.mlp import Architecture
 
-from .. import Case, Source
+from .. import Arguments, Case, Floats, Source
 
 reference: Any = _reference
 
@@ -35,7 +35,7 @@ def architecture(source: Source) -> Architecture:
     )
 
 
-def near_a_kink(arrays: tuple[Any, ...], a: Architecture, limit: float) -> bool:
+def near_a_kink(arrays: tuple[Floats, ...], a: Architecture, limit: float) -> bool:
     """Whether rounding might decide about a relu, or about a log variance at the ends of its range."""
     parameters, theta, t, noise = arrays
     net = reference.networks_of(parameters, np.zeros_like(parameters), a)
@@ -55,7 +55,7 @@ def near_a_kink(arrays: tuple[Any, ...], a: Architecture, limit: float) -> bool:
     return False
 
 
-def inputs(source: Source, a: Architecture, rows: int, dtype: str) -> tuple[Any, ...]:
+def inputs(source: Source, a: Architecture, rows: int, dtype: str) -> tuple[Floats, ...]:
     """parameters, theta, t, noise away from kinks."""
     scale = source.choose([1.0, 1.0, 5.0])  # the last one clamps many a log variance
     for _ in itertools.count():
@@ -68,7 +68,9 @@ def inputs(source: Source, a: Architecture, rows: int, dtype: str) -> tuple[Any,
     raise AssertionError
 
 
-def most(arrays: tuple[Any, ...], a: Architecture, gamma: float, weight: float, dtype: str, random: Any) -> list[Any]:
+def most(
+    arrays: tuple[Floats, ...], a: Architecture, gamma: float, weight: float, dtype: str, random: np.random.Generator
+) -> list[Floats]:
     """How large the results are, or the change that a relative change of all inputs makes, divided by it."""
     found = reference.elbo(*arrays, a, gamma, weight)
     moved = [array * (1 + STEP * random.choice([-1.0, 1.0], array.shape)) for array in arrays]
@@ -89,10 +91,10 @@ def vae_gradient(source: Source) -> Case:
     return Case(arguments, precision=dtype, magnitude=most(arrays, a, gamma, weight, dtype, source.random))
 
 
-def table(source: Source, n: int) -> dict[str, Any]:
+def table(source: Source, n: int) -> Arguments:
     """A table of a few priors."""
     T, kind, rank, draw = source.choose([1, 4]), source.choose(["stored", "dense", "sparse"]), 0, source.random.standard_normal
-    pattern: dict[str, Any] = {}
+    pattern: Arguments = {}
     if kind == "sparse":
         columns = [np.r_[i, i + 1 + np.flatnonzero(source.random.random(n - i - 1) < 0.3)] for i in range(n)]
         pattern = {

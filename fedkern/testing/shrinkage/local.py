@@ -9,13 +9,13 @@ import numpy as np
 
 from fedkern.kernels import shrinkage
 
-from .. import Case, Source
+from .. import Arguments, Case, Floats, Source
 
 BELOW = 77.0  # stands below the diagonal of R, where nothing may be read
 LARGEST, BATCHED = 80, 48  # columns at most, and where the reference takes regression after regression
 
 
-def names(source: Source) -> dict[str, Any]:
+def names(source: Source) -> Arguments:
     """Names of random numbers, up to their limits."""
     return {
         "seed": source.choose([0, 5, 2**64 - 1]),
@@ -25,20 +25,20 @@ def names(source: Source) -> dict[str, Any]:
     }
 
 
-def triangle(source: Source, p: int) -> tuple[int, Any, Any]:
+def triangle(source: Source, p: int) -> tuple[int, Floats, Floats | None]:
     """The number of rows, the factor of standard normal ones, and perhaps its square."""
     rows = min(source.size(), LARGEST)
     r = min(rows, p)
-    R: Any = np.linalg.qr(source.random.standard_normal((rows, p)), mode="r") if r else np.zeros((r, p))
+    R = np.asarray(np.linalg.qr(source.random.standard_normal((rows, p)), mode="r")) if r else np.zeros((r, p))
     gram = source.array(R.T @ R) if source.choose([True, False]) else None
     return rows, source.array(np.where(np.arange(r)[:, None] <= np.arange(p), R, BELOW)), gram
 
 
-def positive(source: Source, *shape: int, extremes: tuple[float, ...] = ()) -> Any:
+def positive(source: Source, *shape: int, extremes: tuple[float, ...] = ()) -> Floats:
     return source.array(np.exp(source.random.standard_normal(shape)), extremes=extremes)
 
 
-def state(source: Source, *batch: int, p: int) -> dict[str, Any]:
+def state(source: Source, *batch: int, p: int) -> Arguments:
     return {
         "theta": source.array(0.3 * source.random.standard_normal((*batch, p))),
         "tau_sq": positive(source, *batch, p, extremes=(1.0, 1e-12, 1e-60)),
@@ -48,7 +48,7 @@ def state(source: Source, *batch: int, p: int) -> dict[str, Any]:
     }
 
 
-def options(source: Source) -> dict[str, Any]:
+def options(source: Source) -> Arguments:
     return {
         "n_sweeps": source.choose([1, 2, 3]),
         "scales": source.choose(["exact", "expanded"]),
@@ -60,12 +60,12 @@ def options(source: Source) -> dict[str, Any]:
     }
 
 
-def response(source: Source, chains: int, r: int) -> Any:
+def response(source: Source, chains: int, r: int) -> Floats:
     """q of each chain, or of all alike."""
     return source.normal(r) if chains > 1 and source.choose([True, False]) else source.normal(chains, r)
 
 
-def of_chain(function: Callable[..., Any], arguments: dict[str, Any]) -> Case:
+def of_chain(function: Callable[..., Any], arguments: Arguments) -> Case:
     """Errors are judged beside the largest deviation of a chain's regression, elsewhere beside the number itself."""
     deviation, *rest = function(**arguments, backend="reference")
     largest = np.abs(deviation).max(axis=-1, keepdims=True, initial=0)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from .. import Case, Source
+from .. import Arguments, Case, Floats, Source
 
 CHAINS = (0, 1, 2)
 SMALL = (1, 2, 3, 8, 17)
 
 
-def block(source: Source, p: int) -> Any:
+def block(source: Source, p: int) -> Floats:
     size = source.choose([p, 2 * p, min(3, 2 * p)])
     return source.array(np.arange(p) if size == p else source.random.permutation(2 * p)[:size], np.int64)
 
@@ -52,5 +50,5 @@ def move(source: Source) -> Case:
         "c0": source.choose([0.01, 0.2]),
     }
     counter = {"seed": source.choose([3, 2**64 - 1]), "chain": source.choose([0, 9]), "step": source.choose([0, 2**32 - 1])}
-    arguments: dict[str, Any] = {name: source.array(a) for name, a in arrays.items()}
+    arguments: Arguments = {name: source.array(a) for name, a in arrays.items()}
     return Case(arguments | {"block": at} | options | counter, magnitude=[np.full((c, p), 30.0)] * 2)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from fedkern.kernels import shrinkage
 
-from .. import Case, Source
+from .. import Arguments, Case, Floats, Results, Source
 from .local import names, positive
 
 CHAINS, COLUMNS, ROWS = (1, 2, 3), (1, 2, 3, 8), (1, 2, 7, 33)
 
 
-def state(source: Source, c: int, p: int) -> dict[str, Any]:
+def state(source: Source, c: int, p: int) -> Arguments:
     return {
         "theta": source.array(0.3 * source.random.standard_normal((c, p))),
         "tau_sq": positive(source, c, p, extremes=(1.0, 1e-12)),
@@ -24,7 +24,7 @@ def state(source: Source, c: int, p: int) -> dict[str, Any]:
     }
 
 
-def options(source: Source) -> dict[str, Any]:
+def options(source: Source) -> Arguments:
     return names(source) | {
         "n_sweeps": source.choose([1, 3]),
         "scales": source.choose(["exact", "expanded"]),
@@ -33,7 +33,7 @@ def options(source: Source) -> dict[str, Any]:
     }
 
 
-def of_chain(function: Any, arguments: dict[str, Any]) -> Case:
+def of_chain(function: Callable[..., Results], arguments: Arguments) -> Case:
     """Errors are judged beside the largest number of a result."""
     results = function(**arguments, backend="reference")
     magnitude = [np.broadcast_to(np.max(abs(r), initial=0), r.shape) for r in results]
@@ -41,7 +41,7 @@ def of_chain(function: Any, arguments: dict[str, Any]) -> Case:
     return Case(arguments, kind="chain", magnitude=magnitude)
 
 
-def response(source: Source, c: int, n: int) -> Any:
+def response(source: Source, c: int, n: int) -> Floats:
     """0 and 1 of each chain, or of all alike."""
     return source.array(source.random.integers(0, 2, (n,) if c > 1 and source.choose([True, False]) else (c, n)))
 

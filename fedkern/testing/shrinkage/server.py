@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from fedkern.kernels import shrinkage
 
-from .. import Case, Source
+from .. import Arguments, Case, Floats, Results, Source
 
 SMALL = (0, 1, 2)
 SERVER = {"seed": 2**64 - 5, "step": 2**32 - 9}
 
 
-def kinds(source: Source, g: int, p: int) -> Any:
+def kinds(source: Source, g: int, p: int) -> Floats:
     """Indicators: of their own, of groups, always included, absent."""
     index = np.tile(np.arange(p, dtype=np.int64), (g, 1))
     shape = source.choose(["plain", "diagonal", "groups", "mixed"])
@@ -29,7 +29,7 @@ def kinds(source: Source, g: int, p: int) -> Any:
     return source.array(index, np.int64)
 
 
-def state(source: Source, c: int, g: int, p: int) -> dict[str, Any]:
+def state(source: Source, c: int, g: int, p: int) -> Arguments:
     random, shape = source.random, (c, g, p)
     eta = source.array(np.exp(random.standard_normal((c, g, 1))) * np.ones(shape))
     return {
@@ -42,7 +42,7 @@ def state(source: Source, c: int, g: int, p: int) -> dict[str, Any]:
     }
 
 
-def options(source: Source) -> dict[str, Any]:
+def options(source: Source) -> Arguments:
     return {
         "scales": source.choose(["exact", "expanded"]),
         "order": source.choose(["blocked", "printed"]),
@@ -58,13 +58,13 @@ def options(source: Source) -> dict[str, Any]:
     }
 
 
-def clients(source: Source, *shape: int) -> dict[str, Any]:
+def clients(source: Source, *shape: int) -> Arguments:
     deviation = 10.0 ** source.choose([0, -3]) * source.random.standard_normal(shape)
     scales = np.exp(source.choose([1.0, 9.0]) * source.random.standard_normal(shape))
     return {"deviation": source.array(deviation, extremes=(1.0, 0.0, 1e-140)), "lambda_sq": source.array(scales)}
 
 
-def case(function: Any, arguments: dict[str, Any]) -> Case:
+def case(function: Callable[..., Results], arguments: Arguments) -> Case:
     """Rounding errors of theta and of the deviations are relative to the largest theta, those of the rest to themselves. A second
     pass draws scales about deviations that theta has left with fewer digits."""
     loss = 1e4 if arguments.get("n_passes", 1) > 1 else 10

@@ -11,7 +11,7 @@ from fedkern.kernels._reference import rng as _rng
 from fedkern.kernels._reference.spatial import car as _car
 from fedkern.kernels._reference.spatial import table as _table
 
-from .. import Case, Source
+from .. import Arguments, Case, Indices, Source
 
 rng: Any = _rng
 car: Any = _car
@@ -20,12 +20,12 @@ table: Any = _table
 SMALL = (1, 2, 3, 8, 17, 40)
 
 
-def graph(source: Source, n: int) -> tuple[Any, Any]:
+def graph(source: Source, n: int) -> tuple[Indices, Indices]:
     """A random graph, some of its areas without neighbours."""
     chance = source.choose([0.0, 0.1, 0.3])
     W = np.triu(source.random.random((n, n)) < chance, 1)
     W |= W.T
-    return np.concatenate([[0], np.cumsum(W.sum(axis=1))]), np.nonzero(W)[1]
+    return np.concatenate([[0], np.cumsum(W.sum(axis=1))]).astype(np.int64), np.nonzero(W)[1].astype(np.int64)
 
 
 def counters(source: Source) -> dict[str, int]:
@@ -52,7 +52,7 @@ def car_logdensity(source: Source) -> Case:
     steep = 40 * (size @ count**2) / 1e-3 if hi - lo < 1e-3 else 40 * (size @ count**2)
     slope = (x * (product + d * x + around)).sum(axis=1) + steep * series.widest / ((1 - phi) ** 2 * (1 + r))
     extremes = source.choose([(), (), (lo, hi, hi + 1e-3, np.nan)])
-    arguments: dict[str, Any] = {
+    arguments: Arguments = {
         "theta": source.array(theta, extremes=source.choose([(), (), (0.0, 1e-200)])),
         "phi": source.array(phi, extremes=extremes),
         "indptr": source.array(indptr, np.int64),

@@ -9,13 +9,13 @@ import numpy as np
 from fedkern.kernels._reference.spatial import gp as _gp
 from fedkern.kernels.spatial.gp import GP_KINDS
 
-from .. import Case, Source
+from .. import Arguments, Case, Source
 from .car import counters
 
 gp: Any = _gp
 
 
-def problem(source: Source) -> tuple[dict[str, Any], Any, Any, str]:
+def problem(source: Source) -> tuple[Arguments, Any, Any, str]:
     n, m, p = source.choose([0, 1, 2, 3, 9, 33]), source.choose([0, 1, 2, 9]), source.choose([1, 2, 3])
     x = source.random.random((n, p))
     if p == 1 and n:

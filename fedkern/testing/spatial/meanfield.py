@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedkern.kernels import spatial
 
-from .. import Case, Source
+from .. import Arguments, Case, Source
 from .car import SMALL, graph
 
 
@@ -24,7 +22,7 @@ def car_meanfield(source: Source) -> Case:
     if source.choose([True, False, False]) and n:
         parameters[1, random.integers(n + 1)] = 800.0  # the draw is not finite
     names = {"y": 2 * random.standard_normal(n), "weight": random.uniform(0, 4, n) * (random.random(n) < 0.8)}
-    arrays: dict[str, Any] = {name: source.array(a) for name, a in names.items()}
+    arrays: Arguments = {name: source.array(a) for name, a in names.items()}
     arrays |= {"indptr": source.array(indptr, np.int64), "indices": source.array(indices, np.int64)}
     later = {"logdet": series.coefficients, "parameters": parameters, "moments": moments, "rates": random.uniform(0, 0.02, steps)}
     arrays |= {name: source.array(a) for name, a in later.items()}

@@ -10,20 +10,29 @@ from scipy.linalg import solve_triangular
 from fedkern.kernels._reference import rng as _rng
 from fedkern.kernels._reference.spatial import table as _table
 
-from .. import Case, Source
+from .. import Arguments, Case, Floats, Indices, Source
 
 rng: Any = _rng
 table: Any = _table
 
 
-def triangle_pattern(source: Source, n: int) -> tuple[Any, Any]:
+def triangle_pattern(source: Source, n: int) -> tuple[Indices, Indices]:
     """Columns of a random sparse lower triangle: where they begin, and the rows."""
     kept = np.tril(source.random.random((n, n)) < min(1.0, 3 / max(n, 1)), -1) | np.eye(n, dtype=bool)
     columns, rows = np.nonzero(kept.T)
-    return np.searchsorted(columns, np.arange(n + 1)), rows
+    return np.searchsorted(columns, np.arange(n + 1)).astype(np.int64), rows.astype(np.int64)
 
 
-def magnitudes(values: Any, scale: Any, pattern: Any, kind: str, rank: int, group: int, batch: int, counters: Any) -> Any:
+def magnitudes(
+    values: Floats,
+    scale: Floats,
+    pattern: tuple[Indices, Indices, Indices] | None,
+    kind: str,
+    rank: int,
+    group: int,
+    batch: int,
+    counters: tuple[int, ...],
+) -> Floats:
     """Sums of the absolute terms of every draw; of a triangular solve, the solution with the comparison matrix."""
     n = len(scale)
     size = {"stored": 0, "dense": rank, "sparse": n}[kind]
@@ -37,6 +46,7 @@ def magnitudes(values: Any, scale: Any, pattern: Any, kind: str, rank: int, grou
         elif kind == "dense":
             found[b] = abs(entry).reshape(n, rank) @ e[b]
         else:
+            assert pattern is not None
             indptr, indices, order = pattern
             L = -abs(table.triangle(entry, indptr, indices))
             found[b, order] = solve_triangular((L - 2 * np.diag(np.diag(L))).T, e[b])
@@ -60,7 +70,7 @@ def table_sample(source: Source) -> Case:
     most = magnitudes(
         values, scale, pattern, kind, rank, group, batch, (counters["seed"], counters["chain"], 0, counters["step"])
     )
-    arguments: dict[str, Any] = {"values": source.array(values), "scale": source.array(scale)}
+    arguments: Arguments = {"values": source.array(values), "scale": source.array(scale)}
     if pattern is not None:
         arguments |= {part: source.array(a, np.int64) for part, a in zip(("indptr", "indices", "order"), pattern)}
     options = {"kind": kind, "rank": rank, "group": group, "batch": batch}

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.pvi import local, shards
-from fedkern.privacy.accountant import GRID_BITS, Mechanism
-from fedkern.privacy.noise import SecureSource
+from fedkern.privacy.accountant import Mechanism
+from fedkern.privacy.noise import GRID_BITS, SecureSource
 
 SHARDS = """
 [privacy]

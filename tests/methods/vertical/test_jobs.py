@@ -317,6 +317,7 @@ def test_a_private_job_spends_its_budget_and_says_so(tmp_path: Path) -> None:
         assert certificate["steps"] == 10
     sent = [json.loads(line) for line in lines_of(tmp_path / "out" / "ledger" / "client-01.jsonl")]
     assert sum(message["charge"] for message in sent) == 10
+    assert all("seconds" not in json.loads(line) for line in lines_of(tmp_path / "out" / "metrics.jsonl"))  # of clients' work
     assert not [path for path in (tmp_path / "out").rglob("posterior.json") if "client-" not in str(path)]
 
 
