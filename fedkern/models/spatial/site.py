@@ -11,6 +11,7 @@ data's. Source: docs/methods/sigma.md, sections 4 to 6 and 9.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -186,8 +187,68 @@ class Spatial:
         return self.a * self.hat.theta
 
 
+class Observed(ABC):
+    """Rows by area, and what they say of theta: what the sites of all priors have in common."""
+
+    layout: Layout
+    likelihood: Likelihood
+    rows: Rows
+
+    @property
+    @abstractmethod
+    def n_areas(self) -> int:
+        """d."""
+
+    @cached_property
+    def observed(self) -> Index:
+        """Areas with rows."""
+        return np.unique(self.rows.area)
+
+    @cached_property
+    def counts(self) -> Vector:
+        """(d,) rows of each area."""
+        return np.bincount(self.rows.area, minlength=self.n_areas).astype(float)
+
+    def fixed(self, xi: Matrix) -> Matrix:
+        """(m, n) offset + b + x' beta."""
+        rows, parts = self.rows, self.layout.parts
+        eta: Matrix = rows.offset + xi[:, parts["beta"]] @ rows.X.T
+        return eta + xi[:, parts["intercept"]] if self.layout.intercept else eta
+
+    def scale(self, xi: Matrix) -> Matrix:
+        """(m, 1) sigma_theta."""
+        return self.layout.scale(xi)[:, np.newaxis]
+
+    def log_sd(self, xi: Matrix) -> Matrix:
+        """(m, 1) log sigma; 0 where it is known."""
+        return xi[:, -1:] if self.layout.dispersed else np.zeros((len(xi), 1))
+
+    def add_rows(self, g_xi: Matrix, slope: Matrix, theta: Matrix, scale: Matrix) -> None:
+        """Adds the gradients of b, beta and log sigma_theta from derivatives in eta (m, n)."""
+        parts, rows = self.layout.parts, self.rows
+        g_xi[:, parts["beta"]] += slope @ rows.X
+        if self.layout.intercept:
+            g_xi[:, parts["intercept"]] += slope.sum(axis=1, keepdims=True)
+        if self.layout.scaled:
+            g_xi[:, parts["log_scale"]] += scale * (slope * theta[:, rows.area]).sum(axis=1, keepdims=True)
+
+    def by_area(self, values: Matrix) -> Matrix:
+        """(m, d) sums of the rows' values (m, n)."""
+        d = self.n_areas
+        return np.array([np.bincount(self.rows.area, weights=row, minlength=d) for row in values], float).reshape(-1, d)
+
+    def given_theta(self, xi: Matrix, theta: Matrix) -> tuple[Vector, Matrix, Matrix, Matrix]:
+        """log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
+        scale, log_sd = self.scale(xi), self.log_sd(xi)
+        eta = self.fixed(xi) + scale * theta[:, self.rows.area]
+        like, y, trials = self.likelihood, self.rows.y, self.rows.trials
+        slope = like.slope(y, eta, log_sd, trials)
+        by_sd = like.slope_scale(y, eta, log_sd).sum(axis=1, keepdims=True) if self.layout.dispersed else np.zeros((len(xi), 1))
+        return like.value(y, eta, log_sd, trials).sum(axis=1), slope, scale * self.by_area(slope), by_sd
+
+
 @dataclass(frozen=True)
-class Site:
+class Site(Observed):
     """One client's term of the log joint density (`models.hierarchical.LocalModel`).
 
     u is u_L (p_L,), and, where theta is not integrated out of the auxiliary model, the standardised residuals (d,) behind it:
@@ -224,19 +285,13 @@ class Site:
         return self.decoder.n_local + (self.decoder.size if self.sampled else 0)
 
     @property
+    def n_areas(self) -> int:
+        return self.decoder.size
+
+    @property
     def sampled(self) -> bool:
         """Whether theta's residuals are unknowns of the client."""
         return self.auxiliary is not None and not self.integrated
-
-    @cached_property
-    def observed(self) -> Index:
-        """Areas with rows."""
-        return np.unique(self.rows.area)
-
-    @cached_property
-    def counts(self) -> Vector:
-        """(d,) rows of each area."""
-        return np.bincount(self.rows.area, minlength=self.decoder.size).astype(float)
 
     # ---- Between xi and the areas.
 
@@ -257,20 +312,6 @@ class Site:
         a = np.sqrt(rho)
         return Spatial(hat, a, 1 - rho + rho * tau2, 0.5 * change / a, rho * by_phi, change * (tau2 - 1), dphi, dt)
 
-    def fixed(self, xi: Matrix) -> Matrix:
-        """(m, n) offset + b + x' beta."""
-        rows, parts = self.rows, self.layout.parts
-        eta: Matrix = rows.offset + xi[:, parts["beta"]] @ rows.X.T
-        return eta + xi[:, parts["intercept"]] if self.layout.intercept else eta
-
-    def scale(self, xi: Matrix) -> Matrix:
-        """(m, 1) sigma_theta."""
-        return self.layout.scale(xi)[:, np.newaxis]
-
-    def log_sd(self, xi: Matrix) -> Matrix:
-        """(m, 1) log sigma; 0 where it is known."""
-        return xi[:, -1:] if self.layout.dispersed else np.zeros((len(xi), 1))
-
     def pull(self, s: Spatial, g_hat: Matrix, g_a: Matrix, g_v: Matrix | None) -> tuple[Matrix, Matrix]:
         """Gradients in xi (m, P) and u_L from those in thetahat (m, d), a (m, 1) and v (m, d)."""
         parts, g_xi = self.layout.parts, np.zeros((len(g_hat), self.n_global))
@@ -283,29 +324,6 @@ class Site:
         if g_v is not None and s.by_rho is not None:
             g_xi[:, parts["rho"]] = (s.by_rho * g_v).sum(axis=1, keepdims=True) + g_a * s.da
         return g_xi, to_u
-
-    def add_rows(self, g_xi: Matrix, slope: Matrix, theta: Matrix, scale: Matrix) -> None:
-        """Adds the gradients of b, beta and log sigma_theta from derivatives in eta (m, n)."""
-        parts, rows = self.layout.parts, self.rows
-        g_xi[:, parts["beta"]] += slope @ rows.X
-        if self.layout.intercept:
-            g_xi[:, parts["intercept"]] += slope.sum(axis=1, keepdims=True)
-        if self.layout.scaled:
-            g_xi[:, parts["log_scale"]] += scale * (slope * theta[:, rows.area]).sum(axis=1, keepdims=True)
-
-    def by_area(self, values: Matrix) -> Matrix:
-        """(m, d) sums of the rows' values (m, n)."""
-        d = self.decoder.size
-        return np.array([np.bincount(self.rows.area, weights=row, minlength=d) for row in values], float).reshape(-1, d)
-
-    def given_theta(self, xi: Matrix, theta: Matrix) -> tuple[Vector, Matrix, Matrix, Matrix]:
-        """log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
-        scale, log_sd = self.scale(xi), self.log_sd(xi)
-        eta = self.fixed(xi) + scale * theta[:, self.rows.area]
-        like, y, trials = self.likelihood, self.rows.y, self.rows.trials
-        slope = like.slope(y, eta, log_sd, trials)
-        by_sd = like.slope_scale(y, eta, log_sd).sum(axis=1, keepdims=True) if self.layout.dispersed else np.zeros((len(xi), 1))
-        return like.value(y, eta, log_sd, trials).sum(axis=1), slope, scale * self.by_area(slope), by_sd
 
     # ---- The density.
 

@@ -1,0 +1,426 @@
+"""What ties the clients of a prior together, in closed form: the factors of `models.spatial.within`.
+
+Whitened by client, the covariance of the borders is I + C, C zero within clients. Wanted are W, (borders, r), with W_j W_k' near
+C_jk for every two clients and |W_j| < 1: a factor analysis whose unique variances are whole blocks. It is solved as principal
+factors are: the r leading eigenvectors of C + H, H the blocks W_j W_j', which are found together with them; H begins with what
+each client's border owes to all others, I - Var(e_j | the others). The theory of two clients is that of canonical correlations.
+
+W is found at a few values of phi and turned to agree with its neighbour, all clients' factors by one rotation, so that splines
+can go through it. Nothing of the size of the whole map is dense: a client's interior is eliminated by the client's own matrices,
+and what is left are the borders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, solve_triangular, svd
+from scipy.sparse.linalg import splu
+
+from ...errors import NumericalError
+from ...kernels import spatial
+from .condition import Condition
+from .prior import AreaPrior, GpPrior, Prior
+from .within import LEAST_PHI, Within
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+NODES = 17  # values of phi
+SWEEPS = 6  # between W and H at a node, which begins with the H of its neighbour
+FIRST = 12  # at the first node
+LARGEST = 0.99  # of |W_j|: what others tell of a border is less than the border itself
+MOST = 300  # latents
+DRAWS = 4  # of theta and of a noise, in which errors are measured
+NUGGET = 1e-6  # of a Gaussian process's variance, so that its blocks can be factored
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The areas of one client.
+
+    Attributes
+    ----------
+    name : of the client
+    where : its areas among all
+    border, inner : which of its own areas touch others', and which do not; rising
+    place : its border among the borders of all clients
+    """
+
+    name: str
+    where: slice
+    border: Index
+    inner: Index
+    place: slice
+
+
+@dataclass(frozen=True, eq=False)
+class Borders:
+    """The borders of all clients at one phi.
+
+    Attributes
+    ----------
+    C : (n, n) covariance whitened by client: I on the diagonal blocks
+    U, K : of each client, see `models.spatial.within`
+    """
+
+    C: Array
+    U: tuple[Array, ...]
+    K: tuple[Array, ...]
+
+
+class Division:
+    """A prior whose areas are divided among clients, each client's together.
+
+    Parameters
+    ----------
+    prior : CAR or Leroux on a map, or a Gaussian process
+    sizes : of each client, how many areas
+    names : of the clients, for errors
+    """
+
+    def __init__(self, prior: Prior, sizes: Sequence[int], names: Sequence[str]) -> None:
+        if not isinstance(prior, (AreaPrior, GpPrior)) or prior.kind == "bym2":
+            raise ValueError(f"factors in closed form are those of car, leroux and gp; this prior is {prior.kind}")
+        if sum(sizes) != prior.n or min(sizes) < 1 or len(sizes) != len(names):
+            raise ValueError(f"clients of {', '.join(map(str, sizes))} areas are not those of {prior.n}")
+        self.prior = prior
+        self.client = np.repeat(np.arange(len(sizes)), sizes)
+        self.diagonal, self.T = _pencil(prior)
+        if isinstance(prior, AreaPrior):
+            row, column = sparse.coo_array(self.T).coords
+            touching = np.zeros(prior.n, dtype=bool)
+            touching[row[self.client[row] != self.client[column]]] = True
+        else:
+            touching = np.ones(prior.n, dtype=bool)
+        ends, at = np.cumsum([0, *sizes]), 0
+        parts = list[Part]()
+        for j, name in enumerate(names):
+            where = slice(int(ends[j]), int(ends[j + 1]))
+            border, inner = np.flatnonzero(touching[where]), np.flatnonzero(~touching[where])
+            parts.append(Part(name, where, border, inner, slice(at, at + len(border))))
+            at += len(border)
+        self.parts = tuple(parts)
+        self.n_borders = at
+        self.touching = np.flatnonzero(touching)
+
+    @property
+    def rooted(self) -> bool:
+        """Whether areas are independent at phi = 0."""
+        return isinstance(self.prior, AreaPrior)
+
+    def precision(self, phi: float) -> Any:
+        """(n, n) of all areas of a map, sparse."""
+        return sparse.csc_array(sparse.diags_array(self.diagonal) + phi * self.T)
+
+    def own(self, Q: Any, part: Part) -> tuple[Array, Array]:
+        """Q_ii and Q_ib of a client, dense."""
+        own = Q[part.where, part.where].toarray()
+        return own[np.ix_(part.inner, part.inner)], own[np.ix_(part.inner, part.border)]
+
+    def borders(self, phi: float) -> Borders:
+        """What the clients' borders are at phi.
+
+        Raises
+        ------
+        NumericalError
+            A block that cannot be factored, with its client and phi.
+        """
+        if isinstance(self.prior, GpPrior):
+            S = self.prior.covariance(phi) + NUGGET * np.eye(self.n_borders)
+            K = tuple(np.zeros((len(part.border), len(part.border))) for part in self.parts)
+        else:
+            Q = self.precision(phi)
+            eliminated = list[Array]()
+            for part in self.parts:
+                inner, across = self.own(Q, part)
+                eliminated.append(across.T @ cho_solve((self._factor(inner, part, phi), True), across))
+            K = tuple(eliminated)
+            rest = Q[self.touching][:, self.touching].toarray()
+            for part, taken in zip(self.parts, K):
+                rest[part.place, part.place] -= taken
+            S = cho_solve((self._factor(rest, None, phi), True), np.eye(len(rest)))
+        roots = [self._factor(S[part.place, part.place], part, phi) for part in self.parts]
+        for part, root in zip(self.parts, roots):
+            S[part.place] = solve_triangular(root, S[part.place], lower=True)
+        for part, root in zip(self.parts, roots):
+            S[:, part.place] = solve_triangular(root, S[:, part.place].T, lower=True).T
+        U = tuple(solve_triangular(root, np.eye(len(root)), lower=True) for root in roots)
+        return Borders((S + S.T) / 2, U, K)
+
+    def _factor(self, M: Array, part: Part | None, phi: float) -> Array:
+        """The Cholesky factor."""
+        try:
+            return np.asarray(cholesky(M, lower=True)) if len(M) else M
+        except np.linalg.LinAlgError:
+            who = "the areas on borders" if part is None else f"client {part.name!r}"
+            what = self.prior.condition.name
+            raise NumericalError(
+                f"{who}: the prior's covariance of {len(M)} areas cannot be factored at {what} = {phi:g}; "
+                f"narrow the range of {what}"
+            ) from None
+
+
+def _pencil(prior: AreaPrior | GpPrior) -> tuple[Array, Any]:
+    """Q_0 (n,), diagonal, and T, sparse: the precision is Q_0 + phi T; zeros for a Gaussian process."""
+    if isinstance(prior, GpPrior):
+        return np.zeros(prior.n), sparse.csr_array((prior.n, prior.n))
+    W, degree = spatial.adjacency(prior.indptr, prior.indices), spatial.diagonal(prior.indptr)
+    if prior.form == "car":
+        return degree, sparse.csr_array(-W)
+    return np.ones(prior.n), sparse.csr_array(sparse.diags_array(degree - 1) - W)
+
+
+# Factors at one phi --------------------
+
+
+def owed(C: Array, parts: Sequence[Part]) -> Array:
+    """(n, n) blocks I - Var(e_j | all others), zero between clients."""
+    inverse, H = cho_solve(cho_factor(C), np.eye(len(C))), np.zeros_like(C)
+    for part in parts:
+        at = part.place
+        H[at, at] = np.eye(at.stop - at.start) - np.linalg.inv(inverse[at, at])
+    return H
+
+
+def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int) -> Array:
+    """W (n, r): the factors of C between clients, whose own blocks H begin the search."""
+    n, W = len(C), np.zeros((len(C), r))
+    M = C.copy()
+    for sweep in range(sweeps):
+        for part in parts:
+            at = part.place
+            M[at, at] = W[at] @ W[at].T if sweep else H[at, at]
+        lengths, directions = eigh(M, subset_by_index=(n - min(r, n), n - 1))
+        W[:, : len(lengths)] = (directions * np.sqrt(np.maximum(lengths, 0)))[:, ::-1]
+        W = inside(W, parts)
+    return W
+
+
+def inside(W: Array, parts: Sequence[Part]) -> Array:
+    """The same with no singular value of a client's block above LARGEST."""
+    W = W.copy()
+    for part in parts:
+        if part.place.stop > part.place.start:
+            u, lengths, v = svd(W[part.place], full_matrices=False)
+            if lengths[0] > LARGEST:
+                W[part.place] = (u * np.minimum(lengths, LARGEST)) @ v
+    return W
+
+
+# What factors miss --------------------
+
+
+class Judge:
+    """The distance of posterior means to the exact ones at one phi, relative to that of independent areas.
+
+    Each area is observed once; the mean is over a few draws from the model.
+
+    Parameters
+    ----------
+    division, phi
+    noise : variance of the observations; None: the mean variance of theta
+    seed : of the draws
+    """
+
+    def __init__(self, division: Division, phi: float, noise: float | None = None, seed: int = 0) -> None:
+        self.division, self.at = division, division.borders(phi)
+        prior, n = division.prior, division.prior.n
+        rng = np.random.default_rng(seed)
+        variance = self._variances(phi)
+        self.noise = noise = float(variance.mean()) if noise is None else noise
+        if isinstance(prior, GpPrior):
+            S = prior.covariance(phi) + NUGGET * np.eye(n)
+            theta = cholesky(S, lower=True) @ rng.standard_normal((n, DRAWS))
+            y = theta + np.sqrt(noise) * rng.standard_normal(theta.shape)
+            exact = S @ cho_solve(cho_factor(S + noise * np.eye(n)), y)
+            Q = division.precision(phi)
+        else:
+            Q = division.precision(phi)
+            theta = _draws(prior, phi, DRAWS, seed)
+            y = theta + np.sqrt(noise) * rng.standard_normal(theta.shape)
+            exact = splu(sparse.csc_array(Q + sparse.eye_array(n) / noise), permc_spec="MMD_AT_PLUS_A").solve(y / noise)
+        self.alone = float(np.sqrt(np.mean((variance / (variance + noise) * y.T - exact.T) ** 2)))
+        self._of = [self._reduced(part, Q, K, y, exact) for part, K in zip(division.parts, self.at.K)]
+
+    def error(self, W: Array) -> float:
+        """Of the factors W (n, r)."""
+        r = W.shape[1]
+        P, right, kept = np.eye(r), np.zeros((r, DRAWS)), list[tuple[Any, Array, Array]]()
+        for part, U, (own, b, _, _) in zip(self.division.parts, self.at.U, self._of):
+            w = W[part.place]
+            G = np.linalg.inv(np.eye(len(w)) - w @ w.T)
+            to_z = U.T @ G @ w
+            factor = cho_factor(own + U.T @ G @ U)
+            solved = cho_solve(factor, to_z)
+            P += w.T @ G @ w - to_z.T @ solved
+            right += solved.T @ b
+            kept.append((factor, to_z, b))
+        z, total = np.linalg.solve(P, right), 0.0
+        for (factor, to_z, b), (_, _, exact, back) in zip(kept, self._of):
+            off = cho_solve(factor, b + to_z @ z) - exact
+            total += float((off**2).sum() + (off * (back @ off)).sum())
+        return float(np.sqrt(total / (self.division.prior.n * DRAWS))) / self.alone
+
+    def _reduced(self, part: Part, Q: Any, K: Array, y: Array, exact: Array) -> tuple[Array, Array, Array, Array]:
+        """A client's posterior of its border: its precision without U'GU, the right side, the exact means, and, as a matrix, the
+        sum of squares in the interior that an error on the border makes."""
+        own, means = y[part.where], exact[part.where]
+        inner, across = self.division.own(Q, part)
+        X = np.linalg.solve(inner + np.eye(len(inner)) / self.noise, across)
+        left = K - across.T @ X + np.eye(len(K)) / self.noise
+        right = (own[part.border] - X.T @ own[part.inner]) / self.noise
+        return left, right, means[part.border], X.T @ X
+
+    def _variances(self, phi: float) -> Array:
+        """(n,) of theta."""
+        out, Q = np.empty(self.division.prior.n), self.division.precision(phi)
+        for part, U in zip(self.division.parts, self.at.U):
+            inner, across = self.division.own(Q, part)
+            S = np.linalg.inv(U.T @ U)
+            inverse = np.linalg.inv(inner)
+            own = np.empty(len(part.border) + len(part.inner))
+            Y = inverse @ across
+            own[part.border], own[part.inner] = (
+                S.diagonal(),
+                inverse.diagonal() + np.einsum("ib,bc,ic->i", Y, S, Y, optimize=True),
+            )
+            out[part.where] = own
+        return out
+
+
+def _draws(prior: AreaPrior, phi: float, n: int, seed: int) -> Array:
+    """(areas, n) draws of theta."""
+    table = spatial.DrawTable.car(prior.indptr, prior.indices, np.array([phi]), form=prior.form, group=1)
+    return np.ascontiguousarray(table.sample(seed, 0, n)[0].T)
+
+
+def judged(condition: Condition) -> Array:
+    """Three values of phi at which errors are told: they matter where areas depend on each other."""
+    return condition.along(np.array([1 / 3, 2 / 3, 1.0])) if condition.free else np.array([condition.fixed or 0.0])
+
+
+def enough(division: Division, error: float, most: int = MOST) -> int:
+    """The least number of latents, up to `most`, whose error is no larger at three values of phi."""
+    least, most = 1, max(min(most, division.n_borders), 1)
+    for phi in judged(division.prior.condition):
+        judge = Judge(division, float(phi))
+        H = owed(judge.at.C, division.parts)
+
+        def does(r: int, judge: Judge = judge, H: Array = H) -> bool:
+            return judge.error(leading(judge.at.C, H, division.parts, r, SWEEPS)) <= error
+
+        if does(least):
+            continue
+        if not does(most):
+            return most
+        below, least = least, most  # the first is too few, the second does
+        while least - below > max(1, least // 20):
+            middle = (below + least) // 2
+            below, least = (below, middle) if does(middle) else (middle, least)
+    return least
+
+
+# Factors over the range of phi --------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Tied:
+    """The factors of all clients.
+
+    Attributes
+    ----------
+    clients : what each of them holds
+    phi, errors : (k,) values of phi, and the posterior means' error there (`Judge`)
+    """
+
+    clients: tuple[Within, ...]
+    phi: Array
+    errors: Array
+
+
+def tie(
+    prior: Prior,
+    sizes: Sequence[int],
+    names: Sequence[str],
+    *,
+    n_latents: int | None = None,
+    error: float = 0.05,
+    nodes: int = NODES,
+) -> Tied:
+    """The factors that tie the clients of a prior together.
+
+    Parameters
+    ----------
+    prior : CAR or Leroux on a map, or a Gaussian process
+    sizes, names : of each client how many areas, which stand together, and its name
+    n_latents : numbers that all clients share; None: as many as `error` takes, no more than MOST
+    error : of posterior means, see `Judge`
+    nodes : values of phi that the factors are computed at
+
+    Raises
+    ------
+    NumericalError
+        A client's block cannot be factored at a phi, both named.
+    ValueError
+        Another prior, or sizes that are not those of the prior.
+    """
+    division = Division(prior, sizes, names)
+    condition = prior.condition
+    r = enough(division, error) if n_latents is None else min(n_latents, max(division.n_borders, 1))
+    phi = condition.along(np.linspace(0, 1, nodes)) if condition.free else np.array([condition.fixed or 0.0])
+    if division.rooted:
+        phi = np.maximum(phi, LEAST_PHI)
+    steps = list(_along(division, phi[::-1], r))[::-1]
+    clients = []
+    for j, part in enumerate(division.parts):
+        U, K = np.array([at.U[j] for at, _ in steps]), np.array([at.K[j] for at, _ in steps])
+        W = np.array([w[part.place] / (np.sqrt(value) if division.rooted else 1.0) for value, (_, w) in zip(phi, steps)])
+        clients.append(_within(division, part, condition.network(phi), U, K, W))
+    at = judged(condition)
+    judges = (Judge(division, float(value)) for value in at)
+    errors = np.array([judge.error(_joined(clients, float(value))) for judge, value in zip(judges, at)])
+    return Tied(tuple(clients), at, errors)
+
+
+def _along(division: Division, phi: Array, r: int) -> Iterator[tuple[Borders, Array]]:
+    """Borders and factors, each turned to agree with those before."""
+    before: tuple[float, Array] | None = None
+    for value in map(float, phi):
+        at = division.borders(value)
+        if before is None:
+            W = leading(at.C, owed(at.C, division.parts), division.parts, r, FIRST)
+        else:
+            share = value / before[0] if division.rooted else 1.0
+            W = leading(at.C, share * before[1] @ before[1].T, division.parts, r, SWEEPS)
+            u, _, v = svd(W.T @ before[1])
+            W = W @ (u @ v)
+        before = value, W
+        yield at, W
+
+
+def _within(division: Division, part: Part, nodes: Array, U: Array, K: Array, W: Array) -> Within:
+    """What one client holds."""
+    diagonal = division.diagonal[part.where].copy()
+    diagonal[part.border] = 0.0
+    own = sparse.coo_array(division.T[part.where, part.where])
+    row, column = own.coords
+    kept = (diagonal[row] > 0) | (diagonal[column] > 0)
+    T = sparse.csr_array((own.data[kept], (row[kept], column[kept])), shape=own.shape)
+    if len(part.inner):
+        root = np.sqrt(diagonal[part.inner])
+        inner = T[part.inner][:, part.inner].toarray() / np.outer(root, root)
+        spectrum = np.linalg.eigvalsh(inner)
+    else:
+        spectrum = np.zeros(0)
+    return Within(division.prior.condition, nodes, part.border, diagonal, T, spectrum, U, K, W, division.rooted)
+
+
+def _joined(clients: Sequence[Within], phi: float) -> Array:
+    """(n, r) W of all borders at phi."""
+    return np.concatenate([client.ties(np.array([phi])).W[0] for client in clients])

@@ -1,0 +1,126 @@
+"""A client's density with the exact prior inside: slopes by differences, and theta integrated out against dense algebra."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.algorithms.sfvi.settings import Settings
+from fedkern.models.likelihood import Likelihood
+from fedkern.models.spatial import factors
+from fedkern.models.spatial.car import Areas, exact_areas
+from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.prior import AreaPrior
+from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
+from fedkern.models.spatial.within_site import WithinSite
+from oracles.differences import four_point
+from support.hierarchical import run
+from support.maps import grid
+
+PHI = Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"))
+SIZES, NAMES = (15, 12, 9), ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def clients():
+    return factors.tie(AreaPrior(*grid(6, 6), PHI), SIZES, NAMES, n_latents=14, nodes=13).clients
+
+
+def site(prior, family, *, sd=None, seed=0, condition=PHI):
+    """26 rows of the areas but the last two, some of one area; two covariates."""
+    rng, n = np.random.default_rng(seed), 26
+    y = {"gaussian": rng.normal(size=n), "poisson": rng.poisson(2.0, n), "binomial": rng.integers(0, 4, n)}[family].astype(float)
+    trials = np.full(n, 5.0) if family == "binomial" else None
+    rows = Rows(y, rng.integers(0, prior.size - 2, n), rng.normal(size=(n, 2)), rng.normal(0, 0.3, n), trials)
+    free = family == "gaussian" and sd is None
+    layout = Layout(condition.free, prior.n_latents, n_beta=2, dispersed=free)
+    return WithinSite(prior, condition, layout, Likelihood(family, sd), rows, integrated=family == "gaussian")
+
+
+@pytest.mark.parametrize(("family", "sd"), [("gaussian", None), ("gaussian", 0.6), ("poisson", 1.0), ("binomial", 1.0)])
+@pytest.mark.parametrize("fixed", [None, 0.93])
+def test_slopes_are_differences(clients, family, sd, fixed):
+    condition = PHI if fixed is None else Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"), fixed=fixed)
+    s, rng = site(clients[1], family, sd=sd, condition=condition), np.random.default_rng(1)
+    xi, u = rng.normal(0, 0.7, s.n_global), rng.normal(size=s.size)
+    value, g_xi, g_u = s.log_joint_grad(xi, u)
+    np.testing.assert_allclose(g_xi, four_point(lambda x: s.log_joint_grad(x, u)[0], xi), rtol=5e-6, atol=5e-6)
+    np.testing.assert_allclose(g_u, four_point(lambda x: s.log_joint_grad(xi, x)[0], u), rtol=5e-6, atol=5e-6)
+    both = s.log_joint_grads(np.stack([xi, xi + 0.1]), np.stack([u, -u]))
+    assert both[0][0] == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(both[1][1], s.log_joint_grad(xi + 0.1, -u)[1], rtol=1e-10)
+
+
+def test_integrated_rows_have_the_dense_density(clients):
+    s, rng = site(clients[0], "gaussian"), np.random.default_rng(2)
+    xi = rng.normal(0, 0.5, s.n_global)
+    ties = s.prior.ties(s.condition.at(xi[:1])[0])
+    z, scale, sd = xi[s.layout.parts["z"]], float(s.layout.scale(xi)), float(np.exp(xi[-1]))
+    B = np.zeros((len(s.rows.y), s.n_areas))
+    B[np.arange(len(B)), s.rows.area] = scale
+    given = np.linalg.inv(s.prior.precision(ties))
+    mean = s.fixed(xi[np.newaxis])[0] + B @ s.prior.loadings(ties) @ z
+    want = multivariate_normal(mean, B @ given @ B.T + sd**2 * np.eye(len(B)))
+    assert s.log_joint_grad(xi, np.zeros(0))[0] == pytest.approx(want.logpdf(s.rows.y), abs=1e-4)  # K is a spline
+    many = np.repeat(xi[np.newaxis], 4000, axis=0)
+    theta = s.theta_given(many, np.zeros((4000, 0)), rng.standard_normal((4000, s.n_areas)))
+    gain = given @ B.T @ np.linalg.inv(want.cov)
+    exact, spread = s.prior.loadings(ties) @ z + gain @ (s.rows.y - mean), given - gain @ B @ given
+    assert np.abs((theta.mean(axis=0) - exact) / np.sqrt(spread.diagonal() / 4000)).max() < 4.5
+    np.testing.assert_allclose(theta.var(axis=0), spread.diagonal(), rtol=0.15)
+
+
+def test_clients_together_have_nearly_the_exact_posterior_with_phi_unknown(clients):
+    """z is integrated out by its normal equations, phi by the quadrature of the exact posterior."""
+    rng, sd = np.random.default_rng(3), 0.5
+    y = rng.normal(0, 0.7, sum(SIZES))
+    want = exact_areas(Areas(*grid(6, 6)), PHI, y, np.arange(len(y)), sd, variances=False)
+    r, logs, means = clients[0].n_latents, [], []
+    ends = np.cumsum([0, *SIZES])
+    for phi in want.phi:
+        P, right, kept, log = np.eye(r), np.zeros(r), [], 0.0
+        for j, prior in enumerate(clients):
+            own = y[ends[j] : ends[j + 1]]
+            ties = prior.ties(np.array([phi]))
+            A, given = prior.loadings(ties), np.linalg.inv(prior.precision(ties))
+            V = given + sd**2 * np.eye(len(own))
+            P += A.T @ np.linalg.solve(V, A)
+            right += A.T @ np.linalg.solve(V, own)
+            log += multivariate_normal(np.zeros(len(own)), V).logpdf(own)
+            kept.append((A, given @ np.linalg.inv(V), own))
+        z = np.linalg.solve(P, right)
+        logs.append(log + 0.5 * right @ z - 0.5 * np.linalg.slogdet(P)[1])
+        means.append(np.concatenate([A @ z + gain @ (own - A @ z) for A, gain, own in kept]))
+    exact = [
+        multivariate_normal(np.zeros(len(y)), np.linalg.inv(Areas(*grid(6, 6)).precision(phi).toarray()) + sd**2 * np.eye(len(y)))
+        for phi in want.phi
+    ]
+    weight = want.weight * np.exp(np.array(logs) - [e.logpdf(y) for e in exact])
+    mean = weight @ np.array(means) / weight.sum()
+    assert np.sqrt(np.mean((mean - want.mean) ** 2)) < 0.02 * np.sqrt(np.mean(want.mean**2))
+
+
+@pytest.mark.parametrize("integrated", [True, False])
+def test_variational_inference_of_a_federation_has_nearly_the_exact_means(clients, integrated):
+    """By the machines as they are; phi unknown."""
+    rng, sd, ends = np.random.default_rng(4), 0.5, np.cumsum([0, *SIZES])
+    theta = np.linalg.cholesky(AreaPrior(*grid(6, 6), PHI).covariance(0.95)) @ rng.standard_normal(ends[-1])
+    y = theta + sd * rng.standard_normal(ends[-1])
+    want = exact_areas(Areas(*grid(6, 6)), PHI, y, np.arange(len(y)), sd)
+    layout, sites = Layout(True, clients[0].n_latents, intercept=False, scaled=False), []
+    for j, prior in enumerate(clients):
+        own = y[ends[j] : ends[j + 1]]
+        rows = Rows(own, np.arange(len(own)), np.zeros((len(own), 0)), np.zeros(len(own)))
+        sites.append(WithinSite(prior, PHI, layout, Likelihood("gaussian", sd), rows, integrated))
+    settings = Settings(rounds=1500, learning_rate=0.03, seed=1)
+    server, parties = run(sites, settings, prior=SigmaPrior(layout, PHI))
+    mean, S = sfvi.posterior(server)
+    xi = rng.multivariate_normal(mean, S, 400)
+    parts = []
+    for k, s in enumerate(sites):
+        c = parties[k]
+        u = np.array([c.family.sample(c.parameters, x, c.centre, rng.standard_normal(s.size)) for x in xi])
+        parts.append(s.theta_given(xi, u, rng.standard_normal((len(xi), s.n_areas))))
+    theta = np.concatenate(parts, axis=1)
+    assert np.sqrt(np.mean((theta.mean(axis=0) - want.mean) ** 2)) < 0.1 * np.sqrt(want.variance.mean())
+    np.testing.assert_allclose(theta.std(axis=0), np.sqrt(want.variance), rtol=0.2)
