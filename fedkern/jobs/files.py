@@ -59,7 +59,7 @@ def deleted(path: Path) -> JobError:
     return JobError(f"{path} was deleted while the job ran and needed it; start the job again, in another folder (--out)")
 
 
-def write_atomically(path: Path, data: bytes, *, secret: bool = False, sync: bool = True) -> None:
+def write_atomically(path: Path, data: bytes | memoryview, *, secret: bool = False, sync: bool = True) -> None:
     """The file is the old one or the new one, whatever happens in between (without `sync`: to this process).
 
     `secret`: it is its owner's alone, whatever the umask."""
@@ -250,7 +250,7 @@ class RunFolder:
                     f"{begun[0]} holds an interrupted run: --resume goes on with it; to start anew choose another {other}"
                 )
 
-    def write(self, path: Path, data: bytes, *, secret: bool = False) -> None:
+    def write(self, path: Path, data: bytes | memoryview, *, secret: bool = False) -> None:
         """A whole file. JobError if somebody has deleted its folder meanwhile: a new one would lack all the rest."""
         for folder in (self.path, path.parent):
             if folder in self._written and not folder.is_dir():

@@ -34,9 +34,14 @@ MOST_NAMED = 6  # keys that differ, with their values
 
 
 def may_change(config: JobConfig) -> frozenset[str]:
-    """Keys that a resumed run may have otherwise. `job.rounds` where the number of rounds decides nothing but the end."""
+    """Keys that a resumed run may have otherwise. `job.rounds` where the number of rounds decides nothing but the end, the number
+    of draws where they are made after it."""
     free = {"job.deadline", "algorithm.checkpoint_every"}
-    return frozenset(free | {"job.rounds"} if config.open_ended else free)
+    if config.open_ended:
+        free.add("job.rounds")
+    if config.drawn_at_the_end:
+        free |= {"output.draws", "output.chains"}
+    return frozenset(free)
 
 
 def job_bytes(config: JobConfig, names: Sequence[str]) -> bytes:

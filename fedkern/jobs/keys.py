@@ -22,6 +22,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 LARGEST = 1e50  # of a scale, a rate or a precision: beyond, products of them are no numbers
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+Draws = Annotated[int, Field(ge=1, le=1_000_000)]  # of a chain
+Chains = Annotated[int, Field(ge=1, le=1_000)]
 
 
 def _rounds(value: Any) -> Any:
@@ -193,6 +195,11 @@ class JobConfig(Section):
     @property
     def open_ended(self) -> bool:
         """Whether the number of rounds decides nothing but the end, so that a resumed run may have another."""
+        return False
+
+    @property
+    def drawn_at_the_end(self) -> bool:
+        """Whether `output.draws` and `output.chains` say what is drawn from a fitted posterior, once it is known."""
         return False
 
     @property

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import JobError
+from ..errors import FedkernError
 from ..results.digest import digest
-from ..results.inference_data import write
+from ..results.inference_data import netcdf
 from ..results.plain import Record
 from ..results.released import Released
 from ..results.result import Result
@@ -67,9 +67,11 @@ def publish(run: Run[C], fit: Fit) -> Result:
     if files is not None:
         if fit.drawn:
             try:
-                write(fit.posterior, files.path / "posterior.nc", seed=job.seed, chains=fit.chains, draws=fit.draws)
-            except JobError as error:
-                notes.append(f"no posterior.nc: {error}")
+                drawn = netcdf(fit.posterior, seed=job.seed, chains=fit.chains, draws=fit.draws)
+            except Exception as error:  # the rounds may have cost a privacy budget: nothing that comes after may lose them
+                notes.append(f"no posterior.nc: {_said(error)}")
+            else:
+                files.write(files.path / "posterior.nc", drawn)
         for name, table in fit.tables.items():
             files.write_csv(name, table)
     outcome = Outcome(
@@ -90,3 +92,10 @@ def publish(run: Run[C], fit: Fit) -> Result:
     if files is not None:
         files.write_json("summary.json", content)
     return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws)
+
+
+def _said(error: Exception) -> str:
+    """What the reader of a result is told of an error."""
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for the draws; ask for fewer"
+    return str(error) if isinstance(error, FedkernError) else f"{type(error).__name__}: {error}"

@@ -1,12 +1,13 @@
 """Posterior draws as ArviZ has them. What differs between ArviZ 0.x (InferenceData) and 1.x (DataTree) stands here alone.
 
-The file is written by xarray, which both generations read: importing ArviZ would take longer than a small job.
+The file is made by xarray, which both generations read: importing ArviZ would take longer than a small job. It is made in memory,
+since HDF5 leaves a torn file, or crashes, where a disk is full.
 """
 
 from __future__ import annotations
 
+import io
 import warnings
-from pathlib import Path
 from typing import Any
 
 from .. import __version__
@@ -65,21 +66,22 @@ def inference_data(posterior: Released, *, seed: int, chains: int = 4, draws: in
     return DataTree.from_dict(data)
 
 
-def write(posterior: Released, path: Path, *, seed: int, chains: int, draws: int) -> None:
-    """Writes `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
+def netcdf(posterior: Released, *, seed: int, chains: int, draws: int) -> memoryview:
+    """The bytes of `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
 
     Raises
     ------
     JobError
-        xarray or h5netcdf is not installed, or the file cannot be written.
+        xarray or h5netcdf is not installed.
     """
     data = groups(posterior, seed=seed, chains=chains, draws=draws)
     try:
-        import h5netcdf  # noqa: F401
+        import h5netcdf
+        from xarray.backends import H5NetCDFStore
     except ImportError as error:
         raise JobError(f"posterior.nc needs h5netcdf ({error}): {REMEDY}") from None
-    try:
-        for mode, (group, dataset) in zip("waa", data.items()):
-            dataset.to_netcdf(path, mode=mode, group=group, engine="h5netcdf")
-    except OSError as error:
-        raise JobError(f"{path}: cannot be written ({error})") from None
+    content = io.BytesIO()
+    with h5netcdf.File(content, "w") as file:
+        for group, dataset in data.items():
+            dataset.dump_to_store(H5NetCDFStore(file, group=group, mode="a"))
+    return content.getbuffer()

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from fedkern.models.expfam import Gaussian
 from fedkern.results.gaussian import Posterior, comparable
-from fedkern.results.inference_data import inference_data, write
+from fedkern.results.inference_data import inference_data, netcdf
 
 NAMES = ("intercept", "age", "sex=f")
 AFFINE = np.array([[1.0, -2.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 1.0]])  # age = 2 x standardised + 4
@@ -55,7 +55,7 @@ def test_arviz_reads_what_was_drawn(q: Gaussian, tmp_path: Any) -> None:
     import xarray
 
     posterior = Posterior(NAMES, q, AFFINE)
-    write(posterior, tmp_path / "posterior.nc", seed=3, chains=2, draws=100)
+    (tmp_path / "posterior.nc").write_bytes(netcdf(posterior, seed=3, chains=2, draws=100))
     standard = np.stack([posterior.draws(100, seed=3, chain=c) for c in range(2)])
     with xarray.open_dataset(tmp_path / "posterior.nc", group="posterior", engine="h5netcdf") as found:
         assert dict(found.sizes) == {"chain": 2, "draw": 100, "column": 2}
@@ -76,7 +76,7 @@ def test_arviz_itself_summarises_the_file(tmp_path: Any) -> None:
         import arviz
 
     posterior = Posterior(NAMES, FULL, AFFINE)
-    write(posterior, tmp_path / "posterior.nc", seed=3, chains=2, draws=100)
+    (tmp_path / "posterior.nc").write_bytes(netcdf(posterior, seed=3, chains=2, draws=100))
     found = arviz.from_netcdf(tmp_path / "posterior.nc")
     draws = np.stack([posterior.draws(100, seed=3, chain=c) for c in range(2)]) @ AFFINE.T
     np.testing.assert_allclose(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from ...jobs.explain import remedy, unbounded
-from ...jobs.keys import CommonOutputSection, Count, DataSection, JobConfig, Positive, Raw, Section, Tables, key
+from ...jobs.keys import Chains, CommonOutputSection, Count, DataSection, Draws, JobConfig, Positive, Raw, Section, Tables, key
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
@@ -102,8 +102,8 @@ class PrivacySection(Terms):
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(1, help="rounds between two measurements on the test rows")
-    draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")
-    chains: Count = key(4, help="independent sets of draws")
+    draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, help="independent sets of draws")
 
 
 class Config(JobConfig):
@@ -126,6 +126,10 @@ class Config(JobConfig):
     @property
     def open_ended(self) -> bool:
         return self.privacy is None or not self.privacy.calibrate
+
+    @property
+    def drawn_at_the_end(self) -> bool:
+        return True
 
 
 # Layers of defaults, the later ones stronger, the file itself the strongest.

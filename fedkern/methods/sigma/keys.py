@@ -10,10 +10,12 @@ from pydantic_core import PydanticCustomError
 
 from ...jobs.keys import (
     LARGEST,
+    Chains,
     ColumnSection,
     CommonOutputSection,
     Count,
     CountedJobSection,
+    Draws,
     Finite,
     JobConfig,
     Paths,
@@ -103,8 +105,8 @@ class AlgorithmSection(Section):
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
-    draws: Count = key(1000, help="sfvi: per chain, from the posterior into posterior.nc")
-    chains: Count = key(4, help="independent sets of draws, or Markov chains")
+    draws: Draws = key(1000, help="sfvi: per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, help="independent sets of draws, or Markov chains")
     bound: bool = key(False, help="sfvi: clients also send their terms of the ELBO, one number a round")
     threshold: Finite = key(1.0, help="areas' tables have the probability that a rate (or probability, or mean) is above it")
 
@@ -122,6 +124,10 @@ class Config(JobConfig):
     @property
     def open_ended(self) -> bool:
         return self.algorithm.inference in ("hmc", "mala")
+
+    @property
+    def drawn_at_the_end(self) -> bool:
+        return not self.open_ended
 
 
 # docs/methods/sigma.md, sections 6 and 7.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from ...jobs.keys import (
+    Chains,
     CommonOutputSection,
     Count,
     CountedJobSection,
@@ -60,7 +61,7 @@ class UntilSection(Section):
 
 
 class AlgorithmSection(Section):
-    chains: Count = key(4, help="independent chains; they share all messages")
+    chains: Chains = key(4, help="independent chains; they share all messages")
     burn_in: int = key(ge=0, help="rounds that are not kept; part of job.rounds; default a fifth of them, at most 500")
     thin: Count = key(1, help="every how many rounds a draw is kept")
     until: UntilSection | None = key(None, help="stop when converged")

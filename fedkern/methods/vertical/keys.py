@@ -11,10 +11,12 @@ from pydantic_core import PydanticCustomError
 
 from ...jobs.explain import unbounded
 from ...jobs.keys import (
+    Chains,
     ColumnSection,
     CommonOutputSection,
     Count,
     CountedJobSection,
+    Draws,
     Finite,
     JobConfig,
     Paths,
@@ -128,8 +130,8 @@ class PrivacySection(Section):
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
-    draws: Count = key(1000, help="per chain, from the posterior into posterior.nc")
-    chains: Count = key(4, help="independent sets of draws")
+    draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, help="independent sets of draws")
     bound: bool = key(False, help="clients also send their terms of the ELBO, one number a round")
     rule: Literal["posterior", "plug-in", "augmented"] = key("posterior", help="of the predictions on the rows kept for testing")
     missing_party: bool = key(False, help="score the test rows without each party too; clients send E z of the training rows")
@@ -144,6 +146,10 @@ class Config(JobConfig):
     algorithm: AlgorithmSection
     privacy: PrivacySection | None = None
     output: OutputSection
+
+    @property
+    def drawn_at_the_end(self) -> bool:
+        return self.algorithm.inference == "sfvi"
 
 
 # docs/methods/vertical.md, sections 4 and 9.
