@@ -29,7 +29,7 @@ from ...results import diagnostics, meta, mixing, samples, streamed
 from ...results.plain import Record
 from . import own, publish, stages
 from .keys import Config
-from .model import Scales, SparseModel
+from .model import OTHER_PRIORS, Scales, SparseModel
 from .streams import Streams
 
 Array = NDArray[np.float64]
@@ -57,9 +57,6 @@ class Variant:
     name: str = ""
     prior: Prior | None = None
     without: frozenset[int] = frozenset()
-
-
-GRID = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))  # docs/methods/sparse.md, section 12
 
 
 def fit(run: Run[Config]) -> Fit | None:
@@ -202,7 +199,7 @@ def _others(run: Run[Config], data: Data) -> dict[str, Any]:
     runs: dict[str, Any] = {}
     if wanted.sensitivity:
         rows: list[dict[str, Any]] = []
-        for number, (s_tau, c0) in enumerate(GRID):
+        for number, (s_tau, c0) in enumerate(OTHER_PRIORS):
             prior = replace(model.settings.prior, scale_tau=s_tau, c0=c0, spike_variance=0.0)
             server, _ = sampled(run, data, Variant(f"gibbs-{number}", prior))
             if server is not None:
