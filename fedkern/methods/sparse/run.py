@@ -21,7 +21,7 @@ from ...data.degenerate import Degenerate, degenerate
 from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import columns
+from ...jobs import column_notes
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.watch import Line
@@ -93,7 +93,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         if len(design.y) > len(values[k]):
             notes.append(f"{len(design.y) - len(values[k])} rows without a response were left out")
         run.note_rows(k, notes, design.faults)
-    run.hooks.notes += columns.exchanged(run, degenerates)
+    run.hooks.notes += column_notes.exchanged(run, degenerates)
     pooled = model.config.model.scale == "pooled"
     scales = _pooled(run, model, values) if pooled else Scales(model.known_scales())
     return Data(model, values, {k: model.site(v, scales, run.threads) for k, v in values.items()}, scales)

@@ -16,7 +16,7 @@ from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import columns as column_names
+from ...jobs import column_notes
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
@@ -142,7 +142,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
         run.note_rows(k, column.notes, column.faults)
     if config.privacy is None:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
-        run.hooks.notes += column_names.exchanged(run, degenerate, split=True)
+        run.hooks.notes += column_notes.exchanged(run, degenerate, split=True)
     return Rows(arrays, server, at.train, at.test, at.new, at.ids)
 
 
