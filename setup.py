@@ -32,6 +32,7 @@ class BuildKernels(build_ext):
     """All units in one queue. What the same command has made of the same files before is not compiled again."""
 
     def build_extension(self, ext):
+        self.contents = {str(path): path.read_bytes() for path in Path("csrc").rglob("*.*")}
         units = [*self.pieces(), *(self.unit(s, "once") for s in UNITS if s.name in COMPILED_ONCE)]
         for level, flags in LEVELS.items():
             units += [self.unit(s, level, f"-DFEDKERN_ISA={level}", *flags) for s in UNITS if s.name not in COMPILED_ONCE]
@@ -77,13 +78,16 @@ class BuildKernels(build_ext):
         return made.exists() and key.exists() and key.read_text() == self.key(unit)
 
     def key(self, unit):
-        """A digest of what an object depends on. The compiler lists the files that it reads (-MMD), but for system headers."""
+        """A digest of what an object depends on. The compiler lists the files that it reads (-MMD), but for system headers.
+
+        Sources count as they were when the build began: what is edited while it runs is compiled again by the next.
+        """
         _, made, command = unit
         version = subprocess.run([command[0], "--version"], capture_output=True, text=True).stdout
         digest = hashlib.sha256(repr([command, version, pybind11.__version__, platform.python_version()]).encode())
         listed = made.with_suffix(".d").read_text().replace("\\\n", " ").partition(":")[2].split()
         for name in listed:
-            digest.update(Path(name).read_bytes() if Path(name).exists() else b"")
+            digest.update(self.contents.get(name) or (Path(name).read_bytes() if Path(name).exists() else b""))
         return digest.hexdigest()
 
 

@@ -18,7 +18,7 @@ from ..data.design import check_header, encode
 from ..data.faults import who
 from ..data.table import Table, Text
 from ..models.encoding import Column, Encoding, Spec
-from . import columns
+from . import column_notes
 from .keys import C
 from .run import At
 from .stage import Stage
@@ -56,7 +56,7 @@ class Check(At[C]):
         for k in self.mine:
             rows = self.parties.rows(k)
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
-        return [f"note     {note}" for note in columns.exchanged(self, degenerate, split=split)]
+        return [f"note     {note}" for note in column_notes.exchanged(self, degenerate, split=split)]
 
     def unknown(self, encoding: Encoding) -> list[str]:
         """Columns that only their rows can tell to be categorical."""

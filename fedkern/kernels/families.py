@@ -15,8 +15,9 @@ family              y                  E[y | eta]
 Kernels average the logistic families by a quadrature whose errors a negative binomial multiplies by y + scale: where scale is in
 the thousands, take "poisson".
 
-A new family is a record here, listed in `RECORDS`; where kernels take it (`code`), also a struct and a line of `make_family` in
-`csrc/include/fedkern/glm/families.hpp`, and the branches of `_reference/glm.py` and `_numba/glm.py`, which have code numbers.
+A new family is a record here, listed in `RECORDS`, with what its methods need (`NEEDED`); where kernels take it (`code`), also a
+struct and a line of `make_family` in `csrc/include/fedkern/glm/families.hpp`, and the branches of `_reference/glm.py` and
+`_numba/glm.py`, which have code numbers; then the extension is built anew.
 Keys, checks of cells and of jobs, cases of the conformance test and texts follow. Source: vertical.md, sections 1, 8, 9 and 11.
 """
 
@@ -109,6 +110,10 @@ class Dispersion:
     unknown: Unknown | None = None
 
 
+# What a record must have for a method to take it, beside what every record has.
+NEEDED = {"pvi": ("code", "predictive"), "vertical": ("variance", "variance_words", "slope_words")}
+
+
 @dataclass(frozen=True)
 class Family:
     """All that is known of a family. Functions are of all rows at once: y, eta (n,), its dispersion `scale`, and trials (n,).
@@ -153,6 +158,16 @@ class Family:
     predictive: Callable[[Vector, Vector, Callable[[], Vector], float], Vector] | None = None
     dispersion: Dispersion | None = None
     trials: bool = False
+
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            for field in NEEDED.get(method, ()):
+                if getattr(self, field) in (None, ""):
+                    raise ValueError(f'family "{self.name}": {method} takes it, so its record must have `{field}`')
+            if method == "vertical" and (self.curvature is None) == (self.local_curvature is None):
+                raise ValueError(
+                    f'family "{self.name}": vertical takes it, so its record must have one of `curvature` and `local_curvature`'
+                )
 
     @property
     def bounded(self) -> bool:

@@ -1,4 +1,7 @@
-"""The four methods, each with the same doors: keys, rows, model, run, stages, publish, show, report."""
+"""The four methods, each with the same doors, which docs/develop/architecture.md explains.
+
+They are keys, rows, model, budget (of private jobs), stages, run, publish, own, show, report, and doors.
+"""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[st
     the predictive mean; gaussian: the log predictive density), and accuracy at 1/2 of a binary response, else rmse.
     """
     p, y, record = predictive_mean(q, rows, family, scale), rows.y, FAMILIES[family]
-    assert record.predictive is not None
+    assert record.predictive is not None  # a record without it is refused where pvi takes the family
     density = record.predictive(y, p, lambda: q.variance_of(np.asarray(rows.X, np.float64)), scale)
     log_likelihood = float(density.mean())
     if record.domain is BINARY:

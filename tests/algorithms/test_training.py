@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkern.algorithms.training import fit as sigma_fit
+from fedkern.algorithms.training import fit as prior_fit
 from fedkern.algorithms.training import training as sigma_training
 from fedkern.algorithms.training.fit import Federation
 from fedkern.algorithms.training.training import Diverged, Settings, State, start, train
@@ -183,7 +183,7 @@ def test_the_comparison_is_that_of_the_exact_covariance():
     federation, phi = linear_federation(), 0.7
     C, local = exact_covariance(federation, phi)
     K = CAR.covariance(phi)
-    found = sigma_fit.compare(CAR, federation, phi, draws=40_000)
+    found = prior_fit.compare(CAR, federation, phi, draws=40_000)
     apart = np.repeat([0, 1], 6)[:, None] != np.repeat([0, 1], 6)
     assert found.error == pytest.approx(np.linalg.norm(C - K) / np.linalg.norm(K), rel=0.03)
     assert found.error_split == pytest.approx(np.linalg.norm(C - K) / np.linalg.norm(K), rel=0.03)
@@ -192,7 +192,7 @@ def test_the_comparison_is_that_of_the_exact_covariance():
     R, T = (M / np.sqrt(np.outer(np.diag(M), np.diag(M))) for M in (C, K))
     assert found.largest_cross_correlation == pytest.approx(np.abs(R - T)[apart].max(), abs=0.03)
     noisy = R * np.sqrt(np.outer(np.diag(C), np.diag(C)) / np.outer(np.diag(C) + 0.3, np.diag(C) + 0.3))
-    with_tau = sigma_fit.cross_correlation_error(K, C, federation.client, 0.3)
+    with_tau = prior_fit.cross_correlation_error(K, C, federation.client, 0.3)
     assert with_tau == pytest.approx(np.abs(noisy - T)[apart].max(), rel=1e-9)
     assert found.variance_ratio == pytest.approx(np.mean(np.diag(C) / np.diag(K)), rel=0.03)
     assert found.local_share == pytest.approx(np.trace(local) / np.trace(C), rel=0.08)
@@ -210,7 +210,7 @@ def test_the_error_without_noise_of_draws_vanishes_where_the_prior_is_met():
         def covariance(self, phi):
             return C
 
-    noisy = [sigma_fit.compare(Met(), federation, 0.7, draws=1000, seed=s) for s in range(6)]
+    noisy = [prior_fit.compare(Met(), federation, 0.7, draws=1000, seed=s) for s in range(6)]
     assert np.mean([one.error for one in noisy]) > 3 * np.mean([one.error_split for one in noisy]) or all(
         one.error_split < one.error for one in noisy
     )
@@ -219,14 +219,14 @@ def test_the_error_without_noise_of_draws_vanishes_where_the_prior_is_met():
 def test_tau2_fills_up_the_prior_s_variance():
     federation = linear_federation()
     federation = replace(federation, parameters=0.35 * federation.parameters)
-    tau = sigma_fit.match_variances(CAR, federation, draws=20_000, floor=1e-3)
+    tau = prior_fit.match_variances(CAR, federation, draws=20_000, floor=1e-3)
     phi, weight = CAR.condition.quadrature()
     sigma = sum(w * np.diag(exact_covariance(federation, p)[0]) for p, w in zip(phi, weight))
     assert np.allclose(tau.sigma[0], sigma, rtol=0.06)
     assert np.allclose(tau.prior, CAR.mean_variance())
     assert np.allclose(tau.tau2[0], np.clip(CAR.mean_variance() - sigma, 1e-3, 100), rtol=0.05, atol=2e-3)
     other = Condition("phi", 0.0, 0.95, "unit", Hyperprior("logit-normal", 0.0, 4.0))  # 2 as a standard deviation
-    wrong = sigma_fit.match_variances(CAR, replace(federation, condition=other), draws=20_000, floor=1e-3)
+    wrong = prior_fit.match_variances(CAR, replace(federation, condition=other), draws=20_000, floor=1e-3)
     assert np.abs(wrong.sigma / tau.sigma - 1).max() > 0.02 or np.abs(wrong.tau2 - tau.tau2).max() > 0.004
 
 
@@ -237,8 +237,8 @@ def test_negative_control_tau2_from_another_prior_of_phi():
     phi, weight = CAR.condition.quadrature()
     sigma = sum(w * np.diag(exact_covariance(federation, p)[0]) for p, w in zip(phi, weight))
     other = Condition("phi", 0.0, 0.95, "unit", Hyperprior("logit-normal", 2.0, 0.5))
-    right = sigma_fit.match_variances(CAR, federation, draws=20_000, floor=1e-3)
-    wrong = sigma_fit.match_variances(
+    right = prior_fit.match_variances(CAR, federation, draws=20_000, floor=1e-3)
+    wrong = prior_fit.match_variances(
         replace(CAR, condition=other), replace(federation, condition=other), draws=20_000, floor=1e-3
     )
     error = [np.abs((sigma + tau.tau2[0]) / CAR.mean_variance() - 1).max() for tau in (right, wrong)]
@@ -247,22 +247,22 @@ def test_negative_control_tau2_from_another_prior_of_phi():
 
 def test_tau2_counts_what_it_clips():
     federation = linear_federation()
-    low = sigma_fit.match_variances(CAR, replace(federation, parameters=5 * federation.parameters), draws=2000)
+    low = prior_fit.match_variances(CAR, replace(federation, parameters=5 * federation.parameters), draws=2000)
     assert (low.tau2 == 0.01).all()
     assert (low.low, low.high, low.unclipped) == (12, 0, 0.0)
     none = replace(federation, parameters=0 * federation.parameters)
-    high = sigma_fit.match_variances(CAR, none, draws=2000, ceiling=0.4, floor=0.3)
+    high = prior_fit.match_variances(CAR, none, draws=2000, ceiling=0.4, floor=0.3)
     assert high.high == np.sum(CAR.mean_variance() > 0.4)
     assert np.array_equal(high.tau2[0], np.clip(CAR.mean_variance(), 0.3, 0.4))
 
 
 def test_tau2_by_phi():
     none = replace(linear_federation(), parameters=np.zeros(architecture().n_parameters))
-    tau = sigma_fit.match_variances(CAR, none, by="phi", draws=500, values=20)
+    tau = prior_fit.match_variances(CAR, none, by="phi", draws=500, values=20)
     assert tau.grid[[0, -1]].tolist() == [0.0, 0.95]
     assert np.allclose(tau.tau2, CAR.variances(tau.grid))  # a decoder that says nothing leaves all to tau^2
     assert np.allclose(tau.at(np.array([tau.grid[3], 0.95])), CAR.variances(np.array([tau.grid[3], 0.95])))
-    covered = sigma_fit.coverage(CAR, none, tau, draws=20_000)
+    covered = prior_fit.coverage(CAR, none, tau, draws=20_000)
     for level, share in covered["auxiliary"].items():
         assert abs(share - float(level)) < 0.01
     assert covered["deterministic"]["0.5"] == pytest.approx(1.0)
@@ -271,11 +271,11 @@ def test_tau2_by_phi():
 def test_variograms_separate_borders():
     phi = 0.9
     federation = linear_federation()
-    one = sigma_fit.compare(CAR, federation, phi, draws=500)
+    one = prior_fit.compare(CAR, federation, phi, draws=500)
     distances = np.abs(np.arange(12)[:, None] - np.arange(12)).astype(float)
     client = np.repeat([0, 1], 6)
     tau2 = np.full(12, 0.2)
-    v = sigma_fit.variogram(one, client, distances, tau2, np.array([0.5, 1.5, 7.5]))
+    v = prior_fit.variogram(one, client, distances, tau2, np.array([0.5, 1.5, 7.5]))
     K = CAR.covariance(phi)
     half = (np.diag(K)[:, None] + np.diag(K)) / 2 - K
     inside = [half[i, i + 1] for i in range(11) if i != 5]
@@ -298,7 +298,7 @@ def test_printed_networks_leave_their_local_latents_dead():
         made_table = table(process, 64, 1)
         done = train(made, lambda k, t=made_table: t, settings)
         federation = Federation(made, done.parameters.astype(float), process.condition, np.ones(24))
-        shares[variant] = sigma_fit.local_share(federation, 0.2)
+        shares[variant] = prior_fit.local_share(federation, 0.2)
     assert shares["printed"] < 0.01
     assert shares["amended"] > 0.1
 
@@ -323,12 +323,12 @@ def test_linear_networks_reach_the_optimum_of_principal_components():
 def test_notes_on_a_poor_fit():
     federation = linear_federation()
     wild = replace(federation, parameters=60 * federation.parameters)
-    one = sigma_fit.compare(CAR, wild, 0.5, draws=200)
-    tau = sigma_fit.match_variances(CAR, wild, draws=500)
-    texts = sigma_fit.warnings([one], tau)
+    one = prior_fit.compare(CAR, wild, 0.5, draws=200)
+    tau = prior_fit.match_variances(CAR, wild, draws=500)
+    texts = prior_fit.warnings([one], tau)
     assert "prior standard deviations" in texts[0]
     assert "tau^2 is clipped (12 of 12 at the floor, 0 at the ceiling), which makes the prior of" in texts[1]
     assert "wider than the true one" in texts[1]
-    assert sigma_fit.phi_shown(Condition("lengthscale", 0.2, 1.0)) == (0.2, 0.5, 0.8)
-    assert sigma_fit.phi_shown(CAR.condition) == (0.5, 0.9, 0.95)
-    assert sigma_fit.phi_shown(Condition("none", 0.0, 0.0)) == (0.0,)
+    assert prior_fit.phi_shown(Condition("lengthscale", 0.2, 1.0)) == (0.2, 0.5, 0.8)
+    assert prior_fit.phi_shown(CAR.condition) == (0.5, 0.9, 0.95)
+    assert prior_fit.phi_shown(Condition("none", 0.0, 0.0)) == (0.0,)

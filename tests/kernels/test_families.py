@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -9,6 +11,7 @@ from scipy.special import expit
 from fedkern.kernels import families
 from fedkern.kernels._reference import glm as reference
 from fedkern.kernels.families import BINARY, CODES, COUNTS, FAMILIES, REAL, RECORDS, Family
+from fedkern.kernels.glm import PREDICT
 from oracles.differences import four_point
 
 SCALE = 0.7
@@ -102,6 +105,24 @@ def test_a_rows_variance_on_the_link_scale_is_what_a_row_of_that_mean_tells(reco
         assert wanted == pytest.approx(1 / told, rel=1e-4) if not record.least_variance else wanted == record.least_variance
 
 
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [
+        ("poisson", {"predictive": None}),
+        ("bernoulli", {"code": None}),
+        ("poisson", {"variance": None}),
+        ("gaussian", {"variance_words": ""}),
+        ("gaussian", {"slope_words": ""}),
+        ("poisson", {"local_curvature": None}),
+        ("bernoulli", {"curvature": None}),
+    ],
+)
+def test_a_record_without_what_its_methods_need_is_refused(name: str, without: dict[str, str | None]) -> None:
+    field = next(iter(without))
+    with pytest.raises(ValueError, match=f'family "{name}": .* takes it, so its record must have .*`{field}`'):
+        replace(FAMILIES[name], **without)
+
+
 @each
 def test_information_is_above_zero_and_right_where_eta_fits(record: Family) -> None:
     y = np.array(some(record))
@@ -127,6 +148,13 @@ def test_kernels_have_the_same_density_and_the_same_domain(name: str) -> None:
 def test_codes_are_the_places_of_the_kernels_branches() -> None:
     assert list(CODES.values()) == list(range(len(CODES)))
     assert [getattr(reference, name.upper().replace("-", "_")) for name in CODES] == list(CODES.values())
+
+
+def test_a_number_that_no_family_has_is_an_error_and_no_gaussian() -> None:
+    X, mu, log_sigma, offset, family, method, mean = np.ones((1, 1)), np.ones(1), np.zeros(1), None, len(CODES), 0, np.empty(1)
+    for backend in ("reference", "cpp"):
+        with pytest.raises(ValueError, match="family: no likelihood has"):
+            PREDICT.implementation(backend)(X, mu, log_sigma, offset, family, method, mean, 1)
 
 
 def test_each_methods_default_stands_first() -> None:

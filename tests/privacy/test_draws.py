@@ -17,7 +17,7 @@ from fedkern.algorithms.pvi import global_vi, shards
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.settings import Settings
-from fedkern.algorithms.split import private as vertical_private
+from fedkern.algorithms.split import private as private_split
 from fedkern.algorithms.split.messages import Begin, Residual
 from fedkern.algorithms.split.settings import Settings as VerticalSettings
 from fedkern.models.expfam import Gaussian
@@ -180,12 +180,12 @@ def test_every_row_of_a_vertical_client_is_released_once(n):
     X = np.zeros((n, D))
     X[np.arange(n), np.arange(n) % D] = generator.uniform(0.5, 1.0, n)
     settings = VerticalSettings(5, 2, n, 1, private=True, learning_rate=0.3, optimiser="sgd")
-    release = vertical_private.Release(vertical_private.mechanism(n, D, 1.0), clip_z, clip_g, source)
-    client = vertical_private.client("c", 0, settings, Site(Linear(X), Auxiliary("mean-field", rho)), release)
+    release = private_split.Release(private_split.mechanism(n, D, 1.0), clip_z, clip_g, source)
+    client = private_split.client("c", 0, settings, Site(Linear(X), Auxiliary("mean-field", rho)), release)
     for event in (Begin(0), Residual(0, np.zeros((1, n)))):
         before = client.drawn
-        client, (charge,) = vertical_private.client_receive(client, event)
-        client, (sent,) = vertical_private.client_receive(client, Charged(charge.steps))
+        client, (charge,) = private_split.client_receive(client, event)
+        client, (sent,) = private_split.client_receive(client, Charged(charge.steps))
     (draw,) = before
     first, total, _ = source.sums
     np.testing.assert_array_equal(first, np.trunc(np.clip(draw.z, -clip_z, clip_z) * (1 - 1e-9) / (GRID * clip_z)))

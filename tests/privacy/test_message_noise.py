@@ -14,7 +14,7 @@ from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.settings import Settings
-from fedkern.algorithms.split import private as vertical_private
+from fedkern.algorithms.split import private as private_split
 from fedkern.algorithms.split.messages import Begin, Residual
 from fedkern.algorithms.split.settings import Settings as VerticalSettings
 from fedkern.models.glm import Rows, prior
@@ -74,11 +74,11 @@ def gradients():
 def columns():
     """z of a vertical client, less its own z."""
     settings = VerticalSettings(5, 10**6, 2 * D, 1, private=True, learning_rate=1e-3, optimiser="sgd")
-    release = vertical_private.Release(vertical_private.mechanism(2 * D, D, SIGMA), CLIP, 1.0, SecureSource())
+    release = private_split.Release(private_split.mechanism(2 * D, D, SIGMA), CLIP, 1.0, SecureSource())
     site = Site(Linear(np.zeros((2 * D, D))), Auxiliary("mean-field", 0.5))
-    client, question = vertical_private.client("c", 0, settings, site, release), Begin(0)
+    client, question = private_split.client("c", 0, settings, site, release), Begin(0)
     while True:
-        client, answer = asked(client, question, vertical_private)
+        client, answer = asked(client, question, private_split)
         yield answer.z[0] - np.clip(client.drawn[0].z, -CLIP, CLIP)
         question = Residual(client.round, np.zeros((1, 2 * D)))
 

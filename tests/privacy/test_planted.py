@@ -25,7 +25,7 @@ import pytest
 from fedkern.algorithms.core.messages import Charge, Charged
 from fedkern.algorithms.pvi import client as pvi_client
 from fedkern.algorithms.pvi import client_level, local
-from fedkern.algorithms.split import private as vertical_private
+from fedkern.algorithms.split import private as private_split
 from fedkern.jobs.outbox import Outbox
 from fedkern.methods.pvi import run as pvi_run
 from fedkern.privacy import accountant, budget, noise
@@ -260,13 +260,13 @@ def clients_of_one_round_kept_for_all(patch):
 
 def theta_learns_the_exact_sum(patch):
     """A vertical client's noisy sum is charged and released, and q(theta) moves by the exact one."""
-    real = vertical_private.Release.gradient
+    real = private_split.Release.gradient
 
     def gradient(self, rows, step):
         real(self, rows, step)
         return rows.sum(axis=0)
 
-    patch.setattr(vertical_private.Release, "gradient", gradient)
+    patch.setattr(private_split.Release, "gradient", gradient)
 
 
 def earlier_jobs_forgotten(patch):

@@ -16,7 +16,7 @@ from scipy import stats
 
 from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, Refused, RemoteFault
 from fedkern.algorithms.split import machine as vertical
-from fedkern.algorithms.split import private as vertical_private
+from fedkern.algorithms.split import private as private_split
 from fedkern.algorithms.split.messages import Begin, PredictorSum, Residual, ZShare
 from fedkern.algorithms.split.private import Release, client, client_receive, mechanism
 from fedkern.algorithms.split.settings import Settings
@@ -164,15 +164,15 @@ def test_the_same_numbers_and_shapes_leave_for_all_pairs():
 
 def planted_gradient_clip(patch):
     """The norm over all rows scales every row."""
-    patch.setattr(vertical_private, "refusal", lambda settings, site: None)
-    real = vertical_private.augmented.mean_field_gradient
+    patch.setattr(private_split, "refusal", lambda settings, site: None)
+    real = private_split.augmented.mean_field_gradient
 
     def scaled(*args, **options):
         *kept, mean, log_sd = real(*args, **options)
         factor = min(1.0, 1 / np.linalg.norm(mean))
         return *kept, factor * mean, factor * log_sd
 
-    patch.setattr(vertical_private.augmented, "mean_field_gradient", scaled)
+    patch.setattr(private_split.augmented, "mean_field_gradient", scaled)
 
 
 def planted_exact_theta(patch):
@@ -187,18 +187,18 @@ def planted_exact_theta(patch):
 
 
 def planted_no_clip_of_rows(patch):
-    real = vertical_private.clipped_sum
-    patch.setattr(vertical_private, "clipped_sum", lambda rows, m: 50 * real(rows / 50, m))
+    real = private_split.clipped_sum
+    patch.setattr(private_split, "clipped_sum", lambda rows, m: 50 * real(rows / 50, m))
 
 
 def planted_no_clip_of_z(patch):
-    real = vertical_private.on_grid
+    real = private_split.on_grid
     patch.setattr(Release, "z", lambda self, z, step: self.of_z.release(self.source, real(np.nan_to_num(z), self.of_z), step))
 
 
 def planted_scaled_by_the_mean(patch):
     """Columns centred at the mean of the rows."""
-    patch.setattr(vertical_private, "cleaned", lambda H: H - H.mean(axis=0))
+    patch.setattr(private_split, "cleaned", lambda H: H - H.mean(axis=0))
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_clipped_sums(seed):
     )  # fmt: skip
     norm = np.linalg.norm(rows, axis=1)
     want = (rows * np.minimum(1, 2 / norm)[:, None]).sum(axis=0)
-    np.testing.assert_allclose(vertical_private.clipped_sum(rows, m) * m.grid, want, atol=41 * m.grid)
-    assert all(np.linalg.norm(vertical_private.clipped_sum(row[None], m) * m.grid) <= 2.0 for row in rows)
+    np.testing.assert_allclose(private_split.clipped_sum(rows, m) * m.grid, want, atol=41 * m.grid)
+    assert all(np.linalg.norm(private_split.clipped_sum(row[None], m) * m.grid) <= 2.0 for row in rows)
 
 
 # --- noise and accounting
@@ -243,7 +243,7 @@ def test_the_noise_has_the_scale_that_is_accounted_for():
 def test_epsilon_is_that_of_all_gaussian_releases(rounds, sigma, kind):
     """2T Gaussian mechanisms of sensitivity 2 C and noise sigma C: mu = 2 sqrt(2 T) / sigma of Gaussian differential privacy."""
     m = replace(mechanism(N, P, sigma), accountant=kind)
-    epsilon = m.epsilon(vertical_private.releases(rounds), 1e-5)
+    epsilon = m.epsilon(private_split.releases(rounds), 1e-5)
     mu = 2 * math.sqrt(2 * rounds) / sigma
 
     def delta(epsilon):
@@ -260,7 +260,7 @@ def test_epsilon_is_that_of_all_gaussian_releases(rounds, sigma, kind):
 def test_what_it_costs():
     """The figures of the module's docstring."""
     found = [
-        accountant.calibrate(mechanism(2000, 10, None), 3.0, 1e-5, vertical_private.releases(rounds)) for rounds in (10, 200)
+        accountant.calibrate(mechanism(2000, 10, None), 3.0, 1e-5, private_split.releases(rounds)) for rounds in (10, 200)
     ]
     assert [round(sigma) for sigma in found] == [12, 56]
 
@@ -318,7 +318,7 @@ def test_the_charges_of_a_job_are_its_releases():
     source = Scripted()
     play(client("c", 0, SETTINGS, site(columns()), release(source)), residuals(), receive)
     assert asked == [1, *[2] * (T - 1), 1]
-    assert sum(asked) == vertical_private.releases(T) == len(source.sums)
+    assert sum(asked) == private_split.releases(T) == len(source.sums)
 
 
 # --- whole jobs
@@ -499,4 +499,4 @@ def test_the_budget_of_a_job_counts_two_releases_a_round():
     m = mechanism(1000, 10, 60.0)
     allowed = accountant.max_steps(m, 3.0, 1e-5)
     assert m.epsilon(allowed, 1e-5) <= 3.0 < m.epsilon(allowed + 1, 1e-5)
-    assert vertical_private.releases(allowed // 2) <= allowed
+    assert private_split.releases(allowed // 2) <= allowed

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkern.algorithms.training import fit as sigma_fit
+from fedkern.algorithms.training import fit as prior_fit
 from fedkern.algorithms.training import training as sigma_training
 from fedkern.algorithms.training.fit import Federation
 from fedkern.methods.sigma.prior import train
@@ -36,7 +36,7 @@ def measured(variant: str, seed: int, draws: int = 20_000) -> dict[str, object]:
         architecture, lambda k: table, settings, state=train.start(config, source, settings)
     )
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
-    found = [sigma_fit.compare(source.prior, federation, phi, draws=draws, seed=seed) for phi in PHI]
+    found = [prior_fit.compare(source.prior, federation, phi, draws=draws, seed=seed) for phi in PHI]
     common = train.tables(source, config)(99)  # the same draws for both variants
     elbo = sigma_training.objective(architecture, replace(state, gamma=0.5), common, draws=10_000)["elbo"]
     cross = max(one.largest_cross_correlation for one in found)
@@ -71,9 +71,9 @@ def test_networks_that_multiply_meet_their_bars_soon() -> None:
         architecture, lambda k: table, settings, state=train.start(config, source, settings)
     )
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
-    found = [sigma_fit.compare(source.prior, federation, phi, draws=4000) for phi in PHI]
+    found = [prior_fit.compare(source.prior, federation, phi, draws=4000) for phi in PHI]
     assert max(one.error for one in found) <= 0.15
     assert max(one.largest_cross_correlation for one in found) <= 0.2
-    wrong = [sigma_fit.compare(source.prior, federation, phi + 0.15, draws=4000) for phi in PHI]
+    wrong = [prior_fit.compare(source.prior, federation, phi + 0.15, draws=4000) for phi in PHI]
     gaps = [np.linalg.norm(w.sigma - f.true) / np.linalg.norm(f.true) for w, f in zip(wrong, found)]
     assert max(gaps) > 0.15  # another lengthscale is noticed

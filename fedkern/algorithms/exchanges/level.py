@@ -2,7 +2,7 @@
 
 | leg | a client sends | all get |
 |---|---|---|
-| level | two sums of its responses and offsets (`models.units.sums`) | level; of a Gaussian response the next question |
+| level | two sums of its responses and offsets (`models.spatial.units.sums`) | level; of a Gaussian response the next question |
 | spread (Gaussian) | sum and sum of squares about the pooled mean | level and scale |
 
 What comes is added in client order. With this the result does not depend on the unit of exposures, or of a Gaussian response.

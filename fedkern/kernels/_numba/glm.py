@@ -29,12 +29,14 @@ U_WEIGHT /= U_WEIGHT.sum()
 
 @scalar
 def clean(y, family):
-    """The response, or NaN where the family has no such value."""
+    """The response, or NaN where the family has no such value; so for a number that no family has."""
     if family == BERNOULLI:
         return y if y == 0.0 or y == 1.0 else np.nan
     if family in (POISSON, NEGATIVE_BINOMIAL):
         return y if y >= 0.0 and y == np.floor(y) and y < np.inf else np.nan
-    return y if np.isfinite(y) else np.nan
+    if family == GAUSSIAN:
+        return y if np.isfinite(y) else np.nan
+    return np.nan
 
 
 @scalar
@@ -72,8 +74,10 @@ def log_likelihood(a, y, family, scale):
         b = a - np.log(scale)
         softplus = max(b, 0.0) + np.log1p(np.exp(-abs(b))) if b == b else np.nan
         return log_ways(y, scale) + y * b - (y + scale) * softplus, y - (y + scale) * sigmoid(b)
-    z = (y - a) / scale
-    return -0.5 * z * z - np.log(scale) - 0.5 * np.log(2.0 * np.pi), z / scale
+    if family == GAUSSIAN:
+        z = (y - a) / scale
+        return -0.5 * z * z - np.log(scale) - 0.5 * np.log(2.0 * np.pi), z / scale
+    return np.nan, np.nan
 
 
 @scalar
@@ -119,8 +123,10 @@ def expected_log_likelihood(m, s, y, family, scale):
         value, slope, curvature = expected_log_sigmoid(np.log(scale) - m, s)
         value = log_ways(y, scale) + y * (m - np.log(scale)) + (y + scale) * value
         return value, y - (y + scale) * slope, (y + scale) * curvature
-    value, slope = log_likelihood(m, y, family, scale)
-    return value - 0.5 * (s / scale) ** 2, slope, -1.0 / (scale * scale) + 0.0 * slope
+    if family == GAUSSIAN:
+        value, slope = log_likelihood(m, y, family, scale)
+        return value - 0.5 * (s / scale) ** 2, slope, -1.0 / (scale * scale) + 0.0 * slope
+    return np.nan, np.nan, np.nan
 
 
 @scalar
@@ -181,6 +187,8 @@ def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
             mean[i] = np.exp(m + 0.5 * s * s)
         elif family == GAUSSIAN:
             mean[i] = m
+        elif family != BERNOULLI:
+            mean[i] = np.nan
         elif method == PROBIT:
             mean[i] = sigmoid(m / np.sqrt(1.0 + np.pi / 8.0 * s * s))
         else:

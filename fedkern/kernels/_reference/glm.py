@@ -18,6 +18,11 @@ U_WEIGHT = expit(U) * expit(-U) / (expit(U) * expit(-U)).sum()
 MIXTURE_FROM = 5.0
 
 
+def unknown(family):
+    """The error of a number that no family has."""
+    return ValueError(f"family: no likelihood has the number {family}")
+
+
 def in_domain(y, family):
     """The response as float64; NaN where the family has no such value."""
     y = y.astype(np.float64)
@@ -26,8 +31,10 @@ def in_domain(y, family):
             known = (y == 0) | (y == 1)
         elif family in (POISSON, NEGATIVE_BINOMIAL):
             known = (y >= 0) & (y == np.floor(y)) & (y < np.inf)
-        else:
+        elif family == GAUSSIAN:
             known = np.isfinite(y)
+        else:
+            raise unknown(family)
     return np.where(known, y, np.nan)
 
 
@@ -41,8 +48,10 @@ def log_likelihood(a, y, family, scale):
         b, count = a - np.log(scale), y + scale
         ways = -betaln(scale, y + 1) - np.log(count)  # log Gamma(y + scale) - log Gamma(scale) - log y!
         return ways + y * b - count * np.logaddexp(0, b), y - count * expit(b), -count * expit(b) * expit(-b)
-    z = (y - a) / scale
-    return -(z**2) / 2 - np.log(scale * np.sqrt(2 * np.pi)), z / scale, -(scale**-2) + 0 * z
+    if family == GAUSSIAN:
+        z = (y - a) / scale
+        return -(z**2) / 2 - np.log(scale * np.sqrt(2 * np.pi)), z / scale, -(scale**-2) + 0 * z
+    raise unknown(family)
 
 
 def expected_log_likelihood(m, s, y, family, scale):
@@ -57,6 +66,8 @@ def expected_log_likelihood(m, s, y, family, scale):
         ways, count = log_likelihood(np.full_like(m, np.log(scale)), y, family, scale)[0] + np.log(2) * (y + scale), y + scale
         value, slope, curvature = expected_log_likelihood(np.log(scale) - m, s, np.ones_like(m), BERNOULLI, 1.0)
         return ways + y * (m - np.log(scale)) + count * value, y - count * slope, count * curvature
+    if family != BERNOULLI:
+        raise unknown(family)
     sign = 2 * y - 1
     b = sign * m
     a = b[:, None] + s[:, None] * T
@@ -188,6 +199,8 @@ def predict(X, mu, log_sigma, offset, family, method, mean, n_threads):
             mean[:] = np.exp(m + s**2 / 2)
         elif family == GAUSSIAN:
             mean[:] = m
+        elif family != BERNOULLI:
+            raise unknown(family)
         elif method == PROBIT:
             mean[:] = expit(m / np.sqrt(1 + np.pi * s**2 / 8))
         else:

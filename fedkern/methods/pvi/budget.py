@@ -1,4 +1,4 @@
-"""From the job file to what the machines need: settings, mechanisms, and what a whole job will spend."""
+"""What a private partitioned job may spend: each client, or the federation where whole clients are protected."""
 
 from __future__ import annotations
 
@@ -6,30 +6,10 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...algorithms.pvi.settings import Settings
 from ...errors import JobError
-from ...jobs.keys import settings_of
 from ...privacy.accountant import Mechanism, calibrate
 from ...privacy.plan import Plan
 from .keys import SHARDED, Config
-
-
-def settings(config: Config, names: tuple[str, ...]) -> Settings:
-    """The numbers that every machine of the job knows; `names` of the clients."""
-    a = config.algorithm
-    weights = tuple(a.client_weights.get(name, 1.0) for name in names) if a.client_weights else ()
-    return settings_of(
-        Settings,
-        config.job,
-        config.model,
-        a,
-        rounds=config.job.rounds if isinstance(config.job.rounds, int) else None,
-        client_weights=weights,
-        batch_rate=a.batch,
-        damping=a.damping_of(len(names)),
-        shards=a.shards or 1,
-        by_client=config.unit == "client",
-    )
 
 
 def steps_of_an_update(config: Config) -> int:

@@ -10,13 +10,14 @@ from ...algorithms.pvi import client_level, global_vi
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
+from ...jobs.keys import settings_of
 from ...kernels import rng
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
-from . import budget as terms
+from . import budget
 from .keys import Config, PrivacySection
 
 Server = pvi.Server | global_vi.Server | client_level.Server
@@ -43,8 +44,22 @@ class Model:
 
     @property
     def settings(self) -> Settings:
-        """The numbers that the machines need."""
-        return terms.settings(self.config, self.names)
+        """The numbers that every machine of the job knows."""
+        config, n = self.config, len(self.names)
+        a = config.algorithm
+        weights = tuple(a.client_weights.get(name, 1.0) for name in self.names) if a.client_weights else ()
+        return settings_of(
+            Settings,
+            config.job,
+            config.model,
+            a,
+            rounds=config.job.rounds if isinstance(config.job.rounds, int) else None,
+            client_weights=weights,
+            batch_rate=a.batch,
+            damping=a.damping_of(n),
+            shards=a.shards or 1,
+            by_client=config.unit == "client",
+        )
 
     @property
     def privacy(self) -> PrivacySection | None:
@@ -86,7 +101,7 @@ class Model:
 
     def plan(self, client: str) -> Plan:
         """What one client may spend (with unit = "client": the federation, whatever the name)."""
-        return terms.plan(self.config, client, terms.Sizes(self.encoding.size, len(self.names)))
+        return budget.plan(self.config, client, budget.Sizes(self.encoding.size, len(self.names)))
 
     def source(self, party: int) -> Source:
         """Where a party's noise and coins come from."""

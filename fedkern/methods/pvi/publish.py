@@ -1,4 +1,4 @@
-"""What the server of a partitioned job publishes: the posterior, the certificates, and what a reader should know of them."""
+"""What the server of a partitioned job publishes: the posterior, what became of each client, and notes for a reader of it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Design, encode
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import columns
+from ...jobs import column_notes
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
 from ...jobs.run import Run
@@ -37,7 +37,7 @@ def fit(run: Run[Config]) -> Fit | None:
             designs[k], degenerates[k], notes = _encoded(model, run.names[k], tables.pop(k))
         run.note_rows(k, notes, designs[k].faults)
     if model.privacy is None:
-        run.hooks.notes += columns.exchanged(run, degenerates)
+        run.hooks.notes += column_notes.exchanged(run, degenerates)
     test = _test_rows(run.parties, model) if run.place.is_server else None
     clients = _clients(run, model, designs)
     if model.by_client and run.place.is_server:

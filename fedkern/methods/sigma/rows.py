@@ -1,4 +1,4 @@
-"""From a client's table to the rows that a spatial model reads: areas or grid points, counts with their exposure, covariates."""
+"""Who takes part in a spatial job, and what is read of their files: areas or points, counts with their exposure, covariates."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ...algorithms.sfvi import machine as sfvi
 from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import columns
+from ...jobs import column_notes
 from ...jobs.publish import Fit
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.stage import Stage
@@ -49,7 +49,7 @@ def fit(run: Run[Config]) -> Fit | None:
             files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
         run.note_rows(k, areas[k].notes, areas[k].faults)
-    run.hooks.notes += columns.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()})
+    run.hooks.notes += column_notes.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()})
     model = replace(model, units=_units(run, model, areas))
     sites = {}
     for k, area_rows in areas.items():

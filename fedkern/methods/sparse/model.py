@@ -21,6 +21,8 @@ from ...models.encoding import Encoding
 from .keys import Config
 
 Array = NDArray[np.float64]
+# s_tau and c0 of the further runs of `output.sensitivity` (docs/methods/sparse.md, section 12).
+OTHER_PRIORS = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))
 
 
 @dataclass(frozen=True)

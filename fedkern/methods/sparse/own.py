@@ -1,4 +1,4 @@
-"""What only the client may see of its own coefficients; and its least-squares fit, if the job says that it may be sent.
+"""What only the client may see: its own coefficients, its noise and its intercept.
 
 Source: docs/methods/sparse.md, sections 7 and 12.
 """

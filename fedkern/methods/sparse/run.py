@@ -21,7 +21,7 @@ from ...data.degenerate import Degenerate, degenerate
 from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import columns
+from ...jobs import column_notes
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.watch import Line
@@ -29,7 +29,7 @@ from ...results import diagnostics, meta, mixing, samples, streamed
 from ...results.plain import Record
 from . import own, publish, stages
 from .keys import Config
-from .model import Scales, SparseModel
+from .model import OTHER_PRIORS, Scales, SparseModel
 from .streams import Streams
 
 Array = NDArray[np.float64]
@@ -57,9 +57,6 @@ class Variant:
     name: str = ""
     prior: Prior | None = None
     without: frozenset[int] = frozenset()
-
-
-GRID = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))  # docs/methods/sparse.md, section 12
 
 
 def fit(run: Run[Config]) -> Fit | None:
@@ -96,7 +93,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         if len(design.y) > len(values[k]):
             notes.append(f"{len(design.y) - len(values[k])} rows without a response were left out")
         run.note_rows(k, notes, design.faults)
-    run.hooks.notes += columns.exchanged(run, degenerates)
+    run.hooks.notes += column_notes.exchanged(run, degenerates)
     pooled = model.config.model.scale == "pooled"
     scales = _pooled(run, model, values) if pooled else Scales(model.known_scales())
     return Data(model, values, {k: model.site(v, scales, run.threads) for k, v in values.items()}, scales)
@@ -202,7 +199,7 @@ def _others(run: Run[Config], data: Data) -> dict[str, Any]:
     runs: dict[str, Any] = {}
     if wanted.sensitivity:
         rows: list[dict[str, Any]] = []
-        for number, (s_tau, c0) in enumerate(GRID):
+        for number, (s_tau, c0) in enumerate(OTHER_PRIORS):
             prior = replace(model.settings.prior, scale_tau=s_tau, c0=c0, spike_variance=0.0)
             server, _ = sampled(run, data, Variant(f"gibbs-{number}", prior))
             if server is not None:

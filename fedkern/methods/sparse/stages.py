@@ -16,7 +16,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
 from .keys import Config
-from .model import SparseModel
+from .model import OTHER_PRIORS, SparseModel
 
 STREAMED = 900, 150  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
 
@@ -78,11 +78,22 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}" + (f", slab {m.slab:g}" if m.slab else "")
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
     yield f"         {s.scales} scales, {s.order} sweep, " + (f"moves: {s.moves}" if s.moves else "no moves")
+    if again := _further_runs(model):
+        yield f"         runs again {' and '.join(again)}, with all its messages"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"columns  {_coefficients(model)} coefficients" + ("" if model.is_graph else f"; response {model.encoding.response}")
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"
+
+
+def _further_runs(model: SparseModel) -> list[str]:
+    """How often the sampler runs after the first time, and for what."""
+    output, n = model.config.output, len(model.names)
+    runs = [f"{len(OTHER_PRIORS)} times under other priors (output.sensitivity)"] if output.sensitivity else []
+    if output.leave_one_out and n > 1:
+        runs.append(f"{n} times without one of the clients (output.leave_one_out)")
+    return runs
 
 
 def _coefficients(model: SparseModel) -> int:

@@ -1,6 +1,6 @@
-"""A private vertical job: what each client may spend, its noisy machine, and its certificate.
+"""What each client of a private vertical job may spend, and how its noise is drawn.
 
-Why it suffices is in `algorithms.split.private`.
+Why that suffices is in `algorithms.split.private`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from ...algorithms.split import private as vertical_private
+from ...algorithms.split import private as private_split
 from ...errors import JobError
 from ...kernels import rng
 from ...privacy.accountant import calibrate
@@ -32,9 +32,9 @@ def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
         The cap does not pay for the rounds of the job, or the mechanism cannot be.
     """
     privacy, rounds = _section(model), model.settings.rounds
-    steps = vertical_private.releases(rounds)
+    steps = private_split.releases(rounds)
     try:
-        m = vertical_private.mechanism(model.n_rows, n_columns, privacy.noise_multiplier, secure=privacy.noise_source == "secure")
+        m = private_split.mechanism(model.n_rows, n_columns, privacy.noise_multiplier, secure=privacy.noise_source == "secure")
         m = replace(m, accountant=privacy.accountant)
         if privacy.calibrate:
             m = replace(m, noise_multiplier=calibrate(m, privacy.epsilon, privacy.delta, steps))
@@ -57,7 +57,7 @@ def source(model: VerticalModel, client: int) -> Source:
     return KeyedSource(rng.key(model.config.job.seed, "noise"), client)
 
 
-def release(model: VerticalModel, client: int, plan: Plan) -> vertical_private.Release:
+def release(model: VerticalModel, client: int, plan: Plan) -> private_split.Release:
     """How a client's noise is drawn."""
     privacy = _section(model)
-    return vertical_private.Release(plan.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, client))
+    return private_split.Release(plan.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, client))

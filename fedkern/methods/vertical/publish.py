@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges import predictions as vertical_predict
+from ...algorithms.exchanges import predictions
 from ...algorithms.split import machine as vertical
 from ...jobs.publish import Fit
 from ...kernels.families import BINARY
@@ -46,7 +46,7 @@ class Fitted:
     rounds: int
     stop: str
     more: Record
-    predicted: vertical_predict.Server | None = None
+    predicted: predictions.Server | None = None
 
 
 def fitted(server: vertical.Server) -> Fitted:

@@ -1,4 +1,4 @@
-"""Which rows a vertical job has, in the order that all parties agree on; which of them train; and each party's arrays of them."""
+"""Who takes part in a vertical job, and what is read of their files: rows in the order agreed on, which train, arrays of them."""
 
 from __future__ import annotations
 

@@ -9,15 +9,14 @@ from functools import partial
 import numpy as np
 
 from ...algorithms.core.messages import SERVER, RemoteFault, ServerEffects
-from ...algorithms.exchanges import predictions as vertical_predict
-from ...algorithms.exchanges import response
+from ...algorithms.exchanges import predictions, response
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
-from ...algorithms.split import private as vertical_private
+from ...algorithms.split import private as private_split
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import columns as column_names
+from ...jobs import column_notes
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
@@ -83,7 +82,7 @@ def fit(run: Run[Config]) -> Fit | None:
         own.write(run, model, own.Own(client, rows.columns[k]))
     predicted = None
     if model.n_test:
-        start = partial(vertical_predict.start, len(run.names), config.output.missing_party)
+        start = partial(predictions.start, len(run.names), config.output.missing_party)
         predicted, _ = run.exchange(stages.predicted(model), start, _prepared(model, rows, clients))
     certificates = run.certified() if config.privacy is not None else {}
     if fitted is None:
@@ -143,7 +142,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
         run.note_rows(k, column.notes, column.faults)
     if config.privacy is None:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
-        run.hooks.notes += column_names.exchanged(run, degenerate, split=True)
+        run.hooks.notes += column_notes.exchanged(run, degenerate, split=True)
     return Rows(arrays, server, at.train, at.test, at.new, at.ids)
 
 
@@ -180,7 +179,7 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
             plan = budget.plan(model, names[k], site.predictor.n_theta)
             run.hooks.open_budget(k, plan)
             release = budget.release(model, k, plan)
-            clients[k] = vertical_private.client(names[k], k, settings, site, release, y, likelihood, sd)
+            clients[k] = private_split.client(names[k], k, settings, site, release, y, likelihood, sd)
         else:
             clients[k] = vertical.client(names[k], k, settings, site, y, likelihood, sd)
 
@@ -191,16 +190,16 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
     return run.saying(measuring(publish.measured)).exchange(stages.trained(model), start, clients)
 
 
-def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -> dict[int, vertical_predict.Client]:
+def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -> dict[int, predictions.Client]:
     """The clients' parts at the rows that are predicted."""
     prepared = {}
     for k, client in clients.items():
         predictor = model.predictor(k, rows.columns[k], rows.predicted)
         if isinstance(client, soul.Client):
-            prepared[k] = vertical_predict.Client(*langevin.predicted(client, predictor))
+            prepared[k] = predictions.Client(*langevin.predicted(client, predictor))
             continue
         normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
         mean, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
         z = client.site.mean_z(client.released, client.extra) if model.config.output.missing_party else None
-        prepared[k] = vertical_predict.Client(mean, variance, z)
+        prepared[k] = predictions.Client(mean, variance, z)
     return prepared

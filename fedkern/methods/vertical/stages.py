@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ...algorithms.exchanges import certificates, column_notes, response
-from ...algorithms.exchanges import predictions as vertical_predict
+from ...algorithms.exchanges import certificates, column_notes, predictions, response
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
@@ -18,7 +17,7 @@ from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
-from . import budget as private
+from . import budget
 from .keys import Config
 from .model import VerticalModel
 from .rows import Reading, aligned, columns, held_out, needed, spec_of, unknown
@@ -53,7 +52,7 @@ def trained(model: VerticalModel) -> Stage:
 def predicted(model: VerticalModel) -> Stage:
     """The clients' parts at rows that are predicted."""
     with_z = model.config.output.missing_party
-    return Stage(vertical_predict.protocol(with_z), {"t": model.n_test, "n": model.n_rows})
+    return Stage(predictions.protocol(with_z), {"t": model.n_test, "n": model.n_rows})
 
 
 def checked(at: Check[Config]) -> Said | None:
@@ -130,12 +129,12 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
         yield "privacy  none is claimed: the job is federated, and rho is no protection (z is drawn anew in every round, so its"
         yield "         average shows the client's part of the predictor)"
         return
-    own = private.plan(model, "each", 1)
-    m = own.mechanism
-    epsilon = f"{own.spent:.4g}" if m.secure else f"inf (secure: {own.spent:.4g})"
-    yield f"privacy  each client, for its own columns: epsilon {epsilon} after {own.steps} releases, delta {own.delta:g},"
-    if own.steps < (own.planned or 0):
-        yield f"         which is after {own.steps // own.update} of {own.updates} rounds: the budget ends the job"
+    plan = budget.plan(model, "each", 1)
+    m = plan.mechanism
+    epsilon = f"{plan.spent:.4g}" if m.secure else f"inf (secure: {plan.spent:.4g})"
+    yield f"privacy  each client, for its own columns: epsilon {epsilon} after {plan.steps} releases, delta {plan.delta:g},"
+    if plan.steps < (plan.planned or 0):
+        yield f"         which is after {plan.steps // plan.update} of {plan.updates} rounds: the budget ends the job"
     yield f"         noise {m.sigma:.4g} times the clip; neighbours: {m.neighbours}"
     yield f"         trusts {trust(m)}"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkern.algorithms.training import fit as sigma_fit
+from fedkern.algorithms.training import fit as prior_fit
 from fedkern.algorithms.training import training as sigma_training
 from fedkern.algorithms.training.fit import Federation
 from fedkern.data.graph import grid
@@ -46,8 +46,8 @@ def made(kind, by="mean") -> Fit:
     table = replace(made_table, phi=source.condition.network(made_table.phi), scale=made_table.scale / sd)
     state = sigma_training.train(architecture, lambda k: table, settings)
     federation = Federation(architecture, state.parameters.astype(float), source.condition, sd)
-    tau = sigma_fit.match_variances(source, federation, by=by, draws=200)
-    comparisons = [sigma_fit.compare(source, federation, phi, draws=200) for phi in sigma_fit.phi_shown(source.condition)]
+    tau = prior_fit.match_variances(source, federation, by=by, draws=200)
+    comparisons = [prior_fit.compare(source, federation, phi, draws=200) for phi in prior_fit.phi_shown(source.condition)]
     distances, edges = measured.distances_of(source)
     graph = None if kind == "gp" else np.column_stack([grid(4, 3).rows, grid(4, 3).indices])
     return Fit(
@@ -57,10 +57,10 @@ def made(kind, by="mean") -> Fit:
         sizes=(6, 6),
         comparisons=comparisons,
         variograms=[
-            sigma_fit.variogram(c, federation.client, distances, tau.at(np.array([c.phi]))[0], edges) for c in comparisons
+            prior_fit.variogram(c, federation.client, distances, tau.at(np.array([c.phi]))[0], edges) for c in comparisons
         ],
         correlations=[0.1] * len(comparisons),
-        coverage=sigma_fit.coverage(source, federation, tau, draws=200),
+        coverage=prior_fit.coverage(source, federation, tau, draws=200),
         tau=tau,
         state=state,
         objective=sigma_training.objective(architecture, state, table, draws=20),

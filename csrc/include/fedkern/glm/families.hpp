@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 
 #include "quadrature.hpp"
 #include "views.hpp"
@@ -184,9 +185,10 @@ inline std::unique_ptr<const Family> make_family(Likelihood likelihood) {
     switch (likelihood.family) {
     case 0: return std::make_unique<FamilyOf<Bernoulli>>(Bernoulli{});
     case 1: return std::make_unique<FamilyOf<Poisson>>(Poisson{});
+    case 2: return std::make_unique<FamilyOf<Gaussian>>(Gaussian{likelihood.scale});
     case 3: return std::make_unique<FamilyOf<NegativeBinomial>>(NegativeBinomial{likelihood.scale});
-    default: return std::make_unique<FamilyOf<Gaussian>>(Gaussian{likelihood.scale});
     }
+    throw std::invalid_argument("family: no likelihood has this number; is the extension older than families.py?");
 }
 
 } // namespace FEDKERN_ISA

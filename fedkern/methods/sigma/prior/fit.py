@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....algorithms.training import fit as sigma_fit
+from ....algorithms.training import fit as prior_fit
 from ....algorithms.training.fit import Federation, Tau
 from ....algorithms.training.training import State, objective
 from ....kernels.spatial import DrawTable
@@ -41,15 +41,15 @@ def measure(config: PriorConfig, source: Source, trained: Trained) -> Fit:
     federation, tau, state = trained.federation, trained.tau, trained.state
     prior, seed = source.prior, config.training.seed
     draws = config.fit.draws or (20_000 if prior.n <= LARGE else 4_000)
-    shown = tuple(config.fit.phi) if config.fit.phi else sigma_fit.phi_shown(prior.condition)
-    comparisons = [sigma_fit.compare(prior, federation, phi, draws=draws, seed=seed) for phi in shown]
+    shown = tuple(config.fit.phi) if config.fit.phi else prior_fit.phi_shown(prior.condition)
+    comparisons = [prior_fit.compare(prior, federation, phi, draws=draws, seed=seed) for phi in shown]
     distances, edges = distances_of(prior)
     variograms, correlations = [], []
     for one in comparisons:
         tau2 = tau.at(np.array([one.phi]))[0]
-        variograms.append(sigma_fit.variogram(one, federation.client, distances, tau2, edges))
-        correlations.append(sigma_fit.cross_correlation_error(one.true, one.sigma, federation.client, tau2))
-    warnings = sigma_fit.warnings(comparisons, tau)
+        variograms.append(prior_fit.variogram(one, federation.client, distances, tau2, edges))
+        correlations.append(prior_fit.cross_correlation_error(one.true, one.sigma, federation.client, tau2))
+    warnings = prior_fit.warnings(comparisons, tau)
     return Fit(
         kind=prior.kind,
         condition=prior.condition.name,
@@ -58,7 +58,7 @@ def measure(config: PriorConfig, source: Source, trained: Trained) -> Fit:
         comparisons=comparisons,
         variograms=variograms,
         correlations=correlations,
-        coverage=sigma_fit.coverage(prior, federation, tau, draws=draws, seed=seed),
+        coverage=prior_fit.coverage(prior, federation, tau, draws=draws, seed=seed),
         tau=tau,
         state=state,
         objective=objective(federation.architecture, state, trained.table, seed=seed),

@@ -33,7 +33,7 @@ class Fit:
     clients, sizes : names, and numbers of areas or points
     comparisons, variograms : one for each phi
     correlations : for each phi, the largest error of a correlation between clients with tau^2
-    coverage : see `algorithms.sigma_fit.coverage`
+    coverage : see `algorithms.training.fit.coverage`
     tau : variances about the decoder
     state : of the training, at its end
     objective : means of the ELBO's terms over draws that no step has seen
