@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
 from ..data.degenerate import Degenerate, degenerate
-from ..data.design import check_header, encode
+from ..data.design import check_header, describe, encode
 from ..data.faults import who
 from ..data.table import Table, Text
 from ..models.encoding import Column, Encoding, Spec
@@ -49,12 +49,20 @@ class Check(At[C]):
         return None if server is None else server.encoding
 
     def notes(self, *, intercept: bool = True, split: bool = False) -> list[str]:
-        """Lines on columns that nothing can be learnt from, at the server's place; a private job has none."""
+        """Lines on columns that nothing can be learnt from, at the server's place; a private job has none.
+
+        Raises
+        ------
+        JobError
+            A client's rows are not what the job file says: as in the run, where (not `split`) all have the same columns.
+        """
         if self.config.privacy is not None:
             return []
         degenerate = {}
         for k in self.mine:
             rows = self.parties.rows(k)
+            if not split:
+                describe(rows, self.parties.spec, self.names[k])
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
         return [f"note     {note}" for note in column_notes.exchanged(self, degenerate, split=split)]
 

@@ -15,6 +15,7 @@ from ..algorithms.core.messages import SERVER
 from ..data import table
 from ..data.faults import HINT
 from ..data.header import unfit
+from ..data.plain_text import is_there
 from ..data.sets.builtin import Federation
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
@@ -186,6 +187,8 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
         """A file of the server's: `test` or `server`."""
         path = getattr(data, name, None)
         with owned(SERVER):
+            if path and not is_there(folder / path):
+                raise JobError(f"data.{name}: {folder / path}: no such file where the server runs; correct the path")
             return table.load(folder / path, text=texts, response=spec.response or "y") if path else None
 
     test, server = partial(own, "test"), partial(own, "server")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...algorithms.exchanges import certificates, column_notes
 from ...algorithms.exchanges import columns as agreement
-from ...data.design import describe
+from ...data.design import check_header, describe
 from ...jobs import memory, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
@@ -39,6 +39,8 @@ def checked(at: Check[Config]) -> Said | None:
     notes = at.notes(intercept=at.config.model.intercept)
     if encoding is None:
         return None
+    if (test := at.parties.test()) is not None:
+        check_header(test.names, encoding, test.source)
     model, unknown = Model(at.config, at.names, encoding), at.unknown(encoding)
     lines = [*_lines(model, bool(unknown)), *memory.lines(*_memory(model)), *notes, "", *_privacy(at.config, model)]
     return Said(model, lines, unknown)

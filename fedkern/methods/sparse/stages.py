@@ -79,7 +79,8 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
     yield f"         {s.scales} scales, {s.order} sweep, " + (f"moves: {s.moves}" if s.moves else "no moves")
     if again := _further_runs(model):
-        yield f"         runs again {' and '.join(again)}, with all its messages"
+        words = " and ".join(f"{times} times {why}" for why, times in again.items())
+        yield f"         runs again {words}, with all its messages"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"columns  {_coefficients(model)} coefficients" + ("" if model.is_graph else f"; response {model.encoding.response}")
     yield ""
@@ -87,12 +88,12 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield f"disclosure  {disclosure(model)}"
 
 
-def _further_runs(model: SparseModel) -> list[str]:
-    """How often the sampler runs after the first time, and for what."""
+def _further_runs(model: SparseModel) -> dict[str, int]:
+    """For what the sampler runs after the first time, and how often."""
     output, n = model.config.output, len(model.names)
-    runs = [f"{len(OTHER_PRIORS)} times under other priors (output.sensitivity)"] if output.sensitivity else []
+    runs = {"under other priors (output.sensitivity)": len(OTHER_PRIORS)} if output.sensitivity else {}
     if output.leave_one_out and n > 1:
-        runs.append(f"{n} times without one of the clients (output.leave_one_out)")
+        runs["without one of the clients (output.leave_one_out)"] = n
     return runs
 
 
@@ -106,7 +107,9 @@ def disclosure(model: SparseModel) -> str:
     a = model.config.algorithm
     seen = "all clients" if a.topology == "allgather" else "the server"
     if a.statistics == "pooled":
-        text = "every client's sufficient statistics (Gram matrix, X'y, y'y, number of rows) go to the server, once"
+        times = 1 + sum(_further_runs(model).values())
+        text = "every client's sufficient statistics (Gram matrix, X'y, y'y, number of rows) go to the server, "
+        text += "once" if times == 1 else f"{times} times, once for each run of the sampler"
     elif a.aggregate == "sums":
         text = f"sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to {seen}"
     else:

@@ -147,6 +147,26 @@ def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Inde
     return train, np.sort(test)
 
 
+def check_counts(config: Config, n_train: int, n_new: int) -> None:
+    """Whether there can be a job with so many rows that train, and so many without a response; JobError."""
+    if config.privacy is not None and n_new:
+        raise JobError(
+            f"data.server: {n_new} rows have no response, and predictions would leave a client without noise; remove "
+            "these rows at all parties"
+        )
+    batch = config.algorithm.batch_size
+    if batch is not None and batch > n_train:
+        raise JobError(f"algorithm.batch_size = {batch}: there are {n_train} training rows; lower it, or leave it out")
+
+
+def no_response(config: Config) -> JobError:
+    """What to say if neither the server nor a client has the response."""
+    return JobError(
+        f"data.server is missing, and no client has a column {config.data.response!r}: give the server a file with "
+        f"{config.data.id!r} and {config.data.response!r}"
+    )
+
+
 def needed(config: Config, names: tuple[str, ...], who: str) -> None:
     """Whether a client's header has a column of its own, and the group.
 

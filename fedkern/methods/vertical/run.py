@@ -25,7 +25,20 @@ from ...kernels import rng
 from . import budget, langevin, own, publish, stages
 from .keys import Config
 from .model import VerticalModel
-from .rows import Index, Reading, Rows, ServerRows, aligned, columns, held_out, response_of, server_rows, unknown
+from .rows import (
+    Index,
+    Reading,
+    Rows,
+    ServerRows,
+    aligned,
+    check_counts,
+    columns,
+    held_out,
+    no_response,
+    response_of,
+    server_rows,
+    unknown,
+)
 
 Client = vertical.Client | soul.Client
 
@@ -61,15 +74,8 @@ def fit(run: Run[Config]) -> Fit | None:
     at = _aligned(run)
     model = VerticalModel(config, run.names, len(at.train), len(at.test) + len(at.new))
     run = run.knowing(model)
+    check_counts(config, len(at.train), len(at.new))
     rows = _rows(run, model, at)
-    if config.privacy is not None and len(rows.new):
-        raise JobError(
-            f"data.server: {len(rows.new)} rows have no response, and predictions would leave a client without noise; remove "
-            "these rows at all parties"
-        )
-    batch = config.algorithm.batch_size
-    if batch is not None and batch > model.n_rows:
-        raise JobError(f"algorithm.batch_size = {batch}: there are {model.n_rows} training rows; lower it, or leave it out")
     fitted: publish.Fitted | None
     clients: Mapping[int, Client]
     if config.algorithm.inference == "soul":
@@ -150,10 +156,7 @@ def _responded(run: Run[Config], model: VerticalModel, at: Aligned) -> ServerRow
     """The response from the first client that has it, where the server has no file."""
     config, names, holder = run.config, run.names, at.holder
     if holder is None:
-        raise JobError(
-            f"data.server is missing, and no client has a column {config.data.response!r}: give the server a file with "
-            f"{config.data.id!r} and {config.data.response!r}"
-        )
+        raise no_response(config)
     if holder in at.tables and config.data.response not in at.tables[holder].names:
         raise RemoteFault(f"server: Aligned.holder is {holder}: client {names[holder]!r} has no response to tell")
     clients = {}

@@ -20,7 +20,18 @@ from ...privacy.certificate import trust
 from . import budget
 from .keys import Config
 from .model import VerticalModel
-from .rows import Reading, aligned, columns, held_out, needed, spec_of, unknown
+from .rows import (
+    Reading,
+    aligned,
+    check_counts,
+    columns,
+    held_out,
+    needed,
+    no_response,
+    server_rows,
+    spec_of,
+    unknown,
+)
 
 
 def opening(config: Config) -> list[Stage]:
@@ -56,12 +67,14 @@ def predicted(model: VerticalModel) -> Stage:
 
 
 def checked(at: Check[Config]) -> Said | None:
-    """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell is used."""
+    """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell of a client's is
+    used; the server's own file is read as the run will read it."""
     rows = _counted(at)
     notes = at.notes(split=True)
     if rows is None:
         return None
     train, test = held_out(at.config, *rows)
+    check_counts(at.config, len(train), len(rows[1]))
     model = VerticalModel(at.config, at.names, len(train), len(test) + len(rows[1]))
     return Said(model, [*_lines(model), *_memory(at.config.algorithm.covariance), *notes])
 
@@ -90,9 +103,14 @@ def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     if table is not None:
         table, server_ids = aligned(table, config, "data.server")
         new = unknown(table, config)
+        server_rows(table, config)
     start = partial(alignment.start, names, seed, server_ids, new, counted=counted)
     server, _ = at.exchange(Stage.of(alignment), start, clients)
-    return None if server is None else (int(server.n_rows), new)
+    if server is None:
+        return None
+    if table is None and not config.data.builtin and not server.holders:
+        raise no_response(config)
+    return int(server.n_rows), new
 
 
 def _lines(model: VerticalModel) -> Iterator[str]:
