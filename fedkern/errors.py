@@ -45,6 +45,12 @@ class OwnFault(JobError):
         return super().__str__() + ("; fault.txt in its own folder has all of it" if self.kept else "")
 
 
+def no_memory(error: MemoryError) -> str:
+    """What to say where memory is not enough."""
+    said = " ".join(str(error).split()) or "no memory is left"
+    return f"{said}; `fedkern check` says what a job needs: take a larger machine, or fewer columns, chains or draws"
+
+
 def belongs(error: Exception, party: int) -> None:
     """The error is about this party (a client's number, or SERVER), whose own folder gets the whole of it. The first to say so
     is right."""

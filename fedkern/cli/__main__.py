@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .. import __version__
-from ..errors import FedkernError, JobError, plainly
+from ..errors import FedkernError, JobError, no_memory, plainly
 from ..jobs import limits as machine
 from ..printing import printable, several
 from ..transports.signals import Signals
@@ -120,8 +120,7 @@ def _failed(error: BaseException) -> int:
     elif isinstance(error, BrokenPipeError):  # the reader of our output has gone: no more can be said
         return 1
     if isinstance(error, MemoryError):
-        said = " ".join(str(error).split()) or "no memory is left"
-        text, code = f"{said}; `fedkern check` says what a job needs: take a larger machine, or fewer columns", JobError.exit_code
+        text, code = no_memory(error), JobError.exit_code
     with suppress(OSError):
         if code == 1 and not isinstance(error, FedkernError):
             traceback.print_exception(error)

@@ -10,7 +10,7 @@ from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
 from ..data import table
 from ..data.design import check_header, encode
-from ..errors import JobError
+from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
 from . import holders, wire
@@ -51,7 +51,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.note_use()
         run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages)
         fit = method.run.fit(run)
-        return None if fit is None else publish(run, fit)
+        with owned(SERVER):
+            return None if fit is None else publish(run, fit)
 
 
 def agree(part: Part[C], parties: Parties) -> None:

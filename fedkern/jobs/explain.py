@@ -31,10 +31,14 @@ WANTED = {
     "int_type": "a whole number",
     "list_type": "a list in [ ]",
     "model_type": "a table",
+    "string_too_short": "a text that is not empty",
     "string_type": "a text in quotes",
     "too_long": "fewer of them",
     "too_short": "at least one",
 }
+
+
+ELSEWHERE = 0.8  # how alike a key of another section must be to be suggested
 
 
 def explain(faults: Sequence[ErrorDetails], root: Model) -> str:
@@ -111,7 +115,7 @@ def _unknown(root: Model, location: Sequence[int | str]) -> str:
     everywhere = {key: name for name, table in tables for key in table.model_fields}
     near = get_close_matches(last, own, 1)
     if last in everywhere or not near:
-        near = [f"{everywhere[k]}.{k}" for k in get_close_matches(last, everywhere, 1)]
+        near = [f"{everywhere[k]}.{k}" for k in get_close_matches(last, everywhere, 1, ELSEWHERE)]
     else:
         near = [".".join([*path, near[0]])]
     return f"unknown key {'.'.join([*path, last])}; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(own)}")

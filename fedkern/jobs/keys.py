@@ -29,11 +29,13 @@ Chains = Annotated[int, Field(ge=1, le=1_000)]
 def _rounds(value: Any) -> Any:
     if type(value) is int and value >= 1:
         return value
-    raise PydanticCustomError("rounds", 'a whole number of at least 1, or "budget" in a private job')
+    raise PydanticCustomError("rounds", "a whole number of at least 1")
 
 
 def _rounds_or_budget(value: Any) -> Any:
-    return value if value == "budget" else _rounds(value)
+    if value == "budget" or (type(value) is int and value >= 1):
+        return value
+    raise PydanticCustomError("rounds", 'a whole number of at least 1, or "budget" in a private job')
 
 
 def _paths(value: Any) -> Any:

@@ -53,6 +53,8 @@ def load(
     """
     if isinstance(job, Mapping):
         return parse(written_once(merged(job, sections or {})), sets=sets), Path.cwd()
+    if not isinstance(job, str | Path):
+        raise JobError(f"job: wanted the path of a job file, or its tables, not {job!r}")
     path = Path(job)
     return parse(merged(tables_of(path, "job"), sections or {}), name=str(path), sets=sets), path.resolve().parent
 

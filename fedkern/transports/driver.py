@@ -30,7 +30,7 @@ from ..algorithms.core.messages import (
     ServerEffects,
     Start,
 )
-from ..errors import FedkernError, HolderError, LostPeer, belongs, outline
+from ..errors import FedkernError, HolderError, LostPeer, belongs, no_memory, outline
 from .codec import Codec, Frame, is_last
 from .signals import Signals as Signals
 from .signals import Stopped as Stopped
@@ -78,7 +78,7 @@ class Ended(FedkernError):
 
 def exit_code(error: BaseException) -> int:
     """The exit code that documents an error: 1 for what nobody foresaw."""
-    if isinstance(error, RemoteFault):
+    if isinstance(error, RemoteFault | MemoryError):
         return 2
     if isinstance(error, KeyboardInterrupt):
         return 3
@@ -152,6 +152,8 @@ class Hooks:
             return error.told
         if isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)):
             return str(error) or type(error).__name__
+        if isinstance(error, MemoryError):
+            return no_memory(error)
         return "internal error\n" + outline(error)
 
 

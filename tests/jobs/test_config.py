@@ -60,6 +60,8 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"job.seed": -1}, "job.seed = -1: wanted a number of at least 0 (a number of 64 bits)"),
     (OPEN, {"job.seed": 2**64}, "job.seed = 18446744073709551616: wanted a number less than 18446744073709551616"),
     (OPEN, {"job.rounds": 0}, 'job.rounds = 0: wanted a whole number of at least 1, or "budget" in a private job'),
+    (OPEN, {"output.client_folder": ""}, 'output.client_folder = "": wanted a text that is not empty (where a client'),
+    (OPEN, {"output.bound": True}, "unknown key output.bound; there are client_folder, metrics_every, draws, chains"),
     (OPEN, {"job.rounds": 1.5}, "job.rounds = 1.5: wanted a whole number of at least 1"),
     (OPEN, {"job": 3}, "job = 3: wanted a table"),
     (OPEN, {"data.columns.age": 3}, "data.columns.age = 3: wanted a table"),
@@ -195,6 +197,25 @@ def test_what_a_method_has_not_is_refused_in_one_sentence(method: str, what: str
         parse(changed(OPEN, {"job.method": method, **changes}))
     assert str(caught.value).startswith(f"job: {text}")
     assert "also" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("job.rounds", -1, "job.rounds = -1: wanted a whole number of at least 1"),
+        ("algorithm.thin", 5000, "algorithm.thin = 5000 keeps none of the 2000 rounds after algorithm.burn_in; wanted fewer"),
+    ],
+)
+def test_a_sampler_blames_the_key_that_was_given(key: str, value: int, text: str) -> None:
+    with pytest.raises(JobError) as caught:
+        parse(changed(OPEN, {"job.method": "sparse", key: value}))
+    assert str(caught.value) == f"job: {text}"
+
+
+def test_what_is_no_job() -> None:
+    number: Any = 3
+    with pytest.raises(JobError, match=r"^job: wanted the path of a job file, or its tables, not 3$"):
+        load(number)
 
 
 @dataclass

@@ -344,3 +344,9 @@ def test_a_loss_after_the_end_is_not_told():
     before = server.state
     server.lose({0: "rank 1 has died"})
     assert server.state is before
+
+
+def test_memory_that_is_not_enough_is_no_internal_error() -> None:
+    error = MemoryError("Unable to allocate 9 TiB")
+    assert exit_code(error) == JobError.exit_code
+    assert Hooks().public(error).startswith("Unable to allocate 9 TiB; `fedkern check` says what a job needs: ")

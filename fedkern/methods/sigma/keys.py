@@ -153,7 +153,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     if isinstance(model, dict):
         model.setdefault("kind", "deterministic" if points else "auxiliary")
     if isinstance(algorithm, dict) and isinstance(job, dict):
-        rounds = job["rounds"] if isinstance(job["rounds"], int) else 5_000
+        rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 5_000
         algorithm.setdefault("burn_in", rounds // 2)
     return out
 
@@ -202,7 +202,10 @@ def _algorithm(config: Config) -> Iterator[str]:
             'algorithm.inference = "nuts": the stopping rule of a trajectory asks all parties, 2^depth exchanges for one draw: '
             'for pooled data only; take "hmc", whose number of steps is fixed'
         )
-    if a.inference in ("hmc", "mala") and (rounds - a.burn_in) // a.thin < 1:
-        yield f"algorithm.burn_in = {a.burn_in} of {rounds} rounds leaves no draw; lower it, or raise job.rounds"
+    if a.inference in ("hmc", "mala"):
+        if a.burn_in >= rounds:
+            yield f"algorithm.burn_in = {a.burn_in} of {rounds} rounds leaves no draw; lower it, or raise job.rounds"
+        elif a.burn_in + a.thin > rounds:
+            yield f"algorithm.thin = {a.thin} keeps none of the {rounds - a.burn_in} rounds after algorithm.burn_in; wanted fewer"
     if config.output.bound and a.inference != "sfvi":
         yield f'output.bound is for algorithm.inference = "sfvi", not "{a.inference}"; remove it'

@@ -133,7 +133,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     until = algorithm.get("until")
     if isinstance(until, Mapping) and "rounds" not in table(raw, "job"):
         job["rounds"] = until.get("max_rounds", 20_000)
-    rounds = job["rounds"] if isinstance(job["rounds"], int) else 2500
+    rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 2500
     algorithm.setdefault("burn_in", min(500, rounds // 5))
     several = algorithm.get("aggregate", "locals") == "locals" and algorithm.get("scales", "exact") == "exact"
     algorithm.setdefault("server_sweeps", 5 if several else 1)
@@ -202,8 +202,10 @@ def _model(config: Config) -> Iterator[str]:
 
 def _sampler(config: Config) -> Iterator[str]:
     model, a, rounds = config.model, config.algorithm, config.job.rounds
-    if a.burn_in + a.thin > rounds:
+    if a.burn_in >= rounds:
         yield f"algorithm.burn_in = {a.burn_in} leaves nothing of job.rounds = {rounds}; wanted fewer"
+    elif a.burn_in + a.thin > rounds:
+        yield f"algorithm.thin = {a.thin} keeps none of the {rounds - a.burn_in} rounds after algorithm.burn_in; wanted fewer"
     if a.server_sweeps > 1 and (a.aggregate == "sums" or a.scales == "expanded"):
         yield 'algorithm.server_sweeps > 1 needs aggregate = "locals" and scales = "exact": the server must know every lambda'
     if a.block is not None and a.moves != ["interweave"]:
