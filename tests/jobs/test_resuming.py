@@ -78,7 +78,7 @@ CHANGES = {
     "job.seed=4": r"job\.seed was 0 and is now 4",
     'data.names=["x", "b"]': r'data\.names was \[\] and is now \["x", "b"\]; the clients were \["a", "b"\]',
     'data.ignore=["sex"]': r'data\.ignore was \[\] and is now \["sex"\]',
-    "output.draws=10": r"output\.draws was 1000 and is now 10",
+    "output.metrics_every=2": r"output\.metrics_every was 1 and is now 2",
 }
 
 
