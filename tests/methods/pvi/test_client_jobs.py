@@ -247,7 +247,7 @@ class Left:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.seen: dict[Any, set[Any]] = {}
-        ask, metric, written = ServerSide._ask, RunHooks.metric, publish.write
+        ask, metric, drawn = ServerSide._ask, RunHooks.metric, publish.netcdf
 
         def _ask(server: ServerSide, client: int, frame: Frame) -> tuple[int, Frame]:
             message = server.codec.decode(frame, (KINDS[HEADER.unpack_from(frame)[2]],))[1]
@@ -262,13 +262,13 @@ class Left:
             self.note("metrics", record["round"], json.dumps(record))
             metric(hooks, record)
 
-        def _written(posterior: Any, *arguments: Any, **options: Any) -> None:
+        def _drawn(posterior: Any, **options: int) -> memoryview:
             self.note("result", 0, posterior.q.h.tobytes() + posterior.q.P.tobytes())
-            written(posterior, *arguments, **options)
+            return drawn(posterior, **options)
 
         patch.setattr(ServerSide, "_ask", _ask)
         patch.setattr(RunHooks, "metric", _metric)
-        patch.setattr(publish, "write", _written)
+        patch.setattr(publish, "netcdf", _drawn)
 
     def note(self, *what: Any) -> None:
         *key, value = what
