@@ -18,7 +18,7 @@ from ...models.sparse import relative
 from .keys import Config
 from .model import OTHER_PRIORS, SparseModel
 
-STREAMED = 900, 150  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
+STREAMED = 500, 120  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
 
 
 def opening(config: Config) -> list[Stage]:
