@@ -11,6 +11,7 @@ from scipy import stats
 
 from oracles.sem_joint import Equations
 from oracles.sparse_joint import Regression
+from oracles.sparse_moves import MovedImputed, MovedLogistic
 from support.sparse_chains import posterior
 
 DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shape": 2.0, "rate": 1.0}
@@ -20,7 +21,10 @@ DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shap
 
 
 def quantities(model, s):
-    rest = {"log b": np.log(s.local[0][0, :, 0])} if isinstance(model, Equations) else {"log sigma^2": np.log(s.local[0][0])}
+    if isinstance(model, Equations):
+        rest = {"log b": np.log(s.local[0][0, :, 0])}
+    else:
+        rest = {"alpha": s.local[0][0]} if isinstance(model, MovedLogistic) else {"log sigma^2": np.log(s.local[0][0])}
     first = np.flatnonzero(model.indicators > -2)[:2]
     return {
         "theta_1": s.theta[:, first[0]],
@@ -65,6 +69,15 @@ def regression(**options):
 def test_ranks_are_uniform(kind, seed):
     model = regression() if kind == "regression" else Equations(n=12, update="row-gibbs", n_passes=5)
     p = p_values(ranks(model, 1000, thin=20, seed=seed, burn_in=40))
+    assert min(p.values()) > 1e-4 / len(p), p
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", [MovedLogistic, MovedImputed])
+@pytest.mark.parametrize("moves", ["translate", "interweave"])
+def test_ranks_are_uniform_with_moves(kind, moves, seed):
+    p = p_values(ranks(kind(moves=moves, n_passes=5), 600, thin=10, seed=seed, burn_in=30))
     assert min(p.values()) > 1e-4 / len(p), p
 
 

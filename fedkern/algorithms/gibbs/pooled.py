@@ -11,15 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
 from ..core.rounds import needed
+from . import client
 from . import machine as gibbs
 from .messages import AskStatistics, Statistics
 from .settings import Settings
 from .sites import Factor, MarkovRandomField, Regression
 
+Array = NDArray[np.float64]
 SITES: dict[str, Callable[..., Regression | MarkovRandomField]] = {"regression": Regression, "mrf": MarkovRandomField}
 
 
@@ -88,13 +91,21 @@ def sample(state: Server) -> gibbs.Server:
     settings = state.settings
     clients = {k: gibbs.client(str(k), k, settings, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
     server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
+
+    def terms(regression: int) -> tuple[Array, Array]:  # a graph's, of all its regressions at once, would not fit into memory
+        gradient, precision = np.zeros(()), np.zeros(())
+        for k in server.active:
+            own = client.move_terms(clients[k], server.round, regression)
+            gradient, precision = gradient + own[0], precision + own[1]
+        return gradient, precision
+
+    server = replace(server, at_hand=terms if settings.moves else None)
     while effects:
         asked, effects = effects, []
         for k, question in asked:
-            assert isinstance(question, Message)  # sampling charges nothing
-            clients[k], answers = gibbs.client_receive(clients[k], question)
-            for answer in answers:
-                assert isinstance(answer, Message)
+            assert isinstance(question, gibbs.Globals | gibbs.GlobalsMoved)  # sampling charges nothing
+            clients[k] = client.updated(clients[k], question)
+            for answer in client.draws(clients[k], question.round):
                 server, more = gibbs.server_receive(server, k, answer)
                 effects += more
     return server

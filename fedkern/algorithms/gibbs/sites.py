@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, TypedDict, Unpack
+from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import sem, shrinkage
+from ...kernels import rng, sem, shrinkage
 from .settings import Settings
 
 Array = NDArray[np.float64]
@@ -59,6 +59,43 @@ class Site(Protocol):
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
         """`local_sweeps` sweeps given theta and tau^2 (c, g, p); then their events."""
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A move in one regression: theta and tau^2 (c, p), its number, its coordinates of (theta, t) in [0, 2p), the slab."""
+
+    theta: Array
+    tau_sq: Array
+    regression: int
+    block: NDArray[np.int64]
+    slab: float
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """(w,) the column of each coordinate."""
+        columns: NDArray[np.int64] = self.block % self.theta.shape[1]
+        return columns
+
+    def carried(self, curvature: Array, score: Array, deviation: Array) -> tuple[Array, Array]:
+        """Z'h and Z'HZ from H (c, w, w) and h (c, w) of theta_k in `columns`, and from d (c, p): sections 6 and 11."""
+        of_tau, d = self.block >= self.theta.shape[1], deviation[:, self.columns]
+        if not of_tau.any():
+            return score, curvature
+        factor = np.where(of_tau, d / np.sqrt(self.tau_sq[:, self.columns]), 1.0)
+        gradient, precision = factor * score, factor[:, :, None] * factor[:, None, :] * curvature
+        of_slab = of_tau / self.slab**2
+        diagonal = np.arange(len(self.block))
+        precision[:, diagonal, diagonal] += of_slab * factor**2
+        return gradient - of_slab * factor * d, precision
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A site whose likelihood is quadratic in its coefficients, given all else: the server can move them along (section 6)."""
+
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """What this client adds to a move's gradient (c, w) and precision (c, w, w)."""
 
 
 @dataclass(frozen=True)
@@ -146,15 +183,10 @@ class Regression:
         )  # fmt: skip
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None]}, events
 
-    def move_terms(
-        self, settings: Settings, state: State, theta: Array, tau_sq: Array, block: NDArray[np.int64]
-    ) -> tuple[Array, Array]:
-        """What this client adds to a move's gradient (c, w) and precision (c, w, w) (section 6)."""
-        f = self.factor
-        return shrinkage.move_terms(
-            f.R, f.q, block, theta[:, 0], state["deviation"][:, 0], tau_sq[:, 0], state["sigma_sq"][:, 0],
-            slab=settings.prior.slab,
-        )  # fmt: skip
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """From the triangular factor, which keeps the digits of h."""
+        f, d, sigma_sq = self.factor, state["deviation"][:, 0], state["sigma_sq"][:, 0]
+        return shrinkage.move_terms(f.R, f.q, at.block, at.theta, d, at.tau_sq, sigma_sq, slab=at.slab)
 
 
 @dataclass(frozen=True)
@@ -182,6 +214,14 @@ class MarkovRandomField:
             **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
         return {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}, events
+
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """Of one regression: h = R'(R e_j - R theta_k) / sigma^2."""
+        f, j = self.factor, at.regression
+        d, precision = state["deviation"][:, j], 1 / state["sigma_sq"][:, j]
+        rest = f.R[:, j] - (at.theta + d) @ f.R.T
+        score = rest @ f.R[:, at.columns] * precision[:, None]
+        return at.carried(precision[:, None, None] * f.gram[np.ix_(at.columns, at.columns)], score, d)
 
 
 @dataclass(frozen=True)
@@ -255,6 +295,18 @@ class Logistic:
         )  # fmt: skip
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "alpha": alpha[:, None]}, events
 
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """Given omega, drawn anew from the coefficients as they are, and alpha: H = X' Omega X, h = X'(y - 1/2 - omega z)."""
+        d, alpha = state["deviation"][:, 0], state["alpha"][:, 0]
+        z = (at.theta + d) @ self.X.T + alpha[:, None]
+        # Streams beside those of the sweeps' own omega, which are those of the chains' numbers.
+        keys = [rng.key(counter["seed"], "augmentation", (1 << 32) + c) for c in range(len(z))]
+        client, step = counter["client"], counter["step"]
+        omega = np.stack([rng.polya_gamma(row, key=key, client=client, step=step) for row, key in zip(z, keys)])
+        X = self.X[:, at.columns]
+        score = (self.y - 0.5 - omega * z) @ X
+        return at.carried(np.matmul(X.T, omega[:, :, None] * X), score, d)
+
 
 @dataclass(frozen=True)
 class Imputed:
@@ -289,6 +341,14 @@ class Imputed:
         )  # fmt: skip
         one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
         return {name: value[:, None] for name, value in one.items()} | {"completed": completed}, events
+
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """Given the completed rows and alpha."""
+        d, precision, completed = state["deviation"][:, 0], 1 / state["sigma_sq"], state["completed"]
+        fitted = np.matmul(completed, (at.theta + d)[:, :, None])[:, :, 0]
+        X = completed[:, :, at.columns]
+        score = np.matmul((self.y - state["alpha"] - fitted)[:, None, :], X)[:, 0] * precision
+        return at.carried(precision[:, :, None] * np.matmul(X.swapaxes(1, 2), X), score, d)
 
 
 def moved(state: Mapping[str, Array], change: Array) -> State:

@@ -70,8 +70,11 @@ class AlgorithmSection(Section):
     scales: Literal["exact", "expanded"] = key("exact", help="draws of the horseshoe's scales, without or with auxiliaries")
     draw: Literal["auto", "gram", "data"] = key("auto", help="of a client's coefficients: from the Gram matrix, or from rows")
     sweep: Literal["blocked", "printed"] = key("blocked", help="indicator and coefficient together, or in the order of the paper")
-    moves: list[Literal["translate", "interweave"]] = key([], max_length=1, help="one, at the server; discloses second moments")
-    block: Count | None = key(None, help="interweaving: coordinates that are drawn at once; default all")
+    moves: list[Literal["translate", "interweave"]] | Literal["auto"] | None = key(
+        None, help='at the server, disclosing second moments: one, two, or "auto"; default none, with pooled statistics "auto"'
+    )
+    block: Count | list[Count] | None = key(None, help="of a move, or of each: coordinates that are drawn at once; default all")
+    second_every: int | None = key(None, ge=2, help="of two moves the second takes every so many rounds; default 2")
     participation: float = key(1.0, gt=0, le=1, help="probability that a client takes part in a round")
     aggregate: Literal["locals", "sums"] = key("locals", help="what a client sends: its coefficients, or sums to be added")
     statistics: Literal["local", "pooled"] = key("local", help="pooled: clients send their sufficient statistics, once")
@@ -196,8 +199,8 @@ def _model(config: Config) -> Iterator[str]:
     for name, knots in model.splines.items():
         if len(knots) < 3 or sorted(set(knots)) != knots:
             yield f"model.splines.{name} = {knots}: wanted at least 3 knots in increasing order"
-    if not real and (a.moves or a.statistics == "pooled"):
-        yield 'algorithm.moves and algorithm.statistics = "pooled" need family = "gaussian": no factor of the rows suffices'
+    if not real and a.statistics == "pooled":
+        yield 'algorithm.statistics = "pooled" needs family = "gaussian": no factor of the rows suffices'
 
 
 def _sampler(config: Config) -> Iterator[str]:
@@ -208,12 +211,9 @@ def _sampler(config: Config) -> Iterator[str]:
         yield f"algorithm.thin = {a.thin} keeps none of the {rounds - a.burn_in} rounds after algorithm.burn_in; wanted fewer"
     if a.server_sweeps > 1 and (a.aggregate == "sums" or a.scales == "expanded"):
         yield 'algorithm.server_sweeps > 1 needs aggregate = "locals" and scales = "exact": the server must know every lambda'
-    if a.block is not None and a.moves != ["interweave"]:
-        yield 'algorithm.block is for moves = ["interweave"]; remove it'
-    if a.moves and model.kind != "regression":
-        yield f'algorithm.moves do not exist with kind = "{model.kind}"; remove them'
-    if a.moves and model.missing == "impute":
-        yield 'algorithm.moves do not exist with model.missing = "impute"; remove them'
+    yield from _moves(a)
+    if a.moves and model.kind == "sem":
+        yield 'algorithm.moves do not exist with kind = "sem"; remove them'
     if a.moves and a.aggregate == "sums":
         yield 'algorithm.moves need aggregate = "locals"'
     if a.participation < 1:
@@ -240,3 +240,16 @@ def _sampler(config: Config) -> Iterator[str]:
         )
     if a.topology == "allgather" and (a.moves or a.on_loss == "drop"):
         yield 'algorithm.topology = "allgather" has neither moves nor on_loss = "drop"'
+
+
+def _moves(a: AlgorithmSection) -> Iterator[str]:
+    """What is written of moves, apart from the rest of the job."""
+    written = a.moves if isinstance(a.moves, list) else []
+    if len(written) > len(set(written)):
+        yield f"algorithm.moves = {written}: each at most once; leave one out"
+    if a.block is not None and not written:
+        yield 'algorithm.block is for moves that are named, such as ["interweave"]; remove it, or name them'
+    elif isinstance(a.block, list) and len(a.block) != len(written):
+        yield f"algorithm.block has {len(a.block)} numbers for {len(written)} moves; give one for all, or one for each"
+    if a.second_every is not None and len(written) < 2:
+        yield 'algorithm.second_every is for two moves, such as ["translate", "interweave"]; remove it'

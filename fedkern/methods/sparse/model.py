@@ -18,6 +18,7 @@ from ...jobs.keys import settings_of
 from ...kernels.families import BINARY, FAMILIES, REAL
 from ...models import sparse
 from ...models.encoding import Encoding
+from . import moving
 from .keys import Config
 
 Array = NDArray[np.float64]
@@ -139,8 +140,14 @@ class SparseModel:
             slab=model.slab or math.inf,
             shared_rho=model.rho == "shared",
         )
-        moves = a.moves[0] if a.moves else None
-        return settings_of(Settings, self.config.job, a, layout=Layout(indicators), prior=prior, order=a.sweep, moves=moves)
+        moves = vars(moving.of(self.config, self.size))
+        return settings_of(Settings, self.config.job, a, layout=Layout(indicators), prior=prior, order=a.sweep, **moves)
+
+    @property
+    def size(self) -> moving.Size:
+        """What moves are chosen by; of structural equations, which have none, as of a random field."""
+        regressions, each = (len(self.nodes), len(self.nodes) - 1) if self.is_graph else (1, self.coefficients.size)
+        return moving.Size(len(self.names), regressions, each, self.config.algorithm.chains)
 
     def values(self, design: Design, client: str) -> Array:
         """A client's columns as the scaling has them, (n, w): rows without a response are gone.

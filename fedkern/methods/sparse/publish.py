@@ -19,6 +19,7 @@ from ...results.plain import Record
 from ...results.samples import Samples
 from ...results.streamed import Streamed
 from ...results.verdict import Verdict
+from . import moving
 from .model import SparseModel
 from .streams import Streams
 
@@ -165,11 +166,13 @@ def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Stream
     """How well the chains have mixed, and what was counted on the way."""
     clipped, fallbacks, data_space = (int(n) for n in server.events)
     settings = model.settings
-    about = {
+    about: dict[str, Any] = {
         "kind": model.config.model.kind,
         "chains": settings.chains // settings.tempering, "kept": server.trace.count, "burn_in": settings.burn_in,
         "scales_clipped": clipped, "qr_fallbacks": fallbacks, "data_space_draws": data_space,
     }  # fmt: skip
+    if settings.moves:
+        about["moves"] = moving.of(model.config, model.size).words(model.size)
     slowest = released.slowest()
     return about | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})
 
@@ -287,6 +290,8 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if server.lost and server.since:
         lost = ", ".join(model.names[k] for k in sorted(server.lost))
         notes.append(f"{lost} lost: the result is that of the model without; burn-in began again in round {server.since}")
+    if (advice := moving.recommended(model.config, model.size)) is not None:
+        notes.append(advice)
     if model.config.model.missing == "impute":
         notes.append("missing covariates were drawn as Gaussian, 0/1 columns too")
     if model.config.algorithm.aggregate == "sums":

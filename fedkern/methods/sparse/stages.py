@@ -15,6 +15,7 @@ from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
+from . import moving
 from .keys import Config
 from .model import OTHER_PRIORS, SparseModel
 
@@ -77,7 +78,9 @@ def _lines(model: SparseModel) -> Iterator[str]:
     spike = f"spike sd {m.negligible / 2:g}" if m.negligible else f"c0 {s.prior.c0:g} (of variances)"
     yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}" + (f", slab {m.slab:g}" if m.slab else "")
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
-    yield f"         {s.scales} scales, {s.order} sweep, " + (f"moves: {s.moves}" if s.moves else "no moves")
+    yield f"         {s.scales} scales, {s.order} sweep, " + (
+        f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves else "no moves"
+    )
     if again := _further_runs(model):
         words = " and ".join(f"{times} times {why}" for why, times in again.items())
         yield f"         runs again {words}, with all its messages"
@@ -86,6 +89,8 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"
+    if (advice := moving.recommended(config, model.size)) is not None:
+        yield f"advice   {advice}"
 
 
 def _further_runs(model: SparseModel) -> dict[str, int]:
@@ -115,8 +120,7 @@ def disclosure(model: SparseModel) -> str:
     else:
         text = f"draws of every client's coefficients in every round go to {seen}"
         if a.moves:
-            text += "; with moves also X'y / sigma^2 and X'X / sigma^2 of every client, from which its sufficient statistics "
-            text += "follow"
+            text += f"; with moves also {moving.sentence(model.config)}"
     if model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
@@ -126,7 +130,7 @@ def disclosure(model: SparseModel) -> str:
 
 
 def _memory(model: SparseModel) -> tuple[float, float]:
-    """Bytes at the server and at a client, of a graph's coefficients, or of the second moments of a regression's columns."""
+    """Bytes at the server and at a client: a graph's coefficients, second moments of a regression's columns, terms of moves."""
     config, n = model.config, len(model.names)
     a = config.algorithm
     p = len(model.nodes) if model.is_graph else model.coefficients.size
@@ -140,4 +144,6 @@ def _memory(model: SparseModel) -> tuple[float, float]:
         server += 4 * n
     if a.statistics == "pooled":
         server, client = server + 4 * n, client + 4
-    return memory.NUMBER * p * p * server, memory.NUMBER * p * p * client
+    moves = moving.of(config, model.size)
+    terms = moves.largest(model.size) if moves.moves and a.statistics == "local" else 0
+    return memory.NUMBER * p * p * server + n * terms, memory.NUMBER * p * p * client + 2 * terms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load, parse
 from fedkern.transports.driver import Signals
 from fedkern.transports.inprocess import InProcess
-from support.command import mpirun_jobs
+from support.command import Ended, mpirun_jobs
 from support.wires import checked_and_run
 
 FAST = {"rounds": 150}
@@ -49,6 +50,12 @@ def sent(tmp_path: Path, client: str) -> set[str]:
         ({"algorithm": {"aggregate": "sums", "server_sweeps": 3}}, "server_sweeps > 1 needs aggregate"),
         ({"algorithm": {"burn_in": 2500}}, "burn_in = 2500 leaves nothing of job.rounds = 2500"),
         ({"model": {"kind": "sem"}, "algorithm": {"moves": ["translate"]}}, "moves do not exist with"),
+        ({"model": {"kind": "sem"}, "algorithm": {"moves": "auto"}}, "moves do not exist with"),
+        ({"algorithm": {"participation": 0.5, "moves": "auto"}}, "participation < 1 with moves"),
+        ({"algorithm": {"moves": ["translate", "translate"]}}, "each at most once"),
+        ({"algorithm": {"moves": ["translate"], "second_every": 3}}, "algorithm.second_every is for two moves"),
+        ({"algorithm": {"moves": ["translate"], "block": [2, 3]}}, "algorithm.block has 2 numbers for 1 moves"),
+        ({"algorithm": {"moves": "auto", "block": 2}}, "algorithm.block is for moves that are named"),
         ({"model": {"kind": "mrf"}}, 'data.response: model.kind = "mrf" explains every column by the others'),
         ({"model": {"family": "bernoulli"}, "output": {"site_fits": True}}, "output.site_fits are least-squares fits"),
         ({"model": {"kind": "mrv"}}, 'did you mean "mrf"?'),
@@ -110,6 +117,46 @@ def test_the_ledger_holds_what_the_setting_sends(tmp_path: Path, algorithm: dict
     result = checked_and_run(job(tmp_path), tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
     assert sent(tmp_path, "client-02") == kinds | {"SchemaReply", "ColumnNotes", "ColumnMoments", "Received"}
     assert result.stop == "rounds"
+
+
+TWO = {"moves": ["translate", "interweave"], "block": [2, 3], "second_every": 3}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("mrf", {"algorithm": TWO}),
+        ("logistic", {"algorithm": TWO, "job": {"method": "sparse"}, "model": {"family": "bernoulli"}}),
+        ("sparse", {"algorithm": TWO, "model": {"missing": "impute"}}),
+    ],
+)
+def test_moves_exist_in_every_model_of_regressions(tmp_path: Path, kind: str, changes: dict[str, Any]) -> None:
+    path = job(tmp_path, kind)
+    if kind == "logistic":
+        path.write_text(f'[job]\nmethod = "sparse"\n[data]\nclients = ["{path.parent}/clients/*.csv"]\nresponse = "y"\n')
+    algorithm = {"burn_in": 10, **changes["algorithm"]}
+    rest = {name: table for name, table in changes.items() if name not in ("algorithm", "job")}
+    result = checked_and_run(path, tmp_path / "out", job={"rounds": 20}, algorithm=algorithm, **rest)
+    assert {"Locals", "MoveTerms", "SecondMoveTerms"} < sent(tmp_path, "client-01")
+    assert result.stop == "rounds"
+
+
+def test_large_jobs_are_told_of_moves_and_what_they_send(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
+    path = job(tmp_path, clients=8, rows=12)
+    words = 'algorithm.moves = "auto" would take interweave, and send X\'y / sigma^2 and X\'X / sigma^2 of every client'
+    assert words in fedkern("check", path).out
+    assert words in fedkern("run", path, "--set", "job.rounds=5").out
+    for given in ("moves=[]", "moves=auto", "statistics=pooled", "aggregate=sums", "participation=0.5", "topology=allgather"):
+        assert "would take" not in fedkern("check", path, "--set", f"algorithm.{given}").out
+    assert "would take" not in fedkern("check", job(tmp_path / "few")).out
+
+
+def test_pooled_statistics_choose_moves_that_send_nothing_more(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
+    path = job(tmp_path)
+    pooled = fedkern("check", path, "--set", "algorithm.statistics=pooled").out
+    assert "moves: interweave" in pooled
+    assert "MoveTerms" not in pooled
+    assert "no moves" in fedkern("check", path, "--set", "algorithm.statistics=pooled", "--set", "algorithm.moves=[]").out
 
 
 @pytest.mark.parametrize("kind", ["mrf", "sem"])
