@@ -28,6 +28,7 @@ from fedkern.transports.inprocess import run
 
 Array = NDArray[np.float64]
 SEEDS = (1, 2, 3, 4)
+NODES = ("ACC1", "EGFR_pY1068")
 BOTH = ("translate", "interweave")
 
 
@@ -59,7 +60,7 @@ def simulated(seed: int) -> list[tuple[Array, Array]]:
 
 
 def of_sites() -> None:
-    for name, options in {"no moves": {}, "translate": {"moves": BOTH[:1]}, "interweave": {"moves": BOTH[1:]}}.items():
+    for name, options in {"interweave": {"moves": BOTH[1:]}, "no moves": {}, "translate": {"moves": BOTH[:1]}}.items():
 
         def one(seed: int, options: dict[str, Any] = options) -> tuple[gibbs.Server, float]:
             s = Settings(Layout(np.arange(5)[None]), seed=seed, rounds=1500, burn_in=500, **options)
@@ -70,7 +71,7 @@ def of_sites() -> None:
 
 def of_proteins(wanted: str = "") -> None:
     tables = rppa.read(whole=True)
-    for node in ("ACC1", "EGFR_pY1068"):
+    for node in NODES:
         for name, options in schedules(216).items():
             if wanted not in name:
                 continue
@@ -88,6 +89,7 @@ def schedules(p: int) -> dict[str, dict[str, Any]]:
         "no moves": {},
         "translate": {"moves": BOTH[:1]},
         "interweave 96": {"moves": BOTH[1:], "block": (96,)},
+        "interweave all": {"moves": BOTH[1:]},
         "auto": {"moves": auto.moves, "block": auto.block, "second_every": auto.second_every},
         "over the wire, 32 of each": {"moves": BOTH, "block": (32, 32)},
     }

@@ -6,7 +6,7 @@ would have had at its client, so the result is that of the federated run, bit fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core import once
 from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
 from ..core.rounds import needed
-from . import client
+from . import client, exchange
 from . import machine as gibbs
 from .messages import AskStatistics, Statistics
 from .settings import Settings
@@ -100,15 +100,38 @@ def sample(state: Server) -> gibbs.Server:
         return gradient, precision
 
     server = replace(server, at_hand=terms if settings.moves else None)
+    factors = [_site(state, state.received[k]).factor for k in server.active]
+    held = exchange.Held.of(factors, settings.layout)
+    pairs = held.pairs(settings.layout) if settings.exchange else []
     while effects:
         asked, effects = effects, []
         for k, question in asked:
             assert isinstance(question, gibbs.Globals | gibbs.GlobalsMoved)  # sampling charges nothing
             clients[k] = client.updated(clients[k], question)
-            for answer in client.draws(clients[k], question.round):
+        if pairs:
+            server = _exchanged(server, clients, held, pairs)
+        for k, _ in asked:
+            for answer in client.draws(clients[k], server.round):
                 server, more = gibbs.server_receive(server, k, answer)
                 effects += more
     return server
+
+
+def _exchanged(
+    server: gibbs.Server, clients: dict[int, gibbs.Client], held: exchange.Held, pairs: Sequence[tuple[int, int]]
+) -> gibbs.Server:
+    """The server after a round's exchanges; what they change of `clients` is changed there."""
+    settings, here = server.settings, server.active
+    deviation, lambda_sq, sigma_sq = (
+        np.stack([clients[k].state[name] for k in here]) for name in ("deviation", "lambda_sq", "sigma_sq")
+    )
+    before = exchange.State(server.values, deviation, lambda_sq, sigma_sq)
+    after = exchange.exchanged(settings, held, pairs, before, server.round)
+    values = after.values
+    for k, d, scales in zip(here, after.deviation, after.lambda_sq):
+        own = {**clients[k].state, "deviation": d, "lambda_sq": scales}
+        clients[k] = replace(clients[k], state=own, theta=values.theta, tau_sq=values.tau_sq)
+    return replace(server, values=values)
 
 
 PROTOCOL = once.protocol("gibbs-pooled", (AskStatistics,), (Statistics,), server_receive, client_receive, finished)

@@ -109,6 +109,7 @@ class Settings:
     moves : none, one or two of "translate" and "interweave"
     block : how many coordinates each move draws at once; None, or beyond its end: all
     second_every : of two moves the second takes every so many rounds, the first the others
+    exchange : whether collinear pairs change places (`exchange`): where all statistics are at the server
     participation : probability that a client takes part in a round
     aggregate : what clients send, "locals" or "sums"
     share_local : whether the server keeps the clients' coefficients
@@ -132,6 +133,7 @@ class Settings:
     moves: tuple[Move, ...] = ()
     block: tuple[int | None, ...] = ()
     second_every: int = 2
+    exchange: bool = False
     participation: float = 1.0
     aggregate: Literal["locals", "sums"] = "locals"
     share_local: bool = False

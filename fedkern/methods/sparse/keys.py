@@ -70,8 +70,8 @@ class AlgorithmSection(Section):
     scales: Literal["exact", "expanded"] = key("exact", help="draws of the horseshoe's scales, without or with auxiliaries")
     draw: Literal["auto", "gram", "data"] = key("auto", help="of a client's coefficients: from the Gram matrix, or from rows")
     sweep: Literal["blocked", "printed"] = key("blocked", help="indicator and coefficient together, or in the order of the paper")
-    moves: list[Literal["translate", "interweave"]] | Literal["auto"] | None = key(
-        None, help='at the server, disclosing second moments: one, two, or "auto"; default none, with pooled statistics "auto"'
+    moves: list[Literal["translate", "interweave", "exchange"]] | Literal["auto"] | None = key(
+        None, help='at the server, disclosing second moments: some, or "auto"; default none, with pooled statistics "auto"'
     )
     block: Count | list[Count] | None = key(None, help="of a move, or of each: coordinates that are drawn at once; default all")
     second_every: int | None = key(None, ge=2, help="of two moves the second takes every so many rounds; default 2")
@@ -245,11 +245,14 @@ def _sampler(config: Config) -> Iterator[str]:
 def _moves(a: AlgorithmSection) -> Iterator[str]:
     """What is written of moves, apart from the rest of the job."""
     written = a.moves if isinstance(a.moves, list) else []
+    in_turn = [move for move in written if move != "exchange"]
     if len(written) > len(set(written)):
         yield f"algorithm.moves = {written}: each at most once; leave one out"
-    if a.block is not None and not written:
+    if "exchange" in written and a.statistics != "pooled":
+        yield 'algorithm.moves has "exchange", which draws sites\' coefficients at the server: it needs statistics = "pooled"'
+    if a.block is not None and not in_turn:
         yield 'algorithm.block is for moves that are named, such as ["interweave"]; remove it, or name them'
-    elif isinstance(a.block, list) and len(a.block) != len(written):
-        yield f"algorithm.block has {len(a.block)} numbers for {len(written)} moves; give one for all, or one for each"
-    if a.second_every is not None and len(written) < 2:
+    elif isinstance(a.block, list) and len(a.block) != len(in_turn):
+        yield f"algorithm.block has {len(a.block)} numbers for {len(in_turn)} moves; give one for all, or one for each"
+    if a.second_every is not None and len(in_turn) < 2:
         yield 'algorithm.second_every is for two moves, such as ["translate", "interweave"]; remove it'

@@ -12,7 +12,8 @@ from ...kernels.families import BINARY, FAMILIES
 from .keys import Config
 
 MANY_SITES, MANY_COVARIATES = 8, 50  # from either on, chains without a move are slow
-WHOLE = 128  # coordinates up to which one draw of all costs little
+WHOLE = 128  # coordinates up to which one draw of all is sent
+CUBES = 1e8  # their third power, over all regressions, up to which the server draws all at once from pooled statistics
 BLOCK = 96  # coordinates of an interweaving beyond
 LARGEST = 4 * 2**20  # bytes of a message with a move's terms, as `auto` chooses it
 SECOND_EVERY = 2
@@ -50,6 +51,7 @@ class Moves:
     moves: tuple[Move, ...] = ()
     block: tuple[int | None, ...] = ()
     second_every: int = SECOND_EVERY
+    exchange: bool = False
 
     def words(self, size: Size) -> str:
         """What `check` and a result say of them."""
@@ -60,7 +62,7 @@ class Moves:
             parts.append(move + (f" ({block} of {every})" if block is not None and block < every else ""))
         if len(parts) == 2:
             parts[1] += f" in every {ordinal(self.second_every)} round"
-        return ", ".join(parts)
+        return ", ".join([*parts, *(["exchange of collinear pairs"] if self.exchange else [])])
 
     def largest(self, size: Size) -> int:
         """Bytes of the largest message with their terms."""
@@ -81,17 +83,21 @@ def of(config: Config, size: Size) -> Moves:
     pooled = a.statistics == "pooled"
     if a.moves == "auto" or (a.moves is None and pooled):
         return chosen(size, pooled=pooled)
-    moves = tuple(a.moves or ())
+    written = a.moves or ()
+    moves = tuple(move for move in written if move != "exchange")
     block = tuple(a.block) if isinstance(a.block, list) else (a.block,) * len(moves)
-    return Moves(moves, block, SECOND_EVERY if a.second_every is None else a.second_every)
+    return Moves(moves, block, SECOND_EVERY if a.second_every is None else a.second_every, "exchange" in written)
 
 
 def chosen(size: Size, *, pooled: bool) -> Moves:
     """One draw of everything where that is small; else a translation, and interweaving blocks in turn."""
-    most = (lambda width: width) if pooled else size.fitting
-    if size.each * 2 <= most(WHOLE):
-        return Moves(("interweave",), (None,))
-    return Moves(("translate", "interweave"), (most(size.each), most(min(BLOCK, 2 * size.each))))
+    every = 2 * size.each
+    if size.regressions * every**3 <= CUBES if pooled else every <= size.fitting(WHOLE):
+        return Moves(("interweave",), (None,), exchange=pooled)
+    blocks = size.each, min(BLOCK, every)
+    if not pooled:
+        blocks = size.fitting(blocks[0]), size.fitting(blocks[1])
+    return Moves(("translate", "interweave"), blocks, exchange=pooled)
 
 
 def sentence(config: Config) -> str:

@@ -171,7 +171,7 @@ def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Stream
         "chains": settings.chains // settings.tempering, "kept": server.trace.count, "burn_in": settings.burn_in,
         "scales_clipped": clipped, "qr_fallbacks": fallbacks, "data_space_draws": data_space,
     }  # fmt: skip
-    if settings.moves:
+    if settings.moves or settings.exchange:
         about["moves"] = moving.of(model.config, model.size).words(model.size)
     slowest = released.slowest()
     return about | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})

@@ -79,7 +79,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}" + (f", slab {m.slab:g}" if m.slab else "")
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
     yield f"         {s.scales} scales, {s.order} sweep, " + (
-        f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves else "no moves"
+        f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves or s.exchange else "no moves"
     )
     if again := _further_runs(model):
         words = " and ".join(f"{times} times {why}" for why, times in again.items())

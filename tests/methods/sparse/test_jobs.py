@@ -55,6 +55,7 @@ def sent(tmp_path: Path, client: str) -> set[str]:
         ({"algorithm": {"moves": ["translate", "translate"]}}, "each at most once"),
         ({"algorithm": {"moves": ["translate"], "second_every": 3}}, "algorithm.second_every is for two moves"),
         ({"algorithm": {"moves": ["translate"], "block": [2, 3]}}, "algorithm.block has 2 numbers for 1 moves"),
+        ({"algorithm": {"moves": ["exchange"]}}, 'it needs statistics = "pooled"'),
         ({"algorithm": {"moves": "auto", "block": 2}}, "algorithm.block is for moves that are named"),
         ({"model": {"kind": "mrf"}}, 'data.response: model.kind = "mrf" explains every column by the others'),
         ({"model": {"family": "bernoulli"}, "output": {"site_fits": True}}, "output.site_fits are least-squares fits"),
@@ -154,7 +155,7 @@ def test_large_jobs_are_told_of_moves_and_what_they_send(fedkern: Callable[..., 
 def test_pooled_statistics_choose_moves_that_send_nothing_more(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
     path = job(tmp_path)
     pooled = fedkern("check", path, "--set", "algorithm.statistics=pooled").out
-    assert "moves: interweave" in pooled
+    assert "moves: interweave, exchange of collinear pairs" in pooled
     assert "MoveTerms" not in pooled
     assert "no moves" in fedkern("check", path, "--set", "algorithm.statistics=pooled", "--set", "algorithm.moves=[]").out
 
