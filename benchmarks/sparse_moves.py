@@ -90,7 +90,8 @@ def schedules(p: int) -> dict[str, dict[str, Any]]:
         "translate": {"moves": BOTH[:1]},
         "interweave 96": {"moves": BOTH[1:], "block": (96,)},
         "interweave all": {"moves": BOTH[1:]},
-        "auto": {"moves": auto.moves, "block": auto.block, "second_every": auto.second_every},
+        "translate, interweave 96 in turn": {"moves": BOTH, "block": (None, 96)},
+        "auto": vars(auto),
         "over the wire, 32 of each": {"moves": BOTH, "block": (32, 32)},
     }
 
