@@ -221,8 +221,12 @@ def test_a_model_without_a_client_is_that_of_the_others():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"moves": ("interweave",)}, {"aggregate": "sums", "server_sweeps": 1}, {"participation": 0.5}]
-)
+    "changes",
+    [
+        {}, {"moves": ("interweave",)}, {"moves": ("translate", "interweave"), "block": (2, 3)},
+        {"aggregate": "sums", "server_sweeps": 1}, {"participation": 0.5},
+    ],
+)  # fmt: skip
 def test_a_resumed_run_equals_the_uninterrupted_one(changes):
     s = settings(**changes)
     whole = kept(run(s)[0])

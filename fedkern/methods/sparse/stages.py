@@ -145,5 +145,7 @@ def _memory(model: SparseModel) -> tuple[float, float]:
     if a.statistics == "pooled":
         server, client = server + 4 * n, client + 4
     moves = moving.of(config, model.size)
-    terms = moves.largest(model.size) if moves.moves and a.statistics == "local" else 0
+    terms = moves.largest(model.size) if moves.moves else 0
+    if a.statistics == "pooled":  # of one regression at a time, and none at a client
+        return memory.NUMBER * p * p * server + 2 * terms / model.size.regressions, memory.NUMBER * p * p * client
     return memory.NUMBER * p * p * server + n * terms, memory.NUMBER * p * p * client + 2 * terms
