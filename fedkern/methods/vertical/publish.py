@@ -117,7 +117,7 @@ def _about(model: VerticalModel) -> list[str]:
         notes.append("each client's noise protects its own columns, one row's values at a time; nothing protects the response")
     if model.config.algorithm.inference == "soul":
         notes.append("draws are conditional on the mode of the auxiliary variables, and much narrower than the posterior")
-    if model.config.model.kind == "bayes-network" and model.config.model.weight_sd is None:
+    if model.config.model.weight_sd == math.inf:
         notes.append("the networks' weights have no prior and may have learnt the rows by heart; model.weight_sd gives them one")
     if model.power and model.config.output.bound:
         notes.append("the ELBO of power likelihoods bounds their log normaliser, which is not a log evidence")

@@ -19,7 +19,7 @@ from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from . import budget
 from .keys import Config
-from .model import VerticalModel
+from .model import FULL, VerticalModel
 from .rows import (
     Reading,
     aligned,
@@ -122,7 +122,8 @@ def _lines(model: VerticalModel) -> Iterator[str]:
     else:
         intercept = "an intercept at the server" if m.intercept else "no intercept"
         yield f"model    {m.family}, {m.augmentation} model, rho {m.rho:g}, {intercept}"
-        q = f"{a.auxiliary} auxiliary variables, {a.covariance} covariance" if a.inference == "sfvi" else "Langevin, a mode of z"
+        covariance = f"full covariance up to {FULL} coefficients" if a.covariance == "auto" else f"{a.covariance} covariance"
+        q = f"{a.auxiliary} auxiliary variables, {covariance}" if a.inference == "sfvi" else "Langevin, a mode of z"
         yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"rows     {model.n_rows} train, {model.n_test} are predicted (kept for testing, or without a response)"
