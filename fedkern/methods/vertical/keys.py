@@ -148,7 +148,11 @@ class OutputSection(CommonOutputSection):
     chains: Chains = key(4, help="independent sets of draws")
     bound: bool = key(False, help="clients also send their terms of the ELBO, one number a round")
     rule: Literal["posterior", "plug-in", "augmented"] = key("posterior", help="of the predictions on the rows kept for testing")
-    missing_party: bool = key(False, help="score the test rows without each party too; clients send E z of the training rows")
+    missing_party: bool | Literal["columns"] = key(
+        False,
+        help="score the test rows without each party too: clients send E z of the training rows; by the others' columns: each "
+        "client learns the others' fitted part of every training row",
+    )
 
 
 class Config(JobConfig):
@@ -234,6 +238,8 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
         yield "[privacy]: predictions of rows kept for testing would leave a client without noise; remove data.holdout and folds"
     if config.output.bound:
         yield "[privacy]: output.bound would leave a client without noise; remove it"
+    if config.output.missing_party:
+        yield "[privacy]: output.missing_party would tell fitted parts of the training rows without noise; remove it"
     if data.server is None:
         yield "[privacy]: the server needs a file with the response; give data.server"
     if (privacy.noise_multiplier is None) != privacy.calibrate:
