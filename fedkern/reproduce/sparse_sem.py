@@ -143,8 +143,8 @@ def sure(summary: Json) -> list[selection.Edge]:
 def _edge(edge: Json) -> list[Value]:
     arc, back = (edge["source"], edge["to"]), (edge["to"], edge["source"])
     in_networks = ["yes" if arc in n else "reversed" if back in n else "" for n in sachs.NETWORKS.values()]
-    mark = MARK if selection.Edge.of(edge).is_doubtful else ""
-    return [f"{arc[0]} -> {arc[1]}{mark}", real(edge["mean"]), real(edge["pip"]), *in_networks]
+    found = selection.Edge.of(edge)
+    return [f"{found.name}{MARK if found.is_doubtful else ''}", real(edge["mean"]), real(edge["pip"]), *in_networks]
 
 
 def _modes(summary: Json) -> str:

@@ -27,7 +27,7 @@ class Samples:
 
     Attributes
     ----------
-    names : of the P coefficients: "age", or the edges "to,from" in the order of the flattened active (g, p) array
+    names : of the P coefficients: "age", or the edges "from -> to" in the order of the flattened active (g, p) array
     theta, tau_sq, inclusion : (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest)
     average : (c, t, P) (1/M) sum_k theta_k; None where the server keeps sums alone
     eta, rho : (c, t, E) and (c, t, g)

@@ -15,6 +15,7 @@ from .verdict import LEGEND, doubtful, is_doubtful, marked
 Array = NDArray[np.float64]
 Rule = Literal["or", "and"]
 LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs
+ARROW = " -> "  # between the node that an edge comes from and the one that it points to
 GAP = 0.15  # standardised units: what lies farther apart may be in different modes
 
 
@@ -108,8 +109,8 @@ def explained(
 
 
 def edge_names(nodes: Sequence[str]) -> tuple[str, ...]:
-    """ "to,from" for all ordered pairs, row by row: the order of the flattened (p, p) array without its diagonal."""
-    return tuple(f"{to},{source}" for to in nodes for source in nodes if to != source)
+    """ "from -> to" for all ordered pairs: row by row (of what they point to) of the (p, p) array without its diagonal."""
+    return tuple(f"{source}{ARROW}{to}" for to in nodes for source in nodes if to != source)
 
 
 def matrix(values: ArrayLike, p: int) -> Array:
@@ -161,8 +162,8 @@ class Edge:
 
     @property
     def name(self) -> str:
-        """ "to,from", as coefficients are called."""
-        return f"{self.to},{self.source}"
+        """ "from -> to", as coefficients are called."""
+        return f"{self.source}{ARROW}{self.to}"
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Edge:
@@ -192,8 +193,9 @@ def known(value: float) -> float | None:
 
 
 def _ends(name: str, nodes: Sequence[str]) -> tuple[str, str]:
-    """The two nodes of "to,from", where nodes themselves may hold commas."""
-    return next((to, name[len(to) + 1 :]) for to in nodes if name.startswith(f"{to},") and name[len(to) + 1 :] in nodes)
+    """To and from, of "from -> to", where nodes themselves may hold an arrow."""
+    starts = ((name[len(source) + len(ARROW) :], source) for source in nodes if name.startswith(source + ARROW))
+    return next((to, source) for to, source in starts if to in nodes)
 
 
 def deviating(parameters: Mapping[str, Mapping[str, float]], least: float = 0.5) -> list[dict[str, str | float]]:

@@ -112,7 +112,7 @@ def _graph(summary: Record, title: str = "") -> list[str]:
     level = summary["selection"]["fdr"]
     text = escape(f"Selection: {summary['selection']['text']}.{few}") + " Blue: positive, orange: negative."
     rows = [
-        [f"{e.source} → {e.to}{MARK if e.is_doubtful else ''}", number(e.mean), number(e.pip), _cell(e.mcse), _cell(e.rhat)]
+        [f"{e.name}{MARK if e.is_doubtful else ''}", number(e.mean), number(e.pip), _cell(e.mcse), _cell(e.rhat)]
         for e in edges[:MOST]
     ]
     unsure = [e.name for e in edges[:MOST] if e.is_doubtful]

@@ -38,8 +38,8 @@ def summary(kind: str, **changes: Any) -> dict[str, Any]:
         pip = selection.gamma_table(draws).tolist()
         content["graph"] = {"nodes": list(nodes), "pip": pip, "edges": [vars(edge) for edge in selection.graph(draws)]}
         content["modes"] = [
-            {"share": 0.6, "of_chains": [1.0, 0.2], "signs": {"Raf,Erk": 1}},
-            {"share": 0.4, "of_chains": [0.0, 0.8], "signs": {"Raf,Erk": -1}},
+            {"share": 0.6, "of_chains": [1.0, 0.2], "signs": {"Erk -> Raf": 1}},
+            {"share": 0.4, "of_chains": [0.0, 0.8], "signs": {"Erk -> Raf": -1}},
         ]
     left = {"pip": pips, "theta_std": dict(zip(names, theta.mean((0, 1)).tolist()))}
     content["leave_one_out"] = {"clinic-a": left}
@@ -77,11 +77,11 @@ def test_a_regression_s_report() -> None:
 
 def test_a_graph_s_report() -> None:
     text = page(RunFiles("a run", summary("sem")), report)
-    for words in ("Graph at a false discovery rate of 0.1", "Inclusion probabilities", "<h2>Modes</h2>", "Raf,Erk −", "0.60"):
+    for words in ("Graph at a false discovery rate of 0.1", "Inclusion probabilities", "<h2>Modes</h2>", "Erk -&gt; Raf −", "0.60"):
         assert words in text, words
     assert text.count("<svg") == 2
     assert "<b>Mek</b>" not in text
-    assert "<td>&lt;b&gt;Mek&lt;/b&gt; → Raf</td>" in text
+    assert "<td>&lt;b&gt;Mek&lt;/b&gt; -&gt; Raf</td>" in text
 
 
 @pytest.mark.parametrize("missing", ["leave_one_out", "sensitivity", "meta", "deviating"])
@@ -114,5 +114,5 @@ def test_marks_stand_where_chains_do_not_agree() -> None:
     graph = summary("mrf")
     graph["graph"]["edges"][0] |= {"rhat": 1.3, "mcse": 0.01}
     text = page(RunFiles("a run", graph), report)
-    assert "→ Raf*</td>" in text
+    assert "-&gt; Raf*</td>" in text
     assert "<td>0.01</td><td>1.3</td>" in text
