@@ -51,7 +51,7 @@ def test_the_fdr_set_holds_what_it_promises_and_no_larger_prefix_does() -> None:
 def test_no_set_is_told_without_its_marks() -> None:
     names, rhat = ["age", "sex", "bp"], np.array([1.0, 1.2, 1.3])
     text = selection.explained(names, [0.98, 0.95, 0.2], [1, 1, 0], rhat=rhat)
-    assert text.startswith("2 of 3 at a false discovery rate of 0.1")
+    assert text.startswith("2 of 3 in the slab at a false discovery rate of 0.1")
     assert text.endswith("1 of them marked * R-hat above 1.05: chains do not agree about it yet")
     assert "marked" not in selection.explained(names, [0.98, 0.2, 0.1], [1, 0, 0], rhat=rhat)
     assert "the largest PIP is 0.65 (sex*)" in selection.explained(names, [0.1, 0.65, 0.2], [0, 0, 0], rhat=rhat)
@@ -63,7 +63,9 @@ def test_an_empty_set_is_explained() -> None:
     assert "false with probability 0.35" in text
     assert text.endswith("larger than 0.2 with probability > 0.95 for age")
     assert "site average" not in selection.explained(["age", "sex"], [0.65, 0.2], [0.5, 0.3])
-    assert selection.explained(["age", "sex"], [0.98, 0.2], [1, 0]) == "1 of 2 at a false discovery rate of 0.1 (expected: 0.020)"
+    words = "1 of 2 in the slab at a false discovery rate of 0.1 (expected of them in the spike: 0.020)"
+    assert selection.explained(["age", "sex"], [0.98, 0.2], [1, 0]) == words
+    assert "larger than 0.3 with" in selection.explained(["age", "sex"], [0.65, 0.2], [1.0, 0.3], delta=0.3)
     assert selection.explained([], [], []) == "there is no coefficient to select"
 
 
@@ -136,6 +138,10 @@ def test_the_table_of_sites_that_differ() -> None:
         ("a", "one", 0.7, 0.1),
     ]
     assert len(selection.deviating(parameters, least=0.1)) == 3
+    parameters["theta_std[a]@one"] |= {"p_differs": 0.4, "contrast": 0.1}  # what decides, where it is known
+    parameters["theta_std[a]@two"] |= {"p_differs": 0.98, "contrast": -0.6}
+    rows = selection.deviating(parameters)
+    assert [(r["coefficient"], r["client"], r.get("contrast")) for r in rows] == [("a", "two", -0.6), ("b", "two", None)]
 
 
 def test_modes_are_sign_patterns_of_the_strong_coefficients() -> None:

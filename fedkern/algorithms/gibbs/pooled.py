@@ -88,6 +88,7 @@ def sample(state: Server) -> gibbs.Server:
     settings = state.settings
     clients = {k: gibbs.client(str(k), k, settings, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
     server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
+    server = replace(server, rows=tuple(statistics.rows for _, statistics in sorted(state.received.items())))
     while effects:
         asked, effects = effects, []
         for k, question in asked:
@@ -97,7 +98,8 @@ def sample(state: Server) -> gibbs.Server:
                 assert isinstance(answer, Message)
                 server, more = gibbs.server_receive(server, k, answer)
                 effects += more
-    return server
+    events = sum((clients[k].events for k in server.active), server.events)
+    return replace(server, events=events)
 
 
 PROTOCOL = once.protocol("gibbs-pooled", (AskStatistics,), (Statistics,), server_receive, client_receive, finished)

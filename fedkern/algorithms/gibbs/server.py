@@ -45,6 +45,7 @@ class Server:
     judge : kept draws -> whether they suffice
     converged : the judge's last word
     ladder : of temperatures, if chains exchange them
+    rows : each client's number of rows, where they are known: weights of an average
     """
 
     settings: Settings
@@ -63,6 +64,7 @@ class Server:
     events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
     converged: bool = False
     ladder: tempering.Ladder | None = None
+    rows: tuple[int, ...] = ()
 
     @property
     def n_clients(self) -> int:
@@ -230,6 +232,12 @@ def _keep(state: Server) -> None:
     if state.deviation is not None:
         here = state.deviation[state.active][:, cold]
         draw["average"] = flat(values.theta[cold] + here.mean(axis=0))
+        kept = isinstance(state.trace, Trace)  # streams have no place for these
+        if kept and len(here) > 1:
+            draw["between"] = flat(here.std(axis=0, ddof=1))
+        if kept and state.rows:
+            weights = np.array(state.rows, float)[state.active]
+            draw["by_rows"] = flat(values.theta[cold] + np.tensordot(weights / weights.sum(), here, 1))
         if settings.share_local:
             draw["sites"] = np.moveaxis(flat(values.theta[cold] + here), 0, 1)  # (c, m, n)
     state.trace.add(draw)

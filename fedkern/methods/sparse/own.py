@@ -5,6 +5,7 @@ Source: docs/methods/sparse.md, sections 7 and 12.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import BINARY, FAMILIES
-from ...results import chains
+from ...results import chains, selection
 from ...results.plain import Record
 from .keys import Config
 from .model import SparseModel
@@ -77,10 +78,25 @@ def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[st
         out |= _described("sigma", model.nodes or ("",), np.sqrt(draws["sigma_sq"]) * unit)
     if "b" in draws:
         out |= _described("b", model.nodes, draws["b"] * unit)
+    if model.config.model.centre == "sample":
+        out |= _located(model, own, draws)
     measured = not np.isnan(values).all(axis=0).any()  # the centre of a column that was never measured here is unknown
     if not model.is_graph and model.config.model.intercept and not model.config.model.splines and measured:
         out |= _described("intercept", ("",), _intercept(model, own)[..., None])
     return out
+
+
+def _located(model: SparseModel, own: Own, draws: Mapping[str, Array]) -> dict[str, dict[str, float]]:
+    """The locations of the nodes' columns (sem), or the intercepts of their regressions (mrf; section 8)."""
+    client, values, scales = own.client, own.values, own.scales
+    means = values.mean(axis=0)
+    if "location" in draws:
+        return _described("location", model.nodes, means + draws["location"] * scales)
+    theta, variance = selection.matrix(draws["theta"], len(scales)), draws["sigma_sq"]
+    z = rng.normal(variance.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(variance.shape)
+    standard = means / scales
+    intercepts = standard - theta @ standard + z * np.sqrt(variance / len(values))
+    return _described("intercept", model.nodes, intercepts * scales)
 
 
 def _intercept(model: SparseModel, own: Own) -> Array:

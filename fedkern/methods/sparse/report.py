@@ -27,7 +27,9 @@ NUMBERS = {
     "pip_mcse": "its error",
     "p_positive": "P(> 0)",
     "p_large": "P(large)",
-    "p_deviates": "P(differs)",
+    "contrast": "less the others",
+    "p_differs": "P(differs from them)",
+    "p_deviates": "P(differs from theta)",
     "rhat": "R-hat",
     "ess": "ESS",
 }
@@ -157,21 +159,24 @@ def _modes(summary: Record) -> str:
 def _deviating(summary: Record) -> str:
     rows, unsure = [], list[str]()
     for row in summary.get("deviating", [])[:MOST]:
-        numbers = [number(real(row[key])) for key in ("mean", "q05", "q95", "global")]
+        numbers = [_cell(row.get(key)) for key in ("p_deviates", "contrast", "mean", "q05", "q95", "global")]
         doubt = is_doubtful(real(row.get("rhat")))
         unsure += [row["coefficient"]] if doubt else []
         name = f"{row['coefficient']}{MARK if doubt else ''}"
-        rows.append([str(row["client"]), name, f"{real(row['p_deviates']):.2f}", *numbers])
-    heads = ["client", "coefficient", "P(differs)", "its own mean", "5 %", "95 %", "global mean"]
-    return section("Clients that differ", table(heads, rows) + _legend(unsure) if rows else "")
+        rows.append([str(row["client"]), name, _cell(row.get("p_differs")), *numbers])
+    heads = ["client", "coefficient", "P(differs from the others)", "P(from theta)", "less the others' average", "its own mean"]
+    text = f"<p>By more than {number(summary['selection']['delta'])} standardised units.</p>" if rows else ""
+    every = text + table([*heads, "5 %", "95 %", "global mean"], rows) + _legend(unsure)
+    return section("Clients that differ", every if rows else "")
 
 
 def _meta(summary: Record) -> str:
     pooled = summary.get("meta", {}).get("pooled", {})
-    keys = ("mean", "se", "q05", "q95", "i_sq")
+    keys = ("mean", "se", "q05", "q95", "between_sd", "i_sq")
     rows = [[name, *(number(real(row[key])) for key in keys), str(row["sites"])] for name, row in pooled.items()]
-    text = "<p>Each client's least squares, combined by DerSimonian and Laird's random effects; on the data's scale.</p>"
-    heads = ["coefficient", "mean", "standard error", "5 %", "95 %", "I²", "clients"]
+    text = "<p>Each client's least squares, combined by random effects: Paule and Mandel's variance between clients, "
+    text += "Hartung and Knapp's intervals; on the data's scale.</p>"
+    heads = ["coefficient", "mean", "standard error", "5 %", "95 %", "sd between clients", "I²", "clients"]
     return section("Separate fits", text + table(heads, rows) if rows else "")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...algorithms.exchanges import column_notes
+from ...algorithms.exchanges import column_notes, counts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
@@ -31,7 +31,8 @@ def stages(model: SparseModel) -> list[Stage]:
     config = model.config
     scales = [scaled(model)] if config.model.scale == "pooled" else []
     fits = [fitted(model)] if config.output.site_fits else []
-    return [Stage.of(column_notes), *scales, *fits, sampled(model)]
+    counted = [Stage.of(counts)] if config.algorithm.statistics == "local" else []
+    return [Stage.of(column_notes), *scales, *fits, sampled(model), *counted]
 
 
 def scaled(model: SparseModel) -> Stage:
@@ -120,6 +121,8 @@ def disclosure(model: SparseModel) -> str:
     if model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
+    if a.statistics == "local":
+        text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
     if model.config.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
     return text
