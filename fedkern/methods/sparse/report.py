@@ -42,7 +42,7 @@ def sections(run: RunFiles) -> list[str]:
         main = _by_mode(summary["by_mode"], summary["graph"]["nodes"])
     else:
         main = _graph(summary) if "graph" in summary else [_effects(summary)]
-    more = [_modes(summary), _deviating(summary), _meta(summary), _sensitivity(summary), _left_out(summary)]
+    more = [_modes(summary), _sites(summary), _deviating(summary), _meta(summary), _sensitivity(summary), _left_out(summary)]
     return [*main, _mixing(summary), *more]
 
 
@@ -100,8 +100,7 @@ def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
 
 def _effect(mode: Record, name: str) -> str:
     """The mean of an edge with its interval."""
-    row = chains.effect(mode["parameters"], name)
-    return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
+    return _interval(chains.effect(mode["parameters"], name))
 
 
 def _graph(summary: Record, title: str = "") -> list[str]:
@@ -154,6 +153,23 @@ def _modes(summary: Record) -> str:
         rows.append([f"{real(mode['share']):.2f}", ", ".join(f"{real(x):.2f}" for x in mode["of_chains"]), signs])
     text = "<p>Draws by the signs of the coefficients in which modes differ: this posterior has more than one.</p>"
     return section("Modes", text + table(["share", "of each chain", "signs"], rows))
+
+
+def _sites(summary: Record) -> str:
+    """The averages with equal and with the rows' weights, how far sites are apart, and one that is not among them."""
+    parameters, rows = summary["parameters"], list[list[str]]()
+    kinds = ("average", "average_by_rows", "between_sd", "new_site")
+    for name in [name for name in parameters if name.startswith("new_site[")][:MOST]:
+        of = name.removeprefix("new_site")
+        each = [parameters.get(f"{kind}_std{of}", parameters.get(f"{kind}{of}", {})) for kind in kinds]
+        rows.append([of[1:-1], *(_interval(row) for row in each), _cell(each[-1].get("p_positive"))])
+    text = "<p>Standardised, with 90 % intervals; a new site's middle is its centre's mean.</p>"
+    heads = ["coefficient", "average of sites", "of rows", "sd between sites", "a new site", "P(new site > 0)"]
+    return section("Sites", text + table(heads, rows) if rows and "by_mode" not in summary else "")
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
 
 
 def _deviating(summary: Record) -> str:

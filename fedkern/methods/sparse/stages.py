@@ -15,7 +15,7 @@ from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
-from .keys import Config
+from .keys import Config, ModelSection
 from .model import OTHER_PRIORS, SparseModel
 
 STREAMED = 500, 120  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
@@ -76,7 +76,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
     m, a = config.model, config.algorithm
     yield f"job      sparse, {m.kind}, rounds = {config.job.rounds} ({a.burn_in} of them burn-in), seed {config.job.seed}"
     spike = f"spike sd {m.negligible / 2:g}" if m.negligible else f"c0 {s.prior.c0:g} (of variances)"
-    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}" + (f", slab {m.slab:g}" if m.slab else "")
+    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (f", slab {m.slab:g}" if m.slab else "")
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
     yield f"         {s.scales} scales, {s.order} sweep, " + (f"moves: {s.moves}" if s.moves else "no moves")
     if again := _further_runs(model):
@@ -87,6 +87,11 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"
+
+
+def _centre(model: ModelSection) -> str:
+    """What columns are about, where it is not their means."""
+    return ", no intercept" if not model.intercept else ", locations drawn at clients" if model.centre == "sample" else ""
 
 
 def _further_runs(model: SparseModel) -> dict[str, int]:

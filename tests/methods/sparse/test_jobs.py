@@ -329,9 +329,10 @@ class Later(Signals):
         assert value is None
 
 
-def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
-    path = job(tmp_path)
-    config, folder = load(path, ["job.rounds=300", "algorithm.burn_in=100", "algorithm.checkpoint_every=0.01"])
+@pytest.mark.parametrize(("kind", "sets"), [("sparse", ()), ("sem", ('model.centre="sample"',))])
+def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path, kind: str, sets: tuple[str, ...]) -> None:
+    path = job(tmp_path, kind)
+    config, folder = load(path, ["job.rounds=300", "algorithm.burn_in=100", "algorithm.checkpoint_every=0.01", *sets])
     place = InProcess(signals=Later())
     with pytest.raises(LostPeer, match="stopped by SIGTERM; --resume goes on"):
         perform(place, config, folder, Output(tmp_path / "out", quiet=True))
@@ -341,6 +342,9 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     assert resumed is not None
     assert whole is not None
     assert resumed.digest == whole.digest
+    assert resumed.parameters == whole.parameters
+    own = [(tmp_path / run / "client-client-01" / "posterior.json").read_text() for run in ("out", "whole")]
+    assert own[0] == own[1]
 
 
 def test_check_prints_what_is_disclosed(fedkern: Any, tmp_path: Path) -> None:
@@ -352,6 +356,9 @@ def test_check_prints_what_is_disclosed(fedkern: Any, tmp_path: Path) -> None:
     assert "Statistics" not in plain.out
     moves = fedkern("check", path, "--set", 'algorithm.moves=["translate"]')
     assert "sufficient statistics follow" in moves.out
+    for text in ("Counts", "how often every client clipped a scale"):
+        assert text in plain.out
+        assert text not in fedkern("check", path, "--set", 'algorithm.statistics="pooled"').out
 
 
 def test_a_run_prints_its_effects(fedkern: Any, tmp_path: Path) -> None:

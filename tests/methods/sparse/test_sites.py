@@ -16,6 +16,8 @@ from fedkern.algorithms.exchanges import counts
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.sparse import publish
+from fedkern.methods.sparse import report as own_sections
+from fedkern.results import report
 from fedkern.results.result import Result
 from fedkern.results.samples import Samples
 from support.wires import checked_and_run
@@ -88,6 +90,9 @@ def test_how_far_sites_are_apart_and_the_average_by_rows(shared: Result) -> None
     np.testing.assert_allclose(kept.by_rows, np.average(sites, axis=0, weights=ROWS), atol=1e-12)
     assert own(shared, "between_sd[a]")["mean"] == pytest.approx(kept.between[..., 0].mean())
     assert own(shared, "average_by_rows[a]")["mean"] > own(shared, "average[a]")["mean"] + 0.02  # the odd site is a small one
+    page = report.page(report.RunFiles("a run", shared.summary), own_sections)
+    assert "<h2>Sites</h2>" in page
+    assert f"{own(shared, 'between_sd[a]')['mean']:.4g} (" in page
     posterior = shared.to_arviz()["posterior"]
     assert {"between_sd_std", "average_by_rows_std", "new_site_std"} <= set(posterior)
 
