@@ -64,10 +64,14 @@ def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[st
     client, values, scales = own.client, own.values, own.scales
     delta, factors, names = model.config.output.delta, model.factors(scales), model.effects
     if isinstance(client.trace, Streams):
-        streams = [client.trace.streams[name] for name in ("theta", "deviates")]
-        theta, far = streams if only is None else [stream.of(only) for stream in streams]
+        streams = client.trace.streams if only is None else {k: s.of(only) for k, s in client.trace.streams.items()}
+        theta, far = streams["theta"], streams["deviates"]
         rows = zip(names, (theta.mean * factors).tolist(), (theta.sd * factors).tolist(), far.mean.tolist())
-        return {f"theta[{n}]": {"mean": m, "sd": s, "p_deviates": p} for n, m, s, p in rows}
+        out = {f"theta[{n}]": {"mean": m, "sd": s, "p_deviates": p} for n, m, s, p in rows}
+        if "location" in streams:
+            at, width = values.mean(axis=0) + streams["location"].mean * scales, streams["location"].sd * scales
+            out |= {f"location[{n}]": {"mean": m, "sd": s} for n, m, s in zip(model.nodes, at.tolist(), width.tolist())}
+        return out
     draws = {name: client.trace[name] if only is None else client.trace[name][only] for name in client.trace.names()}
     out = _described("theta", names, draws["theta"] * factors)
     deviates = (np.abs(draws["deviation"]) > delta).mean(axis=(0, 1))

@@ -184,7 +184,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
         server, questions = gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
-        return replace(server, rows=data.scales.rows), questions
+        return replace(server, rows=() if stage.allgather else data.scales.rows), questions  # clients have not been told them
 
     clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}
     return run.exchange(stage.named(variant.name), start, clients)

@@ -310,8 +310,11 @@ def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks:
     }
     codes, err = mpirun_jobs(ranks, tmp_path / "jobs.json", jobs)
     assert codes == dict.fromkeys(jobs, 0), err
-    want = fedkern.run(path, job={"rounds": 60}, algorithm={"burn_in": 20}).digest
-    assert [json.loads((tmp_path / name / "summary.json").read_text())["digest"] for name in jobs] == [want, want]
+    want = fedkern.run(path, job={"rounds": 60}, algorithm={"burn_in": 20})
+    found = [json.loads((tmp_path / name / "summary.json").read_text()) for name in jobs]
+    assert [summary["digest"] for summary in found] == [want.digest, want.digest]
+    assert found[0]["parameters"].keys() == want.parameters.keys()
+    assert found[0]["sampler"] == found[1]["sampler"]
 
 
 class Later(Signals):

@@ -98,9 +98,12 @@ def test_how_far_sites_are_apart_and_the_average_by_rows(shared: Result) -> None
 
 
 def test_without_a_site_s_number_of_rows_there_is_no_average_by_rows(tmp_path: Path) -> None:
-    found = fedkern.run(regression(tmp_path, job={"rounds": 30}, algorithm={"burn_in": 10}, model={"scale": "none"}))
+    short = {"job": {"rounds": 30}, "algorithm": {"burn_in": 10}}
+    found = fedkern.run(regression(tmp_path, **short, model={"scale": "none"}))
     assert not [name for name in found.parameters if name.startswith("average_by_rows")]
     assert "between_sd[a]" in found.parameters
+    alone = fedkern.run(regression(tmp_path, job={"rounds": 30}, algorithm={"burn_in": 10, "topology": "allgather"}))
+    assert not [name for name in alone.parameters if name.startswith("average_by_rows")]  # no client is told the others' numbers
 
 
 def test_a_new_site_has_its_law(shared: Result) -> None:
@@ -190,6 +193,10 @@ def test_locations_are_drawn_at_the_client_and_stay_there(tmp_path: Path, kind: 
     assert all(row["sd"] > 0 for row in rows)
     if kind == "sem":
         assert all(abs(row["mean"] - 8) < 1 for row in rows)
+        few = graph(tmp_path, kind, 8.0, model={"centre": "sample"}, output={"largest": 3})
+        fedkern.run(few, out=tmp_path / "streamed")
+        streamed = json.loads((tmp_path / "streamed" / "client-site-0" / "posterior.json").read_text())["parameters"]
+        assert [streamed[f"location[{node}]"]["mean"] for node in "abc"] == pytest.approx([row["mean"] for row in rows])
     assert f"{name}[" not in (tmp_path / "out" / "summary.json").read_text()
 
 
