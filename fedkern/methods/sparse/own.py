@@ -18,7 +18,7 @@ from ...kernels.families import BINARY, FAMILIES
 from ...results import chains
 from ...results.plain import Record
 from .keys import Config
-from .model import SparseModel
+from .model import Columns, SparseModel
 from .streams import Streams
 
 Array = NDArray[np.float64]
@@ -29,7 +29,7 @@ class Own:
     """What a client has at the end: its machine's last state, its columns as they came, and the scales of all."""
 
     client: gibbs.Client
-    values: Array
+    columns: Columns
     scales: Array
 
 
@@ -46,7 +46,7 @@ def summary(model: SparseModel, own: Own) -> Record:
     """
     trace = own.client.trace
     streamed = isinstance(trace, Streams)
-    out: dict[str, Any] = {} if streamed else {"rows": len(own.values), "rounds": trace.count}
+    out: dict[str, Any] = {} if streamed else {"rows": len(own.columns.values), "rounds": trace.count}
     out["parameters"] = _parameters(model, own, None)
     if model.config.model.kind == "sem":
         groups = chains.groups(trace.streams["theta"] if streamed else trace["theta"])
@@ -60,7 +60,7 @@ def summary(model: SparseModel, own: Own) -> Record:
 
 def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[str, dict[str, float]]:
     """By name, of all chains or of some."""
-    client, values, scales = own.client, own.values, own.scales
+    client, scales = own.client, own.scales
     delta, factors, names = model.config.output.delta, model.factors(scales), model.effects
     if isinstance(client.trace, Streams):
         streams = [client.trace.streams[name] for name in ("theta", "deviates")]
@@ -77,7 +77,7 @@ def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[st
         out |= _described("sigma", model.nodes or ("",), np.sqrt(draws["sigma_sq"]) * unit)
     if "b" in draws:
         out |= _described("b", model.nodes, draws["b"] * unit)
-    measured = not np.isnan(values).all(axis=0).any()  # the centre of a column that was never measured here is unknown
+    measured = not np.isnan(own.columns.means).any()  # the centre of a column that was never measured here is unknown
     if not model.is_graph and model.config.model.intercept and not model.config.model.splines and measured:
         out |= _described("intercept", ("",), _intercept(model, own)[..., None])
     return out
@@ -85,10 +85,9 @@ def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[st
 
 def _intercept(model: SparseModel, own: Own) -> Array:
     """(c, t) draws of alpha_k on the data's scale: N(ybar - xbar' theta_k, sigma^2 / n), or the sampler's (section 7)."""
-    client, values, scales = own.client, own.values, own.scales
+    client, means, scales = own.client, own.columns.means, own.scales
     theta = client.trace["theta"]
     w = theta.shape[-1]
-    means = np.nanmean(values, axis=0)
     slopes = theta * model.factors(scales)
     if FAMILIES[model.config.model.family].domain is BINARY:
         return np.asarray(client.trace["alpha"][..., 0] - slopes @ means[:w])
@@ -96,7 +95,7 @@ def _intercept(model: SparseModel, own: Own) -> Array:
     if "alpha" in client.trace.names():
         return np.asarray(centre + client.trace["alpha"][..., 0] * scales[w])
     z = rng.normal(centre.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(centre.shape)
-    return np.asarray(centre + z * np.sqrt(client.trace["sigma_sq"][..., 0] / len(values)) * scales[w])
+    return np.asarray(centre + z * np.sqrt(client.trace["sigma_sq"][..., 0] / len(own.columns.values)) * scales[w])
 
 
 def _described(name: str, labels: tuple[str, ...], draws: Array) -> dict[str, dict[str, float]]:

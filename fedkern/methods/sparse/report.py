@@ -41,7 +41,7 @@ def sections(run: RunFiles) -> list[str]:
     else:
         main = _graph(summary) if "graph" in summary else [_effects(summary)]
     more = [_modes(summary), _deviating(summary), _meta(summary), _sensitivity(summary), _left_out(summary)]
-    return [*main, _mixing(summary), *more]
+    return [*main, _mixing(summary), _imputed(summary), *more]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -152,6 +152,19 @@ def _modes(summary: Record) -> str:
         rows.append([f"{real(mode['share']):.2f}", ", ".join(f"{real(x):.2f}" for x in mode["of_chains"]), signs])
     text = "<p>Draws by the signs of the coefficients in which modes differ: this posterior has more than one.</p>"
     return section("Modes", text + table(["share", "of each chain", "signs"], rows))
+
+
+def _imputed(summary: Record) -> str:
+    """What was missing at each client, where values may be missing."""
+    clients: Mapping[str, Record] = summary.get("imputed", {})
+    names = [name for one in list(clients.values())[:1] for name in one["cells_imputed"]]
+    lacking = [name for name in names if any(one["cells_imputed"][name] for one in clients.values())][:MOST]
+    rows = [
+        [client, str(one["rows"]), str(one["rows_imputed"]), *(str(one["cells_imputed"][name]) for name in lacking)]
+        for client, one in clients.items()
+    ]
+    heads = ["client", "rows", "of them imputed", *(f"{name}, cells" for name in lacking)]
+    return section("Missing values", table(heads, rows)) if lacking else ""
 
 
 def _deviating(summary: Record) -> str:

@@ -29,14 +29,16 @@ def opening(config: Config) -> list[Stage]:
 def stages(model: SparseModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
     config = model.config
-    scales = [scaled(model)] if config.model.scale == "pooled" else []
+    scales = [scaled(model)] if model.exchanges_scales else []
     fits = [fitted(model)] if config.output.site_fits else []
     return [Stage.of(column_notes), *scales, *fits, sampled(model)]
 
 
 def scaled(model: SparseModel) -> Stage:
-    """The scales of the columns over all clients."""
-    return Stage(scaling.protocol(second=model.second_moments), {"w": len(model.scaled)})
+    """The scales of the columns over all clients, and what they have in common."""
+    known = model.config.model.scale != "pooled"
+    protocol = scaling.imputing_protocol(known=known) if model.imputes else scaling.protocol(second=model.second_moments)
+    return Stage(protocol, {"w": len(model.scaled)})
 
 
 def fitted(model: SparseModel) -> Stage:
@@ -117,7 +119,9 @@ def disclosure(model: SparseModel) -> str:
         if a.moves:
             text += "; with moves also X'y / sigma^2 and X'X / sigma^2 of every client, from which its sufficient statistics "
             text += "follow"
-    if model.config.model.scale == "pooled":
+    if model.imputes:
+        text += "; covariances of every two columns, completed by EM, how many rows have both, and how many lack a value, once"
+    elif model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
     if model.config.output.site_fits:
