@@ -259,7 +259,8 @@ class SparseModel:
         if model.splines and psi is not None:
             X = self.coefficients.orthogonal(X, psi)
         if FAMILIES[model.family].domain is BINARY:
-            return Logistic(X, y, intercept=model.intercept, n_threads=n_threads)
+            # Once more, for far from zero the first mean is rounded, and the chains make the difference grow.
+            return Logistic(centred(X) if model.intercept else X, y, intercept=model.intercept, n_threads=n_threads)
         return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads=n_threads)
 
     def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed:
