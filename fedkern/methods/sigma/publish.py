@@ -22,6 +22,7 @@ from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.released import Drawing
 from ...results.verdict import Verdict
+from . import beside
 from .model import SigmaModel
 
 Array = NDArray[np.float64]
@@ -123,7 +124,7 @@ def fit(model: SigmaModel, server: Server, prior: ServerFile) -> Fit:
         draws=shape[1],
         encoding=model.encoding.to_dict(),
         notes=_notes(model, released),
-        more={"sigma": _about(model, prior) | _mixing(server, released)},
+        more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(server, released)},
     )
 
 

@@ -39,7 +39,7 @@ def _columns(rows: Sequence[Mapping[str, str]]) -> tuple[str, str]:
     """Name of the level ("rate", "probability" or "mean") and of the column with the probability that it is high."""
     if not rows:
         return "", ""
-    above = next(name for name in rows[0] if name.startswith("p_"))
+    above = next(name for name in rows[0] if name.startswith("p_") and "_above_" in name)
     return next(word for word in WORDS if f"{word}_mean" in rows[0] and word in above), above
 
 
@@ -52,15 +52,30 @@ def _words(above: str) -> str:
 def _parameters(summary: Record) -> str:
     shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name}
     keys = ["mean", "sd", "q05", "q95"] + (["rhat", "ess"] if any("rhat" in v for v in shown.values()) else [])
-    rows = [[name, *(number(v[key]) for key in keys)] for name, v in shown.items()]
-    head = {"q05": "5 %", "q95": "95 %", "rhat": "R-hat", "ess": "ESS"}
     about = summary["sigma"]
+    prior = about.get("prior_of", {})
+    rows = [[name, *(number(v[key]) for key in keys), _ends(prior.get(name, {}))] for name, v in shown.items()]
+    head = {"q05": "5 %", "q95": "95 %", "rhat": "R-hat", "ess": "ESS"}
     text = (
         f"<p class=muted>{about['kind'].capitalize()} model of {about['areas']} areas with a trained {about['prior']['kind']} "
         f"prior: {about['latents']['global']} global and {about['latents']['local']} local latent variables stand for the map. "
         "The areas' posteriors stay with their clients.</p>"
     )
-    return section("At the server", table(["name", *(head.get(key, key) for key in keys)], rows) + text)
+    columns = ["name", *(head.get(key, key) for key in keys), "prior, 5 % to 95 %"]
+    return section("At the server", table(columns, rows) + _ratios(about.get("ratios", {})) + text)
+
+
+def _ends(prior: Mapping[str, float]) -> str:
+    """Where 90 % of a prior lie: a posterior that fills it has learnt nothing."""
+    return f"{number(prior['q05'])} to {number(prior['q95'])}" if prior else ""
+
+
+def _ratios(ratios: Record) -> str:
+    if not ratios:
+        return ""
+    found = [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in ratios.get(unit, {}).items()]
+    rows = [[name, *(number(row[what]) for what in ("q50", "q025", "q975"))] for name, row in found]
+    return table([ratios["is"], "median", "2.5 %", "97.5 %"], rows)
 
 
 def _chains(summary: Record) -> str:
