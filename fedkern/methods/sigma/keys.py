@@ -59,6 +59,10 @@ class DataSection(Section):
     rows_per_area: Literal["one", "any"] = key(
         "one", help="area: one row each, whose response may be empty; any: several, each an observation of its own, or none"
     )
+    polygons: str | None = key(
+        None,
+        help="area: GeoJSON of the areas, whose property of that name names them: for maps in reports, and areas.geojson",
+    )
     location: Paths = key([], help="instead: coordinates; a row goes to its grid point")
     response: str = key(help="the column to be explained; rows where it is empty are predicted")
     interpolation: Literal["nearest", "linear"] = key("nearest", help="location: the nearest grid point, or linear between two")
@@ -187,6 +191,8 @@ def _data(config: Config) -> Iterator[str]:
         yield "data: wanted either area (the column with the area's name) or location (columns of coordinates); give one"
     if data.location and data.rows_per_area != "one":
         yield f'data.rows_per_area = "{data.rows_per_area}": only areas are counted, locations may have any rows; remove it'
+    if data.location and data.polygons is not None:
+        yield "data.polygons: only areas have polygons, locations are points; remove it"
     if data.exposure is not None and family.link != "log":
         log = quoted(taken_by("sigma", where=lambda f: f.link == "log"))
         yield f'data.exposure: only family = {log} has one, not "{model.family}"; remove it'

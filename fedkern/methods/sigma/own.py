@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import ClientFile
+from ...data.polygons import Polygons
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.spatial.site import Site
 from ...results.released import Drawing
+from . import borders
 from .areas import Areas, table
 from .keys import Config
 from .model import SigmaModel
@@ -29,21 +31,26 @@ BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth 
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, what it computes, its rows, and its file of the prior."""
+    """What a client has at the end: its machine's last state, what it computes, its rows, its file of the prior, and its areas'
+    borders where the job has them."""
 
     client: hmc.Client | sfvi.Client
     site: Site
     rows: AreaRows
     file: ClientFile
+    shapes: Polygons | None = None
 
 
 def write(run: Run[Config], model: SigmaModel, own: Own) -> None:
-    """areas.csv and areas.json in the client's own folder."""
+    """areas.csv, areas.json and perhaps areas.geojson in the client's own folder."""
     folder, client, file = run.hooks.folder, own.client, own.file
     if folder is None:
         return
     areas = drawn(model, own)
-    folder.write_csv("areas.csv", table(file, own.rows, areas), client=client.index)
+    columns = table(file, own.rows, areas)
+    folder.write_csv("areas.csv", columns, client=client.index)
+    if own.shapes is not None:
+        folder.write_json("areas.geojson", borders.collection(own.shapes, columns), client=client.index)
     far = float(np.abs(areas.theta / np.sqrt(file.true_variance)).max())
     content: dict[str, Any] = {
         "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,

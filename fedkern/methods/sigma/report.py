@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ...results.page import figure, number, section, table
 from ...results.plain import Record
-from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, canvas, tidy
-from ...results.report import RunFiles, Tile
+from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, Part, areas_drawn, canvas, tidy
+from ...results.report import RunFiles, Shapes, Tile
 
 LISTED = 12  # areas in the table of the highest ones
 WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
@@ -18,18 +18,16 @@ def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run; maps of the clients whose areas.csv lies in this folder."""
     rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
     names = _columns(rows)
-    return [
-        _parameters(run.summary),
-        _chains(run.summary),
-        _progress(run.lines),
-        _map(rows, names),
-        _smoothing(rows, names),
-        _highest(rows, names),
-    ]
+    of_areas = [_map(rows, names, _shapes(rows, run.shapes)), _smoothing(rows, names), _highest(rows, names)]
+    if run.own:
+        return of_areas
+    return [_parameters(run.summary), _chains(run.summary), _progress(run.lines), *of_areas]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
     """What stands at the top of the page."""
+    if run.own:
+        return [("Areas", number(sum(map(len, run.areas.values()))))]
     about, parameters = run.summary["sigma"], run.summary.get("parameters", {})
     shown = [(name, number(parameters[name]["mean"])) for name in ("phi", "lengthscale", "sigma_theta") if name in parameters]
     return [*shown, ("Areas", number(about["areas"]))]
@@ -110,30 +108,42 @@ def _points(lines: Sequence[Record], name: str) -> list[tuple[int, float]]:
     return points if len(points) > 1 else []
 
 
-def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
-    if not rows or not all(row.get("x") and row.get("y") for row in rows):
+def _shapes(rows: Sequence[Mapping[str, str]], shapes: Shapes) -> list[Sequence[Part]]:
+    """Of each row the parts of its area; empty where any of them is not known."""
+    found = [shapes.get(row["client"], {}).get(row["area"], ()) for row in rows]
+    return found if all(found) else []
+
+
+def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequence[Sequence[Part]]) -> str:
+    centred = all(row.get("x") and row.get("y") for row in rows)
+    if not rows or not (shapes or centred):
         return ""
     level, above = names
-    drawn = canvas(7.2, 3.3)
-    x, y = ([float(row[axis]) for row in rows] for axis in ("x", "y"))
-    for axes, name, words in zip(
-        drawn.subplots(1, 2),
-        (f"{level}_mean", above),
-        (f"{level}, posterior mean", _words(above)),
-    ):
-        values = [float(row[name]) for row in rows]
-        low, high = (0.0, 1.0) if name == above else (_quantile(values, 0.02), _quantile(values, 0.98))
-        size = max(4.0, min(90.0, 26000 / len(rows)))
-        points = axes.scatter(
-            x, y, c=values, s=size, cmap="RdBu_r" if name == above else "viridis", vmin=low, vmax=high, linewidths=0
-        )
+    panels = [(f"{level}_mean", f"{level}, posterior mean"), (above, _words(above))]
+    if any(row.get("crude") for row in rows) and shapes:
+        panels = [("crude", "as seen"), *panels]
+    drawn = canvas(7.2, 3.3 if len(panels) == 2 else 2.9)
+    scale = [float(row[f"{level}_mean"]) for row in rows]
+    ends = _quantile(scale, 0.02), _quantile(scale, 0.98)
+    for axes, (name, words) in zip(drawn.subplots(1, len(panels)), panels):
+        values = [float(row[name]) if row[name] else float("nan") for row in rows]
+        if shapes:
+            points = areas_drawn(axes, shapes, values)
+        else:
+            x, y = ([float(row[axis]) for row in rows] for axis in ("x", "y"))
+            points = axes.scatter(x, y, c=values, s=max(4.0, min(90.0, 26000 / len(rows))), linewidths=0)
+            axes.set_aspect("equal", adjustable="datalim")
+        points.set_cmap("RdBu_r" if name == above else "viridis")
+        points.set_clim(*((0.0, 1.0) if name == above else ends))
         axes.set_title(words, loc="left", color=INK, fontsize=9.5, fontweight="bold")
-        axes.set_aspect("equal", adjustable="datalim")
         axes.set_axis_off()
         bar = drawn.colorbar(points, ax=axes, shrink=0.75, aspect=18)
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=7.5, color=MUTED)
-    return figure("Map", drawn, "Each area at its centre.")
+    text = "Areas of the clients whose folders are here." if shapes else "Each area at its centre."
+    return figure(
+        "Map", drawn, text + (" Observed over expected has the colours of the smoothed map." if len(panels) > 2 else "")
+    )
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

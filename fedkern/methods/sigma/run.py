@@ -19,8 +19,8 @@ from ...jobs.stage import Stage
 from ...jobs.watch import measuring
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
+from . import borders, own, publish, stages
 from . import files as prior
-from . import own, publish, stages
 from .keys import Config
 from .model import SigmaModel
 from .points import extended
@@ -40,6 +40,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for party, digest in files.digests.items():
         run.hooks.bind(party, prior=(digest, fault))
     prior.agree(run, files)
+    shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
     run = run.knowing(model)
     areas: dict[int, AreaRows] = {}
@@ -59,7 +60,7 @@ def fit(run: Run[Config]) -> Fit | None:
     clients: Mapping[int, hmc.Client | sfvi.Client]
     server, clients = _sampled(run, model, sites) if model.chains else _fitted(run, model, sites)
     for k, client in clients.items():
-        own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k]))
+        own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], shapes.get(k)))
     if server is None:
         return None
     assert files.server is not None

@@ -17,7 +17,7 @@ from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...printing import printable
-from . import files
+from . import borders, files
 from .keys import Config
 from .model import SigmaModel
 from .points import extended
@@ -46,6 +46,7 @@ def checked(at: Check[Config]) -> Said | None:
     encoding = at.agreed(partial(needed, at.config))
     prior = files.read(at)
     files.agree(at, prior)
+    borders.read(at, prior.clients)
     notes = at.notes()
     if encoding is None:
         return None
@@ -63,6 +64,7 @@ def look_through(file: OwnFile[Config]) -> None:
     except JobError as error:
         print(printable(f"  note: not compared with the prior: {error}"))
         return
+    borders.of(file.config, file.folder, prior)
     read = Reading(file.table, file.config, name)
     rows(read, file.encoding, extended(prior, read, "the file"))
 

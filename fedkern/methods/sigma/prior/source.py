@@ -91,17 +91,18 @@ def read(config: PriorConfig, folder: Path) -> Source:
             points = read_points(folder / data.areas, client=data.client, columns=columns, name=data.area)
         return _of_points(points, config)
     assert data.areas
-    assert data.adjacency
     assert data.area
     assert data.client
     made = read_map(
         folder / data.areas,
-        folder / data.adjacency,
+        None if data.adjacency is None else folder / data.adjacency,
         area=data.area,
         client=data.client,
         x=data.x,
         y=data.y,
         islands=data.islands,
+        borders=None if data.polygons is None else folder / data.polygons,
+        contiguity=data.contiguity,
     )
     return of_map(made, config)
 
