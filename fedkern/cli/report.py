@@ -38,9 +38,12 @@ def write(folder: Path) -> Path:
     tables = ((_client(home), _rows(home / "areas.csv")) for home in homes)
     areas = {client: rows for client, rows in tables if rows is not None}
     shapes = {_client(home): _shapes(home / "areas.geojson") for home in homes if _client(home) in areas}
+    fits = {_client(home): _json(home / "fit.json") for home in homes if _client(home) in areas and (home / "fit.json").exists()}
     path = folder / "report.html"
     method = named(str(job["job"]["method"])).report if summary or own else None
-    run = RunFiles(folder.resolve().name, summary, job, lines, ledgers, areas, shapes, _client(folder) if own else "", notes)
+    run = RunFiles(
+        folder.resolve().name, summary, job, lines, ledgers, areas, shapes, fits, _client(folder) if own else "", notes
+    )
     content = page(run, method)
     write_atomically(path, content.encode("utf-8", "backslashreplace"), secret=bool(areas))  # areas are their clients' own
     return path

@@ -59,6 +59,7 @@ class RunFiles:
     ledgers : client -> lines of its ledger, where they lie in this folder
     areas : client -> rows of its areas.csv, where they lie in this folder
     shapes : client -> area -> its borders, where there is an areas.geojson
+    fits : client -> its fit.json, where it lies in this folder
     own : the client whose own folder this is; "": it is a run's
     notes : on what could not be read
     """
@@ -70,6 +71,7 @@ class RunFiles:
     ledgers: Mapping[str, Sequence[Record]] = field(default_factory=dict)
     areas: Areas = field(default_factory=dict)
     shapes: Shapes = field(default_factory=dict)
+    fits: Mapping[str, Record] = field(default_factory=dict)
     own: str = ""
     notes: Sequence[str] = ()
 

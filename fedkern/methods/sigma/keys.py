@@ -119,6 +119,7 @@ class OutputSection(CommonOutputSection):
     draws: Draws = key(1000, help="sfvi: per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws, or Markov chains")
     bound: bool = key(False, help="sfvi: clients also send their terms of the ELBO, one number a round")
+    fit: bool = key(False, help="clients with at least 5 areas also send sums of how well areas are foreseen: PSIS-LOO")
     threshold: Threshold = key(
         help="areas' tables have the probability that a rate (or probability, or mean) is above it: a number, or overall, the "
         "level of all clients' responses together; by default 1 of rates, overall of all else"

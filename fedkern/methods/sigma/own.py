@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.exchanges.fit_sums import FitSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import ClientFile
@@ -18,6 +19,8 @@ from ...models.spatial.site import Site
 from ...results.released import Drawing
 from . import borders
 from .areas import Areas, table
+from .fitness import Drawn
+from .fitness import of as fitness_of
 from .keys import Config
 from .model import SigmaModel
 from .publish import global_draws
@@ -41,13 +44,18 @@ class Own:
     shapes: Polygons | None = None
 
 
-def write(run: Run[Config], model: SigmaModel, own: Own) -> None:
-    """areas.csv, areas.json and perhaps areas.geojson in the client's own folder."""
+def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
+    """areas.csv, areas.json, fit.json and perhaps areas.geojson in the client's own folder; its sums where the job asks."""
     folder, client, file = run.hooks.folder, own.client, own.file
+    summed = model.config.output.fit
+    if folder is None and not summed:
+        return None
+    areas, drawn = of_areas(model, own)
+    fitness = fitness_of(own.site, drawn, file.pairs, model.units.scale)
+    sums = fitness.sums if summed else None
     if folder is None:
-        return
-    areas = drawn(model, own)
-    columns = table(file, own.rows, areas)
+        return sums
+    columns = {**table(file, own.rows, areas), **fitness.columns}
     folder.write_csv("areas.csv", columns, client=client.index)
     if own.shapes is not None:
         folder.write_json("areas.geojson", borders.collection(own.shapes, columns), client=client.index)
@@ -59,10 +67,12 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> None:
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
     run.hooks.write_own(client.index, "areas.json", content)
+    run.hooks.write_own(client.index, "fit.json", fitness.content)
+    return sums
 
 
-def drawn(model: SigmaModel, own: Own) -> Areas:
-    """Draws of what a client's areas have."""
+def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
+    """Draws of what a client's areas have, and of all unknowns that they are made of."""
     client, site, rows = own.client, own.site, own.rows
     if isinstance(client, hmc.Client):
         xi = client.trace["xi"].reshape(-1, site.n_global)
@@ -92,4 +102,6 @@ def drawn(model: SigmaModel, own: Own) -> Areas:
     if model.layout.intercept:
         fixed += xi[:, parts["intercept"]]
     spatial = units.scale * model.layout.scale(xi)[:, np.newaxis] * theta
-    return Areas(theta, units.natural(fixed), spatial, model.likelihood, model.threshold)
+    key = rng.key(model.config.job.seed, "posterior", 2)
+    normals = rng.normal(len(xi) * d, key=key, client=client.index).reshape(len(xi), d)
+    return Areas(theta, units.natural(fixed), spatial, model.likelihood, model.threshold), Drawn(xi, u, theta, normals)

@@ -18,7 +18,7 @@ def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run; maps of the clients whose areas.csv lies in this folder."""
     rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
     names = _columns(rows)
-    of_areas = [_map(rows, names, _shapes(rows, run.shapes)), _smoothing(rows, names), _highest(rows, names)]
+    of_areas = [_map(rows, names, _shapes(rows, run.shapes)), _smoothing(rows, names), _highest(rows, names), _fits(run.fits)]
     if run.own:
         return of_areas
     return [_parameters(run.summary), _chains(run.summary), _progress(run.lines), *of_areas]
@@ -180,6 +180,25 @@ def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
     tidy(axes, "y")
     axes.yaxis.label.set(color=MUTED, fontsize=8.5)
     return drawn
+
+
+def _fits(fits: Mapping[str, Record]) -> str:
+    """A line for each client: leave-one-out density, Pearson's chi-square, PIT and Moran's I of its own areas."""
+    rows = []
+    for client, fit in fits.items():
+        pearson, pit, moran = fit["pearson"], fit.get("pit"), fit.get("moran")
+        cells = [client, str(fit["areas"]), number(fit["elpd"]), str(fit["unreliable"]), number(pearson["chi_square"])]
+        cells += [f"{pit['below_0.05']:.0%} / {pit['above_0.95']:.0%}" if pit else ""]
+        rows.append([*cells, f"{number(moran['i'])} ({number(moran['z'])} sd)" if moran else ""])
+    if not rows:
+        return ""
+    head = ["client", "areas with rows", "elpd", "not reliable", "chi-square", "PIT below .05 / above .95", "Moran's I"]
+    text = (
+        "<p class=muted>Each area foreseen without its own rows (elpd, PIT: 5 % should be at each end), and how far its rows are "
+        "from what is fitted: the sum of squares of Pearson's residuals, and whether residuals of neighbours inside the client agree "
+        "(Moran's I, in sds from what independent numbers would give).</p>"
+    )
+    return section("Fit", table(head, rows) + text)
 
 
 def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:

@@ -25,6 +25,9 @@ def lines(content: Record, why: str) -> Iterator[str]:
         yield f"acceptance {rate:.2f}, {chains['divergences']} divergences after {chains['warmup']} rounds of warm-up"
     if "elbo" in about:
         yield f"ELBO {about['elbo']:.2f} (mean of 100 rounds)"
+    if fit := about.get("fit"):
+        sums = f"elpd {fit['elpd']:.1f} (se {fit['se']:.1f}), {fit['p_loo']:.1f} effective parameters"
+        yield f"leave-one-out (PSIS): {sums}, {fit['areas']} areas, {fit['unreliable']} of them not reliable"
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"

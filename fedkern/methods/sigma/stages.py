@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ...algorithms.exchanges import column_notes, level
+from ...algorithms.exchanges import column_notes, fit_sums, level
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.hmc import machine as hmc
@@ -31,7 +31,8 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SigmaModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
-    return [Stage.of(column_notes), Stage.of(level), fitted(model)]
+    asked = [Stage.of(fit_sums)] if model.config.output.fit else []
+    return [Stage.of(column_notes), Stage.of(level), fitted(model), *asked]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -98,6 +99,9 @@ def disclosure(model: SigmaModel) -> str:
         text += ", and one change of log-density a trajectory"
     if model.config.output.bound:
         text += ", and each client's term of the ELBO"
+    if model.config.output.fit:
+        text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
+        text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
     return text + "; responses, areas' effects, rates and local latents have no message"
 
 
