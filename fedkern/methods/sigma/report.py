@@ -195,8 +195,8 @@ def _fits(fits: Mapping[str, Record]) -> str:
     head = ["client", "areas with rows", "elpd", "not reliable", "chi-square", "PIT below .05 / above .95", "Moran's I"]
     text = (
         "<p class=muted>Each area foreseen without its own rows (elpd, PIT: 5 % should be at each end), and how far its rows are "
-        "from what is fitted: the sum of squares of Pearson's residuals, and whether residuals of neighbours inside the client agree "
-        "(Moran's I, in sds from what independent numbers would give).</p>"
+        "from what is fitted: the sum of squares of Pearson's residuals, and whether residuals of neighbours inside the client "
+        "agree (Moran's I, in sds from what independent numbers would give).</p>"
     )
     return section("Fit", table(head, rows) + text)
 
