@@ -40,8 +40,7 @@ def write_sites(folder: Path, sites: Mapping[str, Mapping[str, Array]]) -> list[
 
 def verdicts(runs: Mapping[str, Json]) -> str:
     """What a table begins with: whether its runs have converged."""
-    lines = [f"{name}: {run.get('verdict', 'convergence not judged: run by an older version')}" for name, run in runs.items()]
-    return "\n".join(f"* {line}" for line in lines) + f"\n\n{LEGEND}.\n"
+    return common.verdicts({name: run.get("verdict", common.UNKNOWN) for name, run in runs.items()}) + f"\n{LEGEND}.\n"
 
 
 def judged(graph: Json) -> Array | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import ClientFile
+from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.spatial.site import Site
@@ -66,7 +67,20 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> None:
     }  # fmt: skip
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
+    if isinstance(client, sfvi.Client):
+        content |= convergence.own(client.windows.movement, _unknowns(own))
     run.hooks.write_own(client.index, "areas.json", content)
+
+
+def _unknowns(own: Own) -> list[str]:
+    """Names of what only the client fits: its latents, and where theta is fitted too the areas with rows."""
+    latents = [f"latent {i + 1}" for i in range(own.site.decoder.n_local)]
+    return latents + ([f"area {_names(own.file)[i]}" for i in own.site.observed] if own.site.sampled else [])
+
+
+def _names(file: ClientFile) -> list[str]:
+    """Of the areas, or the places of points."""
+    return list(file.areas) or [" ".join(f"{x:g}" for x in place) for place in _places(file)]
 
 
 def drawn(model: SigmaModel, own: Own) -> Areas:
@@ -107,7 +121,7 @@ def table(own: Own, areas: Areas) -> dict[str, Sequence[Any]]:
     """The table, column by column: what was seen, theta, and the level with its interval and the probability that it is high."""
     rows, file, label = own.rows, own.file, areas.label
     d, observed = file.d, rows.observed
-    names = list(file.areas) or [" ".join(f"{x:g}" for x in place) for place in _places(file)]
+    names = _names(file)
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
     out: dict[str, Sequence[Any]] = {"area": names}

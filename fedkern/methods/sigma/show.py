@@ -23,7 +23,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
         rate = sum(chains["acceptance"]) / len(chains["acceptance"])
         yield f"acceptance {rate:.2f}, {chains['divergences']} divergences after {chains['warmup']} rounds of warm-up"
     if "elbo" in about:
-        yield f"ELBO {about['elbo']:.2f} (mean of 100 rounds)"
+        yield f"ELBO {about['elbo']:.2f} ± {real(about['elbo_error']):.2g} (mean of the last fifth of the rounds)"
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ...algorithms.exchanges import column_notes, level
+from ...algorithms.exchanges import column_notes, level, settled
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.hmc import machine as hmc
@@ -31,7 +31,7 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SigmaModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
-    return [Stage.of(column_notes), Stage.of(level), fitted(model)]
+    return [Stage.of(column_notes), Stage.of(level), fitted(model), *([] if model.chains else [Stage.of(settled)])]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -96,6 +96,8 @@ def disclosure(model: SigmaModel) -> str:
         text += ", and one change of log-density a trajectory"
     if model.config.output.bound:
         text += ", and each client's term of the ELBO"
+    if not model.chains:
+        text += ", and at the end one bit of each client: whether its own unknowns still move"
     return text + "; responses, areas' effects, rates and local latents have no message"
 
 
