@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
-from ...data.artifact import ClientFile
+from ...data.artifact import OwnFile
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.spatial.site import Site
+from ...models.spatial.within_site import WithinSite
 from ...results.released import Drawing
 from .keys import Config
 from .model import SigmaModel
@@ -32,9 +33,9 @@ class Own:
     """What a client has at the end: its machine's last state, what it computes, its rows, and its file of the prior."""
 
     client: hmc.Client | sfvi.Client
-    site: Site
+    site: Site | WithinSite
     rows: AreaRows
-    file: ClientFile
+    file: OwnFile
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,12 @@ def drawn(model: SigmaModel, own: Own) -> Areas:
         key = rng.key(model.config.job.seed, "posterior")
         eps = rng.normal(len(xi) * n, key=key, client=client.index).reshape(len(xi), n)
         u = np.array([client.family.sample(client.parameters, x, client.centre, e) for x, e in zip(xi, eps)])
-    d = site.decoder.size
+    d = site.n_areas
     key = rng.key(model.config.job.seed, "posterior", 1)
     free = rng.normal(len(xi) * d, key=key, client=client.index).reshape(len(xi), d)
-    if site.sampled and not isinstance(client, hmc.Client):  # areas without rows: theta has its prior about thetahat
+    if (
+        isinstance(site, Site) and site.sampled and not isinstance(client, hmc.Client)
+    ):  # areas without rows: theta has its prior about thetahat
         unseen = np.setdiff1d(np.arange(d), site.observed)
         u[:, site.decoder.n_local + unseen] = free[:, unseen]
     theta = site.theta_given(xi, u, free)
@@ -125,6 +128,6 @@ def table(own: Own, areas: Areas) -> dict[str, Sequence[Any]]:
     return out
 
 
-def _places(file: ClientFile) -> Array:
+def _places(file: OwnFile) -> Array:
     """(d, p) grid points, or centres of areas; p = 0 where they are not known."""
     return np.zeros((file.d, 0)) if file.locations is None else file.locations
