@@ -24,6 +24,8 @@ from .common import Array, Column, Json, Tables, write_csv
 
 Clients = dict[int, vertical.Client]
 Parameters = Mapping[str, Mapping[str, float]]
+# Nearer to the paper's algorithm than the defaults of a job, which have been found to end nearer to the posterior.
+AS_PUBLISHED: Json = {"inputs": "recommended", "covariance": "diagonal", "cool_down": 0.0, "memory": 0.9}
 
 
 def names(data: Columns) -> list[str]:

@@ -9,6 +9,7 @@ have a normal prior too, of variance 1 / inputs, and are at the mode.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -31,7 +32,7 @@ from ..methods.vertical.rows import Reading, columns
 from ..models.likelihood import Likelihood
 from ..models.split.predictive import log_density, predicted, spread
 from .common import Array, Index, Json, append, shown, stored, table
-from .vertical import fit
+from .vertical import AS_PUBLISHED, fit
 
 PRIOR = ", prior of all weights"
 MODELS: dict[str, float | None] = {  # rho; None: point estimates
@@ -107,9 +108,9 @@ def model_of(cell: Cell, rounds: int, n_rows: int) -> VerticalModel:
     rho = MODELS[cell.model]
     model: Json = {"kind": "network" if rho is None else "bayes-network", "hidden": [*HIDDEN], "features": FEATURES}
     model |= {} if rho is None else {"rho": rho}
-    model |= {"weight_sd": WEIGHT_SD} if cell.model.endswith(PRIOR) else {}
+    model |= {"weight_sd": WEIGHT_SD if cell.model.endswith(PRIOR) else math.inf}
     job = {"method": "vertical", "seed": 1000 * cell.seed + cell.fold, "rounds": rounds}
-    algorithm = {"learning_rate": RATE, "average": "none"}
+    algorithm = {**AS_PUBLISHED, "learning_rate": RATE, "average": "none"}
     as_it_is = {name: {"center": 0.0, "scale": 1.0} for name in heart_failure.BINARY}
     data = {"builtin": "heart-failure", "columns": as_it_is}
     config = config_of(keys, {"job": job, "data": data, "model": model, "algorithm": algorithm})

@@ -19,7 +19,7 @@ import numpy as np
 from ..data.columns import Columns
 from ..data.simulate import vertical as data
 from .common import Array, Json, Value, append, stored, table
-from .vertical import ran, references
+from .vertical import AS_PUBLISHED, ran, references
 
 CLIENTS, RHOS = (2, 10), (0.5, 1.0, 2.0)
 ROUNDS, FAST, RATE = 10_000, 2_000, 0.01
@@ -86,7 +86,7 @@ def run_cell(cell: Cell, rounds: int) -> Line:
         SEED,
         rounds,
         model={"kind": "linear", "augmentation": MODELS.get(cell.model, "power"), "rho": cell.rho},
-        algorithm={"auxiliary": cell.family, "learning_rate": RATE, "cool_down": 0.5, "average": "none"},
+        algorithm={**AS_PUBLISHED, "auxiliary": cell.family, "learning_rate": RATE, "cool_down": 0.5, "average": "none"},
         output={"bound": True, "metrics_every": max(rounds // POINTS, 1)},
     )
     slopes = [client[f"theta[{name}]"] for client, names in zip(job.clients, rows.names) for name in names]

@@ -21,7 +21,7 @@ from ..data.columns import Columns
 from ..data.sets import county_homicide
 from ..data.simulate import vertical
 from .common import Value, append, stored, table
-from .vertical import ran, references
+from .vertical import AS_PUBLISHED, ran, references
 
 ROUNDS, FAST = 15_000, 3_000
 SEED = 1
@@ -82,7 +82,7 @@ def run_cell(cell: Cell, rounds: int) -> Line:
         SEED,
         rounds,
         model={"kind": "multilevel", "family": "poisson", "rho": cell.rho},
-        algorithm={"learning_rate": RATE, "cool_down": 0.7, "average": "none"},
+        algorithm={**AS_PUBLISHED, "learning_rate": RATE, "cool_down": 0.7, "average": "none"},
     )
     columns = [(client, name) for client, names in zip(job.clients, rows.names) for name in names]
 

@@ -16,6 +16,7 @@ from ..core.messages import SERVER
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+LEAST_MEMORY, WINDOW = 0.9, 20.0
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Settings:
     curvature : kappa with -l'' <= kappa; needed where local_steps > 1
     closed_form : whether q(theta) is set to its optimum given q(z) after each step (AV, linear, mean-field)
     cool_down : share of the rounds, the last ones, over which the learning rate falls to 0
-    memory : of the average of messages that amortised families are told
+    memory : of the average of messages that amortised families are told; "rising": over about the last twentieth of the rounds
     average : "half": the released parameters are the mean over the second half of all rounds
     bound : whether clients send their terms of the ELBO
     gradient_clip : bound on the norm of a gradient; None for none
@@ -53,7 +54,7 @@ class Settings:
     optimiser: str = "adam"
     learning_rate: float = 0.01
     cool_down: float = 0.0
-    memory: float = 0.9
+    memory: float | str = 0.9
     average: str = "none"
     bound: bool = False
     gradient_clip: float | None = None
@@ -73,6 +74,18 @@ class Settings:
         """The learning rate of a round."""
         left = (self.rounds - round) / max(self.cool_down * self.rounds, 1e-300)
         return self.learning_rate * min(1.0, left)
+
+
+    def kept(self, round: int) -> float:
+        """The weight of the old average of messages when that of a round comes.
+
+        What varies between rounds is the others' noise, and a window that grows with the rounds takes it out; early on the
+        average must follow parameters that still move. With batches, a row's rounds are those that it is in.
+        """
+        if not isinstance(self.memory, str):
+            return self.memory
+        seen = round / self.factor
+        return max(LEAST_MEMORY, seen / (seen + WINDOW))
 
 
 @lru_cache(maxsize=4)

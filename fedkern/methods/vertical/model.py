@@ -19,6 +19,7 @@ from .rows import Columns
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+FULL = 64  # coefficients of a client, at most, whose covariance is full with covariance = "auto"
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ class VerticalModel:
         """What a client computes."""
         a = self.config.algorithm
         predictor = self.predictor(client, columns, train)
-        return Site(predictor, self.auxiliary, a.covariance == "full", a.estimator == "stl")
+        full = a.covariance == "full" or (a.covariance == "auto" and predictor.n_theta <= FULL)
+        return Site(predictor, self.auxiliary, full, a.estimator == "stl")
 
     @cached_property
     def server(self) -> Shared:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges import predictions
+from ...algorithms.exchanges import missing, predictions
 from ...algorithms.split import machine as vertical
 from ...jobs.publish import Fit
 from ...kernels.families import BINARY
@@ -37,6 +37,7 @@ class Fitted:
     arrays : what the digest is of
     more : for summary.json
     predicted : the clients' parts at the rows that are predicted; None without such rows
+    filled : what their columns say of each other's parts there, where the job asks for it
     """
 
     posterior: Posterior
@@ -47,6 +48,7 @@ class Fitted:
     stop: str
     more: Record
     predicted: predictions.Server | None = None
+    filled: missing.Server | None = None
 
 
 def fitted(server: vertical.Server) -> Fitted:
@@ -117,7 +119,7 @@ def _about(model: VerticalModel) -> list[str]:
         notes.append("each client's noise protects its own columns, one row's values at a time; nothing protects the response")
     if model.config.algorithm.inference == "soul":
         notes.append("draws are conditional on the mode of the auxiliary variables, and much narrower than the posterior")
-    if model.config.model.kind == "bayes-network" and model.config.model.weight_sd is None:
+    if model.config.model.weight_sd == math.inf:
         notes.append("the networks' weights have no prior and may have learnt the rows by heart; model.weight_sd gives them one")
     if model.power and model.config.output.bound:
         notes.append("the ELBO of power likelihoods bounds their log normaliser, which is not a log evidence")
@@ -152,9 +154,14 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
     }
     without = {}
     for k, name in enumerate(model.names if wanted.missing_party else ()):
-        ways = predictive.without(k, predicted.mean, predicted.variance, predicted.moments(), rho)
+        ways = dict(predictive.without(k, predicted.mean, predicted.variance, predicted.moments(), rho))
+        if fitted.filled is not None:
+            part, left = fitted.filled.missing(k)
+            mean_here, variance_here = (np.delete(x, k, axis=0).sum(axis=0) for x in (predicted.mean, predicted.variance))
+            ways |= {"columns": (mean_here + part, variance_here + left)}
         filled = {way: (m + shift, v + spread) for way, (m, v) in ways.items()}
-        table[f"predicted_without_{name}"] = predictive.predicted(likelihood, *filled["conditional"]).tolist()
+        best = "conditional" if fitted.filled is None else "columns"
+        table[f"predicted_without_{name}"] = predictive.predicted(likelihood, *filled[best]).tolist()
         without[name] = {way: scores(m, v) for way, (m, v) in filled.items()} if len(rows.test) else {}
     if not len(rows.test):
         return {}, table

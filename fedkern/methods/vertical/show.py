@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from ...privacy.certificate import certificates
 from ...results.plain import Record
 
-FILLED = {"conditional": "given the others", "mean": "by its mean"}
+FILLED = {"conditional": "given the others", "mean": "by its mean", "columns": "by the others' columns"}
 
 
 def lines(content: Record, why: str) -> Iterator[str]:
