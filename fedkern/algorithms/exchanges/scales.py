@@ -84,7 +84,8 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`names` of the columns, as all parties may read them; `second`: whether there is a second leg."""
+    """`names` of the columns, as all parties may read them; `second`: whether there is a second leg; `rows` of each client, known
+    after the first: some column has a value in each of them."""
 
     names: tuple[str, ...]
     clients: tuple[str, ...]
@@ -92,6 +93,7 @@ class Server:
     scales: Array | None = None
     psi: Array | None = None
     replies: Mapping[int, ColumnMoments | SecondMoments] = field(default_factory=dict)
+    rows: tuple[int, ...] = ()
 
 
 def start(names: tuple[str, ...], clients: tuple[str, ...], second: bool) -> tuple[Server, ServerEffects]:
@@ -176,8 +178,9 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return state, []
     replies, everyone, state = state.replies, len(state.clients), replace(state, replies={})
     if state.scales is None:
-        scales = pooled_scales(state.names, all_of(replies, ColumnMoments))
-        return replace(state, scales=scales), once.ask(everyone, Scaling(0, int(state.second), scales))
+        moments = all_of(replies, ColumnMoments)
+        scales, rows = pooled_scales(state.names, moments), tuple(int(m.degrees.max(initial=0)) + 1 for m in moments)
+        return replace(state, scales=scales, rows=rows), once.ask(everyone, Scaling(0, int(state.second), scales))
     psi = pooled_psi(state.names, all_of(replies, SecondMoments))
     return replace(state, psi=psi), once.ask(everyone, Psi(1, psi))
 

@@ -99,7 +99,8 @@ def sample(state: Server) -> gibbs.Server:
             gradient, precision = gradient + own[0], precision + own[1]
         return gradient, precision
 
-    server = replace(server, at_hand=terms if settings.moves else None)
+    rows = tuple(statistics.rows for _, statistics in sorted(state.received.items()))
+    server = replace(server, at_hand=terms if settings.moves else None, rows=rows)
     factors = [_site(state, state.received[k]).factor for k in server.active]
     held = exchange.Held.of(factors, settings.layout)
     pairs = held.pairs(settings.layout) if settings.exchange else []
@@ -114,7 +115,8 @@ def sample(state: Server) -> gibbs.Server:
             for answer in client.draws(clients[k], server.round):
                 server, more = gibbs.server_receive(server, k, answer)
                 effects += more
-    return server
+    events = sum((clients[k].events for k in server.active), server.events)
+    return replace(server, events=events)
 
 
 def _exchanged(

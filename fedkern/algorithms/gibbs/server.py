@@ -47,6 +47,7 @@ class Server:
     ladder : of temperatures, if chains exchange them
     at_hand : a move's terms where the clients' statistics are at the server, one regression after the other; None: messages
         have them
+    rows : each client's number of rows, where they are known: weights of an average
     """
 
     settings: Settings
@@ -66,6 +67,7 @@ class Server:
     converged: bool = False
     ladder: tempering.Ladder | None = None
     at_hand: Terms | None = None
+    rows: tuple[int, ...] = ()
 
     @property
     def n_clients(self) -> int:
@@ -249,6 +251,12 @@ def _keep(state: Server) -> None:
     if state.deviation is not None:
         here = state.deviation[state.active][:, cold]
         draw["average"] = flat(values.theta[cold] + here.mean(axis=0))
+        kept = isinstance(state.trace, Trace)  # streams have no place for these
+        if kept and len(here) > 1:
+            draw["between"] = flat(here.std(axis=0, ddof=1))
+        if kept and state.rows:
+            weights = np.array(state.rows, float)[state.active]
+            draw["by_rows"] = flat(values.theta[cold] + np.tensordot(weights / weights.sum(), here, 1))
         if settings.share_local:
             draw["sites"] = np.moveaxis(flat(values.theta[cold] + here), 0, 1)  # (c, m, n)
     state.trace.add(draw)

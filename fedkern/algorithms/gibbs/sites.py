@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import rng, sem, shrinkage
+from . import locations
 from .settings import Settings
 
 Array = NDArray[np.float64]
@@ -226,14 +227,21 @@ class MarkovRandomField:
 
 @dataclass(frozen=True)
 class StructuralEquations:
-    """y = Theta_k y + e with Laplace errors (section 9). `Y` (p, n): one contiguous row for each centred column."""
+    """y = Theta_k y + e with Laplace errors (section 9). `Y` (p, n): one contiguous row for each column.
+
+    `locate`: whether the columns' locations are drawn, and not known: `Y` is about any centre then, and they are relative to it.
+    """
 
     Y: Array
     update: str = "auto"
     swap: bool = True
     stable: bool = False
+    locate: bool = False
     n_threads: int = 1
-    own: tuple[str, ...] = ("b", "loglik")
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        return ("b", "loglik", "location") if self.locate else ("b", "loglik")
 
     def start(self, settings: Settings) -> State:
         c, p = settings.chains, len(self.Y)
@@ -248,7 +256,8 @@ class StructuralEquations:
         d *= ~np.eye(p, dtype=bool)
         shape = (c, 1, p * p)
         b = np.repeat(np.mean(np.abs(self.Y), axis=1)[None], c, axis=0)
-        return {
+        located = {"location": np.zeros((c, p))} if self.locate else {}
+        return located | {
             "deviation": d.reshape(shape), "lambda_sq": np.ones(shape), "b": b, "loglik": np.zeros(c),
             "log_step": np.zeros((c, p, p)), "temperature": np.ones(c),
         }  # fmt: skip
@@ -260,16 +269,29 @@ class StructuralEquations:
         adapt = counter["step"] < settings.burn_in * settings.local_sweeps
         square = (theta, tau_sq, state["deviation"], state["lambda_sq"])
         at, scale, deviation, local_scale = (a.reshape(c, p, p) for a in square)
+        located: State = {}
+        rows = self.Y
+        if self.locate:  # before the sweeps, so that their log-likelihood is that of the state
+            located = {"location": self._located(settings, state, at + deviation, **counter)}
+            rows = rows - located["location"][:, :, None]
         d, lambda_sq, b, log_step, loglik, events = sem.sweeps(
-            self.Y, at, scale, deviation, local_scale, state["b"], state["log_step"], state["temperature"],
+            rows, at, scale, deviation, local_scale, state["b"], state["log_step"], state["temperature"],
             update=self.update, swap=self.swap, stable=self.stable, adapt=adapt, n_threads=self.n_threads,
             **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
         shape = (c, 1, p * p)
-        return state | {
+        return state | located | {
             "deviation": d.reshape(shape), "lambda_sq": lambda_sq.reshape(shape), "b": b, "log_step": log_step,
             "loglik": loglik,
         }, events  # fmt: skip
+
+    def _located(self, settings: Settings, state: State, coefficients: Array, **counter: Unpack[Counter]) -> Array:
+        """(c, p) new locations, given everything else."""
+        p, off = len(self.Y), ~np.eye(len(self.Y), dtype=bool)
+        client, step = counter["client"], counter["step"]
+        keys = [rng.key(counter["seed"], "posterior", chain) for chain in range(settings.chains)]
+        uniforms = np.stack([rng.uniform(2 * p, key=key, client=client, step=step).reshape(p, 2) for key in keys])
+        return locations.drawn(self.Y, coefficients * off, state["temperature"][:, None] / state["b"], uniforms)
 
 
 @dataclass(frozen=True)

@@ -337,7 +337,7 @@ def _graph(settings: Settings, kind: str, rows_of: Callable[[Draws, int], Array]
         clients.append(np.round(center + scale * (rows_of(draws, settings.rows) + 0.5 * draws.normal(p)), 6))
     names = tuple(f"x{j + 1}" for j in range(p))
     own = effects * scale[:, None] / scale
-    truth = {f"theta[{names[j]},{names[h]}]": float(own[j, h]) for j in range(p) for h in range(p) if h != j}
+    truth = {f"theta[{names[h]} -> {names[j]}]": float(own[j, h]) for j in range(p) for h in range(p) if h != j}
     return Simulated(names, tuple(clients), None, truth, _sparse_job(settings, kind))
 
 

@@ -29,7 +29,8 @@ class ModelSection(Section):
         "regression", help="Markov random field, structural equations, or a regression"
     )
     family: families.OfSparse = key("gaussian", help="of a regression's response")
-    intercept: bool = key(True, help="of every client, integrated out (bernoulli: drawn)")
+    intercept: bool = key(True, help="of every client, integrated out (bernoulli: drawn); a graph without: columns as they are")
+    centre: Literal["mean", "sample"] = key("mean", help="mrf, sem: of columns, their own means or locations that are drawn")
     scale: Literal["pooled", "given", "none"] = key("pooled", help="columns by pooled moments, by [data.columns], or not at all")
     always: list[str] = key([], help="regression: columns that are always included (adjusters)")
     c0: float | None = key(None, gt=0, lt=1, help="variance of the spike over that of the slab; default 0.01")
@@ -90,7 +91,7 @@ class AlgorithmSection(Section):
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(50, help="rounds between two lines of metrics.jsonl")
     fdr: float = key(0.1, gt=0, lt=1, help="level of the Bayesian false discovery rate")
-    delta: Positive = key(0.2, help="a client deviates if its coefficient differs by more, in standardised units")
+    delta: Positive = key(0.2, help="what a site differs by, and a large average exceeds, in standardised units")
     largest: Count = key(2000, help="coefficients above which only streaming moments are kept")
     sensitivity: bool = key(False, help="the table of PIPs under other priors: six more runs")
     leave_one_out: bool = key(False, help="the effects without each client: as many more runs")
@@ -182,8 +183,13 @@ def _model(config: Config) -> Iterator[str]:
             yield f'model.family = "{model.family}" is for kind = "regression"; remove it'
         if model.missing == "impute":
             yield 'model.missing = "impute" is for kind = "regression"; remove rows with empty cells, or the columns'
+    if model.centre == "sample":
+        if model.kind == "regression":
+            yield 'model.centre = "sample" is for kind = "mrf" or "sem": a regression has an intercept; remove it'
         if not model.intercept:
-            yield f'model.intercept = false is for kind = "regression": the columns of "{model.kind}" are centred'
+            yield 'model.centre = "sample" and model.intercept = false contradict each other; give one of them'
+        if a.statistics == "pooled":
+            yield 'model.centre = "sample" draws at clients, which do not sample with algorithm.statistics = "pooled"; remove one'
     if model.kind != "sem" and (model.stable or a.update != "auto" or not a.swap):
         yield 'model.stable, algorithm.update and algorithm.swap are for kind = "sem"; remove them'
     if model.kind == "sem" and model.slab is not None:

@@ -34,10 +34,12 @@ class Scales:
     ----------
     each : (w,) one for each scaled column
     psi : (w, w) second moments of the scaled columns; None unless clients have sent them
+    rows : each client's number of them, at the server, as far as scaling has told it
     """
 
     each: Array
     psi: Array | None = None
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,9 +208,11 @@ class SparseModel:
         if self.is_graph:
             Y = values / scales
             if model.kind == "mrf":
-                return MarkovRandomField(Factor.of(Y), n_threads=n_threads)
-            columns = np.ascontiguousarray(centred(Y).T)
-            return StructuralEquations(columns, update=a.update, swap=a.swap, stable=model.stable, n_threads=n_threads)
+                return MarkovRandomField(Factor.of(Y, intercept=model.intercept), n_threads=n_threads)
+            columns = np.ascontiguousarray((centred(Y) if model.intercept else Y).T)
+            return StructuralEquations(
+                columns, a.update, a.swap, stable=model.stable, locate=model.centre == "sample", n_threads=n_threads
+            )
         w = self.coefficients.size
         X, y = values[:, :w], values[:, w]
         X = (centred(X) if model.intercept else X) / scales[:w]  # far from zero the quotients would lose digits

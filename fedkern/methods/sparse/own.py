@@ -5,6 +5,7 @@ Source: docs/methods/sparse.md, sections 7 and 12.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import BINARY, FAMILIES
-from ...results import chains
+from ...results import chains, selection
 from ...results.plain import Record
 from .keys import Config
 from .model import SparseModel
@@ -63,10 +64,14 @@ def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[st
     client, values, scales = own.client, own.values, own.scales
     delta, factors, names = model.config.output.delta, model.factors(scales), model.effects
     if isinstance(client.trace, Streams):
-        streams = [client.trace.streams[name] for name in ("theta", "deviates")]
-        theta, far = streams if only is None else [stream.of(only) for stream in streams]
+        streams = client.trace.streams if only is None else {k: s.of(only) for k, s in client.trace.streams.items()}
+        theta, far = streams["theta"], streams["deviates"]
         rows = zip(names, (theta.mean * factors).tolist(), (theta.sd * factors).tolist(), far.mean.tolist())
-        return {f"theta[{n}]": {"mean": m, "sd": s, "p_deviates": p} for n, m, s, p in rows}
+        out = {f"theta[{n}]": {"mean": m, "sd": s, "p_deviates": p} for n, m, s, p in rows}
+        if "location" in streams:
+            at, width = values.mean(axis=0) + streams["location"].mean * scales, streams["location"].sd * scales
+            out |= {f"location[{n}]": {"mean": m, "sd": s} for n, m, s in zip(model.nodes, at.tolist(), width.tolist())}
+        return out
     draws = {name: client.trace[name] if only is None else client.trace[name][only] for name in client.trace.names()}
     out = _described("theta", names, draws["theta"] * factors)
     deviates = (np.abs(draws["deviation"]) > delta).mean(axis=(0, 1))
@@ -77,10 +82,25 @@ def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[st
         out |= _described("sigma", model.nodes or ("",), np.sqrt(draws["sigma_sq"]) * unit)
     if "b" in draws:
         out |= _described("b", model.nodes, draws["b"] * unit)
+    if model.config.model.centre == "sample":
+        out |= _located(model, own, draws)
     measured = not np.isnan(values).all(axis=0).any()  # the centre of a column that was never measured here is unknown
     if not model.is_graph and model.config.model.intercept and not model.config.model.splines and measured:
         out |= _described("intercept", ("",), _intercept(model, own)[..., None])
     return out
+
+
+def _located(model: SparseModel, own: Own, draws: Mapping[str, Array]) -> dict[str, dict[str, float]]:
+    """The locations of the nodes' columns (sem), or the intercepts of their regressions (mrf; section 8)."""
+    client, values, scales = own.client, own.values, own.scales
+    means = values.mean(axis=0)
+    if "location" in draws:
+        return _described("location", model.nodes, means + draws["location"] * scales)
+    theta, variance = selection.matrix(draws["theta"], len(scales)), draws["sigma_sq"]
+    z = rng.normal(variance.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(variance.shape)
+    standard = means / scales
+    intercepts = standard - theta @ standard + z * np.sqrt(variance / len(values))
+    return _described("intercept", model.nodes, intercepts * scales)
 
 
 def _intercept(model: SparseModel, own: Own) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import ServerEffects
+from ...algorithms.exchanges import counts
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.gibbs import machine as gibbs
@@ -24,6 +25,7 @@ from ...errors import JobError, owned
 from ...jobs import column_notes
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
+from ...jobs.stage import Stage
 from ...jobs.watch import Line
 from ...results import diagnostics, meta, mixing, samples, streamed
 from ...results.plain import Record
@@ -72,6 +74,8 @@ def fit(run: Run[Config]) -> Fit | None:
     server, clients = sampled(run.saying(_line), data, Variant())
     for k, client in clients.items():
         own.write(run, model, own.Own(client, data.values[k], data.scales.each))
+    if config.algorithm.statistics == "local":
+        server = _counted(run, server, clients)
     others = _others(run, data) | ({"meta": fits} if fits else {})
     return None if server is None else publish.with_others(publish.fit(model, server, data.scales.each), others)
 
@@ -106,7 +110,7 @@ def _pooled(run: Run[Config], model: SparseModel, values: Mapping[int, Array]) -
     ended = run.exchange(stages.scaled(model), lambda: scaling.start(public, model.names, model.second_moments), clients)
     known = anyone(*ended)
     assert known.scales is not None
-    return Scales(known.scales, known.psi)
+    return Scales(known.scales, known.psi, () if ended[0] is None else ended[0].rows)
 
 
 def _site_fits(run: Run[Config], data: Data) -> Record | None:
@@ -179,10 +183,18 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         return None if server is None else server.sampled, {}
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
-        return gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
+        server, questions = gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
+        return replace(server, rows=() if stage.allgather else data.scales.rows), questions  # clients have not been told them
 
     clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}
     return run.exchange(stage.named(variant.name), start, clients)
+
+
+def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:
+    """The server's last state with what the clients counted in their own sweeps."""
+    own_counts = {k: counts.Client((int(e[0]), int(e[1]), int(e[2]))) for k, e in ((k, c.events) for k, c in clients.items())}
+    told, _ = run.exchange(Stage.of(counts), lambda: counts.start(len(run.names)), own_counts)
+    return None if server is None or told is None else replace(server, events=server.events + np.array(told.total))
 
 
 def _statistics(data: Data, client: int) -> gibbs_pooled.Client:

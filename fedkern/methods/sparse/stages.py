@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...algorithms.exchanges import column_notes
+from ...algorithms.exchanges import column_notes, counts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
@@ -16,7 +16,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
 from . import moving
-from .keys import Config
+from .keys import Config, ModelSection
 from .model import OTHER_PRIORS, SparseModel
 
 STREAMED = 500, 120  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
@@ -32,7 +32,8 @@ def stages(model: SparseModel) -> list[Stage]:
     config = model.config
     scales = [scaled(model)] if config.model.scale == "pooled" else []
     fits = [fitted(model)] if config.output.site_fits else []
-    return [Stage.of(column_notes), *scales, *fits, sampled(model)]
+    counted = [Stage.of(counts)] if config.algorithm.statistics == "local" else []
+    return [Stage.of(column_notes), *scales, *fits, sampled(model), *counted]
 
 
 def scaled(model: SparseModel) -> Stage:
@@ -76,7 +77,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
     m, a = config.model, config.algorithm
     yield f"job      sparse, {m.kind}, rounds = {config.job.rounds} ({a.burn_in} of them burn-in), seed {config.job.seed}"
     spike = f"spike sd {m.negligible / 2:g}" if m.negligible else f"c0 {s.prior.c0:g} (of variances)"
-    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}" + (f", slab {m.slab:g}" if m.slab else "")
+    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (f", slab {m.slab:g}" if m.slab else "")
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
     yield f"         {s.scales} scales, {s.order} sweep, " + (
         f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves or s.exchange else "no moves"
@@ -91,6 +92,11 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield f"disclosure  {disclosure(model)}"
     if (advice := moving.recommended(config, model.size)) is not None:
         yield f"advice   {advice}"
+
+
+def _centre(model: ModelSection) -> str:
+    """What columns are about, where it is not their means."""
+    return ", no intercept" if not model.intercept else ", locations drawn at clients" if model.centre == "sample" else ""
 
 
 def _further_runs(model: SparseModel) -> dict[str, int]:
@@ -124,6 +130,8 @@ def disclosure(model: SparseModel) -> str:
     if model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
+    if a.statistics == "local":
+        text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
     if model.config.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
     return text

@@ -101,7 +101,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     summary = (tmp_path / "out" / "summary.json").read_text()
     assert "sigma" not in json.loads(summary)["parameters"]
     assert "@client" not in summary
-    assert sent(tmp_path, "client-01") == {"SchemaReply", "ColumnNotes", "ColumnMoments", "Locals", "Received"}
+    assert sent(tmp_path, "client-01") == {"SchemaReply", "ColumnNotes", "ColumnMoments", "Locals", "Counts", "Received"}
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
 )
 def test_the_ledger_holds_what_the_setting_sends(tmp_path: Path, algorithm: dict[str, Any], kinds: set[str]) -> None:
     result = checked_and_run(job(tmp_path), tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
+    kinds = kinds if "statistics" in algorithm else kinds | {"Counts"}
     assert sent(tmp_path, "client-02") == kinds | {"SchemaReply", "ColumnNotes", "ColumnMoments", "Received"}
     assert result.stop == "rounds"
 
@@ -166,7 +167,7 @@ def test_a_graph_is_named_by_its_edges(tmp_path: Path, kind: str) -> None:
     found = result.summary["graph"]
     assert found["nodes"] == ["x1", "x2", "x3", "x4"]
     assert np.shape(found["pip"]) == np.shape(found["or"]) == (4, 4)
-    assert "theta[x1,x2]" in result.parameters
+    assert "theta[x2 -> x1]" in result.parameters
     assert (np.array(found["or"]) >= np.array(found["and"])).all()
     assert ("partial_correlation" in found) == (kind == "mrf")
     assert ("modes" in result.summary) == (kind == "sem")
@@ -176,7 +177,7 @@ def test_streams_take_over_where_there_are_too_many_coefficients(tmp_path: Path)
     path = job(tmp_path, "mrf", columns=6)
     whole = fedkern.run(path, job=FAST, algorithm={"burn_in": 50})
     streamed = fedkern.run(path, out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50}, output={"largest": 10})
-    for name in ("theta_std[x1,x2]", "theta[x1,x3]"):
+    for name in ("theta_std[x2 -> x1]", "theta[x3 -> x1]"):
         if name in streamed.parameters:
             assert streamed.parameters[name]["mean"] == pytest.approx(whole.parameters[name]["mean"], rel=1e-9)
             assert streamed.parameters[name]["sd"] == pytest.approx(whole.parameters[name]["sd"], rel=1e-2)
@@ -357,8 +358,11 @@ def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks:
     }
     codes, err = mpirun_jobs(ranks, tmp_path / "jobs.json", jobs)
     assert codes == dict.fromkeys(jobs, 0), err
-    want = fedkern.run(path, job={"rounds": 60}, algorithm={"burn_in": 20}).digest
-    assert [json.loads((tmp_path / name / "summary.json").read_text())["digest"] for name in jobs] == [want, want]
+    want = fedkern.run(path, job={"rounds": 60}, algorithm={"burn_in": 20})
+    found = [json.loads((tmp_path / name / "summary.json").read_text()) for name in jobs]
+    assert [summary["digest"] for summary in found] == [want.digest, want.digest]
+    assert found[0]["parameters"].keys() == want.parameters.keys()
+    assert found[0]["sampler"] == found[1]["sampler"]
 
 
 class Later(Signals):
@@ -376,9 +380,10 @@ class Later(Signals):
         assert value is None
 
 
-def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
-    path = job(tmp_path)
-    config, folder = load(path, ["job.rounds=300", "algorithm.burn_in=100", "algorithm.checkpoint_every=0.01"])
+@pytest.mark.parametrize(("kind", "sets"), [("sparse", ()), ("sem", ('model.centre="sample"',))])
+def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path, kind: str, sets: tuple[str, ...]) -> None:
+    path = job(tmp_path, kind)
+    config, folder = load(path, ["job.rounds=300", "algorithm.burn_in=100", "algorithm.checkpoint_every=0.01", *sets])
     place = InProcess(signals=Later())
     with pytest.raises(LostPeer, match="stopped by SIGTERM; --resume goes on"):
         perform(place, config, folder, Output(tmp_path / "out", quiet=True))
@@ -388,6 +393,9 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     assert resumed is not None
     assert whole is not None
     assert resumed.digest == whole.digest
+    assert resumed.parameters == whole.parameters
+    own = [(tmp_path / run / "client-client-01" / "posterior.json").read_text() for run in ("out", "whole")]
+    assert own[0] == own[1]
 
 
 def test_check_prints_what_is_disclosed(fedkern: Any, tmp_path: Path) -> None:
@@ -399,6 +407,9 @@ def test_check_prints_what_is_disclosed(fedkern: Any, tmp_path: Path) -> None:
     assert "Statistics" not in plain.out
     moves = fedkern("check", path, "--set", 'algorithm.moves=["translate"]')
     assert "sufficient statistics follow" in moves.out
+    for text in ("Counts", "how often every client clipped a scale"):
+        assert text in plain.out
+        assert text not in fedkern("check", path, "--set", 'algorithm.statistics="pooled"').out
 
 
 def test_a_run_prints_its_effects(fedkern: Any, tmp_path: Path) -> None:

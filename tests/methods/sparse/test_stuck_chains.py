@@ -71,7 +71,7 @@ def agreeing(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 def average(found: Told) -> Any:
     """(8, 200) kept draws of the site average of b -> a, by chain."""
-    return found.result.to_arviz()["posterior"]["average_std"].sel(coefficient="a,b").values
+    return found.result.to_arviz()["posterior"]["average_std"].sel(coefficient="b -> a").values
 
 
 def numbers(values: Any) -> dict[str, float]:
@@ -95,22 +95,22 @@ def test_means_are_those_of_each_mode(stuck: Told) -> None:
     assert [mode["chains"] for mode in modes] == [[0, 1, 2, 3, 4, 5, 6], [7]]
     assert [mode["share"] for mode in modes] == [0.875, 0.125]
     assert [mode["moved"] for mode in modes] == [False, False]
-    assert all(mode["signs"] == {"a,b": 1, "b,a": 1} for mode in modes)  # sizes tell them apart, not signs
+    assert all(mode["signs"] == {"b -> a": 1, "a -> b": 1} for mode in modes)  # sizes tell them apart, not signs
     for mode in modes:
         own = numbers(draws[mode["chains"]])
-        assert {key: mode["parameters"]["average_std[a,b]"][key] for key in own} == pytest.approx(own)
+        assert {key: mode["parameters"]["average_std[b -> a]"][key] for key in own} == pytest.approx(own)
         pip = stuck.result.posterior.inclusion[mode["chains"]].mean(axis=(0, 1))  # type: ignore[union-attr]
         assert np.array(mode["graph"]["pip"])[~np.eye(3, dtype=bool)] == pytest.approx(pip)
         assert {"rhat", "ess"} <= mode.keys()
-        edges = {f"{edge['to']},{edge['source']}": edge["mean"] for edge in mode["graph"]["edges"]}
-        assert edges["a,b"] == pytest.approx(mode["parameters"]["theta_std[a,b]"]["mean"])
+        edges = {f"{edge['source']} -> {edge['to']}": edge["mean"] for edge in mode["graph"]["edges"]}
+        assert edges["b -> a"] == pytest.approx(mode["parameters"]["theta_std[b -> a]"]["mean"])
 
 
 def test_no_number_over_all_chains_is_given_as_if_it_were_right(stuck: Told) -> None:
     parameters = stuck.result.parameters
     for name, row in parameters.items():
         assert {key for key, value in row.items() if math.isfinite(float(value))} <= {"rhat", "ess", "pip_rhat", "pip_ess"}, name
-    assert float(parameters["average_std[a,b]"]["rhat"]) > 1.1
+    assert float(parameters["average_std[b -> a]"]["rhat"]) > 1.1
     assert stuck.result.summary["graph"].keys() == {"nodes", "either"}
     assert stuck.result.summary["selection"]["members"] == []
     pooled = numbers(average(stuck))
@@ -128,7 +128,7 @@ def test_terminal_and_report_say_so_and_name_the_remedy(stuck: Told) -> None:
         assert label in stuck.page
         assert written(one, ".3f") in stuck.printed
         assert written(one, ".4g") in stuck.page
-        assert f"a,b {one['mean']:+.2f}" in stuck.printed
+        assert f"b -> a {one['mean']:+.2f}" in stuck.printed
     for text in (stuck.printed, stuck.page):
         assert "the chains disagree (2 modes, of 7 and 1 of 8 chains)" in text
         assert "model.stable = true is the remedy" in text
@@ -147,7 +147,7 @@ def test_the_verdict_stands_first_everywhere(stuck: Told, agreeing: Told) -> Non
 
 
 def test_what_has_not_converged_bears_a_mark(stuck: Told, agreeing: Told) -> None:
-    assert {"a,b", "b,a"} <= set(stuck.result.summary["unsettled"])
+    assert {"b -> a", "a -> b"} <= set(stuck.result.summary["unsettled"])
     summary = agreeing.result.summary
     rhat = dict(zip(edge_names(NODES), np.array(summary["graph"]["rhat"])[~np.eye(3, dtype=bool)]))
     assert summary["unsettled"] == [name for name, value in rhat.items() if value > 1.05]
@@ -161,8 +161,8 @@ def test_what_has_not_converged_bears_a_mark(stuck: Told, agreeing: Told) -> Non
 def test_a_client_s_own_numbers_are_those_of_each_mode_too(stuck: Told) -> None:
     own = json.loads((stuck.folder / "client-site-0" / "posterior.json").read_text())
     assert [mode["chains"] for mode in own["by_mode"]] == [[0, 1, 2, 3, 4, 5, 6], [7]]
-    assert own["parameters"]["theta[a,b]"]["mean"] == "nan"
-    first, second = (mode["parameters"]["theta[a,b]"]["mean"] for mode in own["by_mode"])
+    assert own["parameters"]["theta[b -> a]"]["mean"] == "nan"
+    first, second = (mode["parameters"]["theta[b -> a]"]["mean"] for mode in own["by_mode"])
     assert first == pytest.approx(0.6, abs=0.15)
     assert second > 1.5
     assert "the chains disagree here" in own["notes"][0]
@@ -173,7 +173,7 @@ def test_chains_that_agree_have_ordinary_numbers_and_no_note(agreeing: Told) -> 
     summary = agreeing.result.summary
     assert "by_mode" not in summary
     own = numbers(average(agreeing))
-    assert {key: agreeing.result.parameters["average_std[a,b]"][key] for key in own} == pytest.approx(own)
+    assert {key: agreeing.result.parameters["average_std[b -> a]"][key] for key in own} == pytest.approx(own)
     assert own["mean"] < 0.6
     assert {"pip", "edges", "either"} <= summary["graph"].keys()
     assert written(own, ".3f") in agreeing.printed
@@ -220,5 +220,5 @@ def test_too_many_coefficients_to_keep_their_draws(stuck: Told, tmp_path: Path) 
     assert "the chains disagree" in streamed.printed
     assert "model.stable = true is the remedy" in streamed.page
     own = json.loads((streamed.folder / "client-site-0" / "posterior.json").read_text())
-    assert own["parameters"]["theta[a,b]"]["mean"] == "nan"
+    assert own["parameters"]["theta[b -> a]"]["mean"] == "nan"
     assert len(own["by_mode"]) == 2
