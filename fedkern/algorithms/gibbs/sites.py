@@ -332,21 +332,30 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Imputed:
-    """A regression whose rows lack covariates (NaN in X), filled in from `psi`, the pooled second moments (section 11)."""
+    """A regression whose rows lack covariates (NaN in X), which are N(mean, psi) (section 11).
+
+    Attributes
+    ----------
+    X, y : (n, p), (n,) about the site's centre where there is an intercept
+    psi : (p, p) covariance that all sites have in common
+    mean : (p,) of X; None is 0
+    """
 
     X: Array
     y: Array
     psi: Array
+    mean: Array | None = None
+    intercept: bool = True
     n_threads: int = 1
     own: tuple[str, ...] = ("sigma_sq", "alpha")
 
     @cached_property
     def _patterns(self) -> shrinkage.Patterns:
-        return shrinkage.missing_patterns(self.X, self.psi)
+        return shrinkage.missing_patterns(self.X, self.psi, self.mean)
 
     def start(self, settings: Settings) -> State:
         c = settings.chains
-        filled = np.where(np.isnan(self.X), 0.0, self.X)
+        filled = np.where(np.isnan(self.X), 0.0 if self.mean is None else self.mean, self.X)
         d = _apart(_ridge(filled.T @ filled, filled.T @ self.y), c)[:, None, :]
         return {
             "deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1)), "alpha": np.zeros((c, 1)),
@@ -359,7 +368,7 @@ class Imputed:
         d, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
             self.X, self.y, self.psi, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
             state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"], slab=settings.prior.slab, patterns=self._patterns,
-            n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
+            intercept=self.intercept, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
         one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
         return {name: value[:, None] for name, value in one.items()} | {"completed": completed}, events

@@ -15,6 +15,7 @@ from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
 from ...jobs.publish import Fit
 from ...kernels import rng
+from ...models.incomplete import Completed
 from ...results import chains, meta, selection, verdict
 from ...results.plain import Record
 from ...results.samples import Samples
@@ -159,6 +160,19 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array) -> Fit:
 def with_others(fit: Fit, others: Record) -> Fit:
     """With what came of further runs, by its key in summary.json."""
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
+
+
+def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
+    """Client -> rows that are used, those of them that lack a value, and how many cells of each column are drawn."""
+    names = model.coefficients.names if sites else ()
+    return {
+        client: {
+            "rows": site.rows,
+            "rows_imputed": site.incomplete,
+            "cells_imputed": {name: site.rows - int(there) for name, there in zip(names, site.values)},
+        }
+        for client, site in zip(model.names, sites)
+    }
 
 
 def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> Record:
@@ -317,7 +331,7 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
         notes.append(f"{lost} lost: the result is that of the model without; burn-in began again in round {server.since}")
     if (advice := moving.recommended(model.config, model.size)) is not None:
         notes.append(advice)
-    if model.config.model.missing == "impute":
+    if model.imputes:
         notes.append("missing covariates were drawn as Gaussian, 0/1 columns too")
     if model.config.algorithm.aggregate == "sums":
         notes.append("the server kept the sums of all sites alone: there is no average over sites")

@@ -43,7 +43,7 @@ def sections(run: RunFiles) -> list[str]:
     else:
         main = _graph(summary) if "graph" in summary else [_effects(summary)]
     more = [_modes(summary), _sites(summary), _deviating(summary), _meta(summary), _sensitivity(summary), _left_out(summary)]
-    return [*main, _mixing(summary), *more]
+    return [*main, _mixing(summary), _imputed(summary), *more]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -170,6 +170,19 @@ def _sites(summary: Record) -> str:
 
 def _interval(row: Mapping[str, Any]) -> str:
     return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
+
+
+def _imputed(summary: Record) -> str:
+    """What was missing at each client, where values may be missing."""
+    clients: Mapping[str, Record] = summary.get("imputed", {})
+    names = [name for one in list(clients.values())[:1] for name in one["cells_imputed"]]
+    lacking = [name for name in names if any(one["cells_imputed"][name] for one in clients.values())][:MOST]
+    rows = [
+        [client, str(one["rows"]), str(one["rows_imputed"]), *(str(one["cells_imputed"][name]) for name in lacking)]
+        for client, one in clients.items()
+    ]
+    heads = ["client", "rows", "of them imputed", *(f"{name}, cells" for name in lacking)]
+    return section("Missing values", table(heads, rows)) if lacking else ""
 
 
 def _deviating(summary: Record) -> str:

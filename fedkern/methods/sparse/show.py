@@ -26,11 +26,21 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield ""
     if "ess" in sampler:
         yield f"R-hat at most {sampler['rhat']:.4f}, ESS at least {sampler['ess']:.0f} ({sampler['slowest']})"
+    yield from _imputed(content.get("imputed", {}))
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
+
+
+def _imputed(clients: Mapping[str, Record]) -> Iterator[str]:
+    """How much of which client was not there; cells of each column are in summary.json."""
+    rows = [(name, row, sum(row["cells_imputed"].values())) for name, row in clients.items()]
+    lacking = [f"{name} {cells} in {row['rows_imputed']} of {row['rows']} rows" for name, row, cells in rows if cells]
+    if lacking:
+        more = f" and {len(lacking) - SHOWN} more clients" if len(lacking) > SHOWN else ""
+        yield f"imputed cells: {'; '.join(lacking[:SHOWN])}{more}"
 
 
 def _found(content: Record) -> Iterator[str]:

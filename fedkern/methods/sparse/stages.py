@@ -30,15 +30,17 @@ def opening(config: Config) -> list[Stage]:
 def stages(model: SparseModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
     config = model.config
-    scales = [scaled(model)] if config.model.scale == "pooled" else []
+    scales = [scaled(model)] if model.exchanges_scales else []
     fits = [fitted(model)] if config.output.site_fits else []
     counted = [Stage.of(counts)] if config.algorithm.statistics == "local" else []
     return [Stage.of(column_notes), *scales, *fits, sampled(model), *counted]
 
 
 def scaled(model: SparseModel) -> Stage:
-    """The scales of the columns over all clients."""
-    return Stage(scaling.protocol(second=model.second_moments), {"w": len(model.scaled)})
+    """The scales of the columns over all clients, and what they have in common."""
+    known = model.config.model.scale != "pooled"
+    protocol = scaling.imputing_protocol(known=known) if model.imputes else scaling.protocol(second=model.second_moments)
+    return Stage(protocol, {"w": len(model.scaled)})
 
 
 def fitted(model: SparseModel) -> Stage:
@@ -127,7 +129,9 @@ def disclosure(model: SparseModel) -> str:
         text = f"draws of every client's coefficients in every round go to {seen}"
         if a.moves:
             text += f"; with moves also {moving.sentence(model.config)}"
-    if model.config.model.scale == "pooled":
+    if model.imputes:
+        text += "; covariances of every two columns, completed by EM, how many rows have both, and how many lack a value, once"
+    elif model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
     if a.statistics == "local":
