@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..privacy.certificate import WITH_NOISE
 from . import plots
 from .page import document, escape, figure, number, table
 from .plain import Record, real
@@ -144,7 +145,13 @@ def _privacy(run: RunFiles) -> str:
         claim = "The noise of this run was keyed, hence predictable: it protects nobody, and ε is infinite"
     trusted = dict.fromkeys(str(c["trust"]) for c in certificates.values() if "trust" in c)
     trust = "".join(f"<p>The claim trusts {escape(text)}.</p>" for text in trusted)
-    return f"<section><h2>Privacy</h2><p>{claim}.</p>{trust}{table(head, rows)}<p class=note>{HONEST}</p></section>"
+    note = _honest(certificates)
+    return f"<section><h2>Privacy</h2><p>{claim}.</p>{trust}{table(head, rows)}<p class=note>{note}</p></section>"
+
+
+def _honest(certificates: Mapping[str, Record]) -> str:
+    """What the intervals contain."""
+    return escape(f"{WITH_NOISE}.") if all(c.get("posterior") == WITH_NOISE for c in certificates.values()) else HONEST
 
 
 def _protected(certificates: Mapping[str, Record]) -> str:
