@@ -91,6 +91,7 @@ class ClientFile:
     true_variance : (d,) of theta under the prior, phi averaged
     areas : names of the areas, in the order of theta
     locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
+    pairs : (k, 2) numbers of its own areas that are neighbours, each pair once, where it is known
     digest : of the file that it was read from
     """
 
@@ -105,6 +106,7 @@ class ClientFile:
     true_variance: Array
     areas: tuple[str, ...] = ()
     locations: Array | None = None
+    pairs: NDArray[np.int64] | None = None
     digest: str = ""
 
     def __post_init__(self) -> None:
@@ -119,6 +121,8 @@ class ClientFile:
         places = d if self.locations is None else len(self.locations)
         if places != d or len(self.areas) not in (0, d) or (self.locations is None and not self.areas):
             raise ValueError(f"client {self.name}: wanted names or locations of {d} areas")
+        if self.pairs is not None and (self.pairs.shape[1:] != (2,) or not ((0 <= self.pairs) & (self.pairs < d)).all()):
+            raise ValueError(f"client {self.name}: wanted pairs of numbers of its {d} areas")
         if len(set(self.areas)) < len(self.areas):
             raise ValueError(f"client {self.name}: wanted different names of areas")
         strange = set(self.parts) - set(SHARED) - set(OWN)
@@ -282,6 +286,7 @@ def read_client(folder: str | Path, name: str, *, id: str | None = None) -> Clie
     parts = {key.removeprefix("part/"): arrays[key] for key in arrays if key.startswith("part/")}
     own: dict[str, Any] = {key: arrays[key] for key in ("scale", "tau2", "tau_grid", "true_variance")}
     own |= {"index": meta["index"], "n_local": meta["n_local"], "areas": tuple(meta["areas"])}
+    own |= {"pairs": arrays["pairs"].astype(np.int64) if "pairs" in arrays else None}
     own |= {"parts": parts, "locations": arrays.get("locations"), "digest": digest}
     return _made(path, lambda: ClientFile(_common(meta), name, **own))
 
@@ -304,7 +309,7 @@ def _packed(role: str, file: ClientFile | ServerFile, common: Common) -> bytes:
             arrays[one.name] = value
         elif one.name == "true_variance":
             arrays[one.name] = np.concatenate(value)
-        elif one.name not in ("common", "digest", "locations"):
+        elif one.name not in ("common", "digest", "locations", "pairs"):
             meta[one.name] = value
     text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
     stream = io.BytesIO()

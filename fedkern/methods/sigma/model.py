@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+
 from ...algorithms.exchanges import level
 from ...algorithms.hmc.settings import Settings as HmcSettings
 from ...algorithms.sfvi.families import Family
@@ -21,6 +23,7 @@ from ...models.spatial.decoder import Decoder
 from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
 from ...models.spatial.units import Units
 from ...models.variational import Block
+from .areas import Threshold
 from .keys import Config
 
 
@@ -125,6 +128,14 @@ class SigmaModel:
         """What all parties know of the response before they know its units."""
         c, m = self.config, self.config.model
         return level.Settings(m.family, c.data.response, m.intercept, None if m.scale == "unknown" else float(m.scale))
+
+    @property
+    def threshold(self) -> Threshold:
+        """Above which an area's level is high."""
+        given = self.config.output.threshold
+        if isinstance(given, str):
+            return Threshold(given, float(self.likelihood.mean(np.asarray(self.units.level))))
+        return Threshold(f"{given:g}", given)
 
     def site(self, file: ClientFile, rows: Rows) -> Site:
         """What a client computes of its rows, which come in the data's units."""

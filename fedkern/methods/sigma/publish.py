@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.core.messages import SERVER
+from ...algorithms.exchanges import fit_sums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import ServerFile
@@ -17,11 +19,12 @@ from ...errors import NumericalError
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models.variational import Block
-from ...results import verdict
+from ...results import psis, verdict
 from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.released import Drawing
 from ...results.verdict import Verdict
+from . import beside
 from .model import SigmaModel
 
 Array = NDArray[np.float64]
@@ -123,8 +126,26 @@ def fit(model: SigmaModel, server: Server, prior: ServerFile) -> Fit:
         draws=shape[1],
         encoding=model.encoding.to_dict(),
         notes=_notes(model, released),
-        more={"sigma": _about(model, prior) | _mixing(server, released)},
+        more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(server, released)},
     )
+
+
+def with_sums(fitted: Fit, asked: fit_sums.Server) -> Fit:
+    """With the leave-one-out density over all clients' areas, and its standard error over areas."""
+    told, least = asked.total, fit_sums.LEAST
+    silent = sum(one.areas == 0 for one in asked.replies.values())
+    notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
+    if not told.areas:
+        return replace(fitted, notes=[*fitted.notes, *notes])
+    spread = max(told.squares - told.density**2 / told.areas, 0.0) * told.areas / (told.areas - 1)
+    sums = {"elpd": told.density, "se": spread**0.5, "p_loo": told.effective, "areas": told.areas, "unreliable": told.unreliable}
+    if told.unreliable:
+        notes.append(
+            f"the fit's density is not reliable in {told.unreliable} of {told.areas} areas (k-hat above {psis.UNRELIABLE:g}): "
+            "their own rows move the rest of the posterior"
+        )
+    about = {**fitted.more["sigma"], "fit": sums}
+    return replace(fitted, more={**fitted.more, "sigma": about}, notes=[*fitted.notes, *notes])
 
 
 def _verdict(server: Server, released: Draws) -> Verdict:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...algorithms.core.messages import SERVER, ServerEffects
-from ...algorithms.exchanges import level
+from ...algorithms.exchanges import fit_sums, level
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.faults import who
@@ -19,8 +19,8 @@ from ...jobs.stage import Stage
 from ...jobs.watch import measuring
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
+from . import borders, own, publish, stages
 from . import files as prior
-from . import own, publish, stages
 from .keys import Config
 from .model import SigmaModel
 from .points import extended
@@ -40,6 +40,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for party, digest in files.digests.items():
         run.hooks.bind(party, prior=(digest, fault))
     prior.agree(run, files)
+    shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
     run = run.knowing(model)
     areas: dict[int, AreaRows] = {}
@@ -58,12 +59,23 @@ def fit(run: Run[Config]) -> Fit | None:
     server: hmc.Server | sfvi.Server | None
     clients: Mapping[int, hmc.Client | sfvi.Client]
     server, clients = _sampled(run, model, sites) if model.chains else _fitted(run, model, sites)
+    sums = {}
     for k, client in clients.items():
-        own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k]))
+        sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], shapes.get(k)))
+    total = _summed(run, {k: one for k, one in sums.items() if one is not None})
     if server is None:
         return None
     assert files.server is not None
-    return publish.fit(model, server, files.server)
+    fitted = publish.fit(model, server, files.server)
+    return fitted if total is None else publish.with_sums(fitted, total)
+
+
+def _summed(run: Run[Config], sums: Mapping[int, fit_sums.FitSums]) -> fit_sums.Server | None:
+    """How well areas are foreseen without their own rows, at the server's place, where the job asks."""
+    if not run.config.output.fit:
+        return None
+    clients = {k: fit_sums.Client(one) for k, one in sums.items()}
+    return run.exchange(Stage.of(fit_sums), lambda: fit_sums.start(len(run.names)), clients)[0]
 
 
 def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
@@ -79,7 +91,10 @@ def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
 def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
     """The units of the response, the same at every place."""
     clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
-    units = anyone(*run.exchange(Stage.of(level), lambda: level.start(model.level, run.names), clients)).units
+    server, clients = run.exchange(Stage.of(level), lambda: level.start(model.level, run.names), clients)
+    if server is not None and server.note:
+        run.hooks.notes.append(server.note)
+    units = anyone(server, clients).units
     assert isinstance(units, Units)
     return units
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ...algorithms.exchanges import column_notes, level
+from ...algorithms.exchanges import column_notes, fit_sums, level
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.hmc import machine as hmc
@@ -17,7 +17,7 @@ from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...printing import printable
-from . import files
+from . import borders, files
 from .keys import Config
 from .model import SigmaModel
 from .points import extended
@@ -31,7 +31,8 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SigmaModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
-    return [Stage.of(column_notes), Stage.of(level), fitted(model)]
+    asked = [Stage.of(fit_sums)] if model.config.output.fit else []
+    return [Stage.of(column_notes), Stage.of(level), fitted(model), *asked]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -46,6 +47,7 @@ def checked(at: Check[Config]) -> Said | None:
     encoding = at.agreed(partial(needed, at.config))
     prior = files.read(at)
     files.agree(at, prior)
+    borders.read(at, prior.clients)
     notes = at.notes()
     if encoding is None:
         return None
@@ -63,6 +65,7 @@ def look_through(file: OwnFile[Config]) -> None:
     except JobError as error:
         print(printable(f"  note: not compared with the prior: {error}"))
         return
+    borders.of(file.config, file.folder, prior)
     read = Reading(file.table, file.config, name)
     rows(read, file.encoding, extended(prior, read, "the file"))
 
@@ -96,6 +99,9 @@ def disclosure(model: SigmaModel) -> str:
         text += ", and one change of log-density a trajectory"
     if model.config.output.bound:
         text += ", and each client's term of the ELBO"
+    if model.config.output.fit:
+        text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
+        text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
     return text + "; responses, areas' effects, rates and local latents have no message"
 
 

@@ -189,6 +189,16 @@ class WithinSite(Observed):
 
     # ---- theta after the fit.
 
+    def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
+        """(m, d) mean and variance of each theta_i without its rows, given all else of a draw: the other areas' theta too."""
+        ties, _ = self._ties(xi)
+        mean, variance = np.empty_like(theta), np.empty_like(theta)
+        for k, z in enumerate(xi[:, self.layout.parts["z"]]):
+            precision = self.prior.precision(ties, k)
+            variance[k] = 1 / precision.diagonal()
+            mean[k] = theta[k] + variance[k] * (self.prior.pull(ties, k) @ z - precision @ theta[k])
+        return mean, variance
+
     def theta_given(self, xi: Matrix, u: Matrix, normals: Matrix) -> Matrix:
         """Draws of theta (m, d) given xi and u; `normals` (m, d) where theta was integrated out."""
         if not self.integrated:

@@ -62,6 +62,8 @@ class DataSection(Section):
     x: str | None = key(None, help="its column with the first coordinate: of a centroid, or of a point")
     y: str | None = key(None, help="with the second coordinate")
     adjacency: str | None = key(None, help="a file whose first two columns name neighbouring areas")
+    polygons: str | None = key(None, help="GeoJSON whose property named as `area` names the areas: instead of adjacency and x, y")
+    contiguity: Literal["vertex", "edge"] = key("vertex", help="polygons: neighbours have a corner in common, or a side")
     islands: Literal["link", "drop", "independent"] = key("link", help="areas without neighbours; link: to the nearest centroid")
 
 
@@ -261,15 +263,21 @@ def _sources(prior: PriorSection, data: DataSection) -> Iterator[str]:
             yield "prior: a Gaussian process needs points: either prior.grid or data.areas (a table with columns x and client)"
         elif data.areas is not None and (data.x is None or data.client is None):
             yield "data: wanted x (the column of the coordinate) and client (the column that names the point's client)"
-        if data.adjacency is not None:
-            yield 'data.adjacency: kind = "gp" has no neighbours; remove it'
+        for name in ("adjacency", "polygons"):
+            if getattr(data, name) is not None:
+                yield f'data.{name}: kind = "gp" has no neighbours; remove it'
         if prior.grid is not None and not (prior.grid.lo < prior.grid.hi and sorted(set(prior.grid.cuts)) == prior.grid.cuts):
             yield "prior.grid: wanted lo < hi, and cuts in ascending order"
         return
     if prior.grid is not None:
         yield f'prior.grid: kind = "{prior.kind}" is of areas; remove it, and give data.areas'
     missing = [name for name in ("areas", "area", "client", "adjacency") if getattr(data, name) is None]
+    if data.polygons is not None and "adjacency" in missing:
+        missing.remove("adjacency")
     if missing:
-        yield f"data: {', '.join(missing)} missing: a map is a table of areas with their clients, and a list of neighbours"
+        yield (
+            f"data: {', '.join(missing)} missing: a map is a table of areas with their clients, and a list of neighbours or "
+            "polygons (data.polygons)"
+        )
     if (data.x is None) != (data.y is None):
         yield "data: x and y go together"

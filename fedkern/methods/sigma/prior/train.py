@@ -211,6 +211,7 @@ def finish(job: Training, state: training.State) -> Fit:
                 true_variance=tau.prior[part],
                 areas=source.areas[j],
                 locations=None if source.locations is None else source.locations[j],
+                pairs=source.pairs(j),
             )
         )
     write_atomically(out / "fit.json", json.dumps(plain(report.as_dict()), indent=1, allow_nan=False).encode() + b"\n")
