@@ -74,7 +74,7 @@ class Psi(Message, kind=44):
 
 
 @dataclass(frozen=True)
-class CompletedMoments(Message, kind=47):
+class CompletedMoments(Message, kind=49):
     """Client to server: the covariance of its scaled columns as EM completes it, no means; its rows, how many of them lack a
     value, and how many have both of two columns."""
 
