@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.artifact import ClientFile
+from ...data.artifact import OwnFile
 from ...models.likelihood import Likelihood
 from .rows import AreaRows
 
@@ -69,7 +69,7 @@ class Areas:
         return np.asarray((high + 0.5) / (len(self.level) + 1))
 
 
-def table(file: ClientFile, rows: AreaRows, areas: Areas) -> dict[str, Sequence[Any]]:
+def table(file: OwnFile, rows: AreaRows, areas: Areas) -> dict[str, Sequence[Any]]:
     """The table, column by column."""
     label, observed, d = areas.label, rows.observed, file.d
     names = list(file.areas) or [" ".join(f"{x:g}" for x in place) for place in _places(file)]
@@ -125,6 +125,6 @@ def _cells(values: Array) -> list[str]:
     return ["" if np.isnan(v) else f"{v:.6g}" for v in values]
 
 
-def _places(file: ClientFile) -> Array:
+def _places(file: OwnFile) -> Array:
     """(d, p) grid points, or centres of areas; p = 0 where they are not known."""
     return np.zeros((file.d, 0)) if file.locations is None else file.locations

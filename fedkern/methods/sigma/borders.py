@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...data import polygons
-from ...data.artifact import ClientFile
+from ...data.artifact import OwnFile
 from ...data.faults import HINT
 from ...data.polygons import Polygons
 from ...errors import JobError, OwnFault, owned
@@ -15,7 +15,7 @@ from ...jobs.run import At
 from .keys import Config
 
 
-def read(at: At[Config], files: Mapping[int, ClientFile]) -> dict[int, Polygons]:
+def read(at: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
     """Client -> the polygons of its areas; empty where the job has none.
 
     Raises
@@ -32,7 +32,7 @@ def read(at: At[Config], files: Mapping[int, ClientFile]) -> dict[int, Polygons]
     return found
 
 
-def of(config: Config, folder: Path, file: ClientFile) -> Polygons | None:
+def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
     """One client's."""
     data = config.data
     if data.polygons is None or data.area is None:

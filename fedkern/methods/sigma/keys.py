@@ -51,7 +51,7 @@ Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 
 
 class DataSection(Section):
-    """Every row belongs to an area, or to a grid point, of the client's part of a trained prior."""
+    """Every row belongs to an area, or to a grid point, of the client's part of a prior."""
 
     clients: Paths = key([], help="csv, parquet or npz files; wildcards allowed")
     names: list[str] = key([], help="of the clients as the prior has them, in the order of the files; default: the files' stems")
@@ -76,9 +76,11 @@ class DataSection(Section):
 
 
 class ModelSection(Section):
-    prior: str = key(help="folder of a trained prior (fedkern sigma train), or this party's file of it")
-    kind: Literal["auxiliary", "deterministic"] = key(
-        help="theta about the decoder's output with the variance that it lacks, or equal to it (the default with location)"
+    prior: str = key(help="folder of a prior (fedkern sigma build, or train), or this party's file of it")
+    kind: Literal["within", "auxiliary", "deterministic"] | None = key(
+        None,
+        help="within: the prior is exact inside each client, the default if it was built. If it was trained theta is about the "
+        "decoder's output with the variance that it lacks (auxiliary, the default), or equal to it (the default with location)",
     )
     family: families.OfSigma = key("poisson", help="of the response, canonical link")
     scale: Known = key(
@@ -161,12 +163,9 @@ def refused(raw: Raw) -> Iterator[str]:
 
 
 def filled(raw: Raw) -> dict[str, Any]:
-    """Beside a smooth curve the auxiliary model's white noise would pass for error (docs/methods/sigma.md, section 8)."""
+    """The defaults under the file's own keys."""
     out = layered(raw, [BASE])
     job, model, algorithm = out["job"], out["model"], out["algorithm"]
-    points = bool(table(raw, "data").get("location"))
-    if isinstance(model, dict):
-        model.setdefault("kind", "deterministic" if points else "auxiliary")
     if isinstance(model, dict) and isinstance(out.setdefault("output", {}), dict):
         family = FAMILIES.get(str(model.get("family", "poisson")))
         rates = family is None or family.link == "log" or model.get("intercept") is False

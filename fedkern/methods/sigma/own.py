@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from ...algorithms.exchanges.fit_sums import FitSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
-from ...data.artifact import ClientFile
+from ...data.artifact import OwnFile
 from ...data.polygons import Polygons
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.spatial.site import Site
+from ...models.spatial.within_site import WithinSite
 from ...results.released import Drawing
 from . import borders
 from .areas import Areas, table
@@ -38,9 +39,9 @@ class Own:
     borders where the job has them."""
 
     client: hmc.Client | sfvi.Client
-    site: Site
+    site: Site | WithinSite
     rows: AreaRows
-    file: ClientFile
+    file: OwnFile
     shapes: Polygons | None = None
 
 
@@ -86,10 +87,12 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
         key = rng.key(model.config.job.seed, "posterior")
         eps = rng.normal(len(xi) * n, key=key, client=client.index).reshape(len(xi), n)
         u = np.array([client.family.sample(client.parameters, x, client.centre, e) for x, e in zip(xi, eps)])
-    d = site.decoder.size
+    d = site.n_areas
     key = rng.key(model.config.job.seed, "posterior", 1)
     free = rng.normal(len(xi) * d, key=key, client=client.index).reshape(len(xi), d)
-    if site.sampled and not isinstance(client, hmc.Client):  # areas without rows: theta has its prior about thetahat
+    if (
+        isinstance(site, Site) and site.sampled and not isinstance(client, hmc.Client)
+    ):  # areas without rows: theta has its prior about thetahat
         unseen = np.setdiff1d(np.arange(d), site.observed)
         u[:, site.decoder.n_local + unseen] = free[:, unseen]
     theta = site.theta_given(xi, u, free)

@@ -1,4 +1,4 @@
-"""Everything that the server of a job with a trained prior publishes: its own unknowns, and how they were found."""
+"""Everything that the server of a spatial job publishes: its own unknowns, and how they were found."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
     m, c = model.config.model, model.condition
     about: dict[str, Any] = {
         "prior": {"id": prior.common.id, "kind": prior.common.kind, "variant": prior.common.variant},
-        "kind": m.kind,
+        "kind": model.kind,
         "family": m.family,
         "inference": model.config.algorithm.inference,
         "areas": sum(prior.sizes),
@@ -197,13 +197,14 @@ def _notes(model: SigmaModel, released: Draws) -> list[str]:
     notes = ["the areas' posteriors are in each client's own folder: they have no message"]
     c, name = model.condition, model.common.condition.name
     if model.layout.free:
-        notes.append(f"{name} is confined to [{c.lo:g}, {c.hi:g}], on which the prior was trained: {c.inside:.4g} of its prior")
+        made, trained = ("built", "") if model.common.within else ("trained", "'s training")
+        notes.append(f"{name} is confined to [{c.lo:g}, {c.hi:g}], on which the prior was {made}: {c.inside:.4g} of its prior")
         values, width = released.values[name], END * (c.hi - c.lo)
         for end, share in ((c.lo, float((values < c.lo + width).mean())), (c.hi, float((values > c.hi - width).mean()))):
             if share > PILED:
                 notes.append(
-                    f"{share:.0%} of the posterior of {name} lies at {end:g}, the end of the range of the prior's "
-                    "training: what lies beyond is not known; a prior over a wider range may say other things"
+                    f"{share:.0%} of the posterior of {name} lies at {end:g}, the end of the range of the prior{trained}: what "
+                    "lies beyond is not known; a prior over a wider range may say other things"
                 )
     units, limit = model.units, FAR_MEAN if model.likelihood.record.link == "identity" else FAR_LEVEL
     if not model.layout.intercept and abs(units.pooled) > limit * units.scale:
@@ -211,7 +212,7 @@ def _notes(model: SigmaModel, released: Draws) -> list[str]:
             f"the model has no intercept, and the level of the responses on the link scale is {units.pooled:.4g}: the map has to "
             "make up for it, which its prior does not foresee; take model.intercept = true"
         )
-    if model.config.model.kind == "deterministic":
+    if model.kind == "deterministic":
         notes.append('the deterministic model has no more variance than its decoder: kind = "auxiliary" adds what is missing')
     if model.config.algorithm.inference == "sfvi-avg":
         notes.append("averaging of local steps (sfvi-avg) is not exact")

@@ -1,4 +1,4 @@
-"""The report's sections on a spatial model with a trained prior: the global unknowns, and the areas of clients whose folders are
+"""The report's sections on a spatial model: the global unknowns, and the areas of clients whose folders are
 here. Areas never leave their client: the page shows those that lie in the run's folder, which in a job over machines is none."""
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ def _parameters(summary: Record) -> str:
     prior = about.get("prior_of", {})
     rows = [[name, *(number(v[key]) for key in keys), _ends(prior.get(name, {}))] for name, v in shown.items()]
     head = {"q05": "5 %", "q95": "95 %", "rhat": "R-hat", "ess": "ESS"}
-    text = (
-        f"<p class=muted>{about['kind'].capitalize()} model of {about['areas']} areas with a trained {about['prior']['kind']} "
-        f"prior: {about['latents']['global']} global and {about['latents']['local']} local latent variables stand for the map. "
-        "The areas' posteriors stay with their clients.</p>"
-    )
+    prior, latents = about["prior"]["kind"], about["latents"]
+    if about["kind"] == "within":
+        words = f"{about['areas']} areas, their {prior} prior exact inside each client: {latents['global']} numbers tie them"
+    else:
+        words = f"{about['kind'].capitalize()} model of {about['areas']} areas with a trained {prior} prior: {latents['global']} "
+        words += f"global and {latents['local']} local latent variables stand for the map"
+    text = f"<p class=muted>{words}. The areas' posteriors stay with their clients.</p>"
     columns = ["name", *(head.get(key, key) for key in keys), "prior, 5 % to 95 %"]
     return section("At the server", table(columns, rows) + _ratios(about.get("ratios", {})) + text)
 

@@ -1,4 +1,4 @@
-"""A job with a trained prior, from its files to its result. The same code for one process and for every rank of an MPI job."""
+"""A spatial job, from its files to its result. The same code for one process and for every rank of an MPI job."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ...jobs.stage import Stage
 from ...jobs.watch import measuring
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
+from ...models.spatial.within_site import WithinSite
 from . import borders, own, publish, stages
 from . import files as prior
 from .keys import Config
@@ -99,7 +100,7 @@ def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -
     return units
 
 
-def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[hmc.Server, hmc.Client]:
+def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[hmc.Server, hmc.Client]:
     """The last states of this place's parties, where chains are run."""
     s, names = model.hmc, model.names
     clients = {k: hmc.client(names[k], k, s, site, s.starts(k, site.size, 0.0, SCATTER)) for k, site in sites.items()}
@@ -110,7 +111,7 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> 
     return run.saying(measuring(publish.measured(model))).exchange(stages.fitted(model), start, clients)
 
 
-def _fitted(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[sfvi.Server, sfvi.Client]:
+def _fitted(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[sfvi.Server, sfvi.Client]:
     """The last states of this place's parties, where inference is variational; NumericalError if it has diverged."""
     v, names = model.sfvi, model.names
     prior = model.prior if v.local_steps else None

@@ -1,4 +1,4 @@
-"""What a finished job with a trained prior prints: the server's unknowns, how they were found, and what was sent."""
+"""What a finished spatial job prints: the server's unknowns, how they were found, and what was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be exchanged in a job with a trained prior, and what `fedkern check` prints: model, disclosure, every message."""
+"""What may be exchanged in a spatial job, and what `fedkern check` prints: model, disclosure, every message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
-from ...data.artifact import read_client
+from ...data.artifact import read_own
 from ...data.design import describe
 from ...errors import JobError
 from ...jobs import memory
@@ -61,7 +61,7 @@ def look_through(file: OwnFile[Config]) -> None:
     describe(file.table, file.spec)
     name = file.path.stem
     try:
-        prior = read_client(file.folder / file.config.model.prior, name)
+        prior = read_own(file.folder / file.config.model.prior, name)
     except JobError as error:
         print(printable(f"  note: not compared with the prior: {error}"))
         return
@@ -73,17 +73,22 @@ def look_through(file: OwnFile[Config]) -> None:
 def _lines(model: SigmaModel) -> Iterator[str]:
     """Job, model, inference, and what is disclosed."""
     c, m, a, common = model.config, model.config.model, model.config.algorithm, model.common
-    yield f"job      sigma, {m.kind} model, rounds = {c.job.rounds}, seed {c.job.seed}"
+    yield f"job      sigma, {model.kind} model, rounds = {c.job.rounds}, seed {c.job.seed}"
     name = common.condition.name
     about = f"{name} in [{model.condition.lo:g}, {model.condition.hi:g}]" if model.layout.free else "no free hyperparameter"
-    yield f"prior    {common.kind}, {common.variant} networks, {common.n_global} global latents, {about}; id {common.id[:12]}"
+    made = "exact inside each client" if common.within else f"{common.variant} networks"
+    yield f"prior    {common.kind}, {made}, {common.n_global} global latents, {about}; id {common.id[:12]}"
     intercept = "an intercept about the pooled level" if m.intercept else "no intercept"
     yield f"model    {m.family}, {intercept}, {model.encoding.size - 1} coefficients"
     if model.chains:
         s = model.hmc
         yield f"fit      {a.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
     else:
-        q = f"{a.covariance} covariance, clients' latents {'given' if a.structured else 'independent of'} the global ones"
+        q = f"{a.covariance} covariance, "
+        if model.kind == "within":
+            q += "clients' areas integrated out, given the global unknowns"
+        else:
+            q += f"clients' latents {'given' if a.structured else 'independent of'} the global ones"
         yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield ""

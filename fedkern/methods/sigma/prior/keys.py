@@ -1,4 +1,7 @@
-"""The prior file of `fedkern sigma train`: what each key is and what it may be. Source: sigma.md, sections 1 to 5 and 8 to 10."""
+"""The prior file of `fedkern sigma build` and `train`: what each key is and what it may be.
+
+Source: docs/methods/sigma.md, sections 1 to 5 and 8 to 10.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +70,12 @@ class DataSection(Section):
     islands: Literal["link", "drop", "independent"] = key("link", help="areas without neighbours; link: to the nearest centroid")
 
 
+class WithinSection(Section):
+    error: Positive = key(0.05, help="build: of posterior means, relative to that of independent areas")
+    latents: Count | None = key(None, help="build: numbers that all clients share; default: as many as error takes, at most 300")
+    values: int = key(17, ge=7, help="build: of phi, between which splines go")
+
+
 class NetworkSection(Section):
     variant: Literal["printed", "amended", "multiplicative"] = key(help="of the networks")
     hidden: Count = key(help="units of the global networks")
@@ -115,6 +124,7 @@ class PriorConfig(Section):
 
     prior: PriorSection
     data: DataSection = DataSection()
+    within: WithinSection = WithinSection()
     network: NetworkSection
     training: TrainingSection
     auxiliary: AuxiliarySection = AuxiliarySection()

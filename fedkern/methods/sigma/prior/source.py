@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +124,18 @@ def of_map(made: Map, config: PriorConfig) -> Source:
     prior = AreaPrior(graph.indptr, graph.indices, condition(config), form)
     areas = tuple(made.areas_of(j) for j in range(len(made.clients)))
     centres = None if made.centroids is None else tuple(np.split(made.centroids, np.cumsum(made.sizes)[:-1]))
-    notes = (*made.notes, *prior.warnings())
-    if (taken := memory.eigenvectors(graph.n)) >= LARGE:
-        notes = (*notes, f"the eigenvectors of {graph.n:,} areas take about {memory.size(taken)} of memory")
-        if taken > memory.available():
-            raise JobError(f"data: {notes[-1]}, and this machine has {memory.size(memory.available())}; take a larger one")
-    return Source(prior, made.clients, made.sizes, areas, centres, graph, notes)
+    return Source(prior, made.clients, made.sizes, areas, centres, graph, (*made.notes, *prior.warnings()))
+
+
+def with_memory(source: Source) -> Source:
+    """The same with a note on what the eigenvectors of a large map take; JobError where this machine has less."""
+    if source.graph is None or (taken := memory.eigenvectors(source.graph.n)) < LARGE:
+        return source
+    note = f"the eigenvectors of {source.graph.n:,} areas take about {memory.size(taken)} of memory"
+    if taken > memory.available():
+        has = memory.size(memory.available())
+        raise JobError(f"data: {note}, and this machine has {has}; take a larger one, or `fedkern sigma build`, which needs none")
+    return replace(source, notes=(*source.notes, note))
 
 
 def _of_points(points: Points, config: PriorConfig) -> Source:

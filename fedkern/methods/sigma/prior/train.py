@@ -38,7 +38,7 @@ from ....transports.driver import Signals
 from . import fit
 from .keys import PriorConfig, load
 from .report import Fit
-from .source import Source, read
+from .source import Source, read, with_memory
 
 Array = NDArray[np.float64]
 
@@ -102,7 +102,7 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
     NumericalError
         The objective is not finite; the last good parameters are kept.
     """
-    source = read(config, folder)
+    source = with_memory(read(config, folder))
     if wrong := list(faults_of_names(source.clients, "data.client")):
         raise JobError("; also ".join(wrong))
     assert output.folder is not None
