@@ -85,14 +85,13 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
         xi = global_draws(block, client.fitted, Drawing(model.config.job.seed, 1, DRAWS))[0]
         n = client.family.n_normals
         key = rng.key(model.config.job.seed, "posterior")
-        eps = rng.normal(len(xi) * n, key=key, client=client.index).reshape(len(xi), n)
+        eps = _normals(key, client.index, len(xi), n)
         u = np.array([client.family.sample(client.parameters, x, client.centre, e) for x, e in zip(xi, eps)])
     d = site.n_areas
     key = rng.key(model.config.job.seed, "posterior", 1)
-    free = rng.normal(len(xi) * d, key=key, client=client.index).reshape(len(xi), d)
-    if (
-        isinstance(site, Site) and site.sampled and not isinstance(client, hmc.Client)
-    ):  # areas without rows: theta has its prior about thetahat
+    free = _normals(key, client.index, len(xi), d)
+    # areas without rows: theta has its prior about thetahat
+    if isinstance(site, Site) and site.sampled and not isinstance(client, hmc.Client):
         unseen = np.setdiff1d(np.arange(d), site.observed)
         u[:, site.decoder.n_local + unseen] = free[:, unseen]
     theta = site.theta_given(xi, u, free)
@@ -108,3 +107,9 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
     key = rng.key(model.config.job.seed, "posterior", 2)
     normals = rng.normal(len(xi) * d, key=key, client=client.index).reshape(len(xi), d)
     return Areas(theta, units.natural(fixed), spatial, model.likelihood, model.threshold), Drawn(xi, u, theta, normals)
+
+
+def _normals(key: int, client: int, m: int, n: int) -> Array:
+    """(m, n) standard normals whose mean over the m draws is exactly 0: means of areas are then almost free of sampling error."""
+    z = rng.normal(m * n, key=key, client=client).reshape(m, n)
+    return np.asarray(z - z.mean(axis=0))
