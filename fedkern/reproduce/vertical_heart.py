@@ -290,7 +290,7 @@ def _text(fits: Fits) -> str:
         f"Ten folds by {len(fits.seeds)} fold seeds (published: one); all rows, Adam at {RATE:g}; a client's network has "
         f"{sizes}, ReLU. "
         "rho: hierarchical Bayes split networks, amortised auxiliary variables told the average of the server's messages. "
-        "± is a standard deviation: of accuracies over "
+        "Fits are of given numbers of rounds, and not judged to have converged. ± is a standard deviation: of accuracies over "
         "folds and over fold seeds, of log-likelihoods over predictions. plug-in: the predictor's mean; posterior: the inverse "
         "link averaged over the posterior of the last layers; augmented: over the auxiliary variables too, as the model says. "
         f"The last columns keep probabilities above {LEAST:g}: the published -10.95 ± 1.99 of wrong predictions, so near to log "

@@ -21,7 +21,7 @@ from ..data.columns import Columns
 from ..data.sets import county_homicide
 from ..data.simulate import vertical
 from ..results.verdict import MARK
-from .common import Value, append, stored, table
+from .common import UNKNOWN, Value, append, stored, table, verdicts
 from .vertical import AS_PUBLISHED, ran, references
 
 ROUNDS, FAST = 15_000, 3_000
@@ -70,6 +70,7 @@ class Line(TypedDict):
 
     key: str
     rounds: int
+    verdict: str
     intercept: dict[str, float]
     mu: dict[str, list[float]]
     sigma: dict[str, list[float]]
@@ -95,6 +96,7 @@ def run_cell(cell: Cell, rounds: int) -> Line:
     return {
         "key": cell.key,
         "rounds": rounds,
+        "verdict": job.verdict,
         "intercept": {what: job.server["intercept"][what] for what in ("mean", "sd")},
         "mu": of_columns("mu"),
         "sigma": of_columns("sigma"),
@@ -141,7 +143,7 @@ def _text(done: Mapping[str, Line], wanted: Sequence[Cell]) -> str:
     heads = ["rho", "information kept"]
     heads += [f"{name}: {what}" for name in ("slopes", "mu", "sigma") for what in ("RMS error", "in NUTS sds", "sd ratio")]
     heads += ["b", "b, NUTS"]
-    parts = []
+    parts = [verdicts({cell.key: done[cell.key].get("verdict", UNKNOWN) for cell in wanted})]
     for name in dict.fromkeys(cell.data for cell in wanted):
         exact, rows = references()[name], list[list[Value]]()
         for cell in (c for c in wanted if c.data == name):

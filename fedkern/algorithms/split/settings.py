@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...kernels import rng
 from ..core.messages import SERVER
+from ..core.windows import Windows, reach
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -35,7 +36,7 @@ class Settings:
     cool_down : share of the rounds, the last ones, over which the learning rate falls to 0
     memory : of the average of messages that amortised families are told; "rising": over about the last twentieth of the rounds
     average : "half": the released parameters are the mean over the second half of all rounds
-    bound : whether clients send their terms of the ELBO
+    bound, bound_every : whether clients send their terms of the ELBO; in the last round and every so many before it
     gradient_clip : bound on the norm of a gradient; None for none
     private : whether clients release z with noise, and may say that their budget is spent (`private`)
     """
@@ -57,6 +58,7 @@ class Settings:
     memory: float | str = 0.9
     average: str = "none"
     bound: bool = False
+    bound_every: int = 1
     gradient_clip: float | None = None
     dispersed: bool = False
     private: bool = False
@@ -69,6 +71,19 @@ class Settings:
     def factor(self) -> float:
         """All rows over those of a batch."""
         return 1.0 if self.batch is None else self.n_rows / self.batch
+
+    def bounded(self, round: int) -> bool:
+        """Whether clients send their terms of the ELBO in this round."""
+        return self.bound and (self.rounds - 1 - round) % self.bound_every == 0
+
+    @property
+    def steady(self) -> int:
+        """Rounds at the full rate."""
+        return round((1 - self.cool_down) * self.rounds)
+
+    def windows(self, size: int) -> Windows:
+        """Before the first round, of so many unknowns."""
+        return Windows.of(self.steady, size, reach(self.optimiser, self.learning_rate, self.steady * max(self.local_steps, 1)))
 
     def rate(self, round: int) -> float:
         """The learning rate of a round."""

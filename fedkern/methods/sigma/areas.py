@@ -72,7 +72,7 @@ class Areas:
 def table(file: OwnFile, rows: AreaRows, areas: Areas) -> dict[str, Sequence[Any]]:
     """The table, column by column."""
     label, observed, d = areas.label, rows.observed, file.d
-    names = list(file.areas) or [" ".join(f"{x:g}" for x in place) for place in _places(file)]
+    names = names_of(file)
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
     out: dict[str, Sequence[Any]] = {"area": names}
@@ -123,6 +123,11 @@ def _summary(name: str, values: Array, quantiles: Sequence[str] | dict[str, floa
 def _cells(values: Array) -> list[str]:
     """Six digits; nothing where there is no number."""
     return ["" if np.isnan(v) else f"{v:.6g}" for v in values]
+
+
+def names_of(file: OwnFile) -> list[str]:
+    """Of the areas, or the places of points."""
+    return list(file.areas) or [" ".join(f"{x:g}" for x in place) for place in _places(file)]
 
 
 def _places(file: OwnFile) -> Array:

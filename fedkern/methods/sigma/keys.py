@@ -120,7 +120,7 @@ class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Draws = key(1000, help="sfvi: per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws, or Markov chains")
-    bound: bool = key(False, help="sfvi: clients also send their terms of the ELBO, one number a round")
+    bound: bool = key(help="clients also send their terms of the ELBO, one number a round; default true with sfvi")
     fit: bool = key(False, help="clients with at least 5 areas also send sums of how well areas are foreseen: PSIS-LOO")
     threshold: Threshold = key(
         help="areas' tables have the probability that a rate (or probability, or mean) is above it: a number, or overall, the "
@@ -173,6 +173,8 @@ def filled(raw: Raw) -> dict[str, Any]:
     if isinstance(algorithm, dict) and isinstance(job, dict):
         rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 5_000
         algorithm.setdefault("burn_in", rounds // 2)
+        if isinstance(out["output"], dict):
+            out["output"].setdefault("bound", algorithm.get("inference", "sfvi") == "sfvi")
     return out
 
 

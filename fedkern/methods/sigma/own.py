@@ -13,13 +13,14 @@ from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import OwnFile
 from ...data.polygons import Polygons
+from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
 from ...results.released import Drawing
 from . import borders
-from .areas import Areas, table
+from .areas import Areas, names_of, table
 from .fitness import Drawn
 from .fitness import of as fitness_of
 from .keys import Config
@@ -67,9 +68,19 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     }  # fmt: skip
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
+    if isinstance(client, sfvi.Client):
+        content |= convergence.own(client.windows.movement, _unknowns(own))
     run.hooks.write_own(client.index, "areas.json", content)
     run.hooks.write_own(client.index, "fit.json", fitness.content)
     return sums
+
+
+def _unknowns(own: Own) -> list[str]:
+    """Names of what only the client fits: its latents, and where theta is fitted too the areas with rows."""
+    if isinstance(own.site, WithinSite):
+        return [f"area {name}" for name in names_of(own.file)][: own.site.size]
+    latents = [f"latent {i + 1}" for i in range(own.site.decoder.n_local)]
+    return latents + ([f"area {names_of(own.file)[i]}" for i in own.site.observed] if own.site.sampled else [])
 
 
 def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:

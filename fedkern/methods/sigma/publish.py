@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,15 @@ FAR, WIDE = 10.0, 3.0  # of z_G, beyond which nothing was learnt
 END = 0.02  # of the training range: where a posterior that lies beyond piles up
 FAR_LEVEL, FAR_MEAN = 2.0, 0.9  # of the response's scale (its rms): levels that a model without an intercept does not foresee
 PILED = 0.2  # probability of it that is worth a note
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What the server has at the end: its machine's last state, and of a variational fit whether each client's own unknowns have
+    settled."""
+
+    server: Server
+    settled: Mapping[str, bool | None] = field(default_factory=dict)
 
 
 def global_draws(block: Block, parameters: Array, drawing: Drawing) -> Array:
@@ -111,16 +120,16 @@ def measured(model: SigmaModel) -> Callable[[Server], Mapping[str, float]]:
     return of
 
 
-def fit(model: SigmaModel, server: Server, prior: ServerFile) -> Fit:
+def fit(model: SigmaModel, ended: Ended, prior: ServerFile) -> Fit:
     """What the server has at the end."""
-    released = posterior(model, server)
+    server, released = ended.server, posterior(model, ended.server)
     shape = next(iter(released.values.values())).shape if released.values else (0, 0)
     return Fit(
         posterior=released,
         arrays=_arrays(server),
         stop=str(server.stop),
         rounds=server.round,
-        verdict=_verdict(server, released),
+        verdict=_verdict(model, ended, released),
         clients={name: {"updates": int(server.updates[k]), "status": "finished"} for k, name in enumerate(model.names)},
         chains=shape[0],
         draws=shape[1],
@@ -148,11 +157,29 @@ def with_sums(fitted: Fit, asked: fit_sums.Server) -> Fit:
     return replace(fitted, more={**fitted.more, "sigma": about}, notes=[*fitted.notes, *notes])
 
 
-def _verdict(server: Server, released: Draws) -> Verdict:
-    """Chains are judged by what is published; the latent numbers of the map, which mean nothing by themselves, are not."""
-    if isinstance(server, sfvi.Server):
-        return verdict.not_judged("variational")
-    return verdict.of_chains(released.slowest(), len(server.acceptance))
+def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
+    """Chains are judged by what is published; the latent numbers of the map, which mean nothing by themselves, are not. A fit is
+    judged by all of xi, and by what the clients say of their own."""
+    server = ended.server
+    if isinstance(server, hmc.Server):
+        return verdict.of_chains(released.slowest(), len(server.acceptance))
+    return verdict.with_clients(verdict.of_movement(server.windows.movement, unknowns(model)), ended.settled)
+
+
+def unknowns(model: SigmaModel) -> list[str]:
+    """Names of xi, as the optimiser has it."""
+    slopes = [label(name, "_std") for name in model.encoding.names[1:]]
+    called: dict[str, list[str]] = {
+        "phi": [model.common.condition.name],
+        "z": [f"z[{i + 1}]" for i in range(model.layout.n_global)],
+        "rho": ["rho"],
+        "intercept": ["intercept"],
+        "beta": slopes,
+        "log_scale": ["sigma_theta"],
+        "log_sd": ["sigma"],
+    }
+    parts = model.layout.parts
+    return [name for part, names in called.items() if parts[part].stop > parts[part].start for name in names]
 
 
 def _arrays(server: Server) -> dict[str, Array]:
@@ -178,9 +205,10 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
 
 
 def _mixing(server: Server, released: Draws) -> dict[str, Any]:
-    """How well the chains have mixed, or the last ELBO."""
+    """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error."""
     if isinstance(server, sfvi.Server):
-        return {"elbo": server.trace[-1]} if server.trace else {}
+        bound = server.last_fifth.moments
+        return {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
     slowest = released.slowest()
     chains = {
         "acceptance": server.acceptance.tolist(),

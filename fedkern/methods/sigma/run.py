@@ -12,7 +12,7 @@ from ...algorithms.sfvi import machine as sfvi
 from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes
+from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.stage import Stage
@@ -59,7 +59,11 @@ def fit(run: Run[Config]) -> Fit | None:
             sites[k] = model.site(files.clients[k], area_rows.observed)
     server: hmc.Server | sfvi.Server | None
     clients: Mapping[int, hmc.Client | sfvi.Client]
-    server, clients = _sampled(run, model, sites) if model.chains else _fitted(run, model, sites)
+    settled: dict[str, bool | None] = {}
+    if model.chains:
+        server, clients = _sampled(run, model, sites)
+    else:
+        server, clients, settled = _fitted(run, model, sites)
     sums = {}
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], shapes.get(k)))
@@ -67,7 +71,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if server is None:
         return None
     assert files.server is not None
-    fitted = publish.fit(model, server, files.server)
+    fitted = publish.fit(model, publish.Ended(server, settled), files.server)
     return fitted if total is None else publish.with_sums(fitted, total)
 
 
@@ -111,14 +115,17 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | Wit
     return run.saying(measuring(publish.measured(model))).exchange(stages.fitted(model), start, clients)
 
 
-def _fitted(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[sfvi.Server, sfvi.Client]:
-    """The last states of this place's parties, where inference is variational; NumericalError if it has diverged."""
+def _fitted(
+    run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]
+) -> tuple[sfvi.Server | None, dict[int, sfvi.Client], dict[str, bool | None]]:
+    """The last states of this place's parties, where inference is variational, and at the server whose own unknowns have settled;
+    NumericalError if it has diverged."""
     v, names = model.sfvi, model.names
     prior = model.prior if v.local_steps else None
     clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}
-    run = run.saying(measuring(publish.measured(model)))
-    server, clients = run.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names), clients)
+    saying = run.saying(measuring(publish.measured(model)))
+    server, clients = saying.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names), clients)
     q = server.parameters if server is not None else next(iter(clients.values())).fitted
     assert q is not None
     publish.refuse_nonsense(model, v.block(model.layout.size), q)
-    return server, clients
+    return server, clients, convergence.exchanged(run, {k: client.windows.movement for k, client in clients.items()})

@@ -24,7 +24,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
         rate = sum(chains["acceptance"]) / len(chains["acceptance"])
         yield f"acceptance {rate:.2f}, {chains['divergences']} divergences after {chains['warmup']} rounds of warm-up"
     if "elbo" in about:
-        yield f"ELBO {about['elbo']:.2f} (mean of 100 rounds)"
+        yield f"ELBO {about['elbo']:.2f} ± {real(about['elbo_error']):.2g} (mean of the last fifth of the rounds)"
     if fit := about.get("fit"):
         sums = f"elpd {fit['elpd']:.1f} (se {fit['se']:.1f}), {fit['p_loo']:.1f} effective parameters"
         yield f"leave-one-out (PSIS): {sums}, {fit['areas']} areas, {fit['unreliable']} of them not reliable"

@@ -146,7 +146,7 @@ class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws")
-    bound: bool = key(False, help="clients also send their terms of the ELBO, one number a round")
+    bound: bool = key(help="clients also send their terms of the ELBO, one number in ten rounds; default true in open sfvi jobs")
     rule: Literal["posterior", "plug-in", "augmented"] = key("posterior", help="of the predictions on the rows kept for testing")
     missing_party: bool | Literal["columns"] = key(
         False,
@@ -201,6 +201,8 @@ def filled(raw: Raw) -> dict[str, Any]:
     algorithm.setdefault("cool_down", 0.0 if private else 0.5)
     if private and isinstance(out["data"], dict):
         out["data"].setdefault("standardise", "public")
+    if isinstance(out["output"], dict):
+        out["output"].setdefault("bound", not (soul or "privacy" in raw or model.get("kind") == "network"))
     terms = out.get("privacy")
     if isinstance(terms, dict):
         terms.setdefault("calibrate", "noise_multiplier" not in terms)

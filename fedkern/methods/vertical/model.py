@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 FULL = 64  # coefficients of a client, at most, whose covariance is full with covariance = "auto"
 
+BOUND_EVERY = 10  # rounds: a term of the ELBO costs half as much as a whole round
+
 
 @dataclass(frozen=True)
 class VerticalModel:
@@ -49,6 +51,12 @@ class VerticalModel:
         return self.config.model.kind == "network"
 
     @property
+    def watched(self) -> bool:
+        """Whether clients say if their own unknowns have settled: in open variational jobs."""
+        a = self.config.algorithm
+        return self.config.privacy is None and not self.network and a.inference == "sfvi"
+
+    @property
     def shared(self) -> bool:
         """Whether clients use the response."""
         return self.config.algorithm.response == "shared"
@@ -74,6 +82,7 @@ class VerticalModel:
             curvature=self.likelihood.curvature_bound,
             closed_form=a.theta_update == "closed-form",
             bound=c.output.bound,
+            bound_every=BOUND_EVERY,
             dispersed=self.likelihood.dispersed,
             private=c.private,
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core.windows import Movement
 from ...algorithms.exchanges import missing, predictions
 from ...algorithms.split import machine as vertical
 from ...jobs.publish import Fit
@@ -18,7 +19,7 @@ from ...models.expfam import Gaussian
 from ...models.split import predictive
 from ...results.gaussian import Posterior
 from ...results.plain import Record
-from ...results.verdict import not_judged
+from ...results.verdict import Verdict, not_judged, of_movement, with_clients
 from .model import VerticalModel
 from .rows import Rows
 
@@ -38,6 +39,8 @@ class Fitted:
     more : for summary.json
     predicted : the clients' parts at the rows that are predicted; None without such rows
     filled : what their columns say of each other's parts there, where the job asks for it
+    movement : of the intercept and log sigma, where the fit is variational
+    settled : whether each client's own unknowns have settled; empty where they do not say it
     """
 
     posterior: Posterior
@@ -49,6 +52,8 @@ class Fitted:
     more: Record
     predicted: predictions.Server | None = None
     filled: missing.Server | None = None
+    movement: Movement | None = None
+    settled: Mapping[str, bool | None] = field(default_factory=dict)
 
 
 def fitted(server: vertical.Server) -> Fitted:
@@ -58,9 +63,12 @@ def fitted(server: vertical.Server) -> Fitted:
     mean, sd = shared.block.moments(server.released)
     b, w = shared.split(mean) if names else (0.0, 0.0)
     spread = float(sd[0]) ** 2 if shared.intercept and server.settings.model != "none" else 0.0
-    more = {"elbo": server.bound} if np.isfinite(server.bound) else {}
+    bound = server.last_fifth.moments
+    more = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
-    return Fitted(posterior, (b, spread), w, {"shared": server.released, "Z": server.Z}, server.round, str(server.stop), more)
+    arrays = {"shared": server.released, "Z": server.Z}
+    movement = server.windows.movement
+    return Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
 
 
 def measured(server: vertical.Server) -> Mapping[str, float]:
@@ -82,7 +90,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         arrays={**fitted.arrays, **moments},
         stop=fitted.stop,
         rounds=fitted.rounds,
-        verdict=not_judged(_kind(model)),
+        verdict=_verdict(model, fitted),
         clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
         chains=config.output.chains,
         draws=config.output.draws,
@@ -95,11 +103,17 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     )
 
 
-def _kind(model: VerticalModel) -> str:
-    """Of what the clients have in the end."""
+def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
+    """Of the server's own unknowns, and of what the clients say of theirs. In a private job they say nothing: its verdict may be
+    that the server's still move, and never that all have settled."""
     if model.network:
-        return "optimised"
-    return "conditional" if model.config.algorithm.inference == "soul" else "variational"
+        return not_judged("optimised")
+    if model.config.algorithm.inference == "soul":
+        return not_judged("conditional")
+    own = of_movement(fitted.movement, fitted.posterior.names)
+    if model.watched or own.converged is False:
+        return with_clients(own, fitted.settled)
+    return not_judged("private: each client alone sees whether its coefficients have settled; the server's own numbers have")
 
 
 def _inference(model: VerticalModel) -> dict[str, Any]:

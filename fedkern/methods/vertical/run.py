@@ -16,7 +16,7 @@ from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes
+from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
@@ -83,7 +83,11 @@ def fit(run: Run[Config]) -> Fit | None:
         fitted = None if drawn is None else langevin.fitted(drawn)
     else:
         server, clients = _trained(run, model, rows)
-        fitted = None if server is None else publish.fitted(server)
+        settled: dict[str, bool | None] = {}
+        if model.watched:
+            movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
+            settled = convergence.exchanged(run, movements)
+        fitted = None if server is None else replace(publish.fitted(server), settled=settled)
     for k, client in clients.items():
         own.write(run, model, own.Own(client, rows.columns[k]))
     predicted, filled = None, None

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ...algorithms.exchanges import certificates, column_notes, missing, predictions, response
+from ...algorithms.exchanges import certificates, column_notes, missing, predictions, response, settled
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
@@ -45,8 +45,9 @@ def stages(model: VerticalModel) -> list[Stage]:
     responses = [responded(model)] if data.server is None and not data.builtin else []
     notes = [Stage.of(column_notes)] if open_job else []
     spent = [] if open_job else [Stage.of(certificates)]
+    bits = [Stage.of(settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
-    return [*responses, *notes, trained(model), *spent, *([predicted(model)] if model.n_test else []), *filled]
+    return [*responses, *notes, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled]
 
 
 def responded(model: VerticalModel) -> Stage:
@@ -177,6 +178,10 @@ def disclosure(model: VerticalModel) -> str:
         texts = ["digests of row ids, each client's part of every training row's predictor in every round"]
     if data.server is None and not data.builtin:
         texts.append(f"{data.response} of all rows from the first client that has it, once")
+    if model.config.output.bound:
+        texts.append("each client's terms of the ELBO, one number in ten rounds")
+    if model.watched:
+        texts.append("at the end one bit of each client, whether its own coefficients still move")
     if model.n_test:
         texts.append("mean and variance of each client's part at the rows that are predicted, once")
     if by_columns(model):
