@@ -139,7 +139,6 @@ class Samples:
             average[age] : (1/M) sum_k theta_k, with `p_positive`, and `p_large` = P(|average| > delta standardised)
             average_by_rows[age] : sum_k n_k theta_k / sum_k n_k, with `p_positive`
             between_sd[age] : standard deviation of the M sites' theta_k
-            new_site[age] : of a site that is not among these, with `p_positive`; its tails have no mean: `mean` is its centre's
             tau[age], eta, rho : standardised scale; "eta[HER2]" where there are several
             negligible : 2 sqrt(c0 eta), below which effects count as zero, standardised scale
             theta[age]@clinic-b : a client's own, with `p_deviates` = P(|theta_k - theta| > delta standardised), and, of more than
@@ -159,12 +158,6 @@ class Samples:
             out |= self._scaled("average_by_rows", "", [{"p_positive": float(p)} for p in _mean(self.by_rows > 0)])
         if self.between is not None:
             out |= self._scaled("between_sd", "", [{}] * len(self.names))
-        if self.new_site is not None:
-            of_new = self._scaled("new_site", "", [{"p_positive": float(p)} for p in _mean(self.new_site > 0)])
-            for label, row in of_new.items():
-                del row["sd"]
-                row["mean"] = out[label.replace("new_site", "theta", 1)]["mean"]
-            out |= of_new
         out |= _named("tau", self.names, _rows(np.sqrt(self.tau_sq), self.mixing.get("tau_sq")))
         spike = self.mixing.get("eta") if self.negligible is None else None
         of_eta, of_rho = (self.eta, self.mixing.get("eta")), (self.rho, self.mixing.get("rho"))
@@ -178,6 +171,20 @@ class Samples:
                 differs = zip(_mean(contrast).tolist(), _mean(np.abs(contrast) > self.delta).tolist())
                 deviates = [row | {"contrast": mean, "p_differs": p} for row, (mean, p) in zip(deviates, differs)]
             out |= self._scaled("theta", f"@{client}", deviates)
+        return out
+
+    def new_sites(self) -> dict[str, Row]:
+        """theta[age], theta_std[age] as in `parameters`, of a site that is not among these: `centre`, quantiles and `p_positive`.
+
+        Its tails have neither a mean nor an sd: `centre` is the mean of theta, about which it lies.
+        """
+        if self.new_site is None:
+            return {}
+        found = self._scaled("new_site", "", [{"p_positive": float(p)} for p in _mean(self.new_site > 0)])
+        theta, out = self._scaled("theta", "", [{}] * len(self.names)), dict[str, Row]()
+        for label, row in found.items():
+            name = label.replace("new_site", "theta", 1)
+            out[name] = {"centre": theta[name]["mean"]} | {key: row[key] for key in ("q05", "q50", "q95", "p_positive") if key in row}
         return out
 
     def _contrast(self, own: Array) -> Array:

@@ -227,6 +227,8 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any
     text = selection.explained(released.names, pips, average_large, level, released.rhat, delta)
     out: dict[str, Any] = {"selection": {"fdr": level, "delta": delta, "members": members, "text": text}}
     out["unsettled"] = verdict.doubtful(released.names, released.rhat)
+    if isinstance(released, Samples) and released.new_site is not None:
+        out["new_site"] = released.new_sites()
     if isinstance(released, Samples) and released.sites:
         out["deviating"] = selection.deviating(released.parameters())
     if model.is_graph:

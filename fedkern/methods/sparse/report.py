@@ -157,12 +157,13 @@ def _modes(summary: Record) -> str:
 
 def _sites(summary: Record) -> str:
     """The averages with equal and with the rows' weights, how far sites are apart, and one that is not among them."""
-    parameters, rows = summary["parameters"], list[list[str]]()
-    kinds = ("average", "average_by_rows", "between_sd", "new_site")
-    for name in [name for name in parameters if name.startswith("new_site[")][:MOST]:
-        of = name.removeprefix("new_site")
-        each = [parameters.get(f"{kind}_std{of}", parameters.get(f"{kind}{of}", {})) for kind in kinds]
-        rows.append([of[1:-1], *(_interval(row) for row in each), _cell(each[-1].get("p_positive"))])
+    parameters, new, rows = summary["parameters"], summary.get("new_site", {}), list[list[str]]()
+    for name in [name for name in new if name.startswith("theta[")][:MOST]:
+        at = name.removeprefix("theta")
+        label = f"theta_std{at}" if f"theta_std{at}" in new else name
+        kinds = [label.replace("theta", kind, 1) for kind in ("average", "average_by_rows", "between_sd")]
+        each = [*(parameters.get(kind, {}) for kind in kinds), {**new[label], "mean": new[label]["centre"]}]
+        rows.append([at[1:-1], *map(_interval, each), _cell(each[-1].get("p_positive"))])
     text = "<p>Standardised, with 90 % intervals; a new site's middle is its centre's mean.</p>"
     heads = ["coefficient", "average of sites", "of rows", "sd between sites", "a new site", "P(new site > 0)"]
     return section("Sites", text + table(heads, rows) if rows and "by_mode" not in summary else "")

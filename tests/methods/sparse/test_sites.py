@@ -108,9 +108,10 @@ def test_without_a_site_s_number_of_rows_there_is_no_average_by_rows(tmp_path: P
 
 def test_a_new_site_has_its_law(shared: Result) -> None:
     """Given theta and tau a new site's deviation has the horseshoe's density; with a slab the product's, by quadrature."""
-    kept, row = draws(shared), own(shared, "new_site[a]")
-    assert row.keys() == {"mean", "q05", "q50", "q95", "p_positive"}
-    assert row["mean"] == own(shared, "theta[a]")["mean"]
+    kept, rows = draws(shared), shared.summary["new_site"]
+    row = rows.get("theta_std[a]", rows["theta[a]"])
+    assert row.keys() == {"centre", "q05", "q50", "q95", "p_positive"}
+    assert row["centre"] == own(shared, "theta[a]")["mean"]
     assert row["q05"] < own(shared, "average[a]")["q05"] < own(shared, "average[a]")["q95"] < row["q95"]
     assert kept.new_site is not None
     lam = np.exp(np.linspace(-20, 20, 2001))

@@ -23,12 +23,14 @@ from fedkern.results.selection import edge_names
 
 NODES = ("a", "b", "c")
 EFFECTS = np.array([[0.0, 0.66, 0.0], [0.38, 0.0, 0.0], [0.5, 0.0, 0.0]])  # a and b are a cycle; so are they with 1/.38 and 1/.66
-SEED = 5  # of data and chains: the last of eight chains stays in the other mode
+# Of data and chains: with one of these, a single one of eight chains stays in the other mode. Which one depends on the machine:
+# the last digits of NumPy's products differ between processors, and chains make differences grow.
+SEEDS = (5, 14, 33, *range(1, 200))
 
 
-def job(folder: Path, **sections: dict[str, Any]) -> dict[str, Any]:
+def job(folder: Path, seed: int, **sections: dict[str, Any]) -> dict[str, Any]:
     """Three sites of 100 rows, whose effects differ a little."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     files = []
     for k in range(3):
         effects = EFFECTS + 0.02 * random.normal(size=(3, 3)) * (EFFECTS != 0)
@@ -36,7 +38,7 @@ def job(folder: Path, **sections: dict[str, Any]) -> dict[str, Any]:
         files.append(folder / f"site-{k}.csv")
         files[-1].write_text("\n".join([",".join(NODES), *(",".join(map(repr, row)) for row in rows.tolist())]) + "\n")
     return {
-        "job": {"method": "sparse", "rounds": 300, "seed": SEED},
+        "job": {"method": "sparse", "rounds": 300, "seed": seed},
         "data": {"clients": [str(path) for path in files]},
         "model": {"kind": "sem"} | sections.get("model", {}),
         "algorithm": {"burn_in": 100, "chains": 8} | sections.get("algorithm", {}),
@@ -45,28 +47,43 @@ def job(folder: Path, **sections: dict[str, Any]) -> dict[str, Any]:
 
 
 class Told(NamedTuple):
-    """A finished run, and what people read of it."""
+    """A finished run, and what people read of it; `alone` is the chain that is stuck."""
 
+    seed: int
     result: Result
     folder: Path
     printed: str
     page: str
 
+    @property
+    def alone(self) -> int:
+        return int(average(self).mean(axis=1).argmax())
 
-def told(folder: Path, **sections: dict[str, Any]) -> Told:
-    result = fedkern.run(job(folder, **sections), out=folder / "out")
+    @property
+    def rest(self) -> list[int]:
+        return [chain for chain in range(8) if chain != self.alone]
+
+
+def told(folder: Path, seed: int, **sections: dict[str, Any]) -> Told:
+    result = fedkern.run(job(folder, seed, **sections), out=folder / "out")
     report(folder / "out")
-    return Told(result, folder / "out", "\n".join(show.lines(result)), (folder / "out" / "report.html").read_text())
+    return Told(seed, result, folder / "out", "\n".join(show.lines(result)), (folder / "out" / "report.html").read_text())
 
 
 @pytest.fixture(scope="module")
 def stuck(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return told(tmp_path_factory.mktemp("stuck"))
+    for seed in SEEDS:
+        found = told(tmp_path_factory.mktemp("stuck"), seed)
+        means = np.sort(average(found).mean(axis=1))
+        own = json.loads((found.folder / "client-site-0" / "posterior.json").read_text())
+        if (means[:7] < 0.6).all() and means[7] > 1.5 and len(own.get("by_mode", ())) == 2:
+            return found
+    pytest.fail("no seed has a single chain in the other mode: has the sampler changed?")
 
 
 @pytest.fixture(scope="module")
-def agreeing(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return told(tmp_path_factory.mktemp("agreeing"), model={"stable": True})
+def agreeing(tmp_path_factory: pytest.TempPathFactory, stuck: Told) -> Told:
+    return told(tmp_path_factory.mktemp("agreeing"), stuck.seed, model={"stable": True})
 
 
 def average(found: Told) -> Any:
@@ -86,13 +103,13 @@ def written(row: dict[str, float], style: str) -> str:
 
 def test_the_data_are_such_that_one_of_eight_chains_is_stuck(stuck: Told) -> None:
     means = average(stuck).mean(axis=1)
-    assert (means[:7] < 0.6).all()
-    assert means[7] > 1.5
+    assert (means[stuck.rest] < 0.6).all()
+    assert means[stuck.alone] > 1.5
 
 
 def test_means_are_those_of_each_mode(stuck: Told) -> None:
     modes, draws = stuck.result.summary["by_mode"], average(stuck)
-    assert [mode["chains"] for mode in modes] == [[0, 1, 2, 3, 4, 5, 6], [7]]
+    assert [mode["chains"] for mode in modes] == [stuck.rest, [stuck.alone]]
     assert [mode["share"] for mode in modes] == [0.875, 0.125]
     assert [mode["moved"] for mode in modes] == [False, False]
     assert all(mode["signs"] == {"b -> a": 1, "a -> b": 1} for mode in modes)  # sizes tell them apart, not signs
@@ -122,7 +139,7 @@ def test_no_number_over_all_chains_is_given_as_if_it_were_right(stuck: Told) -> 
 
 def test_terminal_and_report_say_so_and_name_the_remedy(stuck: Told) -> None:
     draws = average(stuck)
-    for which, label in ((slice(7), "7 of 8 chains"), (slice(7, 8), "1 of 8 chains")):
+    for which, label in ((stuck.rest, "7 of 8 chains"), ([stuck.alone], "1 of 8 chains")):
         one = numbers(draws[which])
         assert label in stuck.printed
         assert label in stuck.page
@@ -160,7 +177,7 @@ def test_what_has_not_converged_bears_a_mark(stuck: Told, agreeing: Told) -> Non
 
 def test_a_client_s_own_numbers_are_those_of_each_mode_too(stuck: Told) -> None:
     own = json.loads((stuck.folder / "client-site-0" / "posterior.json").read_text())
-    assert [mode["chains"] for mode in own["by_mode"]] == [[0, 1, 2, 3, 4, 5, 6], [7]]
+    assert [mode["chains"] for mode in own["by_mode"]] == [stuck.rest, [stuck.alone]]
     assert own["parameters"]["theta[b -> a]"]["mean"] == "nan"
     first, second = (mode["parameters"]["theta[b -> a]"]["mean"] for mode in own["by_mode"])
     assert first == pytest.approx(0.6, abs=0.15)
@@ -199,7 +216,7 @@ def test_where_the_remedy_was_taken_another_is_named() -> None:
 
 
 def test_a_further_run_whose_chains_disagree_has_no_numbers(stuck: Told, tmp_path: Path) -> None:
-    result = fedkern.run(job(tmp_path, output={"sensitivity": True}))
+    result = fedkern.run(job(tmp_path, stuck.seed, output={"sensitivity": True}))
     first, *_ = result.summary["sensitivity"]  # the job's own prior and seed
     assert first["pip"] == dict.fromkeys(edge_names(NODES), "nan")
     assert first["converged"] is False
@@ -209,9 +226,9 @@ def test_a_further_run_whose_chains_disagree_has_no_numbers(stuck: Told, tmp_pat
 
 
 def test_too_many_coefficients_to_keep_their_draws(stuck: Told, tmp_path: Path) -> None:
-    streamed = told(tmp_path, output={"largest": 1})
+    streamed = told(tmp_path, stuck.seed, output={"largest": 1})
     modes = streamed.result.summary["by_mode"]
-    assert [mode["chains"] for mode in modes] == [[0, 1, 2, 3, 4, 5, 6], [7]]
+    assert [mode["chains"] for mode in modes] == [stuck.rest, [stuck.alone]]
     for mode, whole in zip(modes, stuck.result.summary["by_mode"]):
         for edge in edge_names(NODES):
             one, other = (found["parameters"][f"theta_std[{edge}]"] for found in (mode, whole))
