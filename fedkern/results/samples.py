@@ -184,7 +184,8 @@ class Samples:
         theta, out = self._scaled("theta", "", [{}] * len(self.names)), dict[str, Row]()
         for label, row in found.items():
             name = label.replace("new_site", "theta", 1)
-            out[name] = {"centre": theta[name]["mean"]} | {key: row[key] for key in ("q05", "q50", "q95", "p_positive") if key in row}
+            known = {key: value for key, value in row.items() if key not in ("mean", "sd")}
+            out[name] = {"centre": theta[name]["mean"], **known}
         return out
 
     def _contrast(self, own: Array) -> Array:
