@@ -58,6 +58,16 @@ class SigmaModel:
         return kind_of(self.config, self.common)
 
     @property
+    def warnings(self) -> list[str]:
+        """Of choices that are allowed and not advised."""
+        if self.kind == "auxiliary" and self.common.kind == "gp":
+            return [
+                'kind = "auxiliary" beside a Gaussian process: the white noise that it adds passes for error of the response: '
+                'intervals come out too wide; take kind = "deterministic", or a prior of `fedkern sigma build`'
+            ]
+        return []
+
+    @property
     def chains(self) -> bool:
         """Whether the posterior is sampled by Markov chains."""
         return self.config.algorithm.inference in ("hmc", "mala")

@@ -244,4 +244,4 @@ def _notes(model: SigmaModel, released: Draws) -> list[str]:
         notes.append('the deterministic model has no more variance than its decoder: kind = "auxiliary" adds what is missing')
     if model.config.algorithm.inference == "sfvi-avg":
         notes.append("averaging of local steps (sfvi-avg) is not exact")
-    return notes
+    return notes + model.warnings

@@ -91,6 +91,7 @@ def _lines(model: SigmaModel) -> Iterator[str]:
         else:
             q += f"clients' latents {'given' if a.structured else 'independent of'} the global ones"
         yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
+    yield from (f"warning  {words}" for words in model.warnings)
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"

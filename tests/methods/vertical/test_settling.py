@@ -42,14 +42,14 @@ def test_small_rho_and_mean_field_have_not_converged(tmp_path):
 
 
 def test_what_moves_no_more_has_settled_and_the_bound_is_known(tmp_path):
-    result = job(tmp_path, 2500, rho=0.5, algorithm={"learning_rate": 0.004})
+    result = job(tmp_path, 5000, rho=0.5, algorithm={"learning_rate": 0.004})
     assert result.converged == "settled"
     assert [client["converged"] for client in own(tmp_path)] == ["settled", "settled"]
     assert -1000 < result.summary["elbo"] < 0
     assert 0 < result.summary["elbo_error"] < 3
     sent = [json.loads(line)["kind"] for line in (tmp_path / "run" / "ledger" / "client-1.jsonl").read_text().splitlines()]
     assert sent.count("Settled") == 1
-    assert sent.count("BoundShare") == 250
+    assert sent.count("BoundShare") == 500
 
 
 def test_terms_of_the_bound_stay_at_home_where_the_job_says_so(tmp_path):

@@ -26,9 +26,9 @@ def _draws(value: Any) -> Any:
 
 
 def _gamma(value: Any) -> Any:
-    if value == "learn" or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")):
+    if value in ("learn", "auto") or (type(value) in (int, float) and 0 < value < float("inf")):
         return value
-    raise PydanticCustomError("gamma", 'a number > 0, a standard deviation, or "learn"')
+    raise PydanticCustomError("gamma", 'a number > 0, a standard deviation, or "learn" or "auto"')
 
 
 class HyperpriorSection(Section):
@@ -84,7 +84,9 @@ class NetworkSection(Section):
     local_latents: Count = key(help="numbers of each client; never more than it has areas")
     width: Count = key(help="multiplicative: units of the networks of phi")
     rank: Count = key(help="multiplicative: how many linear maps are mixed")
-    gamma: Annotated[float | str, BeforeValidator(_gamma)] = key(help="standard deviation of theta about the decoder; or learn")
+    gamma: Annotated[float | str, BeforeValidator(_gamma)] = key(
+        help="standard deviation of theta about the decoder; or learn; or auto: from what as many factors cannot hold"
+    )
     standardise: bool = key(True, help="networks see theta over its prior standard deviation; false is the paper's")
     condition: Literal["identity", "unit", "log-unit", "log-rest"] = key(help="how the networks see phi")
     start: Literal["analytic", "random"] = key(help="multiplicative: from the best linear factors, or from random weights")
@@ -153,9 +155,9 @@ LINE: Tables = {
     "network": {"hidden": 16, "local_hidden": 16, "global_latents": 5, "local_latents": 5, "gamma": 0.5, "condition": "unit"},
     "training": {"steps": 20_000, "batch": 32},
 }
-# A map has hundreds of directions that matter: its standardised residual is large, and gamma near it.
+# A large map has hundreds of directions that matter, more than latents: its standardised residual is large, and gamma near it.
 MAP: Tables = {
-    "network": {"hidden": 256, "local_hidden": 128, "global_latents": 40, "local_latents": 20, "gamma": 0.8},
+    "network": {"hidden": 256, "local_hidden": 128, "global_latents": 40, "local_latents": 20, "gamma": "auto"},
     "training": {"steps": 1_000, "batch": 128},
 }
 AREAL: Tables = {
