@@ -146,7 +146,10 @@ class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws")
-    bound: bool = key(help="clients also send their terms of the ELBO, one number in ten rounds; default true in open sfvi jobs")
+    bound: bool = key(
+        help="clients also send their terms of the ELBO, one number in ten rounds, or as often as metrics_every; default true in "
+        "open sfvi jobs"
+    )
     rule: Literal["posterior", "plug-in", "augmented"] = key("posterior", help="of the predictions on the rows kept for testing")
     missing_party: bool | Literal["columns"] = key(
         False,

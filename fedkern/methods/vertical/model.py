@@ -51,6 +51,11 @@ class VerticalModel:
         return self.config.model.kind == "network"
 
     @property
+    def bound_every(self) -> int:
+        """Rounds from one term of the ELBO to the next: no fewer lines of metrics have it than the job asks for."""
+        return min(BOUND_EVERY, self.config.output.metrics_every)
+
+    @property
     def watched(self) -> bool:
         """Whether clients say if their own unknowns have settled: in open variational jobs."""
         a = self.config.algorithm
@@ -82,7 +87,7 @@ class VerticalModel:
             curvature=self.likelihood.curvature_bound,
             closed_form=a.theta_update == "closed-form",
             bound=c.output.bound,
-            bound_every=BOUND_EVERY,
+            bound_every=self.bound_every,
             dispersed=self.likelihood.dispersed,
             private=c.private,
         )

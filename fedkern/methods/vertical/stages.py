@@ -179,7 +179,8 @@ def disclosure(model: VerticalModel) -> str:
     if data.server is None and not data.builtin:
         texts.append(f"{data.response} of all rows from the first client that has it, once")
     if model.config.output.bound:
-        texts.append("each client's terms of the ELBO, one number in ten rounds")
+        often = "a round" if model.bound_every == 1 else f"in {model.bound_every} rounds"
+        texts.append(f"each client's terms of the ELBO, one number {often}")
     if model.watched:
         texts.append("at the end one bit of each client, whether its own coefficients still move")
     if model.n_test:
