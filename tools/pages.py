@@ -39,7 +39,8 @@ a job of that method has without the key; `...` stands where there is none. Vari
 PRIORS = """\
 ## Prior files
 
-What `fedkern sigma train` reads. Defaults are those of a map; the preset `"paper"` and the variants have their own.
+What `fedkern sigma build` and `train` read: `build` the sections `[prior]`, `[data]` and `[within]`.
+Defaults are those of a map; the preset `"paper"` and the variants have their own.
 """
 KERNELS = """\
 # Kernels

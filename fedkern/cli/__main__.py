@@ -60,8 +60,16 @@ def parser() -> argparse.ArgumentParser:
         simulate.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"default {default}")
     simulate.set_defaults(call=_simulate)
 
-    sigma = commands.add_parser("sigma", help="priors that do not factorise over clients: train one")
+    sigma = commands.add_parser("sigma", help="priors that do not factorise over clients: build or train one")
     steps = sigma.add_subparsers(dest="step", metavar="STEP", required=True)
+    build = steps.add_parser("build", help="build a prior that is exact inside each client; nothing is trained")
+    build.add_argument("prior", metavar="PRIOR.toml")
+    build.add_argument("--out", metavar="DIR", help="folder of the artifact (default: runs/ and the prior file's name)")
+    build.add_argument(
+        "--set", action="append", default=[], metavar="section.key=value", dest="sets", help="override a key of the prior file"
+    )
+    build.add_argument("--quiet", action="store_true", help="no notes and no summary")
+    build.set_defaults(call=_sigma_build)
     train = steps.add_parser("train", help="train a prior artifact: one file for the server, one for each client")
     train.add_argument("prior", metavar="PRIOR.toml")
     train.add_argument("--out", metavar="DIR", help="folder of the artifact (default: runs/ and the prior file's name)")
@@ -157,9 +165,16 @@ def _simulate(options: argparse.Namespace) -> int:
         job = synthetic.simulate(options.kind, options.out, settings)
     prior = Path(job).with_name("prior.toml")
     if prior.exists():
-        print(f"{prior}\ntrain it:  fedkern sigma train {prior} --out {prior.with_suffix('')}")
+        print(f"{prior}\nbuild it:  fedkern sigma build {prior} --out {prior.with_suffix('')}")
     print(f"{job}\nrun it:  fedkern run {job}")
     return 0
+
+
+def _sigma_build(options: argparse.Namespace) -> int:
+    from ..methods.sigma.prior import build
+
+    with plainly():
+        return build.command(options)
 
 
 def _sigma_train(options: argparse.Namespace) -> int:

@@ -1,13 +1,15 @@
-"""`fedkern report DIR`: from a run's folder, finished or not, to report.html."""
+"""`fedkern report DIR`: from a run's folder, finished or not, or from a client's own one, to report.html."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..data.polygons import Part, read
 from ..errors import JobError
 from ..jobs.files import write_atomically
 from ..methods import named
@@ -27,17 +29,34 @@ def write(folder: Path) -> Path:
     if not os.path.exists(folder / "job.json"):
         raise JobError(f"{folder}: holds no run of fedkern (no job.json); give the --out of a run")
     notes: list[str] = []
+    own = (folder / "areas.csv").exists()  # a client's own folder
     ledgers = {path.stem: _lines(path, notes) for path in sorted((folder / "ledger").glob("*.jsonl"))}
     job = _json(folder / "job.json")
     summary = _json(folder / "summary.json") if (folder / "summary.json").exists() else {}
     lines = _lines(folder / "metrics.jsonl", notes)
-    tables = ((path.parent.name.removeprefix("client-"), _rows(path)) for path in sorted(folder.glob("client-*/areas.csv")))
+    homes = [folder] if own else sorted(path.parent for path in folder.glob("client-*/areas.csv"))
+    tables = ((_client(home), _rows(home / "areas.csv")) for home in homes)
     areas = {client: rows for client, rows in tables if rows is not None}
+    shapes = {_client(home): _shapes(home / "areas.geojson") for home in homes if _client(home) in areas}
+    fits = {_client(home): _json(home / "fit.json") for home in homes if _client(home) in areas and (home / "fit.json").exists()}
     path = folder / "report.html"
-    method = named(summary["method"]).report if summary else None
-    content = page(RunFiles(folder.resolve().name, summary, job, lines, ledgers, areas, notes), method)
+    method = named(str(job["job"]["method"])).report if summary or own else None
+    run = RunFiles(
+        folder.resolve().name, summary, job, lines, ledgers, areas, shapes, fits, _client(folder) if own else "", notes
+    )
+    content = page(run, method)
     write_atomically(path, content.encode("utf-8", "backslashreplace"), secret=bool(areas))  # areas are their clients' own
     return path
+
+
+def _client(home: Path) -> str:
+    """Whose own folder this is."""
+    return home.resolve().name.removeprefix("client-")
+
+
+def _shapes(path: Path) -> Mapping[str, Sequence[Part]]:
+    """Area -> its borders; none where the job had no polygons."""
+    return read(path, "area").parts if os.path.exists(path) else {}
 
 
 def _json(path: Path) -> Any:

@@ -1,10 +1,11 @@
-"""A prior artifact: what training leaves, as one file for the server and one for each client.
+"""A prior artifact: what `fedkern sigma build` or `train` leaves, as one file for the server and one for each client.
 
 A folder of it holds
 
     manifest.json         what each file is, with its digest; the format's number; the units
     server.npz            who takes part, and the prior of the hyperparameter: no network
-    clients/<name>.npz    this client's own decoder and encoder, its scales and tau^2: nothing of another client's
+    clients/<name>.npz    this client's own part: of a prior that was trained its decoder and encoder, scales and tau^2; of one
+                          that was built its own map and what ties it to the others. Nothing of another client's
     training/             what only the trainer needs (checkpoint, cached eigenvectors): for nobody else
 
 Each client gets its own file, the server its own; the manifest may go to all. Arrays are npz members without pickle, everything
@@ -27,13 +28,15 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ..errors import JobError
 from ..kernels.mlp import Architecture
 from ..models.spatial.condition import Condition, Hyperprior
+from ..models.spatial.within import Within
 
 Array = NDArray[np.float64]
-Made = TypeVar("Made", "ClientFile", "ServerFile")
+Made = TypeVar("Made", "ClientFile", "WithinFile", "ServerFile")
 Kind = Literal["car", "leroux", "bym2", "gp"]
 
 FORMAT = 1
@@ -57,7 +60,7 @@ class Common:
     id : of the artifact, the same in all its files
     kind : of the prior
     condition : the hyperparameter, its training range and its prior
-    variant : of the networks
+    variant : of the networks; "within" where there are none, and the prior is exact inside each client
     n_global : number of global latents p_G
     hidden, local_hidden, width, rank : of the architecture
     gamma : the networks' standard deviation, of theta / scale
@@ -66,18 +69,23 @@ class Common:
     id: str
     kind: Kind
     condition: Condition
-    variant: Literal["printed", "amended", "multiplicative"]
+    variant: Literal["printed", "amended", "multiplicative", "within"]
     n_global: int
-    hidden: int
-    local_hidden: int
-    width: int
-    rank: int
-    gamma: float
+    hidden: int = 0
+    local_hidden: int = 0
+    width: int = 0
+    rank: int = 0
+    gamma: float = 0.0
+
+    @property
+    def within(self) -> bool:
+        """Whether the prior is exact inside each client."""
+        return self.variant == "within"
 
 
 @dataclass(frozen=True, eq=False)
 class ClientFile:
-    """What one client gets.
+    """What one client gets of a prior that was trained.
 
     Attributes
     ----------
@@ -91,6 +99,7 @@ class ClientFile:
     true_variance : (d,) of theta under the prior, phi averaged
     areas : names of the areas, in the order of theta
     locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
+    pairs : (k, 2) numbers of its own areas that are neighbours, each pair once, where it is known
     digest : of the file that it was read from
     """
 
@@ -105,6 +114,7 @@ class ClientFile:
     true_variance: Array
     areas: tuple[str, ...] = ()
     locations: Array | None = None
+    pairs: NDArray[np.int64] | None = None
     digest: str = ""
 
     def __post_init__(self) -> None:
@@ -116,11 +126,7 @@ class ClientFile:
                 raise ValueError(f"client {self.name}: {name} has shape {got.shape}; wanted {shape}, finite")
         if min(d, g) < 1 or not (self.scale > 0).all() or not (self.tau2 > 0).all() or (np.diff(self.tau_grid) <= 0).any():
             raise ValueError(f"client {self.name}: wanted areas, scale > 0, tau2 > 0 and an increasing tau_grid")
-        places = d if self.locations is None else len(self.locations)
-        if places != d or len(self.areas) not in (0, d) or (self.locations is None and not self.areas):
-            raise ValueError(f"client {self.name}: wanted names or locations of {d} areas")
-        if len(set(self.areas)) < len(self.areas):
-            raise ValueError(f"client {self.name}: wanted different names of areas")
+        _check_areas(self)
         strange = set(self.parts) - set(SHARED) - set(OWN)
         if strange or any(part.ndim != 1 or not np.isfinite(part).all() for part in self.parts.values()):
             raise ValueError(f"client {self.name}: parts {', '.join(self.parts)}; wanted finite vectors of known parts")
@@ -139,8 +145,68 @@ class ClientFile:
     def architecture(self) -> Architecture:
         """Of the networks of this client alone: `parts` are those of it, but for the global encoder."""
         c = self.common
+        if c.variant == "within":
+            raise ValueError(f"client {self.name}: a prior that is exact inside each client has no networks")
         sizes = (c.n_global, (self.n_local,), c.hidden, c.local_hidden, c.width, c.rank)
         return Architecture(c.variant, (self.d,), 1, *sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class WithinFile:
+    """What one client gets of a prior that is exact inside it (`models.spatial.within`).
+
+    Attributes
+    ----------
+    common : what all files say
+    name, index : of the client, and its place among the clients
+    within : its own map, and what ties it to the others
+    true_variance : (d,) of theta under the prior, phi averaged
+    areas : names of the areas, in the order of theta
+    locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
+    pairs : (k, 2) numbers of its own areas that are neighbours, each pair once, where it is known
+    digest : of the file that it was read from
+    """
+
+    common: Common
+    name: str
+    index: int
+    within: Within
+    true_variance: Array
+    areas: tuple[str, ...] = ()
+    locations: Array | None = None
+    pairs: NDArray[np.int64] | None = None
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if self.true_variance.shape != (self.d,) or not np.isfinite(self.true_variance).all():
+            got = self.true_variance.shape
+            raise ValueError(f"client {self.name}: true_variance has shape {got}; wanted {(self.d,)}, finite")
+        if self.within.n_latents != self.common.n_global or self.within.condition != self.common.condition:
+            raise ValueError(f"client {self.name}: wanted {self.common.n_global} latents and the condition of all files")
+        _check_areas(self)
+
+    @property
+    def d(self) -> int:
+        """Number of the client's areas or locations."""
+        return self.within.size
+
+    @property
+    def n_local(self) -> int:
+        """Number of its local latents: none."""
+        return 0
+
+
+OwnFile = ClientFile | WithinFile
+
+
+def _check_areas(file: OwnFile) -> None:
+    places = file.d if file.locations is None else len(file.locations)
+    if places != file.d or len(file.areas) not in (0, file.d) or (file.locations is None and not file.areas):
+        raise ValueError(f"client {file.name}: wanted names or locations of {file.d} areas")
+    if file.pairs is not None and (file.pairs.shape[1:] != (2,) or not ((0 <= file.pairs) & (file.pairs < file.d)).all()):
+        raise ValueError(f"client {file.name}: wanted pairs of numbers of its {file.d} areas")
+    if len(set(file.areas)) < len(file.areas):
+        raise ValueError(f"client {file.name}: wanted different names of areas")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +241,7 @@ class ServerFile:
 def write(
     folder: str | Path,
     common: Common,
-    clients: Sequence[ClientFile],
+    clients: Sequence[OwnFile],
     *,
     versions: Mapping[str, str] | None = None,
     put: Callable[[Path, bytes], None] | None = None,
@@ -250,6 +316,14 @@ def read_server(folder: str | Path) -> ServerFile:
 
 
 def read_client(folder: str | Path, name: str, *, id: str | None = None) -> ClientFile:
+    """A client's own file of a prior that was trained: as `read_own`, but a prior that was built is refused as well."""
+    file = read_own(folder, name, id=id)
+    if isinstance(file, WithinFile):
+        raise JobError(f"{folder}: this prior was built, and has no networks; train one with `fedkern sigma train`")
+    return file
+
+
+def read_own(folder: str | Path, name: str, *, id: str | None = None) -> OwnFile:
     """A client's own file of an artifact.
 
     Parameters
@@ -267,8 +341,8 @@ def read_client(folder: str | Path, name: str, *, id: str | None = None) -> Clie
     clients: Mapping[str, str] = {} if folder.is_file() else _manifest(folder)["clients"]
     if not folder.is_file() and name not in clients:
         raise JobError(
-            f"{folder}: this prior was trained for {_listed(list(clients))}, not for a client {name!r}; name the client as in "
-            "[data] client when it was trained, or train it anew"
+            f"{folder}: this prior was built or trained for {_listed(list(clients))}, not for a client {name!r}; name the client "
+            "as in [data] client of the prior file, or make the prior anew"
         )
     path, digest = _find(folder, clients.get(name, ""))
     meta, arrays, digest = _unpacked(path, "client", digest)
@@ -279,11 +353,27 @@ def read_client(folder: str | Path, name: str, *, id: str | None = None) -> Clie
             f"{path}: belongs to prior {meta['common']['id'][:12]}, the job uses {id[:12]}; give client {name!r} the file "
             "that was trained together with the server's"
         )
+    if meta["common"]["variant"] == "within":
+        return _made(path, lambda: _within_file(meta, arrays, digest))
     parts = {key.removeprefix("part/"): arrays[key] for key in arrays if key.startswith("part/")}
     own: dict[str, Any] = {key: arrays[key] for key in ("scale", "tau2", "tau_grid", "true_variance")}
     own |= {"index": meta["index"], "n_local": meta["n_local"], "areas": tuple(meta["areas"])}
+    own |= {"pairs": arrays["pairs"].astype(np.int64) if "pairs" in arrays else None}
     own |= {"parts": parts, "locations": arrays.get("locations"), "digest": digest}
     return _made(path, lambda: ClientFile(_common(meta), name, **own))
+
+
+def _within_file(meta: Mapping[str, Any], arrays: Mapping[str, Array], digest: str) -> WithinFile:
+    """As it was written."""
+    own = {key.removeprefix("within/"): array for key, array in arrays.items() if key.startswith("within/")}
+    common, d = _common(meta), len(own["diagonal"])
+    data, row, column = (own.pop(f"T_{what}") for what in ("data", "row", "column"))
+    T: Any = sparse.csr_array((data, (row.astype(np.int64), column.astype(np.int64))), shape=(d, d))
+    border, rooted = own.pop("border").astype(np.int64), common.kind != "gp"
+    within = Within(common.condition, border=border, T=T, rooted=rooted, **own)
+    places, pairs = arrays.get("locations"), arrays["pairs"].astype(np.int64) if "pairs" in arrays else None
+    areas = tuple(meta["areas"])
+    return WithinFile(common, meta["name"], meta["index"], within, arrays["true_variance"], areas, places, pairs, digest)
 
 
 def safe_names(names: Sequence[str]) -> list[str]:
@@ -292,7 +382,7 @@ def safe_names(names: Sequence[str]) -> list[str]:
     return [name if safe.count(name) == 1 else f"{name}-{k}" for k, name in enumerate(safe)]
 
 
-def _packed(role: str, file: ClientFile | ServerFile, common: Common) -> bytes:
+def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
     """A file's bytes: the same for the same content."""
     arrays: dict[str, Array] = {}
     meta: dict[str, Any] = {"format": FORMAT, "role": role, "units": UNITS, "common": asdict(common)}
@@ -300,16 +390,25 @@ def _packed(role: str, file: ClientFile | ServerFile, common: Common) -> bytes:
         value = getattr(file, one.name)
         if one.name == "parts":
             arrays |= {f"part/{name}": part for name, part in value.items()}
+        elif isinstance(value, Within):
+            arrays |= {f"within/{name}": array for name, array in _arrays_of(value).items()}
         elif isinstance(value, np.ndarray):
             arrays[one.name] = value
         elif one.name == "true_variance":
             arrays[one.name] = np.concatenate(value)
-        elif one.name not in ("common", "digest", "locations"):
+        elif one.name not in ("common", "digest", "locations", "pairs"):
             meta[one.name] = value
     text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, meta=text, **{name: np.asarray(a, dtype="<f8") for name, a in arrays.items()})
     return stream.getvalue()
+
+
+def _arrays_of(within: Within) -> dict[str, Array]:
+    """Everything but the condition, which all files have."""
+    T = sparse.coo_array(within.T)
+    arrays = {name: getattr(within, name) for name in ("nodes", "border", "diagonal", "spectrum", "U", "K", "W")}
+    return arrays | {"T_data": T.data, "T_row": T.coords[0], "T_column": T.coords[1]}
 
 
 def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any], dict[str, Array], str]:
@@ -368,7 +467,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except OSError:
         raise JobError(
             f"{folder}: holds no prior artifact (no manifest.json); give the --out of a finished "
-            "`fedkern sigma train`, or a file of it"
+            "`fedkern sigma build` or `train`, or a file of it"
         ) from None
     except (ValueError, KeyError, TypeError):
         good = False

@@ -7,7 +7,7 @@ client. An area without neighbours is an island, for which a CAR prior is not pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from . import polygons
 from .table import Table, Text, load
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Islands = Literal["link", "drop", "independent"]
 SHOWN = 5  # names in a message
+WORDS = {"vertex": "corner", "edge": "side"}  # what neighbours have in common
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,23 +162,27 @@ def checked(names: Sequence[str], pairs: Index, source: str) -> Graph:
 
 def read_map(
     areas: str | Path,
-    edges: str | Path,
+    edges: str | Path | None = None,
     *,
     area: str,
     client: str,
     x: str | None = None,
     y: str | None = None,
     islands: Islands = "link",
+    borders: str | Path | None = None,
+    contiguity: polygons.Contiguity = "vertex",
 ) -> Map:
     """Areas, their clients and their neighbours.
 
     Parameters
     ----------
     areas : a table with a line for each area
-    edges : see `read_edges`
+    edges : see `read_edges`; None: areas whose borders touch are neighbours
     area, client : the columns that name the area and its client
-    x, y : the columns of its centroid; needed to link islands
+    x, y : the columns of its centroid; needed to link islands, unless there are borders
     islands : "link" to the nearest centroid, "drop", or "independent" of all others
+    borders : GeoJSON (`polygons.read`) whose property `area` names them
+    contiguity : what touching is: a common corner, or a common side
 
     Raises
     ------
@@ -206,7 +212,20 @@ def read_map(
     centroids = None
     if x is not None and y is not None:
         centroids = np.column_stack([numbers_of(table, x), numbers_of(table, y)])
-    return make_map(read_edges(edges, names), owners, centroids, islands=islands)
+    if borders is None:
+        if edges is None:
+            raise ValueError("read_map: wanted edges, or borders")
+        return make_map(read_edges(edges, names), owners, centroids, islands=islands)
+    drawn = polygons.read(borders, area)
+    shapes = drawn.of(names, str(borders))
+    graph = from_pairs(names, shapes.neighbours(contiguity)) if edges is None else read_edges(edges, names)
+    made = make_map(graph, owners, shapes.centroids() if centroids is None else centroids, islands=islands)
+    notes = list(made.notes)
+    if edges is None:
+        notes.insert(0, f"{len(graph.indices) // 2:,} pairs of neighbours, whose borders share a {WORDS[contiguity]}")
+    if others := [name for name in drawn.parts if name not in claims]:
+        notes.append(f"{len(others)} polygons of no area in the table are left out: {listed(others)}")
+    return replace(made, notes=tuple(notes))
 
 
 def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None, *, islands: Islands = "link") -> Map:
@@ -224,7 +243,7 @@ def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None
     shown = listed([graph.names[k] for k in alone])
     keep = np.arange(graph.n, dtype=np.int64)
     if not len(graph.indices):
-        raise JobError("no two areas are neighbours: a map needs at least one pair; check [data] adjacency")
+        raise JobError("no two areas are neighbours: a map needs at least one pair; check [data] adjacency or polygons")
     if len(alone) and islands == "link":
         if centroids is None or not np.isfinite(centroids[alone]).all():
             raise JobError(

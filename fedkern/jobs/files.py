@@ -238,12 +238,12 @@ class RunFolder:
 
     def claim(self, parties: Iterable[int], *, resume: bool) -> None:
         """JobError if another run's files of these parties would be overwritten, or if there is nothing to resume."""
+        finished = self.path / "summary.json"
         for party in parties:
-            finished = self.path / "summary.json"
-            if party == SERVER and finished.exists():
+            begun = self.begun([party])
+            if finished.exists() and (party == SERVER or begun):  # begun: it ended before it could clear its checkpoints away
                 what = "has nothing to resume" if resume else "would be overwritten"
                 raise JobError(f"{finished} is there: the run in this folder has finished and {what}; choose another --out")
-            begun = self.begun([party])
             if begun and not resume:
                 other = "--out" if self.own is None else "--out and output.client_folder"
                 raise JobError(

@@ -152,7 +152,8 @@ class RunHooks(Keeper):
     def certificate(self, party: int) -> Record:
         """What a holder has spent in this job."""
         assert self.config.privacy is not None
-        return self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person)
+        content = self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person)
+        return content | self.config.of_posterior(int(content["steps"]))
 
     def settled(self, client: int) -> Record:
         """The certificate of a client that spends no more, which learns what all jobs have spent on its data."""

@@ -204,6 +204,10 @@ class JobConfig(Section):
         """Whether `output.draws` and `output.chains` say what is drawn from a fitted posterior, once it is known."""
         return False
 
+    def of_posterior(self, steps: int) -> dict[str, str | float]:
+        """What a certificate says of the posterior in this job's own words, after so many accounted steps."""
+        return {}
+
     @property
     def canonical(self) -> str:
         """One JSON text for one meaning: sorted keys, infinite numbers as "inf"."""

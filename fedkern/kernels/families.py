@@ -137,6 +137,8 @@ class Family:
         predictor's variance
     dispersion : None: it has no `scale`
     trials : whether rows have a number of trials
+    exact : (y, base, scale) -> ends of the exact 95 % interval of a level that was seen once: y of so much exposure, or of so
+        many trials; None: there is none without an error's standard deviation
     """
 
     name: str
@@ -158,6 +160,7 @@ class Family:
     predictive: Callable[[Vector, Vector, Callable[[], Vector], float], Vector] | None = None
     dispersion: Dispersion | None = None
     trials: bool = False
+    exact: Callable[[Vector, Vector, Scale], tuple[Vector, Vector]] | None = None
 
     def __post_init__(self) -> None:
         for method in self.methods:
@@ -199,6 +202,32 @@ def _of(trials: Trials) -> Any:
     return 1.0 if trials is None else trials
 
 
+# Exact intervals: each end is the level at which what was seen, or more, has probability 2.5 %; or what was seen, or less.
+# Where y is 0 (or all of the trials) one end is that of the range: the functions are asked for y = 1 there, and not believed.
+
+TAIL = 0.025
+
+
+def _garwood(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, Vector]:
+    """Quantiles of chi-square with 2 y and 2 y + 2 degrees of freedom, halved (Garwood, 1936)."""
+    low = np.where(y > 0, _special("gammaincinv", np.maximum(y, 1), TAIL), 0.0)
+    return low / exposure, np.asarray(_special("gammaincinv", y + 1, 1 - TAIL) / exposure)
+
+
+def _clopper_pearson(y: Vector, trials: Vector, scale: Scale) -> tuple[Vector, Vector]:
+    """Quantiles of beta distributions (Clopper and Pearson, 1934)."""
+    failures = trials - y
+    low = np.where(y > 0, _special("betaincinv", np.maximum(y, 1), failures + 1, TAIL), 0.0)
+    return low, np.where(failures > 0, _special("betaincinv", y + 1, np.maximum(failures, 1), 1 - TAIL), 1.0)
+
+
+def _negative_exact(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, Vector]:
+    """By the same tails, which are incomplete beta functions of r / (r + mean)."""
+    below = _special("betaincinv", scale, np.maximum(y, 1), 1 - TAIL)
+    above = _special("betaincinv", scale, y + 1, TAIL)
+    return np.where(y > 0, scale * (1 - below) / below, 0.0) / exposure, np.asarray(scale * (1 - above) / above / exposure)
+
+
 # Poisson --------------------
 
 
@@ -223,6 +252,7 @@ POISSON = Family(
     variance_words="1 / the mean count",
     slope_words="y - rate",
     predictive=lambda y, mean, variance, scale: np.asarray(y * np.log(mean) - mean - gammaln(y + 1)),
+    exact=_garwood,
 )
 
 # Binomial --------------------
@@ -255,6 +285,7 @@ BINOMIAL = Family(
     mean=lambda eta: np.asarray(expit(eta)),
     information=_of_trials,
     trials=True,
+    exact=_clopper_pearson,
 )
 
 # Negative binomial --------------------
@@ -283,6 +314,7 @@ NEGATIVE_BINOMIAL = Family(
     slope_words="r (y - rate) / (r + rate)",
     predictive=lambda y, mean, variance, scale: _negative_value(y, np.log(mean), scale, None),
     dispersion=Dispersion("r"),
+    exact=_negative_exact,
 )
 
 # Bernoulli --------------------
@@ -309,6 +341,7 @@ BERNOULLI = Family(
     least_variance=4.0,
     slope_words="y - p, whose signs are the labels",
     predictive=_bernoulli_predictive,
+    exact=_clopper_pearson,
 )
 
 # Gaussian --------------------

@@ -235,6 +235,14 @@ class Encoding:
         return tuple(names)
 
     @property
+    def spread(self) -> NDArray[np.float64]:
+        """(d,) mean squares of the coefficients' columns if numeric ones are standardised, and levels equally frequent."""
+        squares = [1.0] if self.intercept else []
+        for column in self.columns:
+            squares += [1.0] if column.levels is None else [1 / len(column.levels)] * len(column.levels)
+        return np.array(squares)
+
+    @property
     def size(self) -> int:
         """d, the number of coefficients."""
         return self.intercept + sum(1 if column.levels is None else len(column.levels) for column in self.columns)

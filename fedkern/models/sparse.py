@@ -183,8 +183,8 @@ def _without_gaps(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def edges(nodes: Sequence[str]) -> tuple[str, ...]:
-    """Names of all edges, "to,from", in the order of the flattened indicators."""
-    return tuple(f"{to},{origin}" for to in nodes for origin in nodes if to != origin)
+    """Names of all edges, "from -> to", in the order of the flattened indicators: row by row of what they point to."""
+    return tuple(f"{origin} -> {to}" for to in nodes for origin in nodes if to != origin)
 
 
 def relative(encoding: Encoding) -> Encoding:

@@ -12,6 +12,10 @@ from .accountant import epsilon as composed
 Certificate = Mapping[str, str | float]
 
 HONEST = "q describes the data as the noisy optimisation found them; it does not contain the privacy noise"
+WITH_NOISE = (
+    "the posterior contains the noise of privacy, of sampling and of the data; its intervals do not cover the bias of the clip "
+    "where that cuts rows"
+)
 ALONE = {
     "example": "the job's alone: the holder has no policy.toml for these data",
     "client": "the job's alone: the server has no policy.toml for [data.federation]; clients' policies can only refuse",
@@ -104,6 +108,8 @@ def text(client: str, content: Certificate) -> str:
             f"  a person with {content['rows_per_person']} rows: epsilon = {_short(content['person_epsilon'])} at delta = "
             f"{_short(content['person_delta'])}"
         )
+    if "progress" in content:
+        lines.append(f"  updates have gone {content['progress']:.0%} of the way from the prior to where they lead, noise apart")
     return "\n".join([*lines, f"  {content['posterior']}"])
 
 

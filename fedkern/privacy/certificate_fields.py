@@ -65,7 +65,7 @@ FIELDS: Mapping[str, Check] = {
     "rows_per_person": _count(1),
     "posterior": TEXT,
 }
-OPTIONAL: Mapping[str, Check] = {"public": TEXT, "person_epsilon": AMOUNT, "person_delta": SHARE}
+OPTIONAL: Mapping[str, Check] = {"public": TEXT, "person_epsilon": AMOUNT, "person_delta": SHARE, "progress": SHARE}
 
 
 def problem(content: Json) -> str | None:

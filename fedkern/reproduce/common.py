@@ -71,6 +71,14 @@ def _cell(value: Value) -> str:
     return "" if math.isnan(value) else repr(value.item() if isinstance(value, np.generic) else value)
 
 
+UNKNOWN = "convergence not judged: run by an older version"
+
+
+def verdicts(runs: Mapping[str, str]) -> str:
+    """What a table begins with: whether its runs have converged, line by line."""
+    return "\n".join(f"* {name}: {verdict}" for name, verdict in runs.items()) + "\n"
+
+
 def shown(values: Iterable[float], digits: int) -> str:
     """Mean ± standard deviation."""
     numbers = np.fromiter(values, dtype=np.float64)

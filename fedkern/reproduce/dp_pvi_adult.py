@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -31,7 +32,7 @@ from ..models.glm import Rows, prior
 from ..privacy.accountant import Mechanism
 from ..privacy.moments import moments_epsilon, moments_max_steps
 from ..results.gaussian import Posterior
-from .common import Json, Tables
+from .common import UNKNOWN, Json, Tables, verdicts
 
 SPLITS = {"homogeneous": (0.0, 0.0), "A": (0.9, 0.95), "B": (0.7, -3.0)}  # (rho, kappa)
 CAPS = (0.5, 0.75, 1.0)
@@ -103,6 +104,7 @@ class Outcome:
     epsilon: float | None = None
     epsilon_paper: float | None = None
     curve: list[tuple[int, float, float]] = field(default_factory=list)
+    verdict: str = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,7 @@ def run_cell(cell: Cell) -> Outcome:
         max((one["epsilon"] for one in spent.values()), default=None),
         max(paper, default=None),
         [(updates, of["accuracy"], of["log_likelihood"]) for updates, of in measured],
+        result.summary["verdict"],
     )
 
 
@@ -257,7 +260,7 @@ def run(out: Path, fast: bool = False) -> Path:
     outcomes = [done[cell] for cell in cells(fast)]
     rows = list(_summary(outcomes))
     (out / "summary.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (out / "table.md").write_text(_table(rows))
+    (out / "table.md").write_text(_verdicts(outcomes) + "\n" + _table(rows))
     _figure(outcomes, out / "curves.png")
     return out / "table.md"
 
@@ -280,6 +283,14 @@ def _summary(outcomes: Sequence[Outcome]) -> Iterator[Json]:
             if name in ("accuracy", "log_likelihood"):
                 row[f"{name}_sd"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
         yield row
+
+
+def _verdicts(outcomes: Sequence[Outcome]) -> str:
+    """How many of the runs of each method have what verdict, of which the numbers are left out."""
+    words = Counter((o.cell.method, o.verdict.partition(":")[0]) for o in outcomes)
+    methods = dict.fromkeys(method for method, _ in words)
+    of = {m: ", ".join(f"{count} runs {word}" for (name, word), count in words.items() if name == m) for m in methods}
+    return verdicts(of)
 
 
 def _table(rows: Sequence[Json]) -> str:

@@ -25,7 +25,7 @@ from ..models.spatial.car import CarModel, exact_areas
 from ..models.spatial.condition import Condition, Hyperprior
 from ..models.spatial.prior import AreaPrior
 from ..models.spatial.site import Layout, Rows
-from .common import Array, Index, Json, Tables, Value, append, stored, table
+from .common import UNKNOWN, Array, Index, Json, Tables, Value, append, stored, table, verdicts
 from .sigma import Areas, Trained, fit, mean_field, trained, write_map
 
 PHI, ERROR_SD, HELD_OUT, SEEDS = 0.95, 0.5, 0.2, (1, 2, 3, 4, 5)
@@ -109,6 +109,7 @@ def measured(folder: Path, steps: int, phi: float, seed: int, out: Path | None =
         line[kind] = {"rms": _rms(means[kind] - truth.mean), "sd": float(sds[kind].mean())}
     line["phi posterior"] = {"exact": float(truth.weight @ truth.phi), "mean-field": float(other.phi.mean())}
     line["phi posterior"] |= {kind: float(one.summary["parameters"]["phi"]["mean"]) for kind, one in fits.items()}
+    line["verdicts"] = {kind: str(one.summary["verdict"]) for kind, one in fits.items()}
     line["held out"] = {
         "rms": _rms(without.mean[gone] - expected) / _rms(expected),
         "coverage": float(np.mean((low <= theta[gone]) & (theta[gone] <= high))),
@@ -170,6 +171,8 @@ def run(out: Path, fast: bool = False) -> Path:
 def _text(results: list[Json], trained_prior: Trained, tau: Tau) -> str:
     maps = [one for one in results if one["phi"] == PHI]
     lines = ["# Australian map: 2,192 areas, 8 clients, 40 + 8 x 20 latents", ""]
+    kinds = [(one, kind) for one in results for kind in ("deterministic", "auxiliary")]
+    lines += [verdicts({f"map {one['key']}, {kind}": one.get("verdicts", {}).get(kind, UNKNOWN) for one, kind in kinds})]
     lines += [
         f"Maps of theta from the CAR prior at phi = {PHI:g}, y = theta + N(0, sd {ERROR_SD:g}); median of {len(maps)} maps. rms:"
     ]

@@ -22,7 +22,7 @@ from ..kernels import rng
 from ..models.spatial.car import Exact, exact_process
 from ..models.spatial.condition import Condition
 from ..models.spatial.prior import GpPrior
-from .common import Array, Index, Json, Tables, references, table
+from .common import Array, Index, Json, Tables, references, table, verdicts
 from .sigma import Areas, Trained, fit, trained
 
 GROUPS, LENGTHSCALES, SEEDS = (34, 33, 33), (0.2, 0.5, 0.8), (1, 2, 3, 4, 5)
@@ -142,15 +142,17 @@ def run(out: Path, fast: bool = False) -> Path:
     trainings = {cell: measured(cell, out) for cell in cells(fast)}
     best = Cell("multiplicative", 1)
     fits = {(v, a): posterior(Cell(v, 1), out, a) for v, a in FITTED}
-    (out / "table.md").write_text(_text(trainings, {key: distance(one) for key, one in fits.items()}), encoding="utf-8")
+    (out / "table.md").write_text(_text(trainings, fits), encoding="utf-8")
     _covariances(best, out)
     _draws(best, out)
     _bands(fits[best.variant, False], out / "posterior.png")
     return out / "table.md"
 
 
-def _text(trainings: dict[Cell, Json], fits: dict[tuple[str, bool], dict[str, float]]) -> str:
+def _text(trainings: dict[Cell, Json], fits: dict[tuple[str, bool], Areas]) -> str:
     lines = ["# A Gaussian process of three clients", ""]
+    called = {(v, a): f"{v}, {'auxiliary' if a else 'deterministic'}" for v, a in fits}
+    lines += [verdicts({called[key]: areas.summary["verdict"] for key, areas in fits.items()})]
     lines += [
         "Relative Frobenius error of the covariance at lengthscales 0.2 / 0.5 / 0.8, median over the seeds; 20,000 x 32 draws.",
         "",
@@ -194,7 +196,7 @@ def _text(trainings: dict[Cell, Json], fits: dict[tuple[str, bool], dict[str, fl
     rows = [
         [v, "auxiliary" if a else "deterministic", f"{d['mean']:.3f}", f"{d['largest']:.3f}", f"{d['sd']:.3f}",
          f"{d['exact error sd']:.3f}; {d['error sd']:.3f}"]
-        for (v, a), d in fits.items()
+        for (v, a), d in ((key, distance(areas)) for key, areas in fits.items())
     ]  # fmt: skip
     lines += [table(head, rows)]
     nuts = references("sigma").get("process")

@@ -16,7 +16,7 @@ import numpy as np
 from ..data.columns import Columns
 from ..data.graph import Map
 from ..data.sets import county_homicide
-from .common import Array, Column, Json, references, table
+from .common import Array, Column, Json, references, table, verdicts
 from .sigma import Areas, Trained, fit, trained, write_map
 
 N_GLOBAL, N_LOCAL, GAMMA, STEPS, ROUNDS = 40, 20, 0.8, 500, 6_000
@@ -109,6 +109,7 @@ def _text(areas: Areas, prior: Trained) -> str:
     regions, data = counties()
     nuts = references("sigma")["counties"]
     lines = [f"# Homicides in {data.n_rows:,} counties, {len(regions.clients)} states as clients", ""]
+    lines += [verdicts({"trained prior": areas.summary["verdict"]})]
     names = [*covariates()]
     exact = {"phi": nuts["phi"], "intercept": nuts["intercept"], "sigma_theta": nuts["sigma"]}
     exact |= {name: {what: nuts["beta"][what][k] for what in ("mean", "sd")} for k, name in enumerate(names)}

@@ -40,8 +40,8 @@ def write_sites(folder: Path, sites: Mapping[str, Mapping[str, Array]]) -> list[
 
 def verdicts(runs: Mapping[str, Json]) -> str:
     """What a table begins with: whether its runs have converged."""
-    lines = [f"{name}: {run.get('verdict', 'convergence not judged: run by an older version')}" for name, run in runs.items()]
-    return "\n".join(f"* {line}" for line in lines) + f"\n\n{LEGEND}.\n"
+    text = common.verdicts({name: run.get("verdict", common.UNKNOWN) for name, run in runs.items()})
+    return text + f"\n{LEGEND}. After the name of a run: it has not converged.\n"
 
 
 def judged(graph: Json) -> Array | None:
@@ -57,6 +57,11 @@ def starred(edge: selection.Edge) -> str:
 def star(names: Iterable[str], run: Json) -> str:
     """The mark, if one of these has not converged in a run."""
     return MARK if set(names) & set(run.get("unsettled", ())) else ""
+
+
+def named(run: str, summary: Json) -> str:
+    """A run's name as a table has it in a row: with the mark, unless it has converged."""
+    return run if summary.get("converged") is True else f"{run}{MARK}"
 
 
 def converged(summary: Json) -> str:

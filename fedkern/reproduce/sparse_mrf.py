@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,11 +104,16 @@ def _edges(summary: Json) -> str:
         row: list[Value] = [starred(edge), float(pip[i, j]), float(pip[j, i])]
         row += ["yes" if inside[i, j] else "", edge.mean]
         if averages:
-            both = [averages[f"{edge.to},{edge.source}"], averages[f"{edge.source},{edge.to}"]]
+            both = [averages[name] for name in _directions(edge)]
             row += [", ".join(f"{real(one[key]):.2f}" for one in both) for key in ("mean", "p_large")]
         rows.append(row)
     few = f"The 40 surest of {len(edges)}.\n\n" if len(edges) > len(rows) else ""
     return f"{few}{table(heads, rows)}" if rows else f"{summary['selection']['text']}.\n"
+
+
+def _directions(edge: selection.Edge) -> tuple[str, str]:
+    """A pair's two coefficients: the first explained by the second, and the other way round."""
+    return edge.name, replace(edge, to=edge.source, source=edge.to).name
 
 
 def _stability(summary: Json) -> str:
@@ -115,7 +121,7 @@ def _stability(summary: Json) -> str:
     graph, left = summary["graph"], summary["leave_one_out"]
     rows: list[list[Value]] = []
     for edge in likely(graph):
-        names = (f"{edge.to},{edge.source}", f"{edge.source},{edge.to}")
+        names = _directions(edge)
         without = [f"{max(real(one['pip'][name]) for name in names):.3f}{star(names, one)}" for one in left.values()]
         rows.append([starred(edge), edge.pip, *without])
     new = []

@@ -84,7 +84,7 @@ def _hospitals(summary: Json) -> str:
     theta, average = standardised(parameters, "theta"), standardised(parameters, "average")
     apart: dict[str, list[str]] = {name: [] for name in theta}
     for row in summary.get("deviating", []):
-        apart[row["coefficient"]].append(f"{row['client']} ({real(row['p_deviates']):.2f})")
+        apart[row["coefficient"]].append(f"{row['client']} ({real(row.get('p_differs', row['p_deviates'])):.2f})")
     meta = summary.get("meta", {}).get("pooled", {})
     rows = []
     for name, row in theta.items():
@@ -101,7 +101,8 @@ def _hospitals(summary: Json) -> str:
     small = parameters["negligible"]
     notes = (
         "Means with 90 % intervals; standardised unless said otherwise. Response: the largest heart rate (thalach). A hospital "
-        "deviates if its own coefficient differs from theta by more than 0.2 with probability of at least 0.5. Effects below "
+        "deviates if its own coefficient differs from the other hospitals' average by more than 0.2 with probability of at "
+        "least 0.5. Effects below "
         f"{interval(small, 2)} standardised units count as zero for the PIP. {converged(summary)}.\n\n"
         f"Selection: {summary['selection']['text']}.\n"
     )

@@ -16,7 +16,7 @@ from ..results import chains, graphs, selection
 from ..results.plain import real
 from ..results.verdict import MARK
 from .common import Array, Json, Value, table
-from .sparse import converged, job, judged, pairs_at, run_once, standardised, starred, verdicts, write_sites
+from .sparse import converged, job, judged, named, pairs_at, run_once, standardised, starred, verdicts, write_sites
 
 ROUNDS, FAST = 2500, 120
 LEVEL, SURE = 0.1, 0.95
@@ -91,11 +91,11 @@ def _text(runs: dict[str, Json]) -> list[str]:
             right = sum(edge in network for edge in edges)
             turned = sum((to, source) in network and (source, to) not in network for source, to in edges)
             heads = ["run", *of_run, f"edges at FDR {LEVEL:g}", "in the network", "reversed"]
-            rows.append([name, *of_run.values(), len(edges), right, turned])
+            rows.append([named(name, summary), *of_run.values(), len(edges), right, turned])
             if name in ("federated", "pooled cells"):
                 size = np.abs(averages(summary, "mean"))
                 by_size = scores(size, selection.symmetrised(size), network)
-                rows.append([f"{name}, by abs average", *by_size.values(), "", "", ""])
+                rows.append([named(f"{name}, by abs average", summary), *by_size.values(), "", "", ""])
         p = len(sachs.NODES)
         base = f"{truth.sum() / (p * (p - 1)):.3f} and {(truth | truth.T).sum() / (p * (p - 1)):.3f}"
         parts += [f"## Against the {label} network, {len(network)} arcs\n", table(heads, rows)]
@@ -143,8 +143,8 @@ def sure(summary: Json) -> list[selection.Edge]:
 def _edge(edge: Json) -> list[Value]:
     arc, back = (edge["source"], edge["to"]), (edge["to"], edge["source"])
     in_networks = ["yes" if arc in n else "reversed" if back in n else "" for n in sachs.NETWORKS.values()]
-    mark = MARK if selection.Edge.of(edge).is_doubtful else ""
-    return [f"{arc[0]} -> {arc[1]}{mark}", real(edge["mean"]), real(edge["pip"]), *in_networks]
+    found = selection.Edge.of(edge)
+    return [f"{found.name}{MARK if found.is_doubtful else ''}", real(edge["mean"]), real(edge["pip"]), *in_networks]
 
 
 def _modes(summary: Json) -> str:

@@ -9,6 +9,7 @@ have a normal prior too, of variance 1 / inputs, and are at the mode.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -31,7 +32,7 @@ from ..methods.vertical.rows import Reading, columns
 from ..models.likelihood import Likelihood
 from ..models.split.predictive import log_density, predicted, spread
 from .common import Array, Index, Json, append, shown, stored, table
-from .vertical import fit
+from .vertical import AS_PUBLISHED, fit
 
 PRIOR = ", prior of all weights"
 MODELS: dict[str, float | None] = {  # rho; None: point estimates
@@ -107,9 +108,9 @@ def model_of(cell: Cell, rounds: int, n_rows: int) -> VerticalModel:
     rho = MODELS[cell.model]
     model: Json = {"kind": "network" if rho is None else "bayes-network", "hidden": [*HIDDEN], "features": FEATURES}
     model |= {} if rho is None else {"rho": rho}
-    model |= {"weight_sd": WEIGHT_SD} if cell.model.endswith(PRIOR) else {}
+    model |= {"weight_sd": WEIGHT_SD if cell.model.endswith(PRIOR) else math.inf}
     job = {"method": "vertical", "seed": 1000 * cell.seed + cell.fold, "rounds": rounds}
-    algorithm = {"learning_rate": RATE, "average": "none"}
+    algorithm = {**AS_PUBLISHED, "learning_rate": RATE, "average": "none"}
     as_it_is = {name: {"center": 0.0, "scale": 1.0} for name in heart_failure.BINARY}
     data = {"builtin": "heart-failure", "columns": as_it_is}
     config = config_of(keys, {"job": job, "data": data, "model": model, "algorithm": algorithm})
@@ -289,7 +290,7 @@ def _text(fits: Fits) -> str:
         f"Ten folds by {len(fits.seeds)} fold seeds (published: one); all rows, Adam at {RATE:g}; a client's network has "
         f"{sizes}, ReLU. "
         "rho: hierarchical Bayes split networks, amortised auxiliary variables told the average of the server's messages. "
-        "± is a standard deviation: of accuracies over "
+        "Fits are of given numbers of rounds, and not judged to have converged. ± is a standard deviation: of accuracies over "
         "folds and over fold seeds, of log-likelihoods over predictions. plug-in: the predictor's mean; posterior: the inverse "
         "link averaged over the posterior of the last layers; augmented: over the auxiliary variables too, as the model says. "
         f"The last columns keep probabilities above {LEAST:g}: the published -10.95 ± 1.99 of wrong predictions, so near to log "

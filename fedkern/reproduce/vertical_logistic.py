@@ -18,8 +18,8 @@ import numpy as np
 
 from ..data.columns import Columns
 from ..data.simulate import vertical as data
-from .common import Array, Json, Value, append, stored, table
-from .vertical import ran, references
+from .common import UNKNOWN, Array, Json, Value, append, stored, table, verdicts
+from .vertical import AS_PUBLISHED, ran, references
 
 CLIENTS, RHOS = (2, 10), (0.5, 1.0, 2.0)
 ROUNDS, FAST, RATE = 10_000, 2_000, 0.01
@@ -70,6 +70,7 @@ class Line(TypedDict):
 
     key: str
     rounds: int
+    verdict: str
     elbo: list[float]
     mean: list[float]
     sd: list[float]
@@ -86,13 +87,14 @@ def run_cell(cell: Cell, rounds: int) -> Line:
         SEED,
         rounds,
         model={"kind": "linear", "augmentation": MODELS.get(cell.model, "power"), "rho": cell.rho},
-        algorithm={"auxiliary": cell.family, "learning_rate": RATE, "cool_down": 0.5, "average": "none"},
+        algorithm={**AS_PUBLISHED, "auxiliary": cell.family, "learning_rate": RATE, "cool_down": 0.5, "average": "none"},
         output={"bound": True, "metrics_every": max(rounds // POINTS, 1)},
     )
     slopes = [client[f"theta[{name}]"] for client, names in zip(job.clients, rows.names) for name in names]
     return {
         "key": cell.key,
         "rounds": rounds,
+        "verdict": job.verdict,
         "elbo": [round(bound, 3) for bound in job.bounds],
         "mean": [round(one["mean"], 5) for one in slopes],
         "sd": [round(one["sd"], 5) for one in slopes],
@@ -176,7 +178,8 @@ def _text(done: Mapping[str, Line], wanted: Sequence[Cell]) -> str:
         f"posterior is nearer to the true one). {next(iter(done.values()))['rounds']:,} rounds of Adam at {RATE:g}, falling to "
         "zero over the second half.\n"
     )
-    return "\n".join(["## Coefficients against NUTS\n", table(heads, rows), note])
+    said = verdicts({cell.key: done[cell.key].get("verdict", UNKNOWN) for cell in wanted})
+    return "\n".join([said, "## Coefficients against NUTS\n", table(heads, rows), note])
 
 
 def _bounds(done: Mapping[str, Line], wanted: Sequence[Cell], path: Path) -> None:

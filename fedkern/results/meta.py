@@ -1,4 +1,8 @@
-"""What one would do without a hierarchical model: fit each site alone, and combine the fits (DerSimonian and Laird, 1986)."""
+"""What one would do without a hierarchical model: fit each site alone, and combine the fits.
+
+The variance between sites is Paule and Mandel's (1982), the interval Hartung and Knapp's (2001), never narrower than with the
+sites' own standard errors (Roever, Knapp and Friede, 2015).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 Array = NDArray[np.float64]
+
+STEPS = 200  # of Newton's method: a dozen do
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,7 @@ class Combined:
     Attributes
     ----------
     mean, se : (P,) of the average over the population of sites
-    tau_sq : (P,) variance between sites, by the method of moments, 0 where negative
+    tau_sq : (P,) variance between sites, by Paule and Mandel's equation, 0 where it has no solution
     q, i_sq : (P,) Cochran's Q, and the share of variation that is not chance, max(0, 1 - (m - 1) / Q)
     sites : (P,) with an estimate
     """
@@ -31,13 +37,16 @@ class Combined:
     sites: NDArray[np.int64]
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
-        """Lower and upper ends (P,) of the normal interval of the average."""
-        z = float(ndtri(0.5 + level / 2))
-        return self.mean - z * self.se, self.mean + z * self.se
+        """Lower and upper ends (P,) of the average's interval: Student's t, degrees one less than sites (one site: normal)."""
+        tail = 0.5 + level / 2
+        quantile = np.where(self.sites > 1, stdtrit(np.maximum(self.sites - 1.0, 1.0), tail), ndtri(tail))
+        return self.mean - quantile * self.se, self.mean + quantile * self.se
 
 
 def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
-    """DerSimonian and Laird's random-effects average.
+    """The random-effects average, by Paule and Mandel, with Hartung and Knapp's standard error.
+
+    tau^2 is where the weighted squares about the average, weights 1 / (se^2 + tau^2), are as many as there are sites, less one.
 
     Parameters
     ----------
@@ -62,14 +71,27 @@ def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
         total = weight.sum(axis=0)
         fixed = (weight * values).sum(axis=0) / total
         q = (weight * (values - fixed) ** 2).sum(axis=0)
-        spread = total - (weight**2).sum(axis=0) / total
-        tau_sq = np.where(m > 1, np.maximum(0.0, (q - (m - 1)) / spread), np.where(m == 1, 0.0, np.nan))
-        random = np.where(there, 1 / (1 / weight + tau_sq), 0.0)
-        both = random.sum(axis=0)
-        mean, error = (random * values).sum(axis=0) / both, 1 / np.sqrt(both)
+        tau_sq = np.where(m > 0, 0.0, np.nan)
+        for _ in range(STEPS):  # the squares fall and are convex in tau^2, so that Newton's steps never pass the solution
+            random, mean, squares = _average(values, weight, tau_sq)
+            slope = (random**2 * (values - mean) ** 2).sum(axis=0)
+            step = np.where((m > 1) & (squares > m - 1) & (slope > 0), (squares - (m - 1)) / slope, 0.0)
+            tau_sq = tau_sq + step
+            if not (step > 1e-14 * tau_sq).any():
+                break
+        random, mean, squares = _average(values, weight, tau_sq)
+        error = np.sqrt(np.where(m > 1, np.maximum(1.0, squares / (m - 1)), 1.0) / random.sum(axis=0))
         i_sq = np.where(q > 0, np.maximum(0.0, 1 - (m - 1) / q), 0.0)
     mean, error, q, i_sq = (np.where(m > 0, x, np.nan) for x in (mean, error, q, i_sq))
     return Combined(mean, error, tau_sq, q, i_sq, m)
+
+
+def _average(values: Array, weight: Array, tau_sq: Array) -> tuple[Array, Array, Array]:
+    """Weights (m, P) of the random effects, the average, and the weighted squares about it (P,); 0 weighs a site without."""
+    random = np.where(weight > 0, 1 / (1 / weight + tau_sq), 0.0)
+    mean: Array = (random * values).sum(axis=0) / random.sum(axis=0)
+    squares: Array = (random * (values - mean) ** 2).sum(axis=0)
+    return random, mean, squares
 
 
 def least_squares(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, filterwarnings
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import JobError
 from ..printing import printable
 
@@ -20,6 +23,8 @@ else:
 INK, MUTED, GRID, BLUE, ORANGE = "#1f2933", "#7b8794", "#e4e7eb", "#2364aa", "#c8553d"
 WORDS = {"accuracy": "Test accuracy", "log_likelihood": "Mean test log-likelihood", "rmse": "Test root mean square error"}
 MOST_ROWS = 60
+Part = tuple[NDArray[np.float64], ...]  # of an area: a closed line (k, 2) around it, and one around each hole
+FINEST = 1 / 1500  # of a map's width: corners nearer to each other than that are one
 
 
 def learning_curves(lines: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -134,3 +139,41 @@ def tidy(axes: Axes, grid: str) -> None:
     axes.tick_params(colors=INK, labelsize=8, length=3, color=MUTED)
     axes.tick_params(axis="y", length=0)
     axes.xaxis.label.set(color=MUTED, fontsize=8.5)
+
+
+def areas_drawn(axes: Axes, shapes: Sequence[Sequence[Part]], values: Sequence[float]) -> Any:
+    """Areas as polygons, coloured by their values on the axes; what a colour bar is made of.
+
+    Parameters
+    ----------
+    shapes : of each area, its parts, in degrees
+    values : one of each area
+    """
+    from matplotlib.collections import PathCollection
+    from matplotlib.path import Path
+
+    corners = np.concatenate([ring for parts in shapes for part in parts for ring in part])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    step = float((high - low).max()) * FINEST
+    paths = []
+    for parts in shapes:
+        rings = [_coarse(ring, step) for part in parts for ring in part]
+        codes = [[Path.MOVETO, *[Path.LINETO] * (len(ring) - 2), Path.CLOSEPOLY] for ring in rings]
+        paths.append(Path(np.concatenate(rings), np.concatenate(codes)))
+    drawn = PathCollection(paths, edgecolor="white", linewidth=0.4 if len(shapes) < 300 else 0.1)
+    drawn.set_array(np.array(values))
+    axes.add_collection(drawn)
+    margin = 0.02 * float((high - low).max())
+    axes.set_xlim(low[0] - margin, high[0] + margin)
+    axes.set_ylim(low[1] - margin, high[1] + margin)
+    axes.set_aspect(1 / max(float(np.cos(np.deg2rad((low[1] + high[1]) / 2))), 0.1), adjustable="box")
+    return drawn
+
+
+def _coarse(ring: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """Without corners that no eye can tell from the one before."""
+    kept = [0]
+    for k in range(1, len(ring) - 1):
+        if float(np.abs(ring[k] - ring[kept[-1]]).max()) >= step:
+            kept.append(k)
+    return ring[[*kept, len(ring) - 1]]

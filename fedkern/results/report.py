@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..privacy.certificate import WITH_NOISE
 from . import plots
 from .page import document, escape, figure, number, table
 from .plain import Record, real
 
 Tile = tuple[str, str]  # words, and the number above them
 Areas = Mapping[str, Sequence[Mapping[str, str]]]  # client -> rows of its areas.csv
+Shapes = Mapping[str, Mapping[str, Sequence[plots.Part]]]  # client -> area -> its parts, as in areas.geojson
 
 STOPS = {
     "rounds": ("finished", "good"),
@@ -57,6 +59,9 @@ class RunFiles:
     lines : of metrics.jsonl
     ledgers : client -> lines of its ledger, where they lie in this folder
     areas : client -> rows of its areas.csv, where they lie in this folder
+    shapes : client -> area -> its borders, where there is an areas.geojson
+    fits : client -> its fit.json, where it lies in this folder
+    own : the client whose own folder this is; "": it is a run's
     notes : on what could not be read
     """
 
@@ -66,6 +71,9 @@ class RunFiles:
     lines: Sequence[Record] = ()
     ledgers: Mapping[str, Sequence[Record]] = field(default_factory=dict)
     areas: Areas = field(default_factory=dict)
+    shapes: Shapes = field(default_factory=dict)
+    fits: Mapping[str, Record] = field(default_factory=dict)
+    own: str = ""
     notes: Sequence[str] = ()
 
 
@@ -83,6 +91,8 @@ def page(run: RunFiles, method: Report | None = None) -> str:
     """The whole page as text. A run that did not finish has what the server measured on the way."""
     tiles = measured(run) if method is None else method.tiles(run)
     sections = [learning(run)] if method is None else method.sections(run)
+    if run.own:
+        return document(run.own, _head(run, tiles), [*sections, _record(run)])
     return document(run.name, _head(run, tiles), [*sections, _privacy(run), _wire(run), _ledger(run), _record(run)])
 
 
@@ -99,7 +109,9 @@ def learning(run: RunFiles) -> str:
 
 
 def _head(run: RunFiles, tiles: Sequence[Tile]) -> str:
-    word, mood = STOPS.get(run.summary.get("stop"), (str(run.summary.get("stop")), "bad"))
+    word, mood = (
+        ("a client's own areas", "good") if run.own else STOPS.get(run.summary.get("stop"), (str(run.summary.get("stop")), "bad"))
+    )
     algorithm, model = run.job.get("algorithm", {}), run.job.get("model", {})
     kinds = [model.get(key) for key in ("kind", "family", "covariance")]
     labels = [algorithm.get("variant"), *kinds, algorithm.get("schedule")]
@@ -116,7 +128,7 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> str:
     tiles += [("Sent by clients", _bytes(sent))] if sent else []
     boxes = "".join(f"<div class=tile><b>{escape(value)}</b><span>{escape(label)}</span></div>" for label, value in tiles)
     return (
-        f"<header><h1>{escape(run.name)} <i class={mood}>{escape(word)}</i></h1>{_verdict(run.summary)}"
+        f"<header><h1>{escape(run.own or run.name)} <i class={mood}>{escape(word)}</i></h1>{_verdict(run.summary)}"
         f"<p class=muted>{escape(' · '.join(str(w) for w in labels if w))}</p><div class=tiles>{boxes}</div></header>"
     )
 
@@ -144,7 +156,13 @@ def _privacy(run: RunFiles) -> str:
         claim = "The noise of this run was keyed, hence predictable: it protects nobody, and ε is infinite"
     trusted = dict.fromkeys(str(c["trust"]) for c in certificates.values() if "trust" in c)
     trust = "".join(f"<p>The claim trusts {escape(text)}.</p>" for text in trusted)
-    return f"<section><h2>Privacy</h2><p>{claim}.</p>{trust}{table(head, rows)}<p class=note>{HONEST}</p></section>"
+    note = _honest(certificates)
+    return f"<section><h2>Privacy</h2><p>{claim}.</p>{trust}{table(head, rows)}<p class=note>{note}</p></section>"
+
+
+def _honest(certificates: Mapping[str, Record]) -> str:
+    """What the intervals contain."""
+    return escape(f"{WITH_NOISE}.") if all(c.get("posterior") == WITH_NOISE for c in certificates.values()) else HONEST
 
 
 def _protected(certificates: Mapping[str, Record]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .released import Released
+from .verdict import Word
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,12 @@ class Result:
     def digest(self) -> str:
         """Of the posterior arrays: equal for equal bits, whatever the ranks, threads and transport."""
         return str(self.summary["digest"])
+
+    @property
+    def converged(self) -> Word:
+        """True, False, "settled" (a fit that moves no more) or "not judged"; `summary["verdict"]` says why."""
+        word: Word = self.summary["converged"]
+        return word
 
     @property
     def stop(self) -> str:

@@ -19,6 +19,9 @@ Row = dict[str, float]
 # What convergence is judged on, and its name. R-hat and ESS use ranks: those of tau^2 are those of log tau.
 JUDGED = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
 OWN = ("theta", "inclusion", "average")  # whose R-hats mark a coefficient
+DERIVED = ("average", "by_rows", "between", "new_site")  # what follows from the kept quantities of a round, where it is known
+NAMES = {"by_rows": "average_by_rows", "between": "between_sd", "new_site": "new_site"}  # in summary.json
+NAMED = {name: own for own, name in NAMES.items()}
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,12 @@ class Samples:
 
     Attributes
     ----------
-    names : of the P coefficients: "age", or the edges "to,from" in the order of the flattened active (g, p) array
+    names : of the P coefficients: "age", or the edges "from -> to" in the order of the flattened active (g, p) array
     theta, tau_sq, inclusion : (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest)
     average : (c, t, P) (1/M) sum_k theta_k; None where the server keeps sums alone
+    by_rows : (c, t, P) sum_k n_k theta_k / sum_k n_k; None where the server does not know the sites' numbers of rows either
+    between : (c, t, P) standard deviation of the M sites' theta_k; None with sums, and for a single site
+    new_site : (c, t, P) theta_k of a site that the model has not seen
     eta, rho : (c, t, E) and (c, t, g)
     scale : (P,) positive factor to the data's scale: theta_original = theta * scale
     sites : client -> theta_k (c, t, P); empty unless the job shares them
@@ -37,6 +43,7 @@ class Samples:
     nodes : names of the variables of a graph
     c0 : ratio of the variances of spike and slab
     negligible : where the job fixes the spike, two of its standard deviations; c0 is not used then
+    delta : what counts as a large average, and as a site that differs
     """
 
     names: tuple[str, ...]
@@ -52,6 +59,10 @@ class Samples:
     nodes: tuple[str, ...] = ()
     c0: float = 0.01
     negligible: float | None = None
+    by_rows: Array | None = None
+    between: Array | None = None
+    new_site: Array | None = None
+    delta: float = LARGE
 
     @property
     def pip(self) -> Array:
@@ -69,8 +80,8 @@ class Samples:
         """The draws of these chains alone."""
         at = list(chains)
         arrays = {name: getattr(self, name)[at] for name in ("theta", "tau_sq", "inclusion", "eta", "rho")}
-        average = None if self.average is None else self.average[at]
-        return replace(self, **arrays, average=average, sites={name: draws[at] for name, draws in self.sites.items()})
+        arrays |= {name: draws[at] for name in DERIVED if (draws := getattr(self, name)) is not None}
+        return replace(self, **arrays, sites={name: draws[at] for name, draws in self.sites.items()})
 
     def p_large(self, delta: float) -> Array | None:
         """(P,) P(|site average| > delta), standardised."""
@@ -79,7 +90,9 @@ class Samples:
     @cached_property
     def mixing(self) -> dict[str, tuple[Array, Array]]:
         """R-hat and ESS of each of `arrays`, by name; empty without ArviZ. Both use ranks: those of tau^2 are log tau's."""
-        return {name: mixing.rhat_ess(draws) for name, draws in self.arrays.items()} if diagnostics.available() else {}
+        derived = {"by_rows": self.by_rows, "between": self.between}
+        every = self.arrays | {name: draws for name, draws in derived.items() if draws is not None}
+        return {name: mixing.rhat_ess(draws) for name, draws in every.items()} if diagnostics.available() else {}
 
     @property
     def rhat(self) -> Array | None:
@@ -123,10 +136,13 @@ class Samples:
 
             theta[age], theta_std[age] : the data's and the model's scale, the latter where they differ (so for all that follow).
                 On the standardised one `pip`, with `pip_rhat` and `pip_ess` of q, and `pip_mcse`, its Monte-Carlo standard error
-            average[age] : (1/M) sum_k theta_k, with `p_positive`, and `p_large` = P(|average| > 0.2 standardised)
+            average[age] : (1/M) sum_k theta_k, with `p_positive`, and `p_large` = P(|average| > delta standardised)
+            average_by_rows[age] : sum_k n_k theta_k / sum_k n_k, with `p_positive`
+            between_sd[age] : standard deviation of the M sites' theta_k
             tau[age], eta, rho : standardised scale; "eta[HER2]" where there are several
             negligible : 2 sqrt(c0 eta), below which effects count as zero, standardised scale
-            theta[age]@clinic-b : a client's own, with `p_deviates` = P(|theta_k - theta| > 0.2 standardised)
+            theta[age]@clinic-b : a client's own, with `p_deviates` = P(|theta_k - theta| > delta standardised), and, of more than
+                two, `contrast` to the average of the others, its mean, and `p_differs` = P(|contrast| > delta)
         """
         with_pip = [{"pip": float(pip)} for pip in self.pip]
         judged = self.mixing.get("inclusion", ()) if self.pip_error is None else (*self.mixing["inclusion"], self.pip_error)
@@ -135,9 +151,13 @@ class Samples:
                 extra |= {} if np.isnan(value) else {what: value}
         out = self._scaled("theta", "", with_pip)
         if self.average is not None:
-            positive, large = _mean(self.average > 0), _mean(np.abs(self.average) > LARGE)
+            positive, large = _mean(self.average > 0), _mean(np.abs(self.average) > self.delta)
             signs = [{"p_positive": float(a), "p_large": float(b)} for a, b in zip(positive, large)]
             out |= self._scaled("average", "", signs)
+        if self.by_rows is not None:
+            out |= self._scaled("average_by_rows", "", [{"p_positive": float(p)} for p in _mean(self.by_rows > 0)])
+        if self.between is not None:
+            out |= self._scaled("between_sd", "", [{}] * len(self.names))
         out |= _named("tau", self.names, _rows(np.sqrt(self.tau_sq), self.mixing.get("tau_sq")))
         spike = self.mixing.get("eta") if self.negligible is None else None
         of_eta, of_rho = (self.eta, self.mixing.get("eta")), (self.rho, self.mixing.get("rho"))
@@ -145,9 +165,34 @@ class Samples:
             labels = [""] if draws.shape[-1] == 1 else self._labels(draws.shape[-1])
             out |= _named(name, labels, _rows(draws, mixed))
         for client, draws in self.sites.items():
-            deviates = _mean(np.abs(draws - self.theta) > LARGE)
-            out |= self._scaled("theta", f"@{client}", [{"p_deviates": float(p)} for p in deviates])
+            deviates = [{"p_deviates": float(p)} for p in _mean(np.abs(draws - self.theta) > self.delta)]
+            if len(self.sites) > 2:  # of two, a contrast would name both
+                contrast = self._contrast(draws)
+                differs = zip(_mean(contrast).tolist(), _mean(np.abs(contrast) > self.delta).tolist())
+                deviates = [row | {"contrast": mean, "p_differs": p} for row, (mean, p) in zip(deviates, differs)]
+            out |= self._scaled("theta", f"@{client}", deviates)
         return out
+
+    def new_sites(self) -> dict[str, Row]:
+        """theta[age], theta_std[age] as in `parameters`, of a site that is not among these: `centre`, quantiles and `p_positive`.
+
+        Its tails have neither a mean nor an sd: `centre` is the mean of theta, about which it lies.
+        """
+        if self.new_site is None:
+            return {}
+        found = self._scaled("new_site", "", [{"p_positive": float(p)} for p in _mean(self.new_site > 0)])
+        theta, out = self._scaled("theta", "", [{}] * len(self.names)), dict[str, Row]()
+        for label, row in found.items():
+            name = label.replace("new_site", "theta", 1)
+            known = {key: value for key, value in row.items() if key not in ("mean", "sd")}
+            out[name] = {"centre": theta[name]["mean"], **known}
+        return out
+
+    def _contrast(self, own: Array) -> Array:
+        """(c, t, P) a site's coefficients less the average of all others'."""
+        every = np.sum(list(self.sites.values()), axis=0)
+        contrast: Array = own - (every - own) / (len(self.sites) - 1)
+        return contrast
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """All kept draws; coordinates are the names of coefficients, clients and nodes."""
@@ -156,6 +201,8 @@ class Samples:
         every = {"theta_std": self.theta, "theta": self.theta * self.scale, "tau": np.sqrt(self.tau_sq)}
         every |= {} if self.average is None else {"average_std": self.average}
         variables: dict[str, tuple[tuple[str, ...], Array]] = {name: ((*axes, per), draws) for name, draws in every.items()}
+        derived = {f"{NAMES[name]}_std": getattr(self, name) for name in NAMES}
+        variables |= {name: ((*axes, per), draws) for name, draws in derived.items() if draws is not None}
         variables |= {name: ((*axes, f"{name}_of"), draws) for name, draws in (("eta", self.eta), ("rho", self.rho))}
         if self.sites:
             names["client"] = list(self.sites)
@@ -169,7 +216,9 @@ class Samples:
 
     def _scaled(self, name: str, after: str, extra: Sequence[Row]) -> dict[str, Row]:
         """Summaries on both scales; `extra` stands on the standardised one. R-hat and ESS use ranks, so that they are equal."""
-        standard = _rows(self.arrays[name + after], self.mixing.get(name + after))
+        own = NAMED.get(name, name)
+        draws = getattr(self, own) if own in DERIVED else self.arrays[own + after]
+        standard = _rows(draws, self.mixing.get(own + after))
         differs = self.scale != 1
         data = [
             {key: value if key in ("rhat", "ess") else value * factor for key, value in row.items()}

@@ -14,7 +14,9 @@ from .verdict import LEGEND, doubtful, is_doubtful, marked
 
 Array = NDArray[np.float64]
 Rule = Literal["or", "and"]
-LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs
+LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs, unless a job says another
+DEVIATING = ("p_differs", "contrast", "p_deviates", "mean", "q05", "q95", "rhat")  # of a client that differs
+ARROW = " -> "  # between the node that an edge comes from and the one that it points to
 GAP = 0.15  # standardised units: what lies farther apart may be in different modes
 
 
@@ -76,14 +78,21 @@ def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
 
 
 def explained(
-    names: Sequence[str], pip: ArrayLike, average_large: ArrayLike, alpha: float = 0.1, rhat: Array | None = None
+    names: Sequence[str],
+    pip: ArrayLike,
+    average_large: ArrayLike,
+    alpha: float = 0.1,
+    rhat: Array | None = None,
+    delta: float = LARGE,
 ) -> str:
     """One sentence about the FDR set, and, where it is empty, why that does not mean that there is nothing.
+
+    What is discovered is that a global effect is in the slab, and a false discovery is one that belongs to the spike.
 
     Parameters
     ----------
     names, pip : (P,)
-    average_large : (P,) P(|site average| > 0.2)
+    average_large : (P,) P(|site average| > delta)
     rhat : (P,) their own R-hats: the sentence marks those above 1.05
     """
     unsure = doubtful(names, rhat)
@@ -91,7 +100,8 @@ def explained(
     chosen = np.flatnonzero(fdr_set(pips, alpha))
     if len(chosen):
         expected = float(np.mean(1 - pips[chosen]))
-        text = f"{len(chosen)} of {len(pips)} at a false discovery rate of {alpha:g} (expected: {expected:.3f})"
+        rate = f"at a false discovery rate of {alpha:g}"
+        text = f"{len(chosen)} of {len(pips)} in the slab {rate} (expected of them in the spike: {expected:.3f})"
         count = len({names[j] for j in chosen.tolist()} & set(unsure))
         return text + (f"; {count} of them marked {LEGEND}" if count else "")
     if not len(pips) or np.isnan(pips).all():
@@ -100,16 +110,17 @@ def explained(
     largest, name = pips[best], marked(names[best], unsure)
     text = (
         f"empty at a false discovery rate of {alpha:g}: the largest PIP is {largest:.2f} ({name}), and even it alone "
-        f"would be false with probability {1 - largest:.2f}. PIPs of this prior are conservative: they ask whether the global "
+        f"would be false with probability {1 - largest:.2f}: in the spike, and not in the slab. "
+        "PIPs of this prior are conservative: they ask whether the global "
         "value is clearly larger than the spike, and few sites leave that uncertain even where their own values are sure"
     )
     sure = [name for name, probability in zip(names, large) if probability > 0.95]
-    return text + (f". The site average is larger than {LARGE} with probability > 0.95 for {', '.join(sure)}" if sure else "")
+    return text + (f". The site average is larger than {delta:g} with probability > 0.95 for {', '.join(sure)}" if sure else "")
 
 
 def edge_names(nodes: Sequence[str]) -> tuple[str, ...]:
-    """ "to,from" for all ordered pairs, row by row: the order of the flattened (p, p) array without its diagonal."""
-    return tuple(f"{to},{source}" for to in nodes for source in nodes if to != source)
+    """ "from -> to" for all ordered pairs: row by row (of what they point to) of the (p, p) array without its diagonal."""
+    return tuple(f"{source}{ARROW}{to}" for to in nodes for source in nodes if to != source)
 
 
 def matrix(values: ArrayLike, p: int) -> Array:
@@ -161,8 +172,8 @@ class Edge:
 
     @property
     def name(self) -> str:
-        """ "to,from", as coefficients are called."""
-        return f"{self.to},{self.source}"
+        """ "from -> to", as coefficients are called."""
+        return f"{self.source}{ARROW}{self.to}"
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Edge:
@@ -192,30 +203,39 @@ def known(value: float) -> float | None:
 
 
 def _ends(name: str, nodes: Sequence[str]) -> tuple[str, str]:
-    """The two nodes of "to,from", where nodes themselves may hold commas."""
-    return next((to, name[len(to) + 1 :]) for to in nodes if name.startswith(f"{to},") and name[len(to) + 1 :] in nodes)
+    """To and from, of "from -> to", where nodes themselves may hold an arrow."""
+    starts = ((name[len(source) + len(ARROW) :], source) for source in nodes if name.startswith(source + ARROW))
+    return next((to, source) for to, source in starts if to in nodes)
 
 
 def deviating(parameters: Mapping[str, Mapping[str, float]], least: float = 0.5) -> list[dict[str, str | float]]:
-    """Which client's own value differs from the global one, the surest first.
+    """Which client's own value differs from the other clients' (of one or two: from the global one), the surest first.
+
+    A global value that is now in the spike and now in the slab is no fixed place to be far from; the other clients' average is.
 
     Parameters
     ----------
     parameters : of summary.json, with the clients' own: a job with `share_local`
-    least : smallest P(|theta_k - theta| > 0.2) that is listed
+    least : smallest `p_differs` (of one or two clients: `p_deviates`) that is listed
 
     Returns
     -------
-    rows with `coefficient`, `client`, `p_deviates`, the client's `mean`, `q05`, `q95`, `rhat` and the `global` mean, standardised
+    rows with `coefficient`, `client`, `p_differs`, `contrast`, `p_deviates`, the client's `mean`, `q05`, `q95`, `rhat` and the
+    `global` mean, standardised
     """
     rows: list[dict[str, str | float]] = []
     for name, value in parameters.items():
-        if value.get("p_deviates", 0.0) >= least:
+        if _differs(value) >= least:
             label, _, client = name.partition("]@")
             row: dict[str, str | float] = {"coefficient": label.partition("[")[2], "client": client}
-            row |= {key: value[key] for key in ("p_deviates", "mean", "q05", "q95", "rhat") if key in value}
+            row |= {key: value[key] for key in DEVIATING if key in value}
             rows.append(row | {"global": parameters[f"{label}]"]["mean"]})
-    return sorted(rows, key=lambda row: -float(row["p_deviates"]))
+    return sorted(rows, key=lambda row: -_differs(row))
+
+
+def _differs(row: Mapping[str, Any]) -> float:
+    """The probability that a client differs; 0 for what is no client's own."""
+    return real(row.get("p_differs", row.get("p_deviates", 0.0)))
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..algorithms.core.windows import LEAST, MEAN, SD, Movement
 from .diagnostics import MARKED
 
 Array = NDArray[np.float64]
@@ -67,6 +68,42 @@ def of_chains(slowest: tuple[float, float, str] | None, chains: int, rhat: float
     largest, smallest, worst = slowest
     why = f"R-hat at most {largest:.4f} (wanted {rhat:g}), ESS at least {smallest:.0f} (wanted {least:g}; {worst})"
     return Verdict(bool(largest <= rhat and smallest >= least), why, worst)
+
+
+def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
+    """Of an optimiser, by how far its unknowns moved between two stretches of the rounds; never `True` (see `core.windows`).
+
+    Parameters
+    ----------
+    movement : of all unknowns; None where a stretch has no rounds
+    names : of the unknowns
+    """
+    if movement is None or movement.rounds < LEAST:
+        return Verdict(False, f"too few rounds at the full learning rate to see what still moves, at least {LEAST} are needed")
+    if not len(movement.mean):
+        return Verdict("settled", "there is nothing that could move")
+    k = movement.worst
+    most = movement.excess[k]
+    if movement.blind[k] == most > 1:
+        return Verdict(False, f"too few rounds, or too low a learning rate, to see whether {names[k]} moves", names[k])
+    mean = f"its mean by {abs(movement.mean[k]):.2f} ± {movement.mean_error[k]:.2f} sd (wanted {MEAN:g})"
+    sd = f"its sd by {100 * abs(movement.sd[k]):.1f} ± {100 * movement.sd_error[k]:.1f} % (wanted {100 * SD:g})"
+    noisy = "; too noisy to be seen, with more rounds or a lower learning rate it can" if movement.noise[k] == most > 1 else ""
+    why = f"{names[k]} moved most, {mean} and {sd}, between two stretches of the rounds at the full learning rate{noisy}"
+    return Verdict("settled" if movement.settled else False, why, names[k])
+
+
+def with_clients(own: Verdict, settled: Mapping[str, bool | None]) -> Verdict:
+    """The verdict of the server's unknowns, with what each client says of its own (None: it has said nothing)."""
+    moving = [name for name, bit in settled.items() if bit is False]
+    silent = [name for name, bit in settled.items() if bit is None]
+    if own.converged is False or not (moving or silent):
+        return own
+    if not moving:
+        return not_judged(f"client {silent[0]!r} was lost before it said whether its own unknowns have settled")
+    others = f" and of {len(moving) - 1} more" if len(moving) > 1 else ""
+    why = f"unknowns of client {moving[0]!r}{others} have not settled; a file in its own folder says which"
+    return Verdict(False, why, f"client {moving[0]}")
 
 
 def doubtful(names: Iterable[str], rhat: Array | None) -> list[str]:

@@ -79,11 +79,12 @@ def test_sums_give_the_bits_of_locals(slab):
     same(kept(run(s)[0]), kept(run(replace(s, aggregate="sums"))[0]), ("theta", "tau_sq", "inclusion", "eta", "rho"))
 
 
+@pytest.mark.parametrize("moves", [(), ("translate", "interweave")])
 @pytest.mark.parametrize("kind", ["regression", "mrf"])
-def test_pooled_statistics_give_the_bits_of_the_federated_run(kind):
-    s, sites = settings(), regressions()
+def test_pooled_statistics_give_the_bits_of_the_federated_run(kind, moves):
+    s, sites = settings(moves=moves, block=(None, 3)), regressions()
     if kind == "mrf":
-        s = settings(layout=Layout(graph(P, one=False)))
+        s = replace(s, layout=Layout(graph(P, one=False)))
         sites = [MarkovRandomField(Factor.of(rows(k, n)[0])) for k, n in enumerate(SIZES)]
     asked = gibbs_pooled.start(gibbs_pooled.Server(s, kind, len(sites)))
     here = {k: gibbs_pooled.Client(site.factor, n) for k, (site, n) in enumerate(zip(sites, SIZES))}
@@ -104,7 +105,7 @@ def test_messages_are_those_of_the_specification():
     assert (numbers(plain.to_client), numbers(plain.to_server)) == (2 * P, 2 * P)
     sums = gibbs.protocol(replace(s, aggregate="sums", server_sweeps=1))
     assert (numbers(sums.to_client), numbers(sums.to_server)) == (2 * P, 3 * P)
-    moves = replace(s, moves="interweave")
+    moves = replace(s, moves=("interweave",))
     sizes["w"] = 2 * P
     assert numbers(gibbs.protocol(moves).to_client) == 2 * P + 4 * P
     assert numbers(gibbs.protocol(moves).to_server) == 2 * P + 2 * P + (2 * P) ** 2
@@ -112,7 +113,13 @@ def test_messages_are_those_of_the_specification():
     assert not names & {"sigma_sq", "alpha", "residuals", "X", "y", "nu"}
 
 
-@pytest.mark.parametrize(("moves", "block"), [("translate", None), ("interweave", None), ("interweave", 3)])
+@pytest.mark.parametrize(
+    ("moves", "block"),
+    [
+        (("translate",), ()), (("interweave",), ()), (("interweave",), (3,)), (("translate",), (3,)),
+        (("translate", "interweave"), (None, 3)),
+    ],
+)  # fmt: skip
 def test_moves_keep_server_and_clients_together(moves, block):
     """After a round the server's copy of every deviation is the client's own."""
     s = settings(moves=moves, block=block)
@@ -129,7 +136,7 @@ def next_question(server, s):
     return gibbs.Globals(server.round, 0, flat(server.values.theta), flat(server.values.tau_sq))
 
 
-@pytest.mark.parametrize("changes", [{}, {"moves": "translate"}, {"moves": "interweave"}, {"server_sweeps": 1}])
+@pytest.mark.parametrize("changes", [{}, {"moves": ("translate",)}, {"moves": ("interweave",)}, {"server_sweeps": 1}])
 def test_the_servers_copy_of_a_deviation_is_the_clients(changes):
     s = settings(**changes)
     seen = []
@@ -214,8 +221,12 @@ def test_a_model_without_a_client_is_that_of_the_others():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"moves": "interweave"}, {"aggregate": "sums", "server_sweeps": 1}, {"participation": 0.5}]
-)
+    "changes",
+    [
+        {}, {"moves": ("interweave",)}, {"moves": ("translate", "interweave"), "block": (2, 3)},
+        {"aggregate": "sums", "server_sweeps": 1}, {"participation": 0.5},
+    ],
+)  # fmt: skip
 def test_a_resumed_run_equals_the_uninterrupted_one(changes):
     s = settings(**changes)
     whole = kept(run(s)[0])

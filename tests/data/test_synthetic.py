@@ -104,7 +104,7 @@ def test_the_field_s_truth_is_each_node_s_regression_on_the_others(tmp_path):
         for j, to in enumerate(names):
             others = [h for h in range(5) if h != j]
             b, se = slopes(own[:, others], own[:, j])
-            expected = np.array([truth[f"theta[{to},{names[h]}]"] for h in others])
+            expected = np.array([truth[f"theta[{names[h]} -> {to}]"] for h in others])
             assert np.count_nonzero(expected) == 2
             assert abs((b - expected) / se).max() < 4.5
             assert abs((b - 0.5 * expected) / se).max() > 5
@@ -112,9 +112,9 @@ def test_the_field_s_truth_is_each_node_s_regression_on_the_others(tmp_path):
 
 def test_the_cyclic_model_s_truth_gives_independent_laplace_errors(tmp_path):
     rows, truth, names = sparse_rows(tmp_path, "sem", clients=2, rows=4000, columns=4, seed=2)
-    theta = np.array([[truth.get(f"theta[{to},{source}]", 0.0) for source in names] for to in names])
+    theta = np.array([[truth.get(f"theta[{source} -> {to}]", 0.0) for source in names] for to in names])
     assert np.count_nonzero(theta) == 4  # a chain of three, and one arc back
-    assert truth["theta[x1,x2]"] * truth["theta[x2,x1]"] == pytest.approx(0.24)
+    assert truth["theta[x2 -> x1]"] * truth["theta[x1 -> x2]"] == pytest.approx(0.24)
     for own in rows:
         e = (own - own.mean(axis=0)) @ (np.eye(4) - theta).T
         e /= synthetic._scale(4)

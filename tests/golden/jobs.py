@@ -189,6 +189,7 @@ response = "cases"
 exposure = "expected"
 [model]
 prior = "trained/car"
+kind = "auxiliary"
 [algorithm]
 checkpoint_every = 1000.0
 [output]

@@ -242,6 +242,8 @@ def test_runs_are_not_overwritten(tmp_path):
     for resume in (False, True):
         with pytest.raises(JobError, match=r"summary\.json is there: the run in this folder has finished"):
             folder.claim([SERVER], resume=resume)
+        with pytest.raises(JobError, match=r"has finished"):  # whose checkpoint a kill has left: nothing goes on with it
+            folder.claim([0, SERVER], resume=resume)
 
 
 def test_a_client_that_was_asked_nothing_has_nothing_to_resume(tmp_path):

@@ -124,3 +124,46 @@ def test_variational_inference_of_a_federation_has_nearly_the_exact_means(client
     theta = np.concatenate(parts, axis=1)
     assert np.sqrt(np.mean((theta.mean(axis=0) - want.mean) ** 2)) < 0.1 * np.sqrt(want.variance.mean())
     np.testing.assert_allclose(theta.std(axis=0), np.sqrt(want.variance), rtol=0.2)
+
+
+FAMILIES = [("poisson", 1.0), ("binomial", 1.0), ("bernoulli", 1.0), ("negative-binomial", 3.0)]
+
+
+def integrated(prior, family, sd):
+    """As `site`, with theta integrated out."""
+    y = {"negative-binomial": "poisson", "bernoulli": "binomial"}.get(family, family)
+    s = site(prior, y, sd=sd)
+    rows = s.rows
+    if family == "bernoulli":
+        rows = Rows(np.minimum(rows.y, 1), rows.area, rows.X, rows.offset)
+    return WithinSite(prior, PHI, s.layout, Likelihood(family, sd), rows, integrated=True)
+
+
+@pytest.mark.parametrize(("family", "sd"), FAMILIES)
+def test_the_bound_is_below_the_evidence_and_near_it_and_its_slopes_are_differences(clients, family, sd):
+    """The evidence by importance sampling from q."""
+    s, none = integrated(clients[1], family, sd), np.zeros(0)
+    for seed, spread in ((0, 0.7), (1, 1.2)):
+        xi = np.random.default_rng(seed).normal(0, spread, s.n_global)
+        value, g_xi, _ = s.log_joint_grad(xi, none)
+        np.testing.assert_allclose(g_xi, four_point(lambda x: s.log_joint_grad(x, none)[0], xi), rtol=5e-5, atol=5e-5)
+        ties, _ = s._ties(xi[np.newaxis])
+        pull = s.prior.pull(ties) @ xi[s.layout.parts["z"]]
+        q = s._posterior(s.prior.precision(ties), pull, s._places(xi[np.newaxis])[0])
+        e = np.random.default_rng(1).standard_normal((4000, s.n_areas))
+        full = WithinSite(s.prior, PHI, s.layout, s.likelihood, s.rows)
+        theta = q.mean + np.linalg.solve(q.factor.T, e.T).T
+        many = np.repeat(xi[np.newaxis], len(e), axis=0)
+        joint = full.log_joint_grads(many, np.linalg.solve(full.root, theta.T).T)[0] - full.log_volume
+        weight = joint + 0.5 * (e * e).sum(axis=1) + 0.5 * s.n_areas * np.log(2 * np.pi) - 0.5 * q.log_det
+        evidence = weight.max() + np.log(np.mean(np.exp(weight - weight.max())))
+        assert evidence - 0.06 < value < evidence + 0.01
+
+
+def test_slopes_are_none_where_the_fixed_point_is_left_early(clients, monkeypatch):
+    """Negative control of the test above."""
+    s, none = integrated(clients[1], "poisson", 1.0), np.zeros(0)
+    xi = np.random.default_rng(0).normal(0, 0.7, s.n_global)
+    monkeypatch.setattr("fedkern.models.spatial.within_site.MOST_STEPS", 2)
+    slope = four_point(lambda x: s.log_joint_grad(x, none)[0], xi)
+    assert np.abs(s.log_joint_grad(xi, none)[1] - slope).max() > 1e-2

@@ -324,6 +324,10 @@ class Logistic(Sites):
     n = (6, 5, 7)
     scale_intercept = 10.0
 
+    def __init__(self, *, centred=False, **options):
+        super().__init__(**options)
+        self.X = [X - centred * X.mean(axis=0) for X in self.X]
+
     def prior_local(self, rng, n):
         return (self.scale_intercept * rng.standard_normal((self.m, n)),)
 
@@ -361,10 +365,14 @@ class Imputed(Sites):
     n, q = (4, 5, 3), 2
     shape, rate = 3.0, 2.0
     Psi = np.array([[1.0, 0.6], [0.6, 0.8]])
+    mean = np.zeros(2)
 
-    def __init__(self, **options):
+    def __init__(self, *, intercept=True, **options):
         super().__init__(**options)
-        self.X = [X.copy() for X in self.X]
+        self.intercept = intercept
+        if not intercept:
+            self.mean = np.array([1.5, -0.8])  # rows lie about it, and nothing takes it away
+        self.X = [X + self.mean for X in self.X]
         self.X[0][:, 1] = np.nan  # a column that the site did not measure
         self.X[1][0, 0] = self.X[1][1, 1] = np.nan  # single values, in two patterns
         self.X[1][2] = np.nan  # a row of which nothing is known
@@ -378,7 +386,8 @@ class Imputed(Sites):
                 full[:, i, seen] = x[seen]
                 gain = self.Psi[np.ix_(missing, seen)] @ np.linalg.pinv(self.Psi[np.ix_(seen, seen)])
                 rest = self.Psi[np.ix_(missing, missing)] - gain @ self.Psi[np.ix_(seen, missing)]
-                full[:, i, missing] = gain @ x[seen] + rng.standard_normal((n, len(missing))) @ np.linalg.cholesky(rest).T
+                mean = self.mean[missing] + gain @ (x[seen] - self.mean[seen])
+                full[:, i, missing] = mean + rng.standard_normal((n, len(missing))) @ np.linalg.cholesky(rest).T
             filled.append(np.pad(full, ((0, 0), (0, max(self.n) - len(X)), (0, 0))))
         return inverse_gamma(rng, self.shape, self.rate, (self.m, n)), np.zeros((self.m, n)), np.stack(filled)
 
@@ -393,7 +402,8 @@ class Imputed(Sites):
         return out
 
     def client(self, k, state, data, number):
-        options = self.client_options(k, number) | {"shape": self.shape, "rate": self.rate}
+        options = self.client_options(k, number) | {"shape": self.shape, "rate": self.rate, "intercept": self.intercept}
+        options["patterns"] = shrinkage.missing_patterns(self.X[k], self.Psi, self.mean)
         d, lam, sigma_sq, alpha, filled, _ = shrinkage.imputed_sweeps(
             self.X[k], data[k], self.Psi, state.theta, state.tau_sq, state.deviation[k], state.lambda_sq[k], state.local[0][k],
             state.local[1][k], self.completed(k, state), **options,

@@ -75,10 +75,25 @@ def deviation(d, scale_tau=1.0, scale_lambda=1.0):
     return (horseshoe(d[..., None] / s) / s) @ (prior * d_tau)
 
 
-def two_equations(Y, *, c0, a_eta, b_eta, a_b, b_b, scale_tau=1.0, scale_lambda=1.0, fine=1.0):
+def log_over_centres(errors, power, rate):
+    """(k,) log of the integral over c of (rate + sum_i |error_i - c|)^-power, errors (k, n) with n odd: piece by piece."""
+    knots = np.sort(errors, axis=1)
+    n = knots.shape[1]
+    log_size = np.log(rate + np.abs(knots[:, :, None] - knots[:, None, :]).sum(axis=2))
+    log_ends = (1 - power) * log_size
+    top = log_ends.max(axis=1, keepdims=True)
+    ends = np.exp(log_ends - top) / (power - 1)
+    slopes = 2 * np.arange(1, n) - n  # of the sum, between neighbouring knots
+    inner = ((ends[:, :-1] - ends[:, 1:]) / slopes).sum(axis=1)
+    return np.log(inner + (ends[:, 0] + ends[:, -1]) / n) + top[:, 0]
+
+
+def two_equations(Y, *, c0, a_eta, b_eta, a_b, b_b, scale_tau=1.0, scale_lambda=1.0, fine=1.0, located=False):
     """p = 2, M = 1, an eta for each coefficient, rho ~ Beta(1, 1). Y (2, n). x_1 is the effect of 2 on 1, x_2 of 1 on 2.
 
     A site's coefficient has, given gamma, the density of theta + d: a convolution. rho leaves Beta-binomial weights of gamma.
+    With `located` the two locations have flat priors: the centre of each equation's errors is integrated out, and the determinant
+    of the change from locations to centres takes one of the likelihood's n away.
     """
     x, d_x = sinh_grid(1e4, int(801 * fine), 0.05)
     d, d_d = log_grid(-30, 25, int(601 * fine))
@@ -90,10 +105,11 @@ def two_equations(Y, *, c0, a_eta, b_eta, a_b, b_b, scale_tau=1.0, scale_lambda=
     density = blurred(lambda t: slab_or_spike(t, c0, a_eta, b_eta))  # (gamma, x)
     mean = blurred(lambda t: np.tanh(t) * slab_or_spike(t, c0, a_eta, b_eta))
     n = Y.shape[1]
-    likelihood = n * np.log(np.abs(1 - np.outer(x, x)) + 1e-300)
+    likelihood = (n - located) * np.log(np.abs(1 - np.outer(x, x)) + 1e-300)
     for axis, (own, other) in enumerate(((Y[0], Y[1]), (Y[1], Y[0]))):
-        size = np.abs(own - x[:, None] * other).sum(axis=1)
-        likelihood -= np.expand_dims((a_b + n) * np.log(b_b + size), 1 - axis)
+        errors = own - x[:, None] * other
+        of_row = log_over_centres(errors, a_b + n, b_b) if located else -(a_b + n) * np.log(b_b + np.abs(errors).sum(axis=1))
+        likelihood += np.expand_dims(of_row, 1 - axis)
     mass = np.exp(likelihood - likelihood.max()) * np.outer(d_x, d_x)
     prior = np.array([[1 / 3, 1 / 6], [1 / 6, 1 / 3]])
     joint = np.einsum("ab,ai,bj,ij->abij", prior, density, density, mass, optimize=True)

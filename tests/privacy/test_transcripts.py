@@ -18,6 +18,7 @@ from fedkern.algorithms.core.messages import Charged, ChargeFailed
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
+from fedkern.algorithms.pvi.noise_aware import Design
 from fedkern.algorithms.pvi.settings import SHARDED, Settings
 from fedkern.api import perform
 from fedkern.jobs.hooks import RunHooks
@@ -41,12 +42,13 @@ class Machine:
     settings: dict[str, Any] = field(default_factory=dict)
     mechanism: dict[str, Any] = field(default_factory=dict)
     algorithm: Any = pvi
+    design: Design | None = None
 
     def side(self, rows, source, hooks=None):
         s = Settings(**({"family": "bernoulli", "local_steps": STEPS, "learning_rate": 0.1} | self.settings))
         own = {"sampling": "full", "clip": 1.5, "dimension": 2 * D, "noise_multiplier": 2.0}
         ids = np.random.default_rng(len(rows)).integers(2**63, size=len(rows)).astype(np.uint64)
-        local = Local(rows, s, 0, Mechanism(**(own | self.mechanism)), source, ids)
+        local = Local(rows, s, 0, Mechanism(**(own | self.mechanism)), source, ids, design=self.design)
         client = self.algorithm.client("c", local, prior(D))
         return ClientSide(self.algorithm.PROTOCOL, {0: client}, Codec(s.sizes(D), 1), hooks or Hooks())
 
@@ -85,6 +87,7 @@ MACHINES = {
     "cut batches": Machine({}, POISSON | {"sampling": "poisson-truncated", "max_batch": 12, "dataset_size": N}),
     "local averaging": Machine({"variant": "local-averaging", "shards": 4}, {"sampling": "shards"}),
     "virtual clients": Machine({"variant": "virtual-clients", "shards": 4, "damping": 0.5}, {"sampling": "shards"}),
+    "noise-aware": Machine({"optimiser": "adagrad"}, POISSON, design=Design("bernoulli", np.ones(D), 4)),
     "global": Machine({"variant": "global-vi"}, POISSON, global_vi),
 }
 

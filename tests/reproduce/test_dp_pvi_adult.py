@@ -93,7 +93,8 @@ def test_the_table_and_the_figure_have_every_cell(tmp_path, monkeypatch):
     assert {(r["split"], r["method"]) for r in rows} == {(s, m) for s in SPLITS for m in METHODS}
     assert {"coverage", "kl"} <= rows[0].keys()
     assert (tmp_path / "curves.png").stat().st_size > 10_000
-    assert table.count("\n| ") == len(rows) + 1
+    assert table.count("\n| ") == len(rows) + 2  # heads and the line below them; verdicts stand before
+    assert table.startswith("* ")
 
 
 def test_every_private_method_runs_under_every_cap():

@@ -51,7 +51,8 @@ def test_signalling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_sem, "FAST", 20)
     monkeypatch.setattr(sparse_sem, "CELLS", 40)
     text = sparse_sem.run(tmp_path, fast=True).read_text()
-    for words in ("the learned network, 17 arcs", "| federated |", "| pooled cells, by abs average |", "| cd3cd28 alone |"):
+    # 20 rounds cannot converge: every run bears the mark
+    for words in ("the learned network, 17 arcs", "| federated* |", "| pooled cells, by abs average* |", "| cd3cd28 alone* |"):
         assert words in text, words
     assert all(drawn(tmp_path / name) for name in ("pip.png", "graph.png", "pairs.png", "average.png"))
 

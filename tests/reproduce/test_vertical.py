@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ def columns() -> Columns:
 
 
 def tables(kind: str, **algorithm: Any) -> dict[str, Any]:
-    model = {"kind": "network" if kind == "none" else "bayes-network", "hidden": [3]}
-    algorithm |= {"average": "none"} | ({} if kind == "none" else {"auxiliary": kind})
+    model = {"kind": "network" if kind == "none" else "bayes-network", "hidden": [3], "weight_sd": math.inf}
+    algorithm = {"average": "none", "cool_down": 0.0} | algorithm | ({} if kind == "none" else {"auxiliary": kind})
     return {"model": model, "algorithm": algorithm}
 
 

@@ -101,7 +101,7 @@ def test_what_has_not_converged_is_marked() -> None:
     assert [arrow.get_linestyle() for arrow in arrows(made)] == [":", "-"]
     assert any("R-hat above 1.05" in text for text in texts(made))
     pairs = graphs.undirected(pip, pip > 0.15, NODES, pip, rhat)
-    assert [(edge.name, edge.rhat, edge.is_doubtful) for edge in pairs] == [("Raf,Erk", 1.2, True), ("Mek,Erk", 1.06, True)]
+    assert [(edge.name, edge.rhat, edge.is_doubtful) for edge in pairs] == [("Erk -> Raf", 1.2, True), ("Erk -> Mek", 1.06, True)]
     row = {"mean": 0.3, "q05": 0.1, "q95": 0.5}
     drawn = graphs.effects({"theta[age]": row, "theta[sex]": row}, unsure=["sex"])
     assert drawn is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from fedkern.results.meta import combine, least_squares
 
@@ -12,19 +13,41 @@ def test_a_worked_example() -> None:
     """Three sites, weights 100, 25, 400: every number by hand.
 
     fixed = (100 x 0.1 + 25 x 0.5 + 400 x 0.3) / 525 = 0.271429;
-    Q = 100 (0.171429)^2 + 25 (0.228571)^2 + 400 (0.028571)^2 = 4.571429;
-    C = 525 - (10,000 + 625 + 160,000) / 525 = 200; tau^2 = (4.571429 - 2) / 200 = 0.012857.
+    Q = 100 (0.171429)^2 + 25 (0.228571)^2 + 400 (0.028571)^2 = 4.571429. At tau^2 = 0.0177069 the weights are 36.0921, 17.3289
+    and 49.4880, the average 0.2635345, and the weighted squares about it 2, as many as there are sites, less one.
     """
     found = combine([[0.1], [0.5], [0.3]], [[0.1], [0.2], [0.05]])
     assert found.q[0] == pytest.approx(4.5714286)
-    assert found.tau_sq[0] == pytest.approx(0.0128571429)
+    assert found.tau_sq[0] == pytest.approx(0.0177069, rel=1e-5)
     assert found.i_sq[0] == pytest.approx(0.5625)
-    weights = 1 / (np.array([0.01, 0.04, 0.0025]) + 0.0128571428571)  # 43.75, 18.918919, 65.116279
-    np.testing.assert_allclose(weights, [43.75, 18.918919, 65.116279], rtol=1e-6)
-    assert found.mean[0] == pytest.approx((4.375 + 9.4594595 + 19.5348837) / 127.785198, rel=1e-6)
-    assert found.se[0] == pytest.approx(0.0884624, rel=1e-5)
+    weights = 1 / (np.array([0.01, 0.04, 0.0025]) + found.tau_sq[0])
+    np.testing.assert_allclose(weights, [36.0921, 17.3289, 49.4880], rtol=1e-5)
+    assert np.sum(weights * (np.array([0.1, 0.5, 0.3]) - found.mean[0]) ** 2) == pytest.approx(2, rel=1e-9)
+    assert found.mean[0] == pytest.approx((3.60921 + 8.66447 + 14.84641) / 102.90905, rel=1e-5)
+    assert found.se[0] == pytest.approx(0.0985764, rel=1e-5)
     low, high = found.interval()
-    assert (high[0] - low[0]) / 2 == pytest.approx(1.6448536 * found.se[0])
+    assert (high[0] - low[0]) / 2 == pytest.approx(2.9199856 * found.se[0])  # Student's t, two degrees
+
+
+def test_a_published_example() -> None:
+    """Thirteen trials of the vaccine against tuberculosis, log risk ratios (Colditz et al., 1994): metafor's tau^2 of "PM" is
+    0.3181, its average -0.7150, and the error of test = "knha" 0.1809."""
+    estimates = [-0.8893, -1.5854, -1.3481, -1.4416, -0.2175, -0.7861, -1.6209, 0.0120, -0.4694, -1.3713, -0.3394, 0.4459]
+    estimates += [-0.0173]
+    variances = [0.3256, 0.1946, 0.4154, 0.0200, 0.0512, 0.0069, 0.2230, 0.0040, 0.0564, 0.0730, 0.0124, 0.5325, 0.0714]
+    found = combine(np.array(estimates)[:, None], np.sqrt(variances)[:, None])
+    assert (found.tau_sq[0], found.mean[0], found.se[0]) == pytest.approx((0.3181, -0.7150, 0.1809), abs=1e-4)
+
+
+@pytest.mark.parametrize("sites", [3, 5, 10])
+def test_intervals_cover_where_normal_ones_do_not(sites: int) -> None:
+    random = np.random.default_rng(sites)
+    errors = 0.2 * np.exp(0.5 * random.normal(size=(sites, 6000)))
+    found = combine(0.4 + np.hypot(0.4, errors) * random.normal(size=errors.shape), errors)
+    low, high = found.interval()
+    assert np.mean((low < 0.4) & (high > 0.4)) > 0.88
+    normal = np.abs(found.mean - 0.4) < ndtri(0.95) * found.se
+    assert np.mean(normal) < {3: 0.84, 5: 0.87, 10: 0.89}[sites]
 
 
 def test_sites_that_agree_give_the_fixed_average() -> None:

@@ -78,11 +78,11 @@ def test_equal_scales_have_one_name() -> None:
 
 
 def test_several_etas_and_rhos_are_named_after_their_equation_or_coefficient() -> None:
-    s = made(kind="mrf", nodes=("A", "B"), names=("A,B", "B,A"), scale=np.ones(2), sites={})
+    s = made(kind="mrf", nodes=("A", "B"), names=("B -> A", "A -> B"), scale=np.ones(2), sites={})
     arrays = {name: getattr(s, name)[..., :2] for name in ("theta", "tau_sq", "inclusion", "average")}
     two = np.repeat(s.eta, 2, axis=-1)
     found = replace(s, **arrays, eta=two, rho=two / 9).parameters()
-    assert {"theta[A,B]", "eta[A]", "eta[B]", "rho[B]", "negligible[A]"} <= found.keys()
+    assert {"theta[B -> A]", "eta[A]", "eta[B]", "rho[B]", "negligible[A]"} <= found.keys()
     coordinate = made(eta=np.repeat(made().eta, 3, axis=-1)).parameters()
     assert {"eta[age]", "rho", "negligible[bp]"} <= coordinate.keys()
 

@@ -51,7 +51,7 @@ def test_the_fdr_set_holds_what_it_promises_and_no_larger_prefix_does() -> None:
 def test_no_set_is_told_without_its_marks() -> None:
     names, rhat = ["age", "sex", "bp"], np.array([1.0, 1.2, 1.3])
     text = selection.explained(names, [0.98, 0.95, 0.2], [1, 1, 0], rhat=rhat)
-    assert text.startswith("2 of 3 at a false discovery rate of 0.1")
+    assert text.startswith("2 of 3 in the slab at a false discovery rate of 0.1")
     assert text.endswith("1 of them marked * R-hat above 1.05: chains do not agree about it yet")
     assert "marked" not in selection.explained(names, [0.98, 0.2, 0.1], [1, 0, 0], rhat=rhat)
     assert "the largest PIP is 0.65 (sex*)" in selection.explained(names, [0.1, 0.65, 0.2], [0, 0, 0], rhat=rhat)
@@ -63,12 +63,14 @@ def test_an_empty_set_is_explained() -> None:
     assert "false with probability 0.35" in text
     assert text.endswith("larger than 0.2 with probability > 0.95 for age")
     assert "site average" not in selection.explained(["age", "sex"], [0.65, 0.2], [0.5, 0.3])
-    assert selection.explained(["age", "sex"], [0.98, 0.2], [1, 0]) == "1 of 2 at a false discovery rate of 0.1 (expected: 0.020)"
+    words = "1 of 2 in the slab at a false discovery rate of 0.1 (expected of them in the spike: 0.020)"
+    assert selection.explained(["age", "sex"], [0.98, 0.2], [1, 0]) == words
+    assert "larger than 0.3 with" in selection.explained(["age", "sex"], [0.65, 0.2], [1.0, 0.3], delta=0.3)
     assert selection.explained([], [], []) == "there is no coefficient to select"
 
 
 def test_edges_and_matrices_agree_about_their_order() -> None:
-    assert selection.edge_names(NODES) == ("A,B", "A,C", "B,A", "B,C", "C,A", "C,B")
+    assert selection.edge_names(NODES) == ("B -> A", "C -> A", "A -> B", "C -> B", "A -> C", "B -> C")
     found = selection.matrix([1, 2, 3, 4, 5, 6], 3)
     assert found.tolist() == [[0, 1, 2], [3, 0, 4], [5, 6, 0]]
     assert selection.matrix(np.zeros((4, 2, 6)), 3).shape == (4, 2, 3, 3)
@@ -102,9 +104,9 @@ def test_the_graph_has_the_surest_edges_with_their_signs() -> None:
     edges = selection.graph(samples(theta, inclusion))
     assert [(e.to, e.source, round(e.mean, 6), round(e.pip, 6)) for e in edges] == [("A", "C", -0.5, 0.99), ("B", "C", 0.4, 0.92)]
     assert selection.gamma_table(samples(theta, inclusion))[1].tolist() == pytest.approx([0.1, 0, 0.92])
-    commas = ("HLA,1", "x")
-    assert selection._ends("HLA,1,x", commas) == ("HLA,1", "x")
-    assert selection._ends("x,HLA,1", commas) == ("x", "HLA,1")
+    arrows = ("HLA -> 1", "x")
+    assert selection._ends("x -> HLA -> 1", arrows) == ("HLA -> 1", "x")
+    assert selection._ends("HLA -> 1 -> x", arrows) == ("x", "HLA -> 1")
 
 
 def test_a_pair_is_sure_where_chains_disagree_about_its_direction_alone() -> None:
@@ -136,6 +138,10 @@ def test_the_table_of_sites_that_differ() -> None:
         ("a", "one", 0.7, 0.1),
     ]
     assert len(selection.deviating(parameters, least=0.1)) == 3
+    parameters["theta_std[a]@one"] |= {"p_differs": 0.4, "contrast": 0.1}  # what decides, where it is known
+    parameters["theta_std[a]@two"] |= {"p_differs": 0.98, "contrast": -0.6}
+    rows = selection.deviating(parameters)
+    assert [(r["coefficient"], r["client"], r.get("contrast")) for r in rows] == [("a", "two", -0.6), ("b", "two", None)]
 
 
 def test_modes_are_sign_patterns_of_the_strong_coefficients() -> None:
@@ -145,7 +151,8 @@ def test_modes_are_sign_patterns_of_the_strong_coefficients() -> None:
     theta[3, :, 1] -= 0.5
     theta[2, 100:, 0] -= 1.2  # one chain changes its mind half-way
     found = selection.modes(samples(theta, np.ones(theta.shape)))
-    assert [mode.signs for mode in found] == [{"A,B": 1, "A,C": 0}, {"A,B": 0, "A,C": -1}, {"A,B": -1, "A,C": 0}]
+    signs = [(1, 0), (0, -1), (-1, 0)]
+    assert [mode.signs for mode in found] == [{"B -> A": first, "C -> A": second} for first, second in signs]
     assert [mode.share for mode in found] == pytest.approx([0.625, 0.25, 0.125])
     assert found[0].of_chains == pytest.approx((1.0, 1.0, 0.5, 0.0))
     drifting = 0.1 * np.cumsum(random.normal(size=(2, 200, 6)), axis=1) / np.sqrt(200)

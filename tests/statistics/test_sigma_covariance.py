@@ -14,8 +14,9 @@ import pytest
 from fedkern.algorithms.training import fit as prior_fit
 from fedkern.algorithms.training import training as sigma_training
 from fedkern.algorithms.training.fit import Federation
+from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.methods.sigma.prior import train
-from fedkern.methods.sigma.prior.keys import parse
+from fedkern.methods.sigma.prior.keys import load, parse
 from fedkern.methods.sigma.prior.source import read
 
 PHI = (0.2, 0.5, 0.8)
@@ -30,7 +31,7 @@ def measured(variant: str, seed: int, draws: int = 20_000) -> dict[str, object]:
     config = parse(OURS if variant == "multiplicative" else PAPER, sets=sets)
     source = read(config, Path())
     architecture = source.architecture(config)
-    settings = train.settings_of(config, architecture)
+    settings = train.settings_of(config, architecture, train.gamma_of(config, source))
     table = train.tables(source, config)(0)
     state = sigma_training.train(
         architecture, lambda k: table, settings, state=train.start(config, source, settings)
@@ -65,7 +66,7 @@ def test_networks_that_multiply_meet_their_bars_soon() -> None:
     config = parse(OURS, sets=sets)
     source = read(config, Path())
     architecture = source.architecture(config)
-    settings = train.settings_of(config, architecture)
+    settings = train.settings_of(config, architecture, train.gamma_of(config, source))
     table = train.tables(source, config)(0)
     state = sigma_training.train(
         architecture, lambda k: table, settings, state=train.start(config, source, settings)
@@ -77,3 +78,20 @@ def test_networks_that_multiply_meet_their_bars_soon() -> None:
     wrong = [prior_fit.compare(source.prior, federation, phi + 0.15, draws=4000) for phi in PHI]
     gaps = [np.linalg.norm(w.sigma - f.true) / np.linalg.norm(f.true) for w, f in zip(wrong, found)]
     assert max(gaps) > 0.15  # another lengthscale is noticed
+
+
+def test_a_small_map_is_held_by_its_factors(tmp_path: Path) -> None:
+    """36 areas have fewer directions than there are latents: gamma follows; with that of large maps most of theta is noise."""
+    path = simulate("sigma", tmp_path, Settings(clients=4, rows=9, columns=1)).parent / "prior.toml"
+    errors = []
+    for gamma in ("auto", 0.8):
+        config, folder = load(path, [f'network.gamma="{gamma}"' if gamma == "auto" else f"network.gamma={gamma}"])
+        source = read(config, folder)
+        settings = replace(train.settings_of(config, source.architecture(config), train.gamma_of(config, source)), steps=1)
+        state = train.start(config, source, settings)
+        parts = source.architecture(config), state.parameters.astype(np.float64), source.prior.condition, source.sd(config)
+        found = [prior_fit.compare(source.prior, Federation(*parts), phi, draws=4000) for phi in (0.5, 0.9)]
+        errors.append([one.error for one in found])
+        assert settings.gamma == (0.2 if gamma == "auto" else gamma)
+    assert max(errors[0]) <= 0.2
+    assert errors[1][0] > 0.5

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from oracles.sem_joint import Equations
-from oracles.sparse_joint import Regression
+from oracles.sparse_joint import Imputed, Logistic, Regression
+from oracles.sparse_moves import MovedImputed, MovedLogistic
 from support.sparse_chains import posterior
 
 DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shape": 2.0, "rate": 1.0}
@@ -20,7 +21,12 @@ DEFAULTS = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shap
 
 
 def quantities(model, s):
-    rest = {"log b": np.log(s.local[0][0, :, 0])} if isinstance(model, Equations) else {"log sigma^2": np.log(s.local[0][0])}
+    if isinstance(model, Equations):
+        rest = {"log b": np.log(s.local[0][0, :, 0])}
+    else:
+        rest = {"alpha": s.local[0][0]} if isinstance(model, Logistic) else {"log sigma^2": np.log(s.local[0][0])}
+    if isinstance(model, Imputed):
+        rest["a missing value"] = s.local[2][1][:, 0, 0]
     first = np.flatnonzero(model.indicators > -2)[:2]
     return {
         "theta_1": s.theta[:, first[0]],
@@ -59,12 +65,29 @@ def regression(**options):
     return Regression(n=(12, 9, 10), q=3, n_passes=5, **options)
 
 
+def other(kind):
+    """Other models. The intercept of an imputed site has a flat prior: nothing that is ranked depends on its truth."""
+    if kind == "sem":
+        return Equations(n=12, update="row-gibbs", n_passes=5)
+    size = {"n": (12, 9, 10), "n_passes": 5}
+    return Logistic(centred=True, **size) if kind == "logistic" else Imputed(intercept=kind == "imputed", **size)
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", ["regression", "sem"])
+@pytest.mark.parametrize("kind", ["regression", "sem", "logistic", "imputed", "imputed, no intercept"])
 def test_ranks_are_uniform(kind, seed):
-    model = regression() if kind == "regression" else Equations(n=12, update="row-gibbs", n_passes=5)
+    model = regression() if kind == "regression" else other(kind)
     p = p_values(ranks(model, 1000, thin=20, seed=seed, burn_in=40))
+    assert min(p.values()) > 1e-4 / len(p), p
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", [MovedLogistic, MovedImputed])
+@pytest.mark.parametrize("moves", ["translate", "interweave"])
+def test_ranks_are_uniform_with_moves(kind, moves, seed):
+    p = p_values(ranks(kind(moves=moves, n_passes=5), 600, thin=10, seed=seed, burn_in=30))
     assert min(p.values()) > 1e-4 / len(p), p
 
 

@@ -25,6 +25,8 @@ SCHEDULES = {
     "sums, slab, expanded scales": {"aggregate": "sums", "slab": 0.7, "scales": "expanded"},
     "translate": {"moves": "translate"},
     "interweave": {"moves": "interweave", "n_passes": 2},
+    "translate one of two": {"moves": "translate", "block": 1},
+    "translate, and interweave two of four every other round": {"moves": ("translate", "interweave"), "block": 2},
     "interweave two of four, slab": {"moves": "interweave", "block": 2, "slab": 0.7},
 }
 

@@ -16,8 +16,10 @@ FULL = {"chains": 2000, "steps": 100, "draws": 400_000}
 SITES = {
     "logistic": (Logistic, {}),
     "logistic, slab": (Logistic, {"slab": 0.7, "n_sweeps": 2}),
+    "logistic, centred": (Logistic, {"centred": True}),
     "logistic, expanded": (Logistic, {"scales": "expanded"}),
     "imputed": (Imputed, {}),
+    "imputed, no intercept": (Imputed, {"intercept": False}),
     "imputed, two sweeps": (Imputed, {"n_sweeps": 2, "n_passes": 2}),
     "imputed, slab": (Imputed, {"slab": 0.7}),
 }
@@ -48,6 +50,16 @@ class ResponseIgnored(Imputed):
         return *rest, alpha, fresh
 
 
+class MeanIgnored(Imputed):
+    """Missing covariates about 0, where rows lie about another mean."""
+
+    def client(self, k, state, data, number):
+        kept, self.mean = self.mean, np.zeros(2)
+        drawn = super().client(k, state, data, number)
+        self.mean = kept
+        return drawn
+
+
 class NarrowIntercept(Logistic):
     """Intercepts drawn as if their standard deviation were half of what it is."""
 
@@ -60,6 +72,11 @@ class NarrowIntercept(Logistic):
 
 def test_negative_control_another_prior_of_the_intercept_is_seen(seed):
     z = joint_test(NarrowIntercept(), seed, rounds=2, **SHORT)
+    assert worst(z)[0] > 2 * BOUND, z
+
+
+def test_negative_control_imputation_that_ignores_the_mean_is_seen(seed):
+    z = joint_test(MeanIgnored(intercept=False), seed, rounds=2, **SHORT)
     assert worst(z)[0] > 2 * BOUND, z
 
 

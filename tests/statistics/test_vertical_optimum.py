@@ -180,6 +180,50 @@ def test_networks_of_tanh_end_near_the_structured_optimum(kind):
     assert gap > -0.03  # quasi-random noise
 
 
+def of_defaults(kind, memory):
+    """At the default rounds, networks of tanh: errors of means in exact sds, errors of spreads, nats below the optimum."""
+    m = runs.gaussian(kind, n=120)
+    s = runs.settings(m, 10_000, learning_rate=0.01, cool_down=0.5, average="half", memory=memory)
+    told_of = ("response", "centre", "residual") if kind == "pl" else STRUCTURED[2]
+    server, clients = runs.run(m, s, *runs.parties(m, "amortised", True, told_of))
+    joint = m.joint()
+    best = joint.optimum("structured")
+    mean, sd = (list(part) for part in server.shared.block.moments(server.released))
+    for client in clients.values():
+        part = client.released[client.site.parts["theta"]]
+        mean, sd = [*mean, *part[: client.site.block.size]], [*sd, *client.site.block.sd(part)]
+    p = joint.z[0].start
+    away = np.abs(np.array(mean) - joint.mean[:p]) / np.sqrt(np.diag(joint.covariance)[:p])
+    ratio = np.array(sd) / np.sqrt((best[:p] ** 2).sum(axis=1))
+    random, ended = np.random.default_rng(0), runs.ended(m, server, clients)
+    bound = np.mean([cases.value(ended.with_noise(random)) for _ in range(6000)])
+    return away.max(), np.abs(ratio - 1).max(), joint.elbo(joint.mean, best) - bound
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_defaults_end_at_the_structured_optimum(kind):
+    error, spread, gap = of_defaults(kind, "rising")
+    assert error < 0.05
+    assert spread < 0.02
+    assert gap < 0.5
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_negative_control_a_short_memory_does_not():
+    assert of_defaults("av", 0.9)[2] > 1
+
+
+def test_the_memory_of_messages_rises_with_the_rounds_of_a_row():
+    s = runs.settings(runs.gaussian("av", n=20), 10_000, memory="rising")
+    assert [s.kept(0), s.kept(180)] == [0.9, 0.9]
+    assert s.kept(9980) == pytest.approx(0.998)
+    assert replace(s, batch=5).kept(4 * 9980) == pytest.approx(0.998)
+    assert replace(s, memory=0.3).kept(9980) == 0.3
+
+
 def test_closed_form_steps_of_theta_end_at_the_optimum_too():
     m = runs.gaussian("av", rho=0.3)
     s = runs.settings(m, 4000, learning_rate=0.02, cool_down=0.5, average="half", closed_form=True)

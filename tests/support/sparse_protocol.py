@@ -29,7 +29,8 @@ class Federated(Regression):
         return Settings(
             Layout(self.indicators[None]), Prior(**prior, shape_sigma=self.shape, rate_sigma=self.rate), seed=self.seed,
             chains=chains, rounds=ENDLESS, burn_in=ENDLESS, local_sweeps=self.n_sweeps, server_sweeps=self.n_passes,
-            scales=self.options["scales"], order=self.options["order"], draw=self.draw, moves=self.moves, block=self.block,
+            scales=self.options["scales"], order=self.options["order"], draw=self.draw,
+            moves=(self.moves,) if isinstance(self.moves, str) else self.moves or (), block=(self.block, self.block),
             participation=self.participation, aggregate=self.aggregate,
         )  # fmt: skip
 

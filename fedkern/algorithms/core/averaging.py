@@ -48,6 +48,14 @@ class Trajectory:
         first = min(round(self.count / 2 / self.stride), len(self.kept) - 1)
         return (self.total - self.kept[first]) / (self.count - first * self.stride)
 
+    def between(self, first: float, last: float) -> Array | None:
+        """Mean of the points between two parts of the way (0 to 1), of at least one stride; None where there are no points."""
+        end = min(round(last * self.count / self.stride), len(self.kept) - 1)
+        if end < 1:
+            return None
+        begin = min(round(first * self.count / self.stride), end - 1)
+        return (self.kept[end] - self.kept[begin]) / ((end - begin) * self.stride)
+
     def released(self, average: str, last: Array) -> Array:
         """What a job publishes of the points: with average = "half" the mean of the second half, else the last one."""
         return self.half_mean() if average == "half" and self.count else last

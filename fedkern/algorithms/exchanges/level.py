@@ -89,7 +89,8 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it."""
+    """`told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it; `note` for the
+    reader of the result."""
 
     settings: Settings
     clients: tuple[str, ...]
@@ -98,6 +99,7 @@ class Server:
     centre: float = 0.0
     rows: float = 0.0
     units: Units | None = None
+    note: str = ""
 
     @property
     def round(self) -> int:
@@ -156,6 +158,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if not np.isfinite(level):
         raise JobError(f"column {s.response!r}: the clients' responses are too large to be summed; give them in another unit")
     if not s.measured:
+        state = replace(state, note=_one_sided(s, answers))
         return _known(state, Units(level if s.intercept else 0.0, pooled=level))
     state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in answers))
     return state, once.ask(len(state.clients), AskLevel(SPREAD, level))
@@ -163,6 +166,18 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:
     return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
+
+
+def _one_sided(s: Settings, answers: list[tuple[float, float]]) -> str:
+    """What must be said where nothing has happened, or nothing else has: the level is then a convention."""
+    first, second = (sum(column) for column in zip(*answers))
+    what = "0" if not first else "a success" if not second else ""
+    if not what:
+        return ""
+    return (
+        f"column {s.response!r}: every response of every client is {what}: half a response of the other kind stands for the "
+        "pooled level, and the prior decides how far from it intercept, effects and map are"
+    )
 
 
 def _gaussian(s: Settings, answers: list[tuple[float, float]], centre: float, n: float) -> Units:

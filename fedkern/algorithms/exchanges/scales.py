@@ -2,15 +2,16 @@
 
 | leg | a client sends | all get |
 |---|---|---|
-| moments | degrees of freedom and centred sum of squares of each column; no means | scales |
-| second moments (if values are missing, or for splines) | centred cross-products, and their rows | their pooled ratio, Psi |
+| moments, if the job file has no scales | degrees of freedom and centred sum of squares of each column; no means | scales |
+| second moments, for splines | centred cross-products, and their rows | their pooled ratio, Psi |
+| completed moments, where values may be missing | covariance of its columns by EM (`models.incomplete`), rows | Psi |
 
 What comes is added in client order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeVar
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
+from ...models.incomplete import Completed, NeverTogether, pooled
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from ..core.rounds import all_of, needed
@@ -26,7 +28,7 @@ Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
 Square = Annotated[NDArray[np.float64], "w w"]
 
-SMALLEST_EIGENVALUE = 1e-6  # of Psi, over its mean eigenvalue
+SMALLEST_EIGENVALUE = 1e-6  # of the correlations of Psi
 
 
 @dataclass(frozen=True)
@@ -72,31 +74,64 @@ class Psi(Message, kind=44):
 
 
 @dataclass(frozen=True)
+class CompletedMoments(Message, kind=49):
+    """Client to server: the covariance of its scaled columns as EM completes it, no means; its rows, how many of them lack a
+    value, and how many have both of two columns."""
+
+    round: int
+    rows: int
+    incomplete: int
+    covariance: Square
+    together: Square
+
+
+@dataclass(frozen=True)
 class Client:
-    """A client's columns (n, w), NaN where a value is missing; `second`: whether its job file wants the second leg. `scales` and
-    `psi` after the last leg."""
+    """What a client tells of its columns.
+
+    Attributes
+    ----------
+    values : (n, w), NaN where a value is missing
+    second : whether its job file wants the second leg
+    scales, psi : after the last leg
+    completed : the columns' moments by EM, which are told where values may be missing
+    known : (w,) scales of its job file; the first leg is left out
+    """
 
     values: Array = field(repr=False)
     second: bool = False
     scales: Array | None = None
     psi: Array | None = None
+    completed: Completed | None = field(default=None, repr=False)
+    known: Array | None = None
 
 
 @dataclass(frozen=True)
 class Server:
-    """`names` of the columns, as all parties may read them; `second`: whether there is a second leg."""
+    """`names` of the columns, as all parties may read them; `second`: whether there is a second leg; `imputes`: whether it is
+    that of completed moments. `rows` of each client, known after the first leg: some column has a value in each of them. `sites`
+    are these moments, at the end."""
 
     names: tuple[str, ...]
     clients: tuple[str, ...]
     second: bool
     scales: Array | None = None
     psi: Array | None = None
-    replies: Mapping[int, ColumnMoments | SecondMoments] = field(default_factory=dict)
+    replies: Mapping[int, ColumnMoments | SecondMoments | CompletedMoments] = field(default_factory=dict)
+    rows: tuple[int, ...] = ()
+    imputes: bool = False
+    sites: tuple[Completed, ...] = ()
 
 
 def start(names: tuple[str, ...], clients: tuple[str, ...], second: bool) -> tuple[Server, ServerEffects]:
     """The first state, and the first questions."""
     return Server(names, clients, second), once.ask(len(clients), AskMoments(0))
+
+
+def imputing(names: tuple[str, ...], clients: tuple[str, ...], scales: Array | None) -> tuple[Server, ServerEffects]:
+    """The same where values may be missing; with the scales of the job file, if it has them."""
+    state = Server(names, clients, second=True, scales=scales, imputes=True)
+    return state, once.ask(len(clients), AskMoments(0) if scales is None else Scaling(0, 1, scales))
 
 
 def finished(state: Server) -> bool:
@@ -132,6 +167,12 @@ def second_moments(values: Array) -> tuple[Array, Array]:
     return filled.T @ filled, np.maximum(there.T @ there - 1.0, 0.0)
 
 
+def completed_moments(site: Completed) -> tuple[Array, Array]:
+    """The same (w,) where values are missing: the variances are those of EM."""
+    degrees = np.maximum(site.values - 1.0, 0.0)
+    return degrees, degrees * np.diag(site.covariance)
+
+
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Moments, then second moments if this client's own job file says that they are needed.
 
@@ -140,15 +181,21 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     RemoteFault
         The server asks for more than the job file says, or tells scales or a Psi that cannot be.
     """
-    if isinstance(event, AskMoments) and state.scales is None:
-        return state, [ColumnMoments(0, *column_moments(state.values))]
+    done = state.completed
+    if isinstance(event, AskMoments) and state.scales is None and state.known is None:
+        return state, [ColumnMoments(0, *(column_moments(state.values) if done is None else completed_moments(done)))]
     if isinstance(event, Scaling) and state.scales is None:
         if bool(event.more) != state.second:
             wanted = f"this client's job file {'needs' if state.second else 'has no use for'} second moments"
             raise RemoteFault(f"server: Scaling.more is {event.more}, and {wanted}")
         if not event.scales.min(initial=np.inf) > 0:
             raise RemoteFault("server: Scaling.scales must be above 0")
+        if state.known is not None and not np.array_equal(event.scales, state.known):
+            raise RemoteFault("server: Scaling.scales are not those of this client's job file")
         state = replace(state, scales=event.scales.copy())
+        if done is not None and state.second:
+            scaled = done.covariance / np.outer(event.scales, event.scales)
+            return state, [CompletedMoments(1, done.rows, done.incomplete, scaled, done.together)]
         return state, [SecondMoments(1, *second_moments(state.values / event.scales))] if state.second else []
     if isinstance(event, Psi) and state.second and state.scales is not None and state.psi is None:
         if not (np.allclose(event.psi, event.psi.T, rtol=1e-9, atol=0) and np.diag(event.psi).min(initial=np.inf) > 0):
@@ -166,20 +213,43 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         A column that is constant at all clients; two columns that no client has together; a singular Psi.
     """
     needed(event, "the columns' scales are not agreed yet; see why it ended, and start the job again")
-    wanted = ColumnMoments if state.scales is None else SecondMoments
+    wanted = ColumnMoments if state.scales is None else CompletedMoments if state.imputes else SecondMoments
     if not isinstance(event, wanted) or sender in state.replies:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    if min(event.degrees.min(initial=0), np.diag(np.atleast_2d(getattr(event, "products", np.zeros((1, 1))))).min()) < 0:
+    if isinstance(event, CompletedMoments):
+        _sound(sender, event)
+    elif min(event.degrees.min(initial=0), np.diag(np.atleast_2d(getattr(event, "products", np.zeros((1, 1))))).min()) < 0:
         raise RemoteFault(f"client {sender}: {type(event).__name__} has a negative count or sum of squares")
     state = once.with_reply(state, sender, event)
     if len(state.replies) < len(state.clients):
         return state, []
     replies, everyone, state = state.replies, len(state.clients), replace(state, replies={})
     if state.scales is None:
-        scales = pooled_scales(state.names, all_of(replies, ColumnMoments))
-        return replace(state, scales=scales), once.ask(everyone, Scaling(0, int(state.second), scales))
-    psi = pooled_psi(state.names, all_of(replies, SecondMoments))
+        moments = all_of(replies, ColumnMoments)
+        scales, rows = pooled_scales(state.names, moments), tuple(int(m.degrees.max(initial=0)) + 1 for m in moments)
+        return replace(state, scales=scales, rows=rows), once.ask(everyone, Scaling(0, int(state.second), scales))
+    if state.imputes:
+        sites = tuple(map(_site, all_of(replies, CompletedMoments)))
+        rows = tuple(site.rows for site in sites)
+        state, psi = replace(state, sites=sites, rows=rows), completed_psi(state.names, sites)
+    else:
+        psi = pooled_psi(state.names, all_of(replies, SecondMoments))
     return replace(state, psi=psi), once.ask(everyone, Psi(1, psi))
+
+
+def _sound(sender: int, told: CompletedMoments) -> None:
+    """RemoteFault where the numbers can be nobody's."""
+    counts, covariance = told.together, told.covariance
+    if not (0 <= told.incomplete <= told.rows and 0 <= counts.min(initial=0) and counts.max(initial=0) <= told.rows):
+        raise RemoteFault(f"client {sender}: CompletedMoments has a negative count, or one that is more than its rows")
+    if not np.allclose(covariance, covariance.T, rtol=1e-9, atol=0) or np.diag(covariance).min(initial=0) < 0:
+        raise RemoteFault(f"client {sender}: CompletedMoments.covariance must be symmetric, without a negative variance")
+
+
+def _site(told: CompletedMoments) -> Completed:
+    """What a client has told; its means and whether EM has converged stay with it."""
+    unknown = np.full(len(told.together), np.nan)
+    return Completed(unknown, told.covariance, told.together, told.rows, told.incomplete, settled=True)
 
 
 def pooled_scales(names: tuple[str, ...], replies: list[ColumnMoments]) -> Array:
@@ -197,13 +267,32 @@ def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
     products = np.sum([r.products for r in replies], axis=0)
     degrees = np.sum([r.degrees for r in replies], axis=0)
     for i, j in zip(*np.nonzero(~(degrees > 0))):
-        raise JobError(
-            f"{names[i]} and {names[j]} were never measured together at any client, so that one cannot be imputed "
-            "from the other; put one of them into data.ignore"
-        )
-    psi = np.asarray(products / degrees)
-    values, vectors = np.linalg.eigh(psi)
-    if values[0] < SMALLEST_EIGENVALUE * np.trace(psi) / len(psi):
+        raise JobError(_apart(names[i], names[j]))
+    return _regular(names, np.asarray(products / degrees))
+
+
+def completed_psi(names: tuple[str, ...], sites: Sequence[Completed]) -> Array:
+    """(w, w) covariance that all sites have in common, what one lacks from those that have it."""
+    try:
+        return _regular(names, pooled(sites))
+    except NeverTogether as pair:
+        i, j = pair.args
+        raise JobError(_apart(names[i], names[j])) from None
+
+
+def _apart(one: str, other: str) -> str:
+    return (
+        f"{one} and {other} were never measured together at any client, so that one cannot be imputed from the other; put one of "
+        "them into data.ignore"
+    )
+
+
+def _regular(names: tuple[str, ...], psi: Array) -> Array:
+    """psi itself; JobError where it is singular, whatever units its columns have."""
+    unit = np.sqrt(np.diag(psi))
+    unit[unit == 0] = 1.0
+    values, vectors = np.linalg.eigh(psi / np.outer(unit, unit))
+    if values[0] < SMALLEST_EIGENVALUE:
         involved = [names[j] for j in np.argsort(-np.abs(vectors[:, 0])) if abs(vectors[j, 0]) > 0.3]
         raise JobError(
             f"the pooled second moments of {', '.join(involved)} are singular (one follows from the others, or too "
@@ -232,3 +321,10 @@ PROTOCOL: Protocol[Server, Client] = Protocol(
 def protocol(*, second: bool) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job can send."""
     return PROTOCOL if second else replace(PROTOCOL, to_client=(AskMoments, Scaling), to_server=(ColumnMoments,))
+
+
+def imputing_protocol(*, known: bool) -> Protocol[Server, Client]:
+    """The same where values may be missing; `known`: the job file has the scales."""
+    if known:
+        return replace(PROTOCOL, to_client=(Scaling, Psi), to_server=(CompletedMoments,))
+    return replace(PROTOCOL, to_server=(ColumnMoments, CompletedMoments))

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import shrinkage
-from ..core.messages import ClientEffects, Event, RemoteFault, Saved, array, evolve
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, Saved, array, evolve
 from ..core.trace import Trace
-from .messages import Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, Sums
+from .messages import MOVES, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, Sums
 from .settings import Settings
-from .sites import Counter, Regression, Site, State, moved
+from .sites import Counter, Movable, Moving, Site, State, moved
 from .sweeps import counted, first
 
 Array = NDArray[np.float64]
@@ -60,6 +60,12 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """theta and tau^2 in; local sweeps; the deviations (or their sums) out."""
     if not isinstance(event, Globals | GlobalsMoved | GlobalsTempered):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    state = updated(state, event)
+    return state, answers(state, event.round)
+
+
+def updated(state: Client, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:
+    """A client after its sweeps of a round."""
     layout = state.settings.layout
     theta, tau_sq = layout.full(event.theta, 0.0), layout.full(event.tau_sq, 1.0)
     local = state.state
@@ -71,8 +77,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         local = moved(local, state.theta - theta)
     if isinstance(event, GlobalsTempered):
         local["temperature"] = event.temperature.copy()
-    state = swept(state, local, theta, tau_sq, event)
-    return state, answers(state, event.round)
+    return swept(state, local, theta, tau_sq, event)
 
 
 def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:
@@ -98,18 +103,32 @@ def _cold(settings: Settings, state: State) -> NDArray[np.int64] | slice:
 
 def answers(state: Client, round: int) -> ClientEffects:
     """What a client says after its sweeps."""
+    messages: ClientEffects = [*draws(state, round)]
+    if (move := state.settings.move(round)) is not None:
+        each = zip(*(move_terms(state, round, j) for j in range(state.settings.layout.shape[0])))
+        messages.append(MOVES[move](round, *(np.stack(part, axis=1) for part in each)))
+    return messages
+
+
+def draws(state: Client, round: int) -> list[Message]:
+    """Its deviations and scales, or their sums, and what a ladder of temperatures needs."""
     settings, local = state.settings, state.state
     flat = settings.layout.flat
     if settings.aggregate == "sums":
         sums = shrinkage.local_sums(local["deviation"], local["lambda_sq"], slab=settings.prior.slab)
         return [Sums(round, flat(sums))]
-    messages: ClientEffects = [Locals(round, flat(local["deviation"]), flat(local["lambda_sq"]))]
-    if settings.tempering > 1:
-        messages.append(Loglik(round, local["loglik"]))
-    if settings.moves and isinstance(state.site, Regression):
-        block = settings.coordinates(round)
-        messages.append(MoveTerms(round, *state.site.move_terms(settings, local, state.theta, state.tau_sq, block)))
-    return messages
+    messages: list[Message] = [Locals(round, flat(local["deviation"]), flat(local["lambda_sq"]))]
+    return [*messages, Loglik(round, local["loglik"])] if settings.tempering > 1 else messages
+
+
+def move_terms(state: Client, round: int, regression: int) -> tuple[Array, Array]:
+    """What a client adds to the gradient (c, w) and the precision (c, w, w) of a round's move in one regression."""
+    site, settings = state.site, state.settings
+    assert isinstance(site, Movable)  # the job's keys refuse moves elsewhere
+    block = settings.layout.places(settings.coordinates(round), regression)
+    at = Moving(state.theta[:, regression], state.tau_sq[:, regression], regression, block, settings.prior.slab)
+    counter: Counter = {"seed": settings.seed, "client": state.index, "step": state.step}
+    return site.move_terms(at, state.state, **counter)
 
 
 def save(state: Client) -> Saved:

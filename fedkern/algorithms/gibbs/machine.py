@@ -8,7 +8,7 @@ used in client order, whenever they come. Source: docs/methods/sparse.md, sectio
 |---|---|---|
 | Globals | shifts its deviations, sweeps | Locals, or Sums |
 | GlobalsTempered | the same at other temperatures | Locals and Loglik |
-| GlobalsMoved | the same, after the server's move | Locals and MoveTerms |
+| GlobalsMoved | the same, after the server's move | Locals and MoveTerms, or SecondMoveTerms |
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..core.messages import Message, Protocol, Saved
 from .client import Client, client, client_receive
 from .client import load as load_client
 from .client import save as save_client
-from .messages import KINDS, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, Sums, expected
+from .messages import Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, SecondMoveTerms, Sums, sent
 from .server import Judge, Server, finished, server_receive, start
 from .server import load as load_server
 from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
-    "Client", "Globals", "GlobalsMoved", "GlobalsTempered", "Judge", "Locals", "Loglik", "MoveTerms", "Server", "Settings",
-    "Sums", "client", "client_receive", "finished", "load", "protocol", "save", "server_receive", "start",
+    "Client", "Globals", "GlobalsMoved", "GlobalsTempered", "Judge", "Locals", "Loglik", "MoveTerms", "SecondMoveTerms", "Server",
+    "Settings", "Sums", "client", "client_receive", "finished", "load", "protocol", "save", "server_receive", "start",
 ]  # fmt: skip
 
 
@@ -39,8 +39,7 @@ def protocol(settings: Settings) -> Protocol[Server, Client]:
     down: tuple[type[Message], ...] = (Globals, GlobalsMoved) if settings.moves else (Globals,)
     if settings.tempering > 1:
         down = (GlobalsTempered,)
-    up = tuple(KINDS[name] for name in expected(settings))
-    return Protocol("gibbs", down, up, server_receive, client_receive, finished, save, load)
+    return Protocol("gibbs", down, sent(settings), server_receive, client_receive, finished, save, load)
 
 
 def save(state: Server | Client) -> Saved:

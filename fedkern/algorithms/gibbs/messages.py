@@ -50,8 +50,17 @@ class MoveTerms(Message, kind=33):
     """Client to server, with `Locals`, if the job has a move: its terms of the move's gradient and precision."""
 
     round: int
-    gradient: Annotated[NDArray[np.float64], "c w"]
-    precision: Annotated[NDArray[np.float64], "c w w"]
+    gradient: Annotated[NDArray[np.float64], "c g w"]
+    precision: Annotated[NDArray[np.float64], "c g w w"]
+
+
+@dataclass(frozen=True)
+class SecondMoveTerms(Message, kind=39):
+    """Client to server, in the place of `MoveTerms`, in the rounds of the job's second move."""
+
+    round: int
+    gradient: Annotated[NDArray[np.float64], "c g v"]
+    precision: Annotated[NDArray[np.float64], "c g v v"]
 
 
 @dataclass(frozen=True)
@@ -100,13 +109,20 @@ class Statistics(Message, kind=36):
     n: float
 
 
-KINDS: dict[str, type[Message]] = {"Locals": Locals, "MoveTerms": MoveTerms, "Sums": Sums, "Loglik": Loglik}
+MOVES = (MoveTerms, SecondMoveTerms)  # in the order of `Settings.moves`
 
 
-def expected(settings: Settings) -> tuple[str, ...]:
-    """What a client answers in each round, by name."""
+def sent(settings: Settings) -> tuple[type[Message], ...]:
+    """All that a client may answer."""
     if settings.aggregate == "sums":
-        return ("Sums",)
+        return (Sums,)
     if settings.tempering > 1:
-        return ("Locals", "Loglik")
-    return ("Locals", "MoveTerms") if settings.moves else ("Locals",)
+        return (Locals, Loglik)
+    return (Locals, *MOVES[: len(settings.moves)])
+
+
+def expected(settings: Settings, round: int) -> tuple[str, ...]:
+    """What a client answers in a round, by name."""
+    move = settings.move(round)
+    others = [kind for number, kind in enumerate(MOVES) if number != move]
+    return tuple(kind.__name__ for kind in sent(settings) if kind not in others)

@@ -6,20 +6,23 @@ would have had at its client, so the result is that of the federated run, bit fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
 from ..core.rounds import needed
+from . import client, exchange
 from . import machine as gibbs
 from .messages import AskStatistics, Statistics
 from .settings import Settings
 from .sites import Factor, MarkovRandomField, Regression
 
+Array = NDArray[np.float64]
 SITES: dict[str, Callable[..., Regression | MarkovRandomField]] = {"regression": Regression, "mrf": MarkovRandomField}
 
 
@@ -88,16 +91,49 @@ def sample(state: Server) -> gibbs.Server:
     settings = state.settings
     clients = {k: gibbs.client(str(k), k, settings, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
     server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
+
+    def terms(regression: int) -> tuple[Array, Array]:  # a graph's, of all its regressions at once, would not fit into memory
+        gradient, precision = np.zeros(()), np.zeros(())
+        for k in server.active:
+            own = client.move_terms(clients[k], server.round, regression)
+            gradient, precision = gradient + own[0], precision + own[1]
+        return gradient, precision
+
+    rows = tuple(statistics.rows for _, statistics in sorted(state.received.items()))
+    server = replace(server, at_hand=terms if settings.moves else None, rows=rows)
+    factors = [_site(state, state.received[k]).factor for k in server.active]
+    held = exchange.Held.of(factors, settings.layout)
+    pairs = held.pairs(settings.layout) if settings.exchange else []
     while effects:
         asked, effects = effects, []
         for k, question in asked:
-            assert isinstance(question, Message)  # sampling charges nothing
-            clients[k], answers = gibbs.client_receive(clients[k], question)
-            for answer in answers:
-                assert isinstance(answer, Message)
+            assert isinstance(question, gibbs.Globals | gibbs.GlobalsMoved)  # sampling charges nothing
+            clients[k] = client.updated(clients[k], question)
+        if pairs:
+            server = _exchanged(server, clients, held, pairs)
+        for k, _ in asked:
+            for answer in client.draws(clients[k], server.round):
                 server, more = gibbs.server_receive(server, k, answer)
                 effects += more
-    return server
+    events = sum((clients[k].events for k in server.active), server.events)
+    return replace(server, events=events)
+
+
+def _exchanged(
+    server: gibbs.Server, clients: dict[int, gibbs.Client], held: exchange.Held, pairs: Sequence[tuple[int, int]]
+) -> gibbs.Server:
+    """The server after a round's exchanges; what they change of `clients` is changed there."""
+    settings, here = server.settings, server.active
+    deviation, lambda_sq, sigma_sq = (
+        np.stack([clients[k].state[name] for k in here]) for name in ("deviation", "lambda_sq", "sigma_sq")
+    )
+    before = exchange.State(server.values, deviation, lambda_sq, sigma_sq)
+    after = exchange.exchanged(settings, held, pairs, before, server.round)
+    values = after.values
+    for k, d, scales in zip(here, after.deviation, after.lambda_sq):
+        own = {**clients[k].state, "deviation": d, "lambda_sq": scales}
+        clients[k] = replace(clients[k], state=own, theta=values.theta, tau_sq=values.tau_sq)
+    return replace(server, values=values)
 
 
 PROTOCOL = once.protocol("gibbs-pooled", (AskStatistics,), (Statistics,), server_receive, client_receive, finished)

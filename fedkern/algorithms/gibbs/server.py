@@ -14,7 +14,7 @@ from ..core.rounds import active, flags, in_order, members, needed, to_each
 from ..core.trace import Trace
 from . import sweeps as update
 from . import tempering
-from .messages import Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, Sums, expected
+from .messages import MOVES, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, SecondMoveTerms, Sums, expected
 from .settings import Settings
 from .sweeps import Terms, Values, counted
 
@@ -45,6 +45,9 @@ class Server:
     judge : kept draws -> whether they suffice
     converged : the judge's last word
     ladder : of temperatures, if chains exchange them
+    at_hand : a move's terms where the clients' statistics are at the server, one regression after the other; None: messages
+        have them
+    rows : each client's number of rows, where they are known: weights of an average
     """
 
     settings: Settings
@@ -63,6 +66,8 @@ class Server:
     events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
     converged: bool = False
     ladder: tempering.Ladder | None = None
+    at_hand: Terms | None = None
+    rows: tuple[int, ...] = ()
 
     @property
     def n_clients(self) -> int:
@@ -120,7 +125,9 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """One answer, or the loss of a client. When the last answer of a round is here: the server's draws, and the next question."""
     if isinstance(event, ClientLost):
         return _lose(state, event)
-    names, name, round = expected(state.settings), type(event).__name__, getattr(event, "round", None)
+    names, name, round = expected(state.settings, state.round), type(event).__name__, getattr(event, "round", None)
+    if state.at_hand is not None:
+        names = ("Locals",)
     have = state.answers.get(sender, {})
     asked = sender in state.waiting and round == state.round and name in names
     if not isinstance(event, Message) or not asked or name in have:
@@ -197,9 +204,7 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         adapt = state.round - state.since < settings.burn_in
         steps = tempering.exchanged(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
     if settings.moves:
-        none = np.zeros(())
-        parts = [_of(answer, MoveTerms) for answer in in_order(state.answers)]
-        terms = Terms(sum((p.gradient for p in parts), none), sum((p.precision for p in parts), none))
+        terms = _terms(state) if state.at_hand is None else state.at_hand
         tau = np.sqrt(values.tau_sq)
         values, t = update.moved(settings, values, terms, state.round, state.step)
         deviation = t * (deviation / tau)
@@ -211,6 +216,22 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
     step, events = state.step + settings.server_sweeps, counted(state.events, events)
     state = replace(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=events, ladder=steps)
     return state, before_sweep
+
+
+def _terms(state: Server) -> Terms:
+    """The terms of this round's move, as the clients have sent them."""
+    move = state.settings.move(state.round)
+    assert move is not None
+    parts = [answer[MOVES[move].__name__] for answer in in_order(state.answers)]
+
+    def of(regression: int) -> tuple[Array, Array]:
+        gradient, precision = np.zeros(()), np.zeros(())
+        for part in parts:
+            assert isinstance(part, MoveTerms | SecondMoveTerms)
+            gradient, precision = gradient + part.gradient[:, regression], precision + part.precision[:, regression]
+        return gradient, precision
+
+    return of
 
 
 def _of(answer: Mapping[str, Message], kind: type[M]) -> M:
@@ -230,6 +251,12 @@ def _keep(state: Server) -> None:
     if state.deviation is not None:
         here = state.deviation[state.active][:, cold]
         draw["average"] = flat(values.theta[cold] + here.mean(axis=0))
+        kept = isinstance(state.trace, Trace)  # streams have no place for these
+        if kept and len(here) > 1:
+            draw["between"] = flat(here.std(axis=0, ddof=1))
+        if kept and state.rows:
+            weights = np.array(state.rows, float)[state.active]
+            draw["by_rows"] = flat(values.theta[cold] + np.tensordot(weights / weights.sum(), here, 1))
         if settings.share_local:
             draw["sites"] = np.moveaxis(flat(values.theta[cold] + here), 0, 1)  # (c, m, n)
     state.trace.add(draw)

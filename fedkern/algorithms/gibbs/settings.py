@@ -67,6 +67,16 @@ class Layout:
         return int(self.there.sum())
 
     @cached_property
+    def each(self) -> int:
+        """How many coefficients a regression has: the same for all, unless a job has none or one that is no regression."""
+        return int(self.there[0].sum())
+
+    def places(self, coordinates: NDArray[np.int64], regression: int) -> NDArray[np.int64]:
+        """Of one regression: coordinates among its own coefficients (theta, then t) as those among all columns, in [0, 2p)."""
+        columns = np.flatnonzero(self.there[regression])
+        return np.concatenate([columns, self.shape[1] + columns])[coordinates]
+
+    @cached_property
     def whole(self) -> bool:
         """Whether every place has a coefficient: then both forms are the same numbers."""
         return bool(self.there.all())
@@ -96,7 +106,10 @@ class Settings:
     rounds, burn_in, thin : rounds in all (at most, with a `judge`), those that are not kept, and every how many is kept
     local_sweeps, server_sweeps : of one round
     scales, draw, order : see `kernels.shrinkage`
-    moves : None, "translate" or "interweave"; `block`: how many coordinates of an interweaving are drawn at once, None for all
+    moves : none, one or two of "translate" and "interweave"
+    block : how many coordinates each move draws at once; None, or beyond its end: all
+    second_every : of two moves the second takes every so many rounds, the first the others
+    exchange : whether collinear pairs change places (`exchange`): where all statistics are at the server
     participation : probability that a client takes part in a round
     aggregate : what clients send, "locals" or "sums"
     share_local : whether the server keeps the clients' coefficients
@@ -117,8 +130,10 @@ class Settings:
     scales: Literal["exact", "expanded"] = "exact"
     draw: Literal["auto", "gram", "data"] = "auto"
     order: Literal["blocked", "printed"] = "blocked"
-    moves: Move | None = None
-    block: int | None = None
+    moves: tuple[Move, ...] = ()
+    block: tuple[int | None, ...] = ()
+    second_every: int = 2
+    exchange: bool = False
     participation: float = 1.0
     aggregate: Literal["locals", "sums"] = "locals"
     share_local: bool = False
@@ -132,9 +147,11 @@ class Settings:
         return 3 if math.isinf(self.prior.slab) else 4
 
     def dims(self, p: int | None = None) -> dict[str, int]:
-        """The codec's symbols: chains, coefficients, sums, coordinates of a move, columns of a triangular factor."""
-        sizes = {"c": self.chains, "n": self.layout.size, "s": self.sums, "w": len(self.coordinates(0)) if self.moves else 0}
-        return sizes | {"p": self.layout.shape[1] if p is None else p}
+        """The codec's symbols: chains, regressions, coefficients, sums, coordinates of moves, columns of a triangular factor."""
+        g, columns = self.layout.shape
+        sizes = {"c": self.chains, "g": g, "n": self.layout.size, "s": self.sums, "p": columns if p is None else p}
+        widths = [self.width(move) for move in range(len(self.moves))]
+        return sizes | dict(zip(("w", "v"), [*widths, 0, 0]))
 
     def keeps(self, finished_rounds: int) -> bool:
         """Whether the draw of a round is kept: after the burn-in, every `thin`-th."""
@@ -148,12 +165,32 @@ class Settings:
         key = rng.key(self.seed, "participation")
         return rng.uniform(n_clients, key=key, step=round) < self.participation
 
+    def move(self, round: int) -> int | None:
+        """Which of the moves a round makes, by its place in `moves`; None where there are none."""
+        if len(self.moves) < 2:
+            return 0 if self.moves else None
+        return int((round + 1) % self.second_every == 0)
+
+    def _ends(self, move: int) -> tuple[int, int]:
+        """How many coordinates a move has, and how many of them it draws at once."""
+        every = self.layout.each * (1 if self.moves[move] == "translate" else 2)
+        block = self.block[move] if move < len(self.block) else None
+        return every, every if block is None else min(block, every)
+
+    def width(self, move: int) -> int:
+        """How many coordinates a move draws at once."""
+        return self._ends(move)[1]
+
     def coordinates(self, round: int) -> NDArray[np.int64]:
-        """(w,) Coordinates of (theta, t) that a round's move draws: all, or a block from a stream that every party has."""
-        p = self.layout.shape[1]
-        if self.moves == "translate":
-            return np.arange(p)
-        if self.block is None or self.block >= 2 * p:
-            return np.arange(2 * p)
-        order = np.argsort(rng.uniform(2 * p, key=rng.key(self.seed, "participation", 1), step=round), kind="stable")
-        return np.sort(order[: self.block])
+        """(w,) Coordinates of (theta, t), the regression's own coefficients in both, that a round's move draws.
+
+        All, or a block from a stream that every party has.
+        """
+        move = self.move(round)
+        if move is None:
+            return np.arange(0)
+        every, width = self._ends(move)
+        if width == every:
+            return np.arange(every)
+        order = np.argsort(rng.uniform(every, key=rng.key(self.seed, "participation", 1), step=round), kind="stable")
+        return np.sort(order[:width])

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, TypedDict, Unpack
+from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import sem, shrinkage
+from ...kernels import rng, sem, shrinkage
+from . import locations
 from .settings import Settings
 
 Array = NDArray[np.float64]
@@ -59,6 +60,43 @@ class Site(Protocol):
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
         """`local_sweeps` sweeps given theta and tau^2 (c, g, p); then their events."""
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A move in one regression: theta and tau^2 (c, p), its number, its coordinates of (theta, t) in [0, 2p), the slab."""
+
+    theta: Array
+    tau_sq: Array
+    regression: int
+    block: NDArray[np.int64]
+    slab: float
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """(w,) the column of each coordinate."""
+        columns: NDArray[np.int64] = self.block % self.theta.shape[1]
+        return columns
+
+    def carried(self, curvature: Array, score: Array, deviation: Array) -> tuple[Array, Array]:
+        """Z'h and Z'HZ from H (c, w, w) and h (c, w) of theta_k in `columns`, and from d (c, p): sections 6 and 11."""
+        of_tau, d = self.block >= self.theta.shape[1], deviation[:, self.columns]
+        if not of_tau.any():
+            return score, curvature
+        factor = np.where(of_tau, d / np.sqrt(self.tau_sq[:, self.columns]), 1.0)
+        gradient, precision = factor * score, factor[:, :, None] * factor[:, None, :] * curvature
+        of_slab = of_tau / self.slab**2
+        diagonal = np.arange(len(self.block))
+        precision[:, diagonal, diagonal] += of_slab * factor**2
+        return gradient - of_slab * factor * d, precision
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A site whose likelihood is quadratic in its coefficients, given all else: the server can move them along (section 6)."""
+
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """What this client adds to a move's gradient (c, w) and precision (c, w, w)."""
 
 
 @dataclass(frozen=True)
@@ -146,15 +184,10 @@ class Regression:
         )  # fmt: skip
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None]}, events
 
-    def move_terms(
-        self, settings: Settings, state: State, theta: Array, tau_sq: Array, block: NDArray[np.int64]
-    ) -> tuple[Array, Array]:
-        """What this client adds to a move's gradient (c, w) and precision (c, w, w) (section 6)."""
-        f = self.factor
-        return shrinkage.move_terms(
-            f.R, f.q, block, theta[:, 0], state["deviation"][:, 0], tau_sq[:, 0], state["sigma_sq"][:, 0],
-            slab=settings.prior.slab,
-        )  # fmt: skip
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """From the triangular factor, which keeps the digits of h."""
+        f, d, sigma_sq = self.factor, state["deviation"][:, 0], state["sigma_sq"][:, 0]
+        return shrinkage.move_terms(f.R, f.q, at.block, at.theta, d, at.tau_sq, sigma_sq, slab=at.slab)
 
 
 @dataclass(frozen=True)
@@ -183,17 +216,32 @@ class MarkovRandomField:
         )  # fmt: skip
         return {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}, events
 
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """Of one regression: h = R'(R e_j - R theta_k) / sigma^2."""
+        f, j = self.factor, at.regression
+        d, precision = state["deviation"][:, j], 1 / state["sigma_sq"][:, j]
+        rest = f.R[:, j] - (at.theta + d) @ f.R.T
+        score = rest @ f.R[:, at.columns] * precision[:, None]
+        return at.carried(precision[:, None, None] * f.gram[np.ix_(at.columns, at.columns)], score, d)
+
 
 @dataclass(frozen=True)
 class StructuralEquations:
-    """y = Theta_k y + e with Laplace errors (section 9). `Y` (p, n): one contiguous row for each centred column."""
+    """y = Theta_k y + e with Laplace errors (section 9). `Y` (p, n): one contiguous row for each column.
+
+    `locate`: whether the columns' locations are drawn, and not known: `Y` is about any centre then, and they are relative to it.
+    """
 
     Y: Array
     update: str = "auto"
     swap: bool = True
     stable: bool = False
+    locate: bool = False
     n_threads: int = 1
-    own: tuple[str, ...] = ("b", "loglik")
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        return ("b", "loglik", "location") if self.locate else ("b", "loglik")
 
     def start(self, settings: Settings) -> State:
         c, p = settings.chains, len(self.Y)
@@ -208,7 +256,8 @@ class StructuralEquations:
         d *= ~np.eye(p, dtype=bool)
         shape = (c, 1, p * p)
         b = np.repeat(np.mean(np.abs(self.Y), axis=1)[None], c, axis=0)
-        return {
+        located = {"location": np.zeros((c, p))} if self.locate else {}
+        return located | {
             "deviation": d.reshape(shape), "lambda_sq": np.ones(shape), "b": b, "loglik": np.zeros(c),
             "log_step": np.zeros((c, p, p)), "temperature": np.ones(c),
         }  # fmt: skip
@@ -220,16 +269,29 @@ class StructuralEquations:
         adapt = counter["step"] < settings.burn_in * settings.local_sweeps
         square = (theta, tau_sq, state["deviation"], state["lambda_sq"])
         at, scale, deviation, local_scale = (a.reshape(c, p, p) for a in square)
+        located: State = {}
+        rows = self.Y
+        if self.locate:  # before the sweeps, so that their log-likelihood is that of the state
+            located = {"location": self._located(settings, state, at + deviation, **counter)}
+            rows = rows - located["location"][:, :, None]
         d, lambda_sq, b, log_step, loglik, events = sem.sweeps(
-            self.Y, at, scale, deviation, local_scale, state["b"], state["log_step"], state["temperature"],
+            rows, at, scale, deviation, local_scale, state["b"], state["log_step"], state["temperature"],
             update=self.update, swap=self.swap, stable=self.stable, adapt=adapt, n_threads=self.n_threads,
             **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
         shape = (c, 1, p * p)
-        return state | {
+        return state | located | {
             "deviation": d.reshape(shape), "lambda_sq": lambda_sq.reshape(shape), "b": b, "log_step": log_step,
             "loglik": loglik,
         }, events  # fmt: skip
+
+    def _located(self, settings: Settings, state: State, coefficients: Array, **counter: Unpack[Counter]) -> Array:
+        """(c, p) new locations, given everything else."""
+        p, off = len(self.Y), ~np.eye(len(self.Y), dtype=bool)
+        client, step = counter["client"], counter["step"]
+        keys = [rng.key(counter["seed"], "posterior", chain) for chain in range(settings.chains)]
+        uniforms = np.stack([rng.uniform(2 * p, key=key, client=client, step=step).reshape(p, 2) for key in keys])
+        return locations.drawn(self.Y, coefficients * off, state["temperature"][:, None] / state["b"], uniforms)
 
 
 @dataclass(frozen=True)
@@ -255,24 +317,45 @@ class Logistic:
         )  # fmt: skip
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "alpha": alpha[:, None]}, events
 
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """Given omega, drawn anew from the coefficients as they are, and alpha: H = X' Omega X, h = X'(y - 1/2 - omega z)."""
+        d, alpha = state["deviation"][:, 0], state["alpha"][:, 0]
+        z = (at.theta + d) @ self.X.T + alpha[:, None]
+        # Streams beside those of the sweeps' own omega, which are those of the chains' numbers.
+        keys = [rng.key(counter["seed"], "augmentation", (1 << 32) + c) for c in range(len(z))]
+        client, step = counter["client"], counter["step"]
+        omega = np.stack([rng.polya_gamma(row, key=key, client=client, step=step) for row, key in zip(z, keys)])
+        X = self.X[:, at.columns]
+        score = (self.y - 0.5 - omega * z) @ X
+        return at.carried(np.matmul(X.T, omega[:, :, None] * X), score, d)
+
 
 @dataclass(frozen=True)
 class Imputed:
-    """A regression whose rows lack covariates (NaN in X), filled in from `psi`, the pooled second moments (section 11)."""
+    """A regression whose rows lack covariates (NaN in X), which are N(mean, psi) (section 11).
+
+    Attributes
+    ----------
+    X, y : (n, p), (n,) about the site's centre where there is an intercept
+    psi : (p, p) covariance that all sites have in common
+    mean : (p,) of X; None is 0
+    """
 
     X: Array
     y: Array
     psi: Array
+    mean: Array | None = None
+    intercept: bool = True
     n_threads: int = 1
     own: tuple[str, ...] = ("sigma_sq", "alpha")
 
     @cached_property
     def _patterns(self) -> shrinkage.Patterns:
-        return shrinkage.missing_patterns(self.X, self.psi)
+        return shrinkage.missing_patterns(self.X, self.psi, self.mean)
 
     def start(self, settings: Settings) -> State:
         c = settings.chains
-        filled = np.where(np.isnan(self.X), 0.0, self.X)
+        filled = np.where(np.isnan(self.X), 0.0 if self.mean is None else self.mean, self.X)
         d = _apart(_ridge(filled.T @ filled, filled.T @ self.y), c)[:, None, :]
         return {
             "deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1)), "alpha": np.zeros((c, 1)),
@@ -285,10 +368,18 @@ class Imputed:
         d, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
             self.X, self.y, self.psi, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
             state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"], slab=settings.prior.slab, patterns=self._patterns,
-            n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
+            intercept=self.intercept, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip
         one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
         return {name: value[:, None] for name, value in one.items()} | {"completed": completed}, events
+
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """Given the completed rows and alpha."""
+        d, precision, completed = state["deviation"][:, 0], 1 / state["sigma_sq"], state["completed"]
+        fitted = np.matmul(completed, (at.theta + d)[:, :, None])[:, :, 0]
+        X = completed[:, :, at.columns]
+        score = np.matmul((self.y - state["alpha"] - fitted)[:, None, :], X)[:, 0] * precision
+        return at.carried(precision[:, :, None] * np.matmul(X.swapaxes(1, 2), X), score, d)
 
 
 def moved(state: Mapping[str, Array], change: Array) -> State:

@@ -6,7 +6,7 @@ same draws, so that a job without a server (topology = "allgather") needs no oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict
 
@@ -31,12 +31,8 @@ class Values:
     inclusion: Array
 
 
-@dataclass(frozen=True)
-class Terms:
-    """The clients' part of a move, added in client order: gradient (c, w), precision (c, w, w)."""
-
-    gradient: Array
-    precision: Array
+Terms = Callable[[int], tuple[Array, Array]]
+"""Of a move: a regression's number -> the clients' part, added in client order: gradient (c, w), precision (c, w, w)."""
 
 
 def first(settings: Settings) -> Values:
@@ -49,14 +45,19 @@ def first(settings: Settings) -> Values:
 
 
 def moved(settings: Settings, values: Values, terms: Terms, round: int, step: int) -> tuple[Values, Array]:
-    """theta and a signed tau from one joint draw; the values after it, and t (c, g, p). Every client then has d = t w."""
-    prior = settings.prior
-    theta, t = shrinkage.move(
-        terms.gradient, terms.precision, settings.coordinates(round), values.theta[:, 0], values.tau_sq[:, 0],
-        values.gamma[:, 0], values.eta[:, 0], seed=settings.seed, step=step, scale_tau=prior.scale_tau, c0=prior.c0,
-        spike_variance=prior.spike_variance, n_threads=settings.n_threads,
-    )  # fmt: skip
-    return replace(values, theta=theta[:, None], tau_sq=(t * t)[:, None]), t[:, None]
+    """theta and a signed tau, each regression's from one joint draw; the values after it, and t (c, g, p).
+
+    Every client then has d = t w. Regressions have streams of their own: chain i of regression j is 2^32 j + i there.
+    """
+    prior, coordinates = settings.prior, settings.coordinates(round)
+    theta, t = np.empty_like(values.theta), np.empty_like(values.theta)
+    for j in range(settings.layout.shape[0]):
+        theta[:, j], t[:, j] = shrinkage.move(
+            *terms(j), settings.layout.places(coordinates, j), values.theta[:, j], values.tau_sq[:, j], values.gamma[:, j],
+            values.eta[:, j], seed=settings.seed, chain=j << 32, step=step, scale_tau=prior.scale_tau, c0=prior.c0,
+            spike_variance=prior.spike_variance, n_threads=settings.n_threads,
+        )  # fmt: skip
+    return replace(values, theta=theta, tau_sq=t * t), t
 
 
 class Options(TypedDict):

@@ -16,6 +16,7 @@ from ...models.expfam import Gaussian, floored, pack, packed_size, unpack
 from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, Saved, array, evolve
 from . import local, shards
 from .messages import QUpdate, SiteApplied, SiteDelta
+from .noise_aware import Sums
 from .settings import SHARDED
 
 Vector = NDArray[np.float64]
@@ -43,6 +44,7 @@ class Client:
     refused : its budget is spent
     floors : cavity coordinates that were floored, over all updates
     failed : optimisers (its own, or its shards') that failed where that must not show, over all updates
+    sums : of its noisy gradients, where the posterior is to contain the noise; None otherwise
     """
 
     name: str
@@ -59,6 +61,7 @@ class Client:
     refused: bool = False
     floors: int = 0
     failed: int = 0
+    sums: Sums | None = None
 
 
 def client(name: str, context: local.Local, prior: Gaussian) -> Client:
@@ -68,7 +71,8 @@ def client(name: str, context: local.Local, prior: Gaussian) -> Client:
     own = shards.start(context, prior.d) if context.settings.variant in SHARDED else None
     if context.settings.by_client and not (good := context.rows.finite).all():
         context = replace(context, rows=context.rows.take(np.flatnonzero(good)))
-    return Client(name, context, P, np.zeros(prior.d), np.zeros(p), shards=own)
+    sums = None if context.design is None else Sums.zero(prior.d)
+    return Client(name, context, P, np.zeros(prior.d), np.zeros(p), shards=own, sums=sums)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -116,11 +120,17 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         Pc, floors = floored(unpack(event.P - state.site_P, d), CAVITY_FLOOR * state.prior_P)
         kept = state.optimiser if s.optimiser_state == "keep" else None
         cavity = Gaussian(event.h - state.site_h, Pc)
+        seen: local.Seen | None = [] if state.sums is not None else None
         try:
-            new, optimiser = (local.attempt if s.by_client else local.optimise)(state.local, q, cavity, kept, steps, state.step)
+            if s.by_client:
+                new, optimiser = local.attempt(state.local, q, cavity, kept, steps, state.step)
+            else:
+                new, optimiser = local.optimise(state.local, q, cavity, kept, steps, state.step, seen)
         except NumericalError as error:
             raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
         dh, dP = damped(q, new, s.damping, s.damping_form)
+        if state.sums is not None and state.local.design is not None and seen:
+            state = replace(state, sums=state.local.design.add(state.sums, seen, state.step))
         floors, failed = state.floors + floors, state.failed + (new is q)
         state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)
         after = None
@@ -164,7 +174,7 @@ def save(state: Client) -> Saved:
     if state.shards:
         saved["shards.sites"] = state.shards.sites
         saved |= {f"shards.{i}": empty if o is None else o for i, o in enumerate(state.shards.optimiser)}
-    return saved
+    return saved | (state.sums.save() if state.sums is not None else {})
 
 
 def load(fresh: Client, saved: Saved) -> Client:
@@ -192,5 +202,6 @@ def load(fresh: Client, saved: Saved) -> Client:
         site_P=saved["site_P"],
         optimiser=optional("optimiser"),
         shards=divided,
+        sums=None if fresh.sums is None else Sums.load(saved),
         outstanding=None if dh is None or dP is None else (dh, dP, optional("outstanding.after")),
     )

@@ -116,7 +116,7 @@ def _step(state: Server) -> Server:
     lam[d:] = np.clip(lam[d:], -OMEGA_BOUND, OMEGA_BOUND)
     if not np.isfinite(lam).all():
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
-    trajectory = state.trajectory.add(lam) if s.average == "half" else state.trajectory
+    trajectory = state.trajectory.add(lam)
     updates = state.updates + 1
     cap = s.updates_per_client
     capped = frozenset(range(state.n_clients)) if cap is not None and updates.max() >= cap else state.capped

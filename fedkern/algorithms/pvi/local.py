@@ -22,6 +22,7 @@ from ...models.glm import Rows
 from ...privacy.accountant import LEAST_CLIP, Mechanism
 from ...privacy.noise import Source
 from ..core.optim import OPTIMISERS
+from .noise_aware import Design
 from .settings import SHARDED, Settings
 
 Vector = NDArray[np.float64]
@@ -40,6 +41,7 @@ class Local:
     mechanism, source : sampler, clip and noise of a private job; None without privacy
     row_ids : (n,) 64-bit hashes of the rows' ids, for shards
     n_threads : of the kernels; no result depends on it
+    design : of a job whose posterior is to contain the noise: what is kept of the noisy gradients
     """
 
     rows: Rows
@@ -49,6 +51,7 @@ class Local:
     source: Source | None = None
     row_ids: NDArray[np.uint64] | None = None
     n_threads: int = 1
+    design: Design | None = None
 
     def __post_init__(self) -> None:
         """Refuses what would read rows without the clip and the noise that are being paid for."""
@@ -64,8 +67,11 @@ class Local:
             raise ValueError(f"client {self.index}: a clip of {clip:g} on rows cannot be kept; at least {LEAST_CLIP:g}")
 
 
+Seen = list[Vector]  # of each step (mu, omega, gradient of the likelihood), (4d,)
+
+
 def optimise(
-    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int, seen: Seen | None = None
 ) -> tuple[Gaussian, Vector | None]:
     """The new q of one update, and the optimiser's state.
 
@@ -75,6 +81,7 @@ def optimise(
     cavity : the prior of this client's problem
     state : the optimiser's, None to begin with a fresh one
     steps, first_step : how many, and this client's own count of steps before
+    seen : gets what every step saw, if it is wanted; not with a full covariance
     """
     if local.settings.optimiser == "exact":
         try:
@@ -82,7 +89,9 @@ def optimise(
                 return exact(local.rows, local.settings, q, cavity, local.n_threads), None
         except (np.linalg.LinAlgError, ValueError):  # ValueError is also what linear algebra says of numbers that are not finite
             raise NumericalError(f"the exact local optimum cannot be computed: {EXTREME}") from None
-    return (_diagonal_steps if q.diagonal else _full_steps)(local, q, cavity, state, steps, first_step)
+    if q.diagonal:
+        return _diagonal_steps(local, q, cavity, state, range(first_step, first_step + steps), seen)
+    return _full_steps(local, q, cavity, state, steps, first_step)
 
 
 def attempt(
@@ -101,21 +110,21 @@ def attempt(
 
 
 def _diagonal_steps(
-    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
+    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: range, seen: Seen | None
 ) -> tuple[Gaussian, Vector | None]:
     d = q.d
     optimiser = OPTIMISERS[local.settings.optimiser](local.settings.learning_rate)
     state = optimiser.init(2 * d) if state is None else state
-    gradient = gradient_of(local, cavity)
+    gradient = gradient_of(local, cavity, seen)
     lam = np.concatenate([q.mean, -0.5 * np.log(q.P)])
     mu, omega = lam[:d], lam[d:]
-    for step in range(first_step, first_step + steps):
+    for step in steps:
         state, change = optimiser.update(state, gradient(mu, omega, step))
         lam += change
         np.maximum(omega, -OMEGA_BOUND, out=omega)
         np.minimum(omega, OMEGA_BOUND, out=omega)
     if not np.isfinite(lam).all():
-        raise NumericalError(f"local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
+        raise NumericalError(f"local step {steps[-1]} left the finite numbers: lower learning_rate or damping")
     P = np.exp(-2 * omega)
     return Gaussian(P * mu, P), state
 
@@ -123,7 +132,7 @@ def _diagonal_steps(
 Gradient = Callable[[Vector, Vector, int], Vector]  # (mu, omega, step) -> (2d,)
 
 
-def gradient_of(local: Local, cavity: Gaussian | None) -> Gradient:
+def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None) -> Gradient:
     """Estimates the gradient of F: privately, from a mini-batch, or from all rows. Without a cavity: of sum_i E[l_i] alone."""
     s, rows = local.settings, local.rows
     key = rng.key(s.seed, "draws")
@@ -139,6 +148,8 @@ def gradient_of(local: Local, cavity: Gaussian | None) -> Gradient:
 
     def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
         g = likelihood(mu, omega, step)
+        if seen is not None:
+            seen.append(np.concatenate([mu, omega, g]))
         add_kl(g, mu, omega)
         return g
 

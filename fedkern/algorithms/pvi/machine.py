@@ -24,14 +24,14 @@ from .client import Client, client, client_receive
 from .client import load as load_client
 from .client import save as save_client
 from .messages import QUpdate, SiteApplied, SiteDelta
-from .server import Server, finished, released, server_receive, start
+from .server import Server, finished, moved, released, server_receive, start
 from .server import load as load_server
 from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
     "PROTOCOL", "Client", "QUpdate", "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
-    "finished", "load", "protocol", "released", "save", "server_receive", "start",
+    "finished", "load", "moved", "protocol", "released", "save", "server_receive", "start",
 ]  # fmt: skip
 
 

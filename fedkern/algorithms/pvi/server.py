@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from .settings import Settings
 
 Vector = NDArray[np.float64]
 
+LEAST_ROUNDS = 7  # in which 75 and 90 % of the updates have a whole round between them
 SMALLEST_ALPHA = 2.0**-10
 LARGEST = 1e12  # of any number in a delta; far beyond what a posterior of standardised columns can need
 
@@ -45,7 +46,7 @@ class Server:
     drawn : clients drawn by the random schedule since the job began
     refused, capped, lost : clients that will not be asked again, and why
     halvings, rejected : how often the guard on q halved alpha; deltas it refused altogether
-    trajectory : of (mu, omega), for the averaged posterior
+    trajectory : see `point_of`
     """
 
     settings: Settings
@@ -86,7 +87,7 @@ class Server:
 def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, ServerEffects]:
     """The server's first state (all sites zero, q = prior) and its first questions."""
     d, p = prior.d, packed_size(prior.d, settings.covariance)
-    width = 2 * d if settings.covariance == "diagonal" else d + p
+    width = d + p if settings.covariance == "full" and settings.average == "half" else 2 * d
     sites = np.zeros((n_clients, d)), np.zeros((n_clients, p))
     state = Server(settings, prior, *sites, prior, np.zeros(n_clients, np.int64), Trajectory(np.zeros(width)))
     return _ask(state)
@@ -118,9 +119,45 @@ def released(state: Averaged) -> Gaussian:
     return Gaussian(point[:d], unpack(point[d:], d))  # natural parameters: their mean is that of a proper Gaussian
 
 
-def point_of(q: Gaussian) -> Vector:
-    """What is averaged: (mu, omega), or (h, P) for a full covariance."""
-    return np.concatenate([q.mean, -0.5 * np.log(q.P)] if q.diagonal else [q.h, pack(q.P)])
+def point_of(q: Gaussian, averaged: bool = True) -> Vector:
+    """What is averaged: (mu, omega), or (h, P) for a full covariance; where it only shows how q moves, always (mu, omega)."""
+    if q.diagonal:
+        return np.concatenate([q.mean, -0.5 * np.log(q.P)])
+    return np.concatenate([q.h, pack(q.P)] if averaged else [q.mean, np.log(q.sd)])
+
+
+class Moved(NamedTuple):
+    """How far q has moved between two stretches of its updates: (d,) its means in sds, and its sds in parts of them."""
+
+    mean: Vector
+    sd: Vector
+
+
+def moved(state: Averaged, rounds: int) -> Moved | None:
+    """From 65-75 to 90-100 % of the updates; None where there are not two rounds.
+
+    Of fewer than seven rounds, which have none between the two stretches, over the last one: over its damping, since that held
+    it back.
+    """
+    path, s = state.trajectory, state.settings
+    short = rounds < LEAST_ROUNDS
+    begin = (rounds - 1) / max(rounds, 1)
+    early = path.between(begin, begin) if short else path.between(0.65, 0.75)
+    late = path.between(1.0, 1.0) if short else path.between(0.9, 1.0)
+    if rounds < 2 or early is None or late is None:
+        return None
+    (mean, omega), (new, new_omega) = (_moments(state, point) for point in (early, late))
+    still = s.damping if short else 1.0
+    return Moved(np.abs(new - mean) / np.exp(new_omega) / still, np.abs(np.expm1(new_omega - omega)) / still)
+
+
+def _moments(state: Averaged, point: Vector) -> tuple[Vector, Vector]:
+    """(mu, omega) of a point of the trajectory."""
+    d = state.q.d
+    if not state.q.diagonal and state.settings.average == "half":
+        q = Gaussian(point[:d], unpack(point[d:], d))
+        return q.mean, np.log(q.sd)
+    return point[:d], point[d:]
 
 
 def of_point(point: Vector) -> Gaussian:
@@ -200,7 +237,7 @@ def _apply(state: Server, deltas: dict[int, tuple[Vector, Vector]]) -> tuple[Ser
         site_P[k] += alpha * deltas[k][1]
         updates[k] += 1
     q = product(state.prior, site_h, site_P)
-    trajectory = state.trajectory.add(point_of(q)) if state.settings.average == "half" else state.trajectory
+    trajectory = state.trajectory.add(point_of(q, averaged=state.settings.average == "half"))
     cap = state.settings.updates_per_client
     capped = state.capped | {k for k in clients if cap is not None and updates[k] >= cap}
     version = state.version + len(clients)

@@ -17,6 +17,7 @@ from ...models.hierarchical import GlobalPrior, LocalModel
 from ...models.variational import Block
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, Saved, evolve
 from ..core.optim import OPTIMISERS
+from ..core.windows import Windows
 from .families import Family
 from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
 from .nested import NestedFamily
@@ -37,6 +38,8 @@ class Client:
     model : of its own rows
     family, parameters, optimiser : q(u | xi), its flat parameters, and the state of its optimiser
     prior, block, global_optimiser : of xi, for the steps of SFVI-Avg; None in SFVI
+    windows : mean and sd of q(u | xi) at one xi, `reference`, over two stretches of the rounds
+    reference : c when the first of them began
     centre, recent, count : c; sum and number of the xi that came since it was moved; None before the first
     step : its own count of steps
     fitted : the flat parameters of q(xi), at the end
@@ -50,9 +53,11 @@ class Client:
     family: Family | NestedFamily
     parameters: Vector
     optimiser: Matrix
+    windows: Windows
     prior: GlobalPrior | None = None
     block: Block | None = None
     global_optimiser: Matrix | None = None
+    reference: Vector | None = None
     centre: Vector | None = None
     recent: Vector | None = None
     count: int = 0
@@ -80,7 +85,8 @@ def client(
     family = family or settings.family(model)
     parameters = family.initial(settings.local_sd)
     optimiser = OPTIMISERS[settings.optimiser](1.0)
-    state = Client(name, index, n_clients, settings, model, family, parameters, optimiser.init(family.n_parameters))
+    windows = settings.windows(family.n_normals)
+    state = Client(name, index, n_clients, settings, model, family, parameters, optimiser.init(family.n_parameters), windows)
     if not settings.local_steps:
         return state
     if prior is None:
@@ -94,9 +100,10 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, Global) and not state.settings.local_steps:
         state, G, bound = _local_step(state, event.xi, event.round)
         answer: Message = GlobalGradientBound(G, bound) if state.settings.bound else GlobalGradient(G)
-        return state, [answer]
+        return _watched(state, event.round), [answer]
     if isinstance(event, Start) and state.settings.local_steps:
-        return _local_steps(state, event)
+        state, out = _local_steps(state, event)
+        return _watched(state, event.round), out
     if isinstance(event, Fitted):
         return evolve(state, fitted=np.array(event.parameters)), []
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
@@ -125,6 +132,15 @@ def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, 
     optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
     parameters = state.parameters + s.rate(round) * move
     return evolve(state, parameters=parameters, optimiser=optimiser, step=state.step + 1), G, bound
+
+
+def _watched(state: Client, round: int) -> Client:
+    """With the moments of this round, where it is one of the watched. They are taken at one xi throughout: c itself moves."""
+    if state.windows.place(round) is None or state.centre is None:
+        return state
+    at = state.centre if state.reference is None else state.reference
+    mean, sd = state.family.moments(state.parameters, at, state.centre)
+    return evolve(state, reference=at, windows=state.windows.add(round, mean, sd))
 
 
 def _centred(state: Client, xi: Matrix) -> Client:
@@ -176,11 +192,13 @@ def save(state: Client) -> Saved:
     """As named arrays and numbers; rows are never among them."""
     saved: Saved = {"parameters": state.parameters, "optimiser": state.optimiser, "count": state.count, "step": state.step}
     optional = {"centre": state.centre, "recent": state.recent, "fitted": state.fitted, "global": state.global_optimiser}
-    return saved | {name: array for name, array in optional.items() if array is not None}
+    optional["reference"] = state.reference
+    return saved | state.windows.save() | {name: array for name, array in optional.items() if array is not None}
 
 
 def load(fresh: Client, saved: Saved) -> Client:
     """A fresh state as it was when it was saved."""
     same = {name: saved[name] for name in ("parameters", "optimiser", "count", "step")}
-    optional = {name: saved.get(name) for name in ("centre", "recent", "fitted")}
-    return evolve(fresh, **same, **optional, global_optimiser=saved.get("global", fresh.global_optimiser))
+    optional = {name: saved.get(name) for name in ("centre", "recent", "fitted", "reference")}
+    windows = fresh.windows.load(saved)
+    return evolve(fresh, **same, **optional, windows=windows, global_optimiser=saved.get("global", fresh.global_optimiser))

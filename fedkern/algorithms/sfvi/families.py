@@ -46,6 +46,11 @@ class Family:
         """u of the draw of `eps`."""
         return self.block.sample(self.given(parameters, xi - centre), eps)
 
+    def moments(self, parameters: Vector, xi: Vector, centre: Vector) -> tuple[Vector, Vector]:
+        """Means and standard deviations of u given xi."""
+        own = self.given(parameters, xi - centre)
+        return own[: self.block.size], self.block.sd(own)
+
     def coupling(self, parameters: Vector) -> Matrix:
         """B."""
         if not self.coupled:

@@ -137,6 +137,15 @@ class NestedFamily:
         residual[at] = (k * (pulled - s.mean[0, at]) + sd * eps[n:]) / np.sqrt(s.v[0, at])
         return np.concatenate([local, residual])
 
+    def moments(self, parameters: Vector, xi: Vector, centre: Vector) -> tuple[Vector, Vector]:
+        """Means and standard deviations given xi (n_normals,): of u_L, then of theta where there are rows, at the mean of u_L."""
+        mean, sd = self.outer.moments(parameters[: self.outer.n_parameters], xi, centre)
+        s = self.site.spatial(xi[np.newaxis], mean[np.newaxis])
+        assert s.v is not None
+        k, pulled, own = self.inner(parameters, xi, s.v[0, self.site.observed])
+        theta = (1 - k) * s.mean[0, self.site.observed] + k * pulled
+        return np.concatenate([mean, theta]), np.concatenate([sd, own])
+
     def gradient(
         self,
         model: LocalModel,

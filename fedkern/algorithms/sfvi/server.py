@@ -15,6 +15,7 @@ from ...models.variational import Block
 from ..core.messages import Event, Message, Saved, ServerEffects, array, evolve
 from ..core.optim import OPTIMISERS
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
+from ..core.windows import LastFifth, Windows
 from .families import barycentre
 from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
 from .settings import Settings
@@ -36,6 +37,8 @@ class Server(AllRounds):
     block, parameters, optimiser : q(xi), its flat parameters, and the state of its optimiser
     names, round : of the clients; rounds finished
     waiting, answers : clients that have yet to answer; client -> its answer
+    windows : mean and sd of q(xi) over two stretches of the rounds
+    last_fifth : the bound over the last fifth of them
     trace, recent : bounds, each the mean of 100 rounds; the sum of the bounds since
     """
 
@@ -45,6 +48,8 @@ class Server(AllRounds):
     parameters: Vector
     optimiser: Matrix
     names: tuple[str, ...]
+    windows: Windows
+    last_fifth: LastFifth
     round: int = 0
     waiting: frozenset[int] = frozenset()
     answers: Mapping[int, GlobalGradient | GlobalGradientBound | Reached] = field(default_factory=dict)
@@ -60,7 +65,8 @@ def start(
         raise ValueError(f"sfvi: weights must have one number for each of {len(names)} clients, got {len(settings.weights)}")
     block = settings.block(prior.size)
     optimiser = OPTIMISERS[settings.optimiser](1.0).init(block.n_parameters)
-    return _ask(Server(settings, prior, block, block.initial(mean, settings.initial_sd), optimiser, names))
+    windows, last_fifth = settings.windows(block.size), LastFifth.of(settings.rounds)
+    return _ask(Server(settings, prior, block, block.initial(mean, settings.initial_sd), optimiser, names, windows, last_fifth))
 
 
 def finished(state: Server) -> bool:
@@ -111,10 +117,12 @@ def _step(state: Server) -> Server:
     parameters = state.parameters + s.rate(state.round) * move
     if not np.isfinite(parameters).all():
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
-    state = evolve(state, parameters=parameters, optimiser=optimiser, round=state.round + 1)
+    state = evolve(_watched(state, parameters), parameters=parameters, optimiser=optimiser, round=state.round + 1)
     if not s.bound:
         return state
-    recent = state.recent + bound + sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
+    bound += sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
+    state = evolve(state, last_fifth=state.last_fifth.add(state.round - 1, bound))
+    recent = state.recent + bound
     if state.round % TRACED:
         return evolve(state, recent=recent)
     return evolve(state, recent=0.0, trace=(*state.trace, recent / TRACED))
@@ -129,7 +137,16 @@ def _averaged(state: Server) -> Server:
         raise NumericalError(
             f"server: round {state.round}: q(xi) of client {state.names[wide[0]]!r} is not finite: lower learning_rate"
         )
-    return evolve(state, parameters=barycentre(state.block, reached, weights), round=state.round + 1)
+    parameters = barycentre(state.block, reached, weights)
+    return evolve(_watched(state, parameters), parameters=parameters, round=state.round + 1)
+
+
+def _watched(state: Server, parameters: Vector) -> Server:
+    """With the moments of this round, where it is one of the watched."""
+    if state.windows.place(state.round) is None:
+        return state
+    mean, sd = parameters[: state.block.size], state.block.sd(parameters)
+    return evolve(state, windows=state.windows.add(state.round, mean, sd))
 
 
 def posterior(state: Server) -> tuple[Vector, Vector]:
@@ -141,11 +158,12 @@ def save(state: Server) -> Saved:
     """As named arrays and numbers."""
     saved: Saved = {"parameters": state.parameters, "optimiser": state.optimiser}
     saved |= {"round": state.round, "trace": np.array(state.trace, float), "recent": state.recent}
-    return saved | {"waiting": np.array(sorted(state.waiting), np.int64)}
+    return saved | {"waiting": np.array(sorted(state.waiting), np.int64)} | state.windows.save() | state.last_fifth.save()
 
 
 def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     same = {name: saved[name] for name in ("parameters", "optimiser", "recent", "round")}
     waiting, trace = frozenset(array(saved, "waiting").tolist()), tuple(array(saved, "trace").tolist())
-    return evolve(fresh, **same, trace=trace, waiting=waiting, answers={})
+    watched = {"windows": fresh.windows.load(saved), "last_fifth": fresh.last_fifth.load(saved)}
+    return evolve(fresh, **same, **watched, trace=trace, waiting=waiting, answers={})

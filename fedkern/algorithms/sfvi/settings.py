@@ -12,6 +12,7 @@ from ...models.hierarchical import LocalModel
 from ...models.variational import Block
 from ..core.messages import SERVER
 from ..core.optim import OPTIMISERS
+from ..core.windows import Windows, reach
 from .families import Family
 
 Matrix = NDArray[np.float64]
@@ -93,6 +94,15 @@ class Settings:
     def sizes(self, n_global: int) -> dict[str, int]:
         """Lengths of the messages' arrays: s draws of xi numbers, k parameters of q(xi)."""
         return {"s": self.draws, "xi": n_global, "k": self.block(n_global).n_parameters}
+
+    @property
+    def steady(self) -> int:
+        """Rounds at the full rate."""
+        return round((1 - self.decay) * self.rounds)
+
+    def windows(self, size: int) -> Windows:
+        """Before the first round, of so many unknowns."""
+        return Windows.of(self.steady, size, reach(self.optimiser, self.learning_rate, self.steady * max(self.local_steps, 1)))
 
     def rate(self, round: int) -> float:
         """The learning rate of a round."""

@@ -20,6 +20,7 @@ from ...models.split.site import Drawn, Site
 from ..core.averaging import Trajectory
 from ..core.messages import ClientEffects, Event, RemoteFault, Saved, array, evolve, number
 from ..core.optim import OPTIMISERS
+from ..core.windows import Windows
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .settings import Index, Settings, Vector, batch_of, of_batch, stacked
 
@@ -42,6 +43,7 @@ class Client:
     site : what it computes; no message can carry what is in it
     y, likelihood : (N,) its copy of the response, and what it is a response of; None where only the server has it
     parameters, optimiser, trajectory : of all its variational parameters, of its networks
+    windows : mean and sd of q(theta) over two stretches of the rounds
     step : its own count of draws, the last word of its random counters
     drawn : the joint draws of this round, one for each of S
     residual : (N,) average of what others' messages said of dL/dz_j: AV r; PL R - rho_j
@@ -59,6 +61,7 @@ class Client:
     optimiser: Vector
     trajectory: Trajectory
     residual: Vector
+    windows: Windows
     round: int = 0
     step: int = 0
     drawn: tuple[Drawn, ...] = ()
@@ -111,7 +114,8 @@ def client(
     optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
     trajectory, residual = Trajectory(np.zeros(len(parameters))), np.zeros(settings.n_rows)
     fused = _fusible(settings, site)
-    return Client(name, index, settings, site, y, likelihood, parameters, optimiser, trajectory, residual, fused=fused)
+    windows = settings.windows(0 if site.point else site.block.size)
+    return Client(name, index, settings, site, y, likelihood, parameters, optimiser, trajectory, residual, windows, fused=fused)
 
 
 def _fusible(s: Settings, site: Site) -> bool:
@@ -170,7 +174,7 @@ def _drawn(state: State) -> tuple[State, ClientEffects]:
 def _sent(state: State) -> tuple[State, ClientEffects]:
     """What leaves after a draw."""
     out: ClientEffects = [ZShare(state.round, stacked([drawn.z for drawn in state.drawn]))]
-    if state.settings.bound and state.settings.model != "power":
+    if state.settings.bounded(state.round) and state.settings.model != "power":
         out.insert(0, BoundShare(state.round, _bound(state)))
     return state, out
 
@@ -189,6 +193,15 @@ def _slopes(state: Client, event: PredictorSum) -> tuple[Vector, ...]:
     return tuple(likelihood.slope(y, b + Z, float(w[0])) for Z, b, w in zip(event.Z, event.b, scales))
 
 
+def watched(state: Client, parameters: Vector) -> Windows:
+    """With the moments of q(theta) after this round, where it is one of the watched."""
+    windows, site = state.windows, state.site
+    if site.point or windows.place(state.round) is None:
+        return windows
+    part = parameters[site.parts["theta"]]
+    return windows.add(state.round, part[: site.block.size], site.block.sd(part))
+
+
 def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffects]:
     """PL: this client's part of the likelihood's slopes, with g_j in the place of z_j."""
     assert state.y is not None
@@ -202,11 +215,11 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
         slopes.append(share * likelihood.slope(y, eta, w))
         if s.dispersed:
             scales[i] = share * likelihood.slope_scale(y, eta, w).sum()
-        if s.bound:
+        if s.bounded(state.round):
             values.append(share * float(likelihood.value(y, eta, w).sum()))
     part = stacked(slopes)
     out: ClientEffects = [LikelihoodShare(state.round, part, part.sum(axis=1), scales)]
-    if s.bound:
+    if s.bounded(state.round):
         out.insert(0, BoundShare(state.round, s.factor * float(np.mean(values)) + _bound(state)))
     return evolve(state, own=tuple(slopes)), out
 
@@ -234,6 +247,7 @@ def _iterated(state: Client, message: Vector) -> Client | None:
         parameters=parameters,
         optimiser=optimiser,
         trajectory=trajectory,
+        windows=watched(state, parameters),
         round=state.round + 1,
         step=state.step + 1,
         drawn=(drawn,),
@@ -245,7 +259,8 @@ def _remembered(state: Client, mean: Vector, index: Index | None = None) -> Vect
     s, residual = state.settings, state.residual
     if "residual" not in state.site.auxiliary.inputs:
         return residual
-    blended = s.memory * of_batch(residual, index) + (1 - s.memory) * mean
+    memory = s.kept(state.round)
+    blended = memory * of_batch(residual, index) + (1 - memory) * mean
     return blended if index is None else _replaced(residual, index, blended)
 
 
@@ -269,10 +284,9 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...
             parameters = state.site.closed_form(parameters)
     residual = _remembered(state, parts[0] if s.draws == 1 else np.mean(parts, axis=0), index)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
-    round = state.round + 1
-    state = evolve(
-        state, parameters=parameters, optimiser=optimiser, residual=residual, trajectory=trajectory, round=round, own=()
-    )
+    round, windows = state.round + 1, watched(state, parameters)
+    state = evolve(state, parameters=parameters, optimiser=optimiser, residual=residual, trajectory=trajectory, windows=windows)
+    state = evolve(state, round=round, own=())
     return _drawn(state) if round < s.rounds else (state, [])
 
 
@@ -323,7 +337,7 @@ def save(state: Client) -> Saved:
     """As named arrays and numbers; rows are never among them. Draws are made again from their counters."""
     saved: Saved = {"round": state.round, "parameters": state.parameters, "optimiser": state.optimiser}
     saved |= {"step": state.step, "residual": state.residual, "begun": int(bool(state.drawn))}
-    return saved | state.trajectory.save() | ({"own": np.stack(state.own)} if state.own else {})
+    return saved | state.trajectory.save() | state.windows.save() | ({"own": np.stack(state.own)} if state.own else {})
 
 
 def load(fresh: State, saved: Saved) -> State:
@@ -335,6 +349,7 @@ def load(fresh: State, saved: Saved) -> State:
         parameters=saved["parameters"],
         optimiser=saved["optimiser"],
         trajectory=Trajectory.load(saved),
+        windows=fresh.windows.load(saved),
         step=number(saved, "step") - (fresh.settings.draws if begun else 0),
         residual=saved["residual"],
     )

@@ -280,9 +280,9 @@ def _stepped(state: PrivateClient, event: Residual | PredictorSum) -> tuple[Priv
     for name, bound in (("mean", LARGEST_ROW), ("log_sd", LARGEST_LOG_SD)):
         parameters[parts[name]] = np.clip(np.nan_to_num(parameters[parts[name]]), -bound, bound)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
-    state = evolve(
-        state, parameters=parameters, optimiser=optimiser, trajectory=trajectory, round=state.round + 1, count=state.count + 1
-    )
+    windows = plain.watched(state, parameters)
+    state = evolve(state, parameters=parameters, optimiser=optimiser, trajectory=trajectory, windows=windows)
+    state = evolve(state, round=state.round + 1, count=state.count + 1)
     return _drawn(state) if state.round < s.rounds else (state, [])
 
 

@@ -19,6 +19,7 @@ from ..core.averaging import Trajectory
 from ..core.messages import NO_PREDICTOR, SERVER, Event, Message, Refused, RemoteFault, Saved, ServerEffects, array, evolve
 from ..core.optim import OPTIMISERS
 from ..core.rounds import all_of, in_order, needs_all, summed, to_each
+from ..core.windows import LastFifth, Windows
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .settings import Settings, Vector, batch_of, of_batch, stacked
 
@@ -33,11 +34,13 @@ class Server:
     shared : what it computes of b and log sigma
     y, offset : (N,) the response (None in PL, if it is not here) and known offsets or None
     parameters, optimiser, trajectory : of q(b, log sigma)
+    windows : mean and sd of q(b, log sigma) over two stretches of the rounds
+    last_fifth : the bound over the last fifth of them
     phase : what it waits for: "z", or in PL "likelihood"
     answers, bounds : what has come of this phase and round
     Z : (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
     refused : private clients whose budget is spent
-    bound : of the ELBO at the last round's draws, where clients send their terms; loglik: its likelihood part (AV)
+    bound : of the ELBO at the last round's draws, where clients sent their terms; loglik: its likelihood part (AV)
     """
 
     settings: Settings
@@ -48,6 +51,8 @@ class Server:
     parameters: Vector
     optimiser: Vector
     trajectory: Trajectory
+    windows: Windows
+    last_fifth: LastFifth
     round: int = 0
     phase: str = "z"
     answers: Mapping[int, ZShare | LikelihoodShare] = field(default_factory=dict)
@@ -84,7 +89,9 @@ def start(
         raise ValueError(f"the server needs y in the {settings.model} model")
     parameters = shared.block.initial(0.0, sd)
     optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
-    state = Server(settings, shared, y, offset, names, parameters, optimiser, Trajectory(np.zeros(len(parameters))))
+    windows, last_fifth = settings.windows(shared.block.size), LastFifth.of(settings.rounds)
+    trajectory = Trajectory(np.zeros(len(parameters)))
+    state = Server(settings, shared, y, offset, names, parameters, optimiser, trajectory, windows, last_fifth)
     return state, to_each(range(settings.n_clients), Begin(0))
 
 
@@ -108,7 +115,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         raise RemoteFault(f"client {sender}: {type(event).__name__} of round {round}, expected round {state.round}")
     if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
         return evolve(state, refused=state.refused | {sender}), []
-    if isinstance(event, BoundShare) and state.settings.bound and sender not in state.bounds:
+    if isinstance(event, BoundShare) and state.settings.bounded(state.round) and sender not in state.bounds:
         return evolve(state, bounds={**state.bounds, sender: event.value}), []
     wanted = ZShare if state.phase == "z" else LikelihoodShare
     if not isinstance(event, wanted) or sender in state.answers:
@@ -151,7 +158,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     if s.response == "server":
         question = Residual(state.round, r)
     loglik = np.nan
-    if s.bound:
+    if s.bounded(state.round):
         loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(Z, drawn)])) * s.factor
     state = _moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in slopes]))
     return state, to_each(everyone, question)
@@ -171,13 +178,14 @@ def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
     """The server's own step on q(b, log sigma); the round is over."""
     s, shared, f = state.settings, state.shared, state.settings.factor
     bound = np.nan
-    if s.bound and len(state.bounds) == s.n_clients:
+    if s.bounded(state.round) and len(state.bounds) == s.n_clients:
         share = (
             0.0
             if s.model == "none"
             else float(np.mean([shared.bound(state.parameters, e, v) for e, v in zip(state.eps, state.values)]))
         )
         bound = share + sum(in_order(state.bounds)) + (0.0 if s.model == "power" else state.loglik)
+        state = evolve(state, last_fifth=state.last_fifth.add(state.round, bound))
     parameters, optimiser = state.parameters, state.optimiser
     if shared.block.size:
         g = np.zeros(len(parameters))
@@ -190,9 +198,11 @@ def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
                 f"server, round {state.round}: q(b, log sigma) left the finite numbers; lower algorithm.learning_rate"
             )
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
-    return evolve(
-        state, parameters=parameters, optimiser=optimiser, trajectory=trajectory, bound=bound, round=state.round + 1, bounds={}
-    )
+    windows = state.windows
+    if windows.place(state.round) is not None:
+        windows = windows.add(state.round, parameters[: shared.block.size], shared.block.sd(parameters))
+    state = evolve(state, parameters=parameters, optimiser=optimiser, trajectory=trajectory, windows=windows, bound=bound)
+    return evolve(state, round=state.round + 1, bounds={})
 
 
 def save(state: Server) -> Saved:
@@ -205,7 +215,7 @@ def save(state: Server) -> Saved:
         "eps": state.eps,
         "values": state.values,
     }
-    return saved | state.trajectory.save()
+    return saved | state.trajectory.save() | state.windows.save() | state.last_fifth.save()
 
 
 def load(fresh: Server, saved: Saved) -> Server:
@@ -214,4 +224,5 @@ def load(fresh: Server, saved: Saved) -> Server:
     phase = "likelihood" if saved["phase"] else "z"
     refused = frozenset(array(saved, "refused").tolist())
     same = {name: saved[name] for name in names}
-    return evolve(fresh, **same, trajectory=Trajectory.load(saved), phase=phase, refused=refused)
+    watched = {"windows": fresh.windows.load(saved), "last_fifth": fresh.last_fifth.load(saved)}
+    return evolve(fresh, **same, **watched, trajectory=Trajectory.load(saved), phase=phase, refused=refused)

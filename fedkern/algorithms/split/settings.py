@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from ...kernels import rng
 from ..core.messages import SERVER
+from ..core.windows import Windows, reach
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+LEAST_MEMORY, WINDOW = 0.9, 20.0
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,9 @@ class Settings:
     curvature : kappa with -l'' <= kappa; needed where local_steps > 1
     closed_form : whether q(theta) is set to its optimum given q(z) after each step (AV, linear, mean-field)
     cool_down : share of the rounds, the last ones, over which the learning rate falls to 0
-    memory : of the average of messages that amortised families are told
+    memory : of the average of messages that amortised families are told; "rising": over about the last twentieth of the rounds
     average : "half": the released parameters are the mean over the second half of all rounds
-    bound : whether clients send their terms of the ELBO
+    bound, bound_every : whether clients send their terms of the ELBO; in the last round and every so many before it
     gradient_clip : bound on the norm of a gradient; None for none
     private : whether clients release z with noise, and may say that their budget is spent (`private`)
     """
@@ -53,9 +55,10 @@ class Settings:
     optimiser: str = "adam"
     learning_rate: float = 0.01
     cool_down: float = 0.0
-    memory: float = 0.9
+    memory: float | str = 0.9
     average: str = "none"
     bound: bool = False
+    bound_every: int = 1
     gradient_clip: float | None = None
     dispersed: bool = False
     private: bool = False
@@ -69,10 +72,35 @@ class Settings:
         """All rows over those of a batch."""
         return 1.0 if self.batch is None else self.n_rows / self.batch
 
+    def bounded(self, round: int) -> bool:
+        """Whether clients send their terms of the ELBO in this round."""
+        return self.bound and (self.rounds - 1 - round) % self.bound_every == 0
+
+    @property
+    def steady(self) -> int:
+        """Rounds at the full rate."""
+        return round((1 - self.cool_down) * self.rounds)
+
+    def windows(self, size: int) -> Windows:
+        """Before the first round, of so many unknowns."""
+        return Windows.of(self.steady, size, reach(self.optimiser, self.learning_rate, self.steady * max(self.local_steps, 1)))
+
     def rate(self, round: int) -> float:
         """The learning rate of a round."""
         left = (self.rounds - round) / max(self.cool_down * self.rounds, 1e-300)
         return self.learning_rate * min(1.0, left)
+
+
+    def kept(self, round: int) -> float:
+        """The weight of the old average of messages when that of a round comes.
+
+        What varies between rounds is the others' noise, and a window that grows with the rounds takes it out; early on the
+        average must follow parameters that still move. With batches, a row's rounds are those that it is in.
+        """
+        if not isinstance(self.memory, str):
+            return self.memory
+        seen = round / self.factor
+        return max(LEAST_MEMORY, seen / (seen + WINDOW))
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -233,6 +233,7 @@ def sigma(settings: Settings) -> Simulated:
     areas = ["area,client,x,y", *(f"{10_001 + k},{clients[k // n]},{column[k]},{row[k]}" for k in range(total))]
     edges = ["area,neighbour", *(f"{10_001 + i},{10_001 + k}" for i, k in pairs)]
     more = {"areas.csv": "\n".join(areas) + "\n", "edges.csv": "\n".join(edges) + "\n", "prior.toml": _prior(settings)}
+    more["map.geojson"] = _squares([str(10_001 + k) for k in range(total)], column, row)
     return Simulated(names, tuple(files), None, truth, _sigma_job(settings), more=more)
 
 
@@ -337,7 +338,7 @@ def _graph(settings: Settings, kind: str, rows_of: Callable[[Draws, int], Array]
         clients.append(np.round(center + scale * (rows_of(draws, settings.rows) + 0.5 * draws.normal(p)), 6))
     names = tuple(f"x{j + 1}" for j in range(p))
     own = effects * scale[:, None] / scale
-    truth = {f"theta[{names[j]},{names[h]}]": float(own[j, h]) for j in range(p) for h in range(p) if h != j}
+    truth = {f"theta[{names[h]} -> {names[j]}]": float(own[j, h]) for j in range(p) for h in range(p) if h != j}
     return Simulated(names, tuple(clients), None, truth, _sparse_job(settings, kind))
 
 
@@ -364,6 +365,18 @@ def _vertical_job(settings: Settings) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _squares(names: Sequence[str], column: NDArray[np.int64], row: NDArray[np.int64]) -> str:
+    """GeoJSON of cells, a degree wide where the map has room for that."""
+    side = min(1.0, 170.0 / (float(column.max()) + 1), 80.0 / (float(row.max()) + 1))
+    corners = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5)])
+    features = []
+    for name, at in zip(names, np.column_stack([column, row])):
+        ring = np.round(side * (at + corners), 9).tolist()
+        geometry = {"type": "Polygon", "coordinates": [ring]}
+        features.append(json.dumps({"type": "Feature", "properties": {"area": name}, "geometry": geometry}))
+    return '{"type": "FeatureCollection", "features": [\n' + ",\n".join(features) + "\n]}\n"
+
+
 def _prior(settings: Settings) -> str:
     lines = [
         "[prior]",
@@ -381,8 +394,9 @@ def _prior(settings: Settings) -> str:
 
 def _sigma_job(settings: Settings) -> str:
     lines = ["[job]", 'method = "sigma"', f"seed = {settings.seed}", "rounds = 5000", ""]
-    lines += ["[data]", 'clients = ["clients/*.csv"]', 'area = "area"', 'response = "cases"', 'exposure = "expected"', ""]
-    lines += ["[model]", 'prior = "prior"  # the --out of `fedkern sigma train prior.toml`', 'family = "poisson"']
+    lines += ["[data]", 'clients = ["clients/*.csv"]', 'area = "area"', 'response = "cases"', 'exposure = "expected"']
+    lines += ['polygons = "map.geojson"  # for maps in the report', ""]
+    lines += ["[model]", 'prior = "prior"  # the --out of `fedkern sigma build prior.toml`', 'family = "poisson"']
     return "\n".join(lines) + "\n"
 
 

@@ -20,14 +20,14 @@ _EVENTS = Array("events", ("c", "4"), (np.dtype("int64"),))
 _Y = Array("y", ("c", "n"), F64)
 _PATTERNS = tuple(
     Scalar(name, Domain("`missing_patterns(X, psi)`", passed=f"x.{field}"), None, of="patterns")
-    for name, field in (("pattern", "of_row"), ("K", "K"), ("L", "L"))
+    for name, field in (("pattern", "of_row"), ("K", "K"), ("L", "L"), ("shift", "shift"))
 )
 
 _LOGISTIC = (
     *(*NAMES, N_SWEEPS, EXPANDED, SCALE_LAMBDA),
     *(Scalar("scale_intercept", POSITIVE, 10.0), Scalar("intercept", SWITCH, True), SLAB),
 )
-_SITE = (*NAMES, N_SWEEPS, EXPANDED, SCALE_LAMBDA, *VARIANCE, SLAB)
+_SITE = (*NAMES, N_SWEEPS, EXPANDED, SCALE_LAMBDA, *VARIANCE, SLAB, Scalar("intercept", SWITCH, True))
 
 LOGISTIC_SWEEPS = Kernel(
     "shrinkage.logistic_sweeps",
@@ -83,11 +83,13 @@ class Patterns(NamedTuple):
     of_row : (n,) number of each row's pattern, -1: nothing is missing
     K : (k, p, p) what is missing regressed on the others
     L : (k, p, p) Cholesky factor of what is left of its covariance
+    shift : (k, p) what is missing where the others are 0
     """
 
     of_row: NDArray[np.int64]
     K: Floats
     L: Floats
+    shift: Floats
 
 
 def logistic_sweeps(
@@ -195,6 +197,7 @@ def imputed_sweeps(
     shape: float = 2.0,
     rate: float = 1.0,
     slab: float = np.inf,
+    intercept: bool = True,
     patterns: Patterns | None = None,
     out: Out = None,
     n_threads: int = 1,
@@ -230,8 +233,11 @@ def imputed_sweeps(
         The prior of sigma^2, which is drawn with n degrees of freedom: the intercept is drawn, too.
     slab : float
         Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
+    intercept : bool
+        False: there is none, and alpha comes back as 0.
     patterns : Patterns
         What `missing_patterns(X, psi)` gave: saves its work in every call but the first. Then psi and completed are not checked.
+        With `missing_patterns(X, psi, mean)` rows are N(mean, psi).
 
     Returns
     -------
@@ -268,7 +274,7 @@ def imputed_sweeps(
         patterns = missing_patterns(X, psi)
     numbers = kernel.numbers(
         patterns=patterns, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
-        scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
+        scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab, intercept=intercept,
     )  # fmt: skip
     check_steps(kernel, step, n_sweeps)
     kernel.call(backend, arrays, numbers, n_threads)
@@ -276,7 +282,7 @@ def imputed_sweeps(
     return tuple(arrays[-6:])
 
 
-def missing_patterns(X: Floats, psi: Floats) -> Patterns:
+def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patterns:
     """Which rows lack the same columns, and what psi says of these given the others.
 
     Parameters
@@ -285,6 +291,8 @@ def missing_patterns(X: Floats, psi: Floats) -> Patterns:
         NaN where a value is missing.
     psi : (p, p) array
         Covariance of the columns, positive definite.
+    mean : (p,) array
+        Their mean, by default 0.
 
     Returns
     -------
@@ -307,8 +315,10 @@ def missing_patterns(X: Floats, psi: Floats) -> Patterns:
     of_row = np.full(len(missing), -1)
     of_row[incomplete] = number.ravel()
     K, L = np.zeros((2, len(kinds), p, p))
+    shift, at = np.zeros((len(kinds), p)), np.zeros(p) if mean is None else mean
     for i, u in enumerate(kinds):
         o = ~u
         K[i][np.ix_(u, o)] = np.linalg.solve(psi[np.ix_(o, o)], psi[np.ix_(o, u)]).T
         L[i][np.ix_(u, u)] = np.linalg.cholesky(psi[np.ix_(u, u)] - K[i][np.ix_(u, o)] @ psi[np.ix_(o, u)])
-    return Patterns(of_row, K, L)
+        shift[i, u] = at[u] - K[i][np.ix_(u, o)] @ at[o]
+    return Patterns(of_row, K, L, shift)

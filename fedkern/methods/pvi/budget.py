@@ -11,6 +11,8 @@ from ...privacy.accountant import Mechanism, calibrate
 from ...privacy.plan import Plan
 from .keys import SHARDED, Config
 
+LEAST_UPDATES = 10  # of a client, for a posterior that contains the noise: fewer have not been tried
+
 
 def steps_of_an_update(config: Config) -> int:
     """What one update is charged, in accounted steps."""
@@ -84,4 +86,10 @@ def plan(config: Config, client: str, sizes: Sizes) -> Plan:
             f"client {client!r}: epsilon = {terms.epsilon:g} does not pay for one update of {update} steps; "
             "raise epsilon or noise_multiplier, or lower sampling_rate or local_steps"
         )
-    return Plan(mechanism, terms.epsilon, terms.delta, allowed, update, updates)
+    found = Plan(mechanism, terms.epsilon, terms.delta, allowed, update, updates)
+    if config.algorithm.posterior is not None and found.steps < LEAST_UPDATES * update:
+        raise JobError(
+            f'client {client!r}: algorithm.posterior = "noise-aware" needs at least {LEAST_UPDATES} updates, and has '
+            f"{found.steps // update}; raise job.rounds, epsilon or noise_multiplier, or lower local_steps"
+        )
+    return found

@@ -13,6 +13,7 @@ from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
+from ...privacy.certificate import WITH_NOISE
 
 SHARDED = ("local-averaging", "virtual-clients")
 ONE_SHOT = ("bcm-same", "bcm-split")
@@ -25,6 +26,7 @@ SAMPLING: dict[str, set[str]] = {
     "full": set(),
     "shards": set(),
 }
+OF_NOISE_AWARE = ("bernoulli", "gaussian")
 # the one accountant that knows a sampling, where there is only one
 ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
 
@@ -55,6 +57,7 @@ class AlgorithmSection(Section):
     damping: float | None = key(None, gt=0, le=1, help="of an update; default 1, or 1 / clients if all work at once")
     damping_form: Literal["moment", "natural"] = key(help="what damping interpolates")
     average: Literal["none", "half"] = key(help="release the last posterior, or the mean over the second half of all updates")
+    posterior: Literal["noise-aware"] | None = key(None, help="release a posterior that contains the privacy noise, not q")
     shards: int | None = key(None, ge=2, help="parts of a client's rows in local-averaging and virtual-clients")
     batch: float = key(1.0, gt=0, le=1, help="rate at which rows enter a step of a job that is not private")
     updates_per_client: Count | None = key(None, help="public cap on the updates of each client")
@@ -122,6 +125,15 @@ class Config(JobConfig):
     @property
     def least_updates(self) -> int:
         return max(self.algorithm.min_updates, super().least_updates)
+
+    def of_posterior(self, steps: int) -> dict[str, str | float]:
+        """How far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""
+        a = self.algorithm
+        if a.posterior is not None:
+            return {"posterior": WITH_NOISE}
+        if self.unit == "client" or a.variant == "global-vi" or a.damping is None:
+            return {}
+        return {"progress": 1 - (1 - a.damping) ** (steps // (1 if a.variant in SHARDED else a.local_steps))}
 
     @property
     def open_ended(self) -> bool:
@@ -214,6 +226,8 @@ def conflicts(config: Config) -> Iterator[str]:
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
         yield family.scale_is_missing
     sharded = algorithm.variant in SHARDED
+    if privacy is None and algorithm.posterior is not None:
+        yield f'algorithm.posterior = "{algorithm.posterior}" is for private jobs: leave it out, or give a [privacy] section'
     if sharded and algorithm.shards is None:
         yield f'algorithm.shards is missing: variant = "{algorithm.variant}" needs the public number of shards'
     if sharded and config.data.row_id is None:
@@ -279,10 +293,31 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
         yield f'privacy.accountant = "{privacy.accountant}" does not know sampling = "{privacy.sampling}"; take "{only}"'
     if privacy.calibrate and config.job.rounds == "budget" and algorithm.updates_per_client is None:
         yield "privacy.calibrate = true needs the number of updates: give algorithm.updates_per_client, or a number of job.rounds"
+    yield from _noise_aware(config, privacy)
     yield from _missing(privacy)
     yield from _terms(config, privacy, privacy, "privacy")
     for client in sorted(privacy.clients):
         yield from _terms(config, privacy, privacy.of(client), f"privacy.clients.{client}")
+
+
+def _noise_aware(config: Config, privacy: PrivacySection) -> Iterator[str]:
+    """What no posterior with the noise in it can be made of (docs/methods/pvi.md, section 16)."""
+    algorithm, what = config.algorithm, 'algorithm.posterior = "noise-aware"'
+    if algorithm.posterior is None:
+        return
+    if privacy.unit == "client" or algorithm.variant != "pvi":
+        given = 'privacy.unit = "client"' if privacy.unit == "client" else f'variant = "{algorithm.variant}"'
+        yield f'{what} needs noisy sums of rows at the clients, with variant = "pvi"; the job has {given}'
+    if config.model.family not in OF_NOISE_AWARE:
+        yield f'{what} is for model.family = "bernoulli" and "gaussian", not "{config.model.family}"; leave it out'
+    if algorithm.schedule not in ("sequential", "synchronous"):
+        yield f'{what} needs a schedule that asks every client equally often; take "sequential", not "{algorithm.schedule}"'
+    if algorithm.estimator != "analytic":
+        yield f'{what} needs gradients whose only noise is that of the sums; take estimator = "analytic"'
+    if privacy.sampling == "poisson-truncated":
+        yield f'{what} does not know how many rows sampling = "poisson-truncated" leaves out; take "poisson"'
+    if config.data.weight is not None:
+        yield f"{what} does not know what data.weight makes of the sampling of rows; leave one of them out"
 
 
 def _missing(privacy: PrivacySection) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
-from ...algorithms.pvi import client_level, global_vi
+from ...algorithms.pvi import client_level, global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
@@ -70,6 +71,24 @@ class Model:
     def by_client(self) -> bool:
         """Whether whole clients are protected, by noise at the server."""
         return self.privacy is not None and self.privacy.unit == "client"
+
+    @property
+    def with_noise(self) -> bool:
+        """Whether the released posterior is made of the clients' noisy sums, after the last round."""
+        return self.config.algorithm.posterior == "noise-aware"
+
+    def design(self, client: str) -> noise_aware.Design | None:
+        """What a client keeps of its noisy sums; None where nothing is made of them."""
+        if not self.with_noise:
+            return None
+        early = math.ceil(noise_aware.EARLY * self.plan(client).steps)
+        return noise_aware.Design(self.config.model.family, self.encoding.spread, early)
+
+    def noise(self, client: str) -> noise_aware.Noise:
+        """What noise one number of a client's noisy gradients has."""
+        mechanism = self.plan(client).mechanism
+        rate = mechanism.rate
+        return noise_aware.Noise((mechanism.sigma * mechanism.clip / rate) ** 2, (1 - rate) / rate)
 
     @property
     def one_posterior(self) -> bool:

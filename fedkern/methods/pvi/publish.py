@@ -3,38 +3,118 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi import noise_aware
 from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, metrics
 from ...results.gaussian import Posterior
-from ...results.verdict import not_judged
+from ...results.verdict import Verdict, not_judged
+from .budget import steps_of_an_update
+from .keys import ONE_SHOT
 from .model import Model, Server
 
+MEAN, SD = 0.1, 0.05  # by how many sds a mean may move that has settled, and by what part an sd
+FAR_ENOUGH = 0.95  # of the way that updates lead q
+ASTRAY = 3.0  # sds from where the last steps were: beyond it a line is not trusted
+DOUBTFUL = 0.5  # relative standard error of a curvature
 FAR = 10.0  # standard deviations of the prior
 
 
-def fit(model: Model, server: Server, test: Rows | None) -> Fit:
+@dataclass(frozen=True)
+class Ended:
+    """What the server has after the last round.
+
+    Attributes
+    ----------
+    server : its machine's last state
+    told : what each client's noisy gradients add up to, where the posterior is made of them
+    """
+
+    server: Server
+    told: Mapping[int, noise_aware.Sums]
+
+
+def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     """What the server has at the end, but for the certificates."""
-    config, encoding = model.config, model.encoding
-    q = pvi.released(server)
+    config, encoding, server = model.config, model.encoding, ended.server
+    estimate = _estimate(model, ended)
+    q = pvi.released(server) if estimate is None else estimate.q
     return Fit(
         posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
         arrays=_arrays(server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        verdict=not_judged("variational"),
+        verdict=_of_noise(model, estimate) if model.with_noise else _verdict(model, server),
         clients={name: {"updates": int(server.updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         chains=config.output.chains,
         draws=config.output.draws,
         encoding=encoding.to_dict(),
         metrics={} if test is None else metrics(q, test, config.model.family, config.model.scale),
-        notes=_remarks(model, server, q),
+        notes=[*_remarks(model, server, q), *_of_estimate(model, ended, estimate)],
     )
+
+
+def _verdict(model: Model, server: Server) -> Verdict:
+    """Whether q still moves, and whether its updates are far enough: from released numbers alone."""
+    if model.by_client:  # q has all of the noise in each round: how it moves says little else
+        return not_judged("noise")
+    moved = None if model.config.algorithm.variant in ONE_SHOT else pvi.moved(server, server.round)
+    if moved is None:
+        return not_judged("a single round")
+    worst = int(np.argmax(np.maximum(moved.mean / MEAN, moved.sd / SD)))
+    name = model.encoding.names[worst]
+    why = f"{name} moved by {moved.mean[worst]:.2g} sd (wanted {MEAN:g}), its sd by {moved.sd[worst]:.1%} (wanted {SD:.0%})"
+    settled = bool(moved.mean[worst] <= MEAN and moved.sd[worst] <= SD)
+    private, least = model.privacy is not None, int(min(server.updates))
+    gone = model.config.of_posterior(least * steps_of_an_update(model.config)).get("progress") if private else None
+    if isinstance(gone, float):
+        why += f"; updates have gone {gone:.0%} of the way from the prior (wanted {FAR_ENOUGH:.0%})"
+        settled = settled and gone >= FAR_ENOUGH
+    return Verdict("settled" if settled else False, why, name)
+
+
+LACKING = "no client got far enough for a posterior that contains the noise: this one is q, and does not"
+
+
+def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:
+    """Whether the noisy sums were near enough to the estimate, and curvature is known well enough."""
+    if estimate is None:
+        return Verdict(False, LACKING)
+    ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / DOUBTFUL)
+    worst = int(np.argmax(ask))
+    away, error = float(estimate.moved[worst]), float(estimate.curvature_error[worst])
+    name = model.encoding.names[worst]
+    why = f"{name} is {away:.2g} sd from where the last steps were (wanted {ASTRAY:g}), its curvature is known to {error:.0%}"
+    return Verdict("settled" if float(ask[worst]) <= 1 else False, f"{why} (wanted {DOUBTFUL:.0%})", name)
+
+
+def _estimate(model: Model, ended: Ended) -> noise_aware.Estimate | None:
+    """The posterior that contains the noise; None where the job asks for none, or no client has got far enough."""
+    told = [(model.noise(model.names[k]), sums) for k, sums in sorted(ended.told.items()) if sums.late]
+    design = model.design(model.names[0])
+    if design is None or not told:
+        return None
+    return noise_aware.posterior(design, model.prior, [(sums, noise) for noise, sums in told])
+
+
+def _of_estimate(model: Model, ended: Ended, estimate: noise_aware.Estimate | None) -> list[str]:
+    """What a reader of a noise-aware posterior should know of it."""
+    if estimate is None:
+        return [LACKING] if model.with_noise else []
+    without = [name for k, name in enumerate(model.names) if k not in ended.told or not ended.told[k].late]
+    notes = [f"{', '.join(without)}: not in the result, for too little is known of their noisy sums"] if without else []
+    worst = int(np.argmax(estimate.curvature_error))
+    error, name = float(estimate.curvature_error[worst]), model.encoding.names[worst]
+    if error > DOUBTFUL:
+        notes.append(f"the noise hides by how much intervals should narrow: {error:.0%} standard error for {name}; raise epsilon")
+    return notes
 
 
 def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...algorithms.core.messages import SERVER
 from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi import noise_aware
 from ...algorithms.pvi.local import Local
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Design, encode
@@ -23,7 +24,7 @@ from ...results.plain import Record
 from . import own, publish
 from .keys import Config
 from .model import Client, Model, Server
-from .stages import trained
+from .stages import noisy_sums, trained
 
 
 def fit(run: Run[Config]) -> Fit | None:
@@ -45,8 +46,9 @@ def fit(run: Run[Config]) -> Fit | None:
     server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
+    told = _noisy_sums(run, model, clients)
     certificates = _certified(run, model)
-    return None if server is None else replace(publish.fit(model, server, test), privacy=certificates)
+    return None if server is None else replace(publish.fit(model, publish.Ended(server, told), test), privacy=certificates)
 
 
 def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
@@ -84,6 +86,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
             plan.check_size(model.names[k], len(design.y))
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
             run.hooks.open_budget(k, plan)
+            noise["design"] = model.design(model.names[k])
         local = Local(_rows(design), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
         clients[k] = model.client(k, local)
     return clients
@@ -101,6 +104,15 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
         return Line(content, words)
 
     return line
+
+
+def _noisy_sums(run: Run[Config], model: Model, clients: Mapping[int, Client]) -> Mapping[int, noise_aware.Sums]:
+    """What each client's noisy gradients add up to; at the server only, and empty where nothing is made of them."""
+    if not model.with_noise:
+        return {}
+    kept = {k: noise_aware.Client(client.sums) for k, client in clients.items() if isinstance(client, pvi.Client) and client.sums}
+    server, _ = run.exchange(noisy_sums(model), lambda: noise_aware.start(len(model.names)), kept)
+    return {} if server is None else server.replies
 
 
 def _certified(run: Run[Config], model: Model) -> dict[str, Record]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...algorithms.exchanges import certificates, column_notes
 from ...algorithms.exchanges import columns as agreement
+from ...algorithms.pvi import noise_aware
 from ...data.design import check_header, describe
 from ...jobs import memory, wire
 from ...jobs.check import Check, OwnFile, Said
@@ -24,13 +25,19 @@ def stages(model: Model) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
     open_job = model.privacy is None
     notes = [Stage.of(column_notes)] if open_job else []
-    return [*notes, trained(model), *([] if open_job or model.by_client else [Stage.of(certificates)])]
+    sums = [noisy_sums(model)] if model.with_noise else []
+    return [*notes, trained(model), *sums, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
 def trained(model: Model) -> Stage:
     """The rounds."""
     settings = model.settings
     return Stage(model.protocol, settings.sizes(model.encoding.size), rounds=settings.rounds, resumable=True)
+
+
+def noisy_sums(model: Model) -> Stage:
+    """After the rounds: what the clients' noisy gradients add up to."""
+    return Stage(noise_aware.PROTOCOL, {"d": model.encoding.size})
 
 
 def checked(at: Check[Config]) -> Said | None:

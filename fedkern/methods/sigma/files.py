@@ -1,4 +1,4 @@
-"""The files of a trained prior: every party reads its own, and all are of one training."""
+"""The files of a prior: every party reads its own, and all were made together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.exchanges import prior as prior_agreement
-from ...data.artifact import ClientFile, Common, ServerFile, read_client, read_server
+from ...data.artifact import Common, OwnFile, ServerFile, read_own, read_server
 from ...errors import JobError
 from ...jobs.run import At
 from ...jobs.stage import Stage
@@ -17,7 +17,7 @@ from .keys import Config
 class Files:
     """Those of one place: its clients', and the server's where it lives."""
 
-    clients: dict[int, ClientFile]
+    clients: dict[int, OwnFile]
     server: ServerFile | None
 
     @property
@@ -41,13 +41,13 @@ def read(at: At[Config]) -> Files:
         A file is missing, altered or of another client; or the clients are not those of the prior.
     """
     names, path = at.names, at.part.folder / at.config.model.prior
-    clients = {k: read_client(path, names[k]) for k in at.mine}
+    clients = {k: read_own(path, names[k]) for k in at.mine}
     server = read_server(path) if at.place.is_server else None
     if server is not None and server.clients != names:
         unknown = sorted(set(names) ^ set(server.clients))
         what = f"{', '.join(unknown[:6])} on one side only" if unknown else "the same clients in another order"
         raise JobError(
-            f"{path}: this prior was trained for {len(server.clients)} clients, the job has {len(names)} ({what}); name "
+            f"{path}: this prior was built or trained for {len(server.clients)} clients, the job has {len(names)} ({what}); name "
             "the files as the prior's clients, or give data.names; a client without data needs a file with its areas, and "
             "empty responses"
         )

@@ -40,17 +40,28 @@ def _known(value: Any) -> Any:
     raise PydanticCustomError("known", 'a number > 0, or "unknown"')
 
 
+def _threshold(value: Any) -> Any:
+    if value == "overall" or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")):
+        return value
+    raise PydanticCustomError("threshold", 'a number, or "overall" for the level of all clients\' responses together')
+
+
 Known = Annotated[float | str, BeforeValidator(_known)]
+Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 
 
 class DataSection(Section):
-    """Every row belongs to an area, or to a grid point, of the client's part of a trained prior."""
+    """Every row belongs to an area, or to a grid point, of the client's part of a prior."""
 
     clients: Paths = key([], help="csv, parquet or npz files; wildcards allowed")
     names: list[str] = key([], help="of the clients as the prior has them, in the order of the files; default: the files' stems")
     area: str | None = key(None, help="the column with the name of the area")
     rows_per_area: Literal["one", "any"] = key(
         "one", help="area: one row each, whose response may be empty; any: several, each an observation of its own, or none"
+    )
+    polygons: str | None = key(
+        None,
+        help="area: GeoJSON of the areas, whose property of that name names them: for maps in reports, and areas.geojson",
     )
     location: Paths = key([], help="instead: coordinates; a row goes to its grid point")
     response: str = key(help="the column to be explained; rows where it is empty are predicted")
@@ -65,9 +76,11 @@ class DataSection(Section):
 
 
 class ModelSection(Section):
-    prior: str = key(help="folder of a trained prior (fedkern sigma train), or this party's file of it")
-    kind: Literal["auxiliary", "deterministic"] = key(
-        help="theta about the decoder's output with the variance that it lacks, or equal to it (the default with location)"
+    prior: str = key(help="folder of a prior (fedkern sigma build, or train), or this party's file of it")
+    kind: Literal["within", "auxiliary", "deterministic"] | None = key(
+        None,
+        help="within: the prior is exact inside each client, the default if it was built. If it was trained theta is about the "
+        "decoder's output with the variance that it lacks (auxiliary, the default), or equal to it (the default with location)",
     )
     family: families.OfSigma = key("poisson", help="of the response, canonical link")
     scale: Known = key(
@@ -107,8 +120,12 @@ class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Draws = key(1000, help="sfvi: per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws, or Markov chains")
-    bound: bool = key(False, help="sfvi: clients also send their terms of the ELBO, one number a round")
-    threshold: Finite = key(1.0, help="areas' tables have the probability that a rate (or probability, or mean) is above it")
+    bound: bool = key(help="clients also send their terms of the ELBO, one number a round; default true with sfvi")
+    fit: bool = key(False, help="clients with at least 5 areas also send sums of how well areas are foreseen: PSIS-LOO")
+    threshold: Threshold = key(
+        help="areas' tables have the probability that a rate (or probability, or mean) is above it: a number, or overall, the "
+        "level of all clients' responses together; by default 1 of rates, overall of all else"
+    )
 
 
 class Config(JobConfig):
@@ -146,15 +163,18 @@ def refused(raw: Raw) -> Iterator[str]:
 
 
 def filled(raw: Raw) -> dict[str, Any]:
-    """Beside a smooth curve the auxiliary model's white noise would pass for error (docs/methods/sigma.md, section 8)."""
+    """The defaults under the file's own keys."""
     out = layered(raw, [BASE])
     job, model, algorithm = out["job"], out["model"], out["algorithm"]
-    points = bool(table(raw, "data").get("location"))
-    if isinstance(model, dict):
-        model.setdefault("kind", "deterministic" if points else "auxiliary")
+    if isinstance(model, dict) and isinstance(out.setdefault("output", {}), dict):
+        family = FAMILIES.get(str(model.get("family", "poisson")))
+        rates = family is None or family.link == "log" or model.get("intercept") is False
+        out["output"].setdefault("threshold", 1.0 if rates else "overall")
     if isinstance(algorithm, dict) and isinstance(job, dict):
         rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 5_000
         algorithm.setdefault("burn_in", rounds // 2)
+        if isinstance(out["output"], dict):
+            out["output"].setdefault("bound", algorithm.get("inference", "sfvi") == "sfvi")
     return out
 
 
@@ -173,6 +193,8 @@ def _data(config: Config) -> Iterator[str]:
         yield "data: wanted either area (the column with the area's name) or location (columns of coordinates); give one"
     if data.location and data.rows_per_area != "one":
         yield f'data.rows_per_area = "{data.rows_per_area}": only areas are counted, locations may have any rows; remove it'
+    if data.location and data.polygons is not None:
+        yield "data.polygons: only areas have polygons, locations are points; remove it"
     if data.exposure is not None and family.link != "log":
         log = quoted(taken_by("sigma", where=lambda f: f.link == "log"))
         yield f'data.exposure: only family = {log} has one, not "{model.family}"; remove it'
@@ -207,5 +229,7 @@ def _algorithm(config: Config) -> Iterator[str]:
             yield f"algorithm.burn_in = {a.burn_in} of {rounds} rounds leaves no draw; lower it, or raise job.rounds"
         elif a.burn_in + a.thin > rounds:
             yield f"algorithm.thin = {a.thin} keeps none of the {rounds - a.burn_in} rounds after algorithm.burn_in; wanted fewer"
+    if config.output.threshold == "overall" and not config.model.intercept:
+        yield 'output.threshold = "overall": a model without intercept does not ask for the pooled level; give a number'
     if config.output.bound and a.inference != "sfvi":
         yield f'output.bound is for algorithm.inference = "sfvi", not "{a.inference}"; remove it'

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
+
+import numpy as np
 
 from ...algorithms.exchanges import level
 from ...algorithms.hmc.settings import Settings as HmcSettings
 from ...algorithms.sfvi.families import Family
 from ...algorithms.sfvi.nested import NestedFamily
 from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
-from ...data.artifact import ClientFile, Common
+from ...data.artifact import ClientFile, Common, OwnFile, WithinFile
 from ...errors import JobError
 from ...jobs.keys import settings_of
 from ...kernels.mlp import Architecture
@@ -20,13 +23,17 @@ from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
 from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
 from ...models.spatial.units import Units
+from ...models.spatial.within_site import WithinSite
 from ...models.variational import Block
+from .areas import Threshold
 from .keys import Config
+
+Kind = Literal["within", "auxiliary", "deterministic"]
 
 
 @dataclass(frozen=True)
 class SigmaModel:
-    """A job whose prior and columns are known.
+    """A job whose prior and columns are known; JobError where its kind is for another prior.
 
     Attributes
     ----------
@@ -41,6 +48,24 @@ class SigmaModel:
     encoding: Encoding
     common: Common
     units: Units = field(default_factory=Units)
+
+    def __post_init__(self) -> None:
+        kind_of(self.config, self.common)
+
+    @property
+    def kind(self) -> Kind:
+        """Of the model."""
+        return kind_of(self.config, self.common)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Of choices that are allowed and not advised."""
+        if self.kind == "auxiliary" and self.common.kind == "gp":
+            return [
+                'kind = "auxiliary" beside a Gaussian process: the white noise that it adds passes for error of the response: '
+                'intervals come out too wide; take kind = "deterministic", or a prior of `fedkern sigma build`'
+            ]
+        return []
 
     @property
     def chains(self) -> bool:
@@ -126,29 +151,65 @@ class SigmaModel:
         c, m = self.config, self.config.model
         return level.Settings(m.family, c.data.response, m.intercept, None if m.scale == "unknown" else float(m.scale))
 
-    def site(self, file: ClientFile, rows: Rows) -> Site:
+    @property
+    def threshold(self) -> Threshold:
+        """Above which an area's level is high."""
+        given = self.config.output.threshold
+        if isinstance(given, str):
+            return Threshold(given, float(self.likelihood.mean(np.asarray(self.units.level))))
+        return Threshold(f"{given:g}", given)
+
+    def site(self, file: OwnFile, rows: Rows) -> Site | WithinSite:
         """What a client computes of its rows, which come in the data's units."""
-        auxiliary = Auxiliary(file.tau2, file.tau_grid) if self.config.model.kind == "auxiliary" else None
-        integrated = auxiliary is not None and self.likelihood.record.link == "identity"
         rows = self.units.rows(rows, self.config.model.family, self.likelihood.scale)
+        gaussian = self.likelihood.record.link == "identity"
+        if isinstance(file, WithinFile):
+            integrated = gaussian or not self.chains
+            return WithinSite(file.within, self.condition, self.layout, self.likelihood, rows, integrated)
+        auxiliary = Auxiliary(file.tau2, file.tau_grid) if self.kind == "auxiliary" else None
+        integrated = auxiliary is not None and gaussian
         try:
             return Site(decoder_of(file), self.condition, self.layout, self.likelihood, rows, auxiliary, integrated)
         except ValueError as error:
             raise JobError(f"client {file.name!r}: {error}") from None
 
-    def family(self, site: Site) -> Family | NestedFamily | None:
+    def family(self, site: Site | WithinSite) -> Family | NestedFamily | None:
         """q of a client's unknowns; None is the family of the settings."""
-        if not site.sampled:
+        if isinstance(site, WithinSite) or not site.sampled:
             return None
         s, d = self.sfvi, site.decoder.n_local
         full = s.local_covariance == "full" or (s.local_covariance == "auto" and d <= LARGEST_FULL)
         return NestedFamily(Family(Block(d, full), self.layout.size, s.coupled), site)
 
 
+def kind_of(config: Config, common: Common) -> Kind:
+    """What the job says; or what its prior is for.
+
+    Beside a smooth curve the auxiliary model's white noise would pass for error (docs/methods/sigma.md, section 8).
+
+    Raises
+    ------
+    JobError
+        A kind for another prior.
+    """
+    kind = config.model.kind
+    if kind is None:
+        return "within" if common.within else "deterministic" if config.data.location else "auxiliary"
+    if (kind == "within") != common.within:
+        made, other, remedy = ("built", "trained", "within") if common.within else ("trained", "built", "auxiliary")
+        raise JobError(
+            f'model.kind = "{kind}" is for a prior that was {other}, and {config.model.prior} was {made}; take "{remedy}", or '
+            f"make the prior anew (fedkern sigma {'train' if common.within else 'build'})"
+        )
+    return kind
+
+
 def decoder_of(file: ClientFile) -> Decoder:
     """The networks of a client's file."""
     c = file.common
     try:
+        if c.variant == "within":
+            raise ValueError("it has none")
         architecture = Architecture(
             c.variant, (len(file.scale),), 1, c.n_global, (file.n_local,), c.hidden, c.local_hidden, c.width, c.rank
         )

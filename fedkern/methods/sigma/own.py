@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.exchanges.fit_sums import FitSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
-from ...data.artifact import ClientFile
+from ...data.artifact import OwnFile
+from ...data.polygons import Polygons
+from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.spatial.site import Site
+from ...models.spatial.within_site import WithinSite
 from ...results.released import Drawing
+from . import borders
+from .areas import Areas, names_of, table
+from .fitness import Drawn
+from .fitness import of as fitness_of
 from .keys import Config
 from .model import SigmaModel
 from .publish import global_draws
@@ -29,48 +36,55 @@ BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth 
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, what it computes, its rows, and its file of the prior."""
+    """What a client has at the end: its machine's last state, what it computes, its rows, its file of the prior, and its areas'
+    borders where the job has them."""
 
     client: hmc.Client | sfvi.Client
-    site: Site
+    site: Site | WithinSite
     rows: AreaRows
-    file: ClientFile
+    file: OwnFile
+    shapes: Polygons | None = None
 
 
-@dataclass(frozen=True)
-class Areas:
-    """(m, d) draws of theta, and of the level (rate, probability, mean; without its exposure) in each area.
-
-    Attributes
-    ----------
-    label : what the level is called
-    threshold : above which it is high
-    """
-
-    theta: Array
-    level: Array
-    label: str
-    threshold: float
-
-
-def write(run: Run[Config], model: SigmaModel, own: Own) -> None:
-    """areas.csv and areas.json in the client's own folder."""
+def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
+    """areas.csv, areas.json, fit.json and perhaps areas.geojson in the client's own folder; its sums where the job asks."""
     folder, client, file = run.hooks.folder, own.client, own.file
+    summed = model.config.output.fit
+    if folder is None and not summed:
+        return None
+    areas, drawn = of_areas(model, own)
+    fitness = fitness_of(own.site, drawn, file.pairs, model.units.scale)
+    sums = fitness.sums if summed else None
     if folder is None:
-        return
-    areas = drawn(model, own)
-    folder.write_csv("areas.csv", table(own, areas), client=client.index)
+        return sums
+    columns = {**table(file, own.rows, areas), **fitness.columns}
+    folder.write_csv("areas.csv", columns, client=client.index)
+    if own.shapes is not None:
+        folder.write_json("areas.geojson", borders.collection(own.shapes, columns), client=client.index)
     far = float(np.abs(areas.theta / np.sqrt(file.true_variance)).max())
     content: dict[str, Any] = {
-        "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label, "threshold": areas.threshold,
+        "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
+        "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
     }  # fmt: skip
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
+    if isinstance(client, sfvi.Client):
+        content |= convergence.own(client.windows.movement, _unknowns(own))
     run.hooks.write_own(client.index, "areas.json", content)
+    run.hooks.write_own(client.index, "fit.json", fitness.content)
+    return sums
 
 
-def drawn(model: SigmaModel, own: Own) -> Areas:
-    """Draws of what a client's areas have."""
+def _unknowns(own: Own) -> list[str]:
+    """Names of what only the client fits: its latents, and where theta is fitted too the areas with rows."""
+    if isinstance(own.site, WithinSite):
+        return [f"area {name}" for name in names_of(own.file)][: own.site.size]
+    latents = [f"latent {i + 1}" for i in range(own.site.decoder.n_local)]
+    return latents + ([f"area {names_of(own.file)[i]}" for i in own.site.observed] if own.site.sampled else [])
+
+
+def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
+    """Draws of what a client's areas have, and of all unknowns that they are made of."""
     client, site, rows = own.client, own.site, own.rows
     if isinstance(client, hmc.Client):
         xi = client.trace["xi"].reshape(-1, site.n_global)
@@ -82,49 +96,31 @@ def drawn(model: SigmaModel, own: Own) -> Areas:
         xi = global_draws(block, client.fitted, Drawing(model.config.job.seed, 1, DRAWS))[0]
         n = client.family.n_normals
         key = rng.key(model.config.job.seed, "posterior")
-        eps = rng.normal(len(xi) * n, key=key, client=client.index).reshape(len(xi), n)
+        eps = _normals(key, client.index, len(xi), n)
         u = np.array([client.family.sample(client.parameters, x, client.centre, e) for x, e in zip(xi, eps)])
-    d = site.decoder.size
+    d = site.n_areas
     key = rng.key(model.config.job.seed, "posterior", 1)
-    free = rng.normal(len(xi) * d, key=key, client=client.index).reshape(len(xi), d)
-    if site.sampled and not isinstance(client, hmc.Client):  # areas without rows: theta has its prior about thetahat
+    free = _normals(key, client.index, len(xi), d)
+    # areas without rows: theta has its prior about thetahat
+    if isinstance(site, Site) and site.sampled and not isinstance(client, hmc.Client):
         unseen = np.setdiff1d(np.arange(d), site.observed)
         u[:, site.decoder.n_local + unseen] = free[:, unseen]
     theta = site.theta_given(xi, u, free)
-    parts = model.layout.parts
+    parts, units = model.layout.parts, model.units
     counts = np.bincount(rows.area, minlength=d)
     mean_X = np.zeros((d, rows.X.shape[1]))
     np.add.at(mean_X, rows.area, rows.X)
     mean_X /= np.maximum(counts, 1)[:, np.newaxis]
-    eta = xi[:, parts["beta"]] @ mean_X.T + model.layout.scale(xi)[:, np.newaxis] * theta
+    fixed = xi[:, parts["beta"]] @ mean_X.T
     if model.layout.intercept:
-        eta += xi[:, parts["intercept"]]
-    level = model.likelihood.mean(model.units.natural(eta))
-    return Areas(theta, level, model.likelihood.record.level, model.config.output.threshold)
+        fixed += xi[:, parts["intercept"]]
+    spatial = units.scale * model.layout.scale(xi)[:, np.newaxis] * theta
+    key = rng.key(model.config.job.seed, "posterior", 2)
+    normals = rng.normal(len(xi) * d, key=key, client=client.index).reshape(len(xi), d)
+    return Areas(theta, units.natural(fixed), spatial, model.likelihood, model.threshold), Drawn(xi, u, theta, normals)
 
 
-def table(own: Own, areas: Areas) -> dict[str, Sequence[Any]]:
-    """The table, column by column: what was seen, theta, and the level with its interval and the probability that it is high."""
-    rows, file, label = own.rows, own.file, areas.label
-    d, observed = file.d, rows.observed
-    names = list(file.areas) or [" ".join(f"{x:g}" for x in place) for place in _places(file)]
-    seen = np.bincount(observed.area, minlength=d)
-    total = np.bincount(observed.area, weights=observed.y, minlength=d)
-    out: dict[str, Sequence[Any]] = {"area": names}
-    for axis, place in zip(("x", "y"), _places(file).T):
-        out[axis] = [f"{v:.10g}" for v in place]
-    out["rows"] = seen.tolist()
-    out["observed"] = [f"{value:g}" if n else "" for value, n in zip(total, seen)]
-    if label == "rate":
-        out["exposure"] = [f"{v:.10g}" for v in np.bincount(rows.area, weights=rows.exposure, minlength=d)]
-    for name, values in (("theta", areas.theta), (label, areas.level)):
-        low, high = np.quantile(values, (0.05, 0.95), axis=0)
-        columns = {"mean": values.mean(axis=0), "sd": values.std(axis=0), "q05": low, "q95": high}
-        out |= {f"{name}_{what}": [f"{v:.6g}" for v in column] for what, column in columns.items()}
-    out[f"p_{label}_above_{areas.threshold:g}"] = [f"{v:.6g}" for v in (areas.level > areas.threshold).mean(axis=0)]
-    return out
-
-
-def _places(file: ClientFile) -> Array:
-    """(d, p) grid points, or centres of areas; p = 0 where they are not known."""
-    return np.zeros((file.d, 0)) if file.locations is None else file.locations
+def _normals(key: int, client: int, m: int, n: int) -> Array:
+    """(m, n) standard normals whose mean over the m draws is exactly 0: means of areas are then almost free of sampling error."""
+    z = rng.normal(m * n, key=key, client=client).reshape(m, n)
+    return np.asarray(z - z.mean(axis=0))

@@ -11,24 +11,29 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.artifact import ClientFile
+from ...data.artifact import ClientFile, OwnFile, WithinFile
 from ...errors import JobError
 from .rows import Reading
 
 Array = NDArray[np.float64]
 
 
-def extended(file: ClientFile, read: Reading, who: str) -> ClientFile:
+def extended(file: OwnFile, read: Reading, who: str) -> OwnFile:
     """The client's file with the points of its rows behind the grid's; the file itself unless `data.interpolation` is "linear".
 
     Raises
     ------
     JobError
-        Points of more than one dimension.
+        Points of more than one dimension, or a prior without a decoder.
     """
     table, data = read.table, read.config.data
     if data.interpolation == "nearest" or file.locations is None or file.common.kind != "gp":
         return file
+    if isinstance(file, WithinFile):
+        raise JobError(
+            f'{who}: data.interpolation = "linear" is for a prior that was trained; this one was built for its points alone: '
+            'take "nearest", or build it for the points of the data'
+        )
     if file.locations.shape[1] != 1 or len(data.location) != 1:
         raise JobError(f'{who}: data.interpolation = "linear" is for points on a line; take "nearest"')
     column = table.columns.get(data.location[0])

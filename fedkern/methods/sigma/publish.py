@@ -1,8 +1,9 @@
-"""Everything that the server of a job with a trained prior publishes: its own unknowns, and how they were found."""
+"""Everything that the server of a spatial job publishes: its own unknowns, and how they were found."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.core.messages import SERVER
+from ...algorithms.exchanges import fit_sums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import ServerFile
@@ -17,11 +19,12 @@ from ...errors import NumericalError
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models.variational import Block
-from ...results import verdict
+from ...results import psis, verdict
 from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.released import Drawing
 from ...results.verdict import Verdict
+from . import beside
 from .model import SigmaModel
 
 Array = NDArray[np.float64]
@@ -31,6 +34,15 @@ FAR, WIDE = 10.0, 3.0  # of z_G, beyond which nothing was learnt
 END = 0.02  # of the training range: where a posterior that lies beyond piles up
 FAR_LEVEL, FAR_MEAN = 2.0, 0.9  # of the response's scale (its rms): levels that a model without an intercept does not foresee
 PILED = 0.2  # probability of it that is worth a note
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What the server has at the end: its machine's last state, and of a variational fit whether each client's own unknowns have
+    settled."""
+
+    server: Server
+    settled: Mapping[str, bool | None] = field(default_factory=dict)
 
 
 def global_draws(block: Block, parameters: Array, drawing: Drawing) -> Array:
@@ -108,30 +120,66 @@ def measured(model: SigmaModel) -> Callable[[Server], Mapping[str, float]]:
     return of
 
 
-def fit(model: SigmaModel, server: Server, prior: ServerFile) -> Fit:
+def fit(model: SigmaModel, ended: Ended, prior: ServerFile) -> Fit:
     """What the server has at the end."""
-    released = posterior(model, server)
+    server, released = ended.server, posterior(model, ended.server)
     shape = next(iter(released.values.values())).shape if released.values else (0, 0)
     return Fit(
         posterior=released,
         arrays=_arrays(server),
         stop=str(server.stop),
         rounds=server.round,
-        verdict=_verdict(server, released),
+        verdict=_verdict(model, ended, released),
         clients={name: {"updates": int(server.updates[k]), "status": "finished"} for k, name in enumerate(model.names)},
         chains=shape[0],
         draws=shape[1],
         encoding=model.encoding.to_dict(),
         notes=_notes(model, released),
-        more={"sigma": _about(model, prior) | _mixing(server, released)},
+        more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(server, released)},
     )
 
 
-def _verdict(server: Server, released: Draws) -> Verdict:
-    """Chains are judged by what is published; the latent numbers of the map, which mean nothing by themselves, are not."""
-    if isinstance(server, sfvi.Server):
-        return verdict.not_judged("variational")
-    return verdict.of_chains(released.slowest(), len(server.acceptance))
+def with_sums(fitted: Fit, asked: fit_sums.Server) -> Fit:
+    """With the leave-one-out density over all clients' areas, and its standard error over areas."""
+    told, least = asked.total, fit_sums.LEAST
+    silent = sum(one.areas == 0 for one in asked.replies.values())
+    notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
+    if not told.areas:
+        return replace(fitted, notes=[*fitted.notes, *notes])
+    spread = max(told.squares - told.density**2 / told.areas, 0.0) * told.areas / (told.areas - 1)
+    sums = {"elpd": told.density, "se": spread**0.5, "p_loo": told.effective, "areas": told.areas, "unreliable": told.unreliable}
+    if told.unreliable:
+        notes.append(
+            f"the fit's density is not reliable in {told.unreliable} of {told.areas} areas (k-hat above {psis.UNRELIABLE:g}): "
+            "their own rows move the rest of the posterior"
+        )
+    about = {**fitted.more["sigma"], "fit": sums}
+    return replace(fitted, more={**fitted.more, "sigma": about}, notes=[*fitted.notes, *notes])
+
+
+def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
+    """Chains are judged by what is published; the latent numbers of the map, which mean nothing by themselves, are not. A fit is
+    judged by all of xi, and by what the clients say of their own."""
+    server = ended.server
+    if isinstance(server, hmc.Server):
+        return verdict.of_chains(released.slowest(), len(server.acceptance))
+    return verdict.with_clients(verdict.of_movement(server.windows.movement, unknowns(model)), ended.settled)
+
+
+def unknowns(model: SigmaModel) -> list[str]:
+    """Names of xi, as the optimiser has it."""
+    slopes = [label(name, "_std") for name in model.encoding.names[1:]]
+    called: dict[str, list[str]] = {
+        "phi": [model.common.condition.name],
+        "z": [f"z[{i + 1}]" for i in range(model.layout.n_global)],
+        "rho": ["rho"],
+        "intercept": ["intercept"],
+        "beta": slopes,
+        "log_scale": ["sigma_theta"],
+        "log_sd": ["sigma"],
+    }
+    parts = model.layout.parts
+    return [name for part, names in called.items() if parts[part].stop > parts[part].start for name in names]
 
 
 def _arrays(server: Server) -> dict[str, Array]:
@@ -144,7 +192,7 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
     m, c = model.config.model, model.condition
     about: dict[str, Any] = {
         "prior": {"id": prior.common.id, "kind": prior.common.kind, "variant": prior.common.variant},
-        "kind": m.kind,
+        "kind": model.kind,
         "family": m.family,
         "inference": model.config.algorithm.inference,
         "areas": sum(prior.sizes),
@@ -157,9 +205,10 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
 
 
 def _mixing(server: Server, released: Draws) -> dict[str, Any]:
-    """How well the chains have mixed, or the last ELBO."""
+    """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error."""
     if isinstance(server, sfvi.Server):
-        return {"elbo": server.trace[-1]} if server.trace else {}
+        bound = server.last_fifth.moments
+        return {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
     slowest = released.slowest()
     chains = {
         "acceptance": server.acceptance.tolist(),
@@ -176,13 +225,14 @@ def _notes(model: SigmaModel, released: Draws) -> list[str]:
     notes = ["the areas' posteriors are in each client's own folder: they have no message"]
     c, name = model.condition, model.common.condition.name
     if model.layout.free:
-        notes.append(f"{name} is confined to [{c.lo:g}, {c.hi:g}], on which the prior was trained: {c.inside:.4g} of its prior")
+        made, trained = ("built", "") if model.common.within else ("trained", "'s training")
+        notes.append(f"{name} is confined to [{c.lo:g}, {c.hi:g}], on which the prior was {made}: {c.inside:.4g} of its prior")
         values, width = released.values[name], END * (c.hi - c.lo)
         for end, share in ((c.lo, float((values < c.lo + width).mean())), (c.hi, float((values > c.hi - width).mean()))):
             if share > PILED:
                 notes.append(
-                    f"{share:.0%} of the posterior of {name} lies at {end:g}, the end of the range of the prior's "
-                    "training: what lies beyond is not known; a prior over a wider range may say other things"
+                    f"{share:.0%} of the posterior of {name} lies at {end:g}, the end of the range of the prior{trained}: what "
+                    "lies beyond is not known; a prior over a wider range may say other things"
                 )
     units, limit = model.units, FAR_MEAN if model.likelihood.record.link == "identity" else FAR_LEVEL
     if not model.layout.intercept and abs(units.pooled) > limit * units.scale:
@@ -190,8 +240,8 @@ def _notes(model: SigmaModel, released: Draws) -> list[str]:
             f"the model has no intercept, and the level of the responses on the link scale is {units.pooled:.4g}: the map has to "
             "make up for it, which its prior does not foresee; take model.intercept = true"
         )
-    if model.config.model.kind == "deterministic":
+    if model.kind == "deterministic":
         notes.append('the deterministic model has no more variance than its decoder: kind = "auxiliary" adds what is missing')
     if model.config.algorithm.inference == "sfvi-avg":
         notes.append("averaging of local steps (sfvi-avg) is not exact")
-    return notes
+    return notes + model.warnings

@@ -1,4 +1,4 @@
-"""The report's sections on a spatial model with a trained prior: the global unknowns, and the areas of clients whose folders are
+"""The report's sections on a spatial model: the global unknowns, and the areas of clients whose folders are
 here. Areas never leave their client: the page shows those that lie in the run's folder, which in a job over machines is none."""
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ...results.page import figure, number, section, table
 from ...results.plain import Record
-from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, canvas, tidy
-from ...results.report import RunFiles, Tile
+from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, Part, areas_drawn, canvas, tidy
+from ...results.report import RunFiles, Shapes, Tile
 
 LISTED = 12  # areas in the table of the highest ones
 WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
@@ -18,18 +18,16 @@ def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run; maps of the clients whose areas.csv lies in this folder."""
     rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
     names = _columns(rows)
-    return [
-        _parameters(run.summary),
-        _chains(run.summary),
-        _progress(run.lines),
-        _map(rows, names),
-        _smoothing(rows, names),
-        _highest(rows, names),
-    ]
+    of_areas = [_map(rows, names, _shapes(rows, run.shapes)), _smoothing(rows, names), _highest(rows, names), _fits(run.fits)]
+    if run.own:
+        return of_areas
+    return [_parameters(run.summary), _chains(run.summary), _progress(run.lines), *of_areas]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
     """What stands at the top of the page."""
+    if run.own:
+        return [("Areas", number(sum(map(len, run.areas.values()))))]
     about, parameters = run.summary["sigma"], run.summary.get("parameters", {})
     shown = [(name, number(parameters[name]["mean"])) for name in ("phi", "lengthscale", "sigma_theta") if name in parameters]
     return [*shown, ("Areas", number(about["areas"]))]
@@ -39,7 +37,7 @@ def _columns(rows: Sequence[Mapping[str, str]]) -> tuple[str, str]:
     """Name of the level ("rate", "probability" or "mean") and of the column with the probability that it is high."""
     if not rows:
         return "", ""
-    above = next(name for name in rows[0] if name.startswith("p_"))
+    above = next(name for name in rows[0] if name.startswith("p_") and "_above_" in name)
     return next(word for word in WORDS if f"{word}_mean" in rows[0] and word in above), above
 
 
@@ -52,15 +50,32 @@ def _words(above: str) -> str:
 def _parameters(summary: Record) -> str:
     shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name}
     keys = ["mean", "sd", "q05", "q95"] + (["rhat", "ess"] if any("rhat" in v for v in shown.values()) else [])
-    rows = [[name, *(number(v[key]) for key in keys)] for name, v in shown.items()]
-    head = {"q05": "5 %", "q95": "95 %", "rhat": "R-hat", "ess": "ESS"}
     about = summary["sigma"]
-    text = (
-        f"<p class=muted>{about['kind'].capitalize()} model of {about['areas']} areas with a trained {about['prior']['kind']} "
-        f"prior: {about['latents']['global']} global and {about['latents']['local']} local latent variables stand for the map. "
-        "The areas' posteriors stay with their clients.</p>"
-    )
-    return section("At the server", table(["name", *(head.get(key, key) for key in keys)], rows) + text)
+    prior = about.get("prior_of", {})
+    rows = [[name, *(number(v[key]) for key in keys), _ends(prior.get(name, {}))] for name, v in shown.items()]
+    head = {"q05": "5 %", "q95": "95 %", "rhat": "R-hat", "ess": "ESS"}
+    prior, latents = about["prior"]["kind"], about["latents"]
+    if about["kind"] == "within":
+        words = f"{about['areas']} areas, their {prior} prior exact inside each client: {latents['global']} numbers tie them"
+    else:
+        words = f"{about['kind'].capitalize()} model of {about['areas']} areas with a trained {prior} prior: {latents['global']} "
+        words += f"global and {latents['local']} local latent variables stand for the map"
+    text = f"<p class=muted>{words}. The areas' posteriors stay with their clients.</p>"
+    columns = ["name", *(head.get(key, key) for key in keys), "prior, 5 % to 95 %"]
+    return section("At the server", table(columns, rows) + _ratios(about.get("ratios", {})) + text)
+
+
+def _ends(prior: Mapping[str, float]) -> str:
+    """Where 90 % of a prior lie: a posterior that fills it has learnt nothing."""
+    return f"{number(prior['q05'])} to {number(prior['q95'])}" if prior else ""
+
+
+def _ratios(ratios: Record) -> str:
+    if not ratios:
+        return ""
+    found = [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in ratios.get(unit, {}).items()]
+    rows = [[name, *(number(row[what]) for what in ("q50", "q025", "q975"))] for name, row in found]
+    return table([ratios["is"], "median", "2.5 %", "97.5 %"], rows)
 
 
 def _chains(summary: Record) -> str:
@@ -95,30 +110,42 @@ def _points(lines: Sequence[Record], name: str) -> list[tuple[int, float]]:
     return points if len(points) > 1 else []
 
 
-def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
-    if not rows or not all(row.get("x") and row.get("y") for row in rows):
+def _shapes(rows: Sequence[Mapping[str, str]], shapes: Shapes) -> list[Sequence[Part]]:
+    """Of each row the parts of its area; empty where any of them is not known."""
+    found = [shapes.get(row["client"], {}).get(row["area"], ()) for row in rows]
+    return found if all(found) else []
+
+
+def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequence[Sequence[Part]]) -> str:
+    centred = all(row.get("x") and row.get("y") for row in rows)
+    if not rows or not (shapes or centred):
         return ""
     level, above = names
-    drawn = canvas(7.2, 3.3)
-    x, y = ([float(row[axis]) for row in rows] for axis in ("x", "y"))
-    for axes, name, words in zip(
-        drawn.subplots(1, 2),
-        (f"{level}_mean", above),
-        (f"{level}, posterior mean", _words(above)),
-    ):
-        values = [float(row[name]) for row in rows]
-        low, high = (0.0, 1.0) if name == above else (_quantile(values, 0.02), _quantile(values, 0.98))
-        size = max(4.0, min(90.0, 26000 / len(rows)))
-        points = axes.scatter(
-            x, y, c=values, s=size, cmap="RdBu_r" if name == above else "viridis", vmin=low, vmax=high, linewidths=0
-        )
+    panels = [(f"{level}_mean", f"{level}, posterior mean"), (above, _words(above))]
+    if any(row.get("crude") for row in rows) and shapes:
+        panels = [("crude", "as seen"), *panels]
+    drawn = canvas(7.2, 3.3 if len(panels) == 2 else 2.9)
+    scale = [float(row[f"{level}_mean"]) for row in rows]
+    ends = _quantile(scale, 0.02), _quantile(scale, 0.98)
+    for axes, (name, words) in zip(drawn.subplots(1, len(panels)), panels):
+        values = [float(row[name]) if row[name] else float("nan") for row in rows]
+        if shapes:
+            points = areas_drawn(axes, shapes, values)
+        else:
+            x, y = ([float(row[axis]) for row in rows] for axis in ("x", "y"))
+            points = axes.scatter(x, y, c=values, s=max(4.0, min(90.0, 26000 / len(rows))), linewidths=0)
+            axes.set_aspect("equal", adjustable="datalim")
+        points.set_cmap("RdBu_r" if name == above else "viridis")
+        points.set_clim(*((0.0, 1.0) if name == above else ends))
         axes.set_title(words, loc="left", color=INK, fontsize=9.5, fontweight="bold")
-        axes.set_aspect("equal", adjustable="datalim")
         axes.set_axis_off()
         bar = drawn.colorbar(points, ax=axes, shrink=0.75, aspect=18)
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=7.5, color=MUTED)
-    return figure("Map", drawn, "Each area at its centre.")
+    text = "Areas of the clients whose folders are here." if shapes else "Each area at its centre."
+    return figure(
+        "Map", drawn, text + (" Observed over expected has the colours of the smoothed map." if len(panels) > 2 else "")
+    )
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
@@ -155,6 +182,25 @@ def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
     tidy(axes, "y")
     axes.yaxis.label.set(color=MUTED, fontsize=8.5)
     return drawn
+
+
+def _fits(fits: Mapping[str, Record]) -> str:
+    """A line for each client: leave-one-out density, Pearson's chi-square, PIT and Moran's I of its own areas."""
+    rows = []
+    for client, fit in fits.items():
+        pearson, pit, moran = fit["pearson"], fit.get("pit"), fit.get("moran")
+        cells = [client, str(fit["areas"]), number(fit["elpd"]), str(fit["unreliable"]), number(pearson["chi_square"])]
+        cells += [f"{pit['below_0.05']:.0%} / {pit['above_0.95']:.0%}" if pit else ""]
+        rows.append([*cells, f"{number(moran['i'])} ({number(moran['z'])} sd)" if moran else ""])
+    if not rows:
+        return ""
+    head = ["client", "areas with rows", "elpd", "not reliable", "chi-square", "PIT below .05 / above .95", "Moran's I"]
+    text = (
+        "<p class=muted>Each area foreseen without its own rows (elpd, PIT: 5 % should be at each end), and how far its rows are "
+        "from what is fitted: the sum of squares of Pearson's residuals, and whether residuals of neighbours inside the client "
+        "agree (Moran's I, in sds from what independent numbers would give).</p>"
+    )
+    return section("Fit", table(head, rows) + text)
 
 
 def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.artifact import ClientFile
+from ...data.artifact import OwnFile
 from ...data.cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, too_large
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, encode
@@ -127,7 +127,7 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
             )
 
 
-def rows(read: Reading, encoding: Encoding, file: ClientFile) -> AreaRows:
+def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     """The client's arrays.
 
     Raises
@@ -198,7 +198,7 @@ def _response(read: Reading) -> tuple[Array, NDArray[np.bool_]]:
     return np.where(seen, y, 0.0), seen
 
 
-def _areas(read: Reading, file: ClientFile) -> Index:
+def _areas(read: Reading, file: OwnFile) -> Index:
     """Which of the decoder's coordinates each row belongs to."""
     table, data, who = read.table, read.config.data, read.who
     if data.area is not None:
@@ -223,7 +223,7 @@ def _areas(read: Reading, file: ClientFile) -> Index:
     return nearest
 
 
-def _refuse_counts(read: Reading, area: Index, file: ClientFile) -> None:
+def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:
     """Whether every area has its one row: a line that was copied twice would count twice, and one that was lost be predicted."""
     table, name = read.table, read.config.data.area
     counts = np.bincount(area, minlength=file.d)

@@ -1,4 +1,4 @@
-"""A job with a trained prior, from its files to its result. The same code for one process and for every rank of an MPI job."""
+"""A spatial job, from its files to its result. The same code for one process and for every rank of an MPI job."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...algorithms.core.messages import SERVER, ServerEffects
-from ...algorithms.exchanges import level
+from ...algorithms.exchanges import fit_sums, level
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
 from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes
+from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
+from ...models.spatial.within_site import WithinSite
+from . import borders, own, publish, stages
 from . import files as prior
-from . import own, publish, stages
 from .keys import Config
 from .model import SigmaModel
 from .points import extended
@@ -40,6 +41,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for party, digest in files.digests.items():
         run.hooks.bind(party, prior=(digest, fault))
     prior.agree(run, files)
+    shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
     run = run.knowing(model)
     areas: dict[int, AreaRows] = {}
@@ -57,13 +59,28 @@ def fit(run: Run[Config]) -> Fit | None:
             sites[k] = model.site(files.clients[k], area_rows.observed)
     server: hmc.Server | sfvi.Server | None
     clients: Mapping[int, hmc.Client | sfvi.Client]
-    server, clients = _sampled(run, model, sites) if model.chains else _fitted(run, model, sites)
+    settled: dict[str, bool | None] = {}
+    if model.chains:
+        server, clients = _sampled(run, model, sites)
+    else:
+        server, clients, settled = _fitted(run, model, sites)
+    sums = {}
     for k, client in clients.items():
-        own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k]))
+        sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], shapes.get(k)))
+    total = _summed(run, {k: one for k, one in sums.items() if one is not None})
     if server is None:
         return None
     assert files.server is not None
-    return publish.fit(model, server, files.server)
+    fitted = publish.fit(model, publish.Ended(server, settled), files.server)
+    return fitted if total is None else publish.with_sums(fitted, total)
+
+
+def _summed(run: Run[Config], sums: Mapping[int, fit_sums.FitSums]) -> fit_sums.Server | None:
+    """How well areas are foreseen without their own rows, at the server's place, where the job asks."""
+    if not run.config.output.fit:
+        return None
+    clients = {k: fit_sums.Client(one) for k, one in sums.items()}
+    return run.exchange(Stage.of(fit_sums), lambda: fit_sums.start(len(run.names)), clients)[0]
 
 
 def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
@@ -79,12 +96,15 @@ def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
 def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
     """The units of the response, the same at every place."""
     clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
-    units = anyone(*run.exchange(Stage.of(level), lambda: level.start(model.level, run.names), clients)).units
+    server, clients = run.exchange(Stage.of(level), lambda: level.start(model.level, run.names), clients)
+    if server is not None and server.note:
+        run.hooks.notes.append(server.note)
+    units = anyone(server, clients).units
     assert isinstance(units, Units)
     return units
 
 
-def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[hmc.Server, hmc.Client]:
+def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[hmc.Server, hmc.Client]:
     """The last states of this place's parties, where chains are run."""
     s, names = model.hmc, model.names
     clients = {k: hmc.client(names[k], k, s, site, s.starts(k, site.size, 0.0, SCATTER)) for k, site in sites.items()}
@@ -95,14 +115,17 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> 
     return run.saying(measuring(publish.measured(model))).exchange(stages.fitted(model), start, clients)
 
 
-def _fitted(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site]) -> Ended[sfvi.Server, sfvi.Client]:
-    """The last states of this place's parties, where inference is variational; NumericalError if it has diverged."""
+def _fitted(
+    run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]
+) -> tuple[sfvi.Server | None, dict[int, sfvi.Client], dict[str, bool | None]]:
+    """The last states of this place's parties, where inference is variational, and at the server whose own unknowns have settled;
+    NumericalError if it has diverged."""
     v, names = model.sfvi, model.names
     prior = model.prior if v.local_steps else None
     clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}
-    run = run.saying(measuring(publish.measured(model)))
-    server, clients = run.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names), clients)
+    saying = run.saying(measuring(publish.measured(model)))
+    server, clients = saying.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names), clients)
     q = server.parameters if server is not None else next(iter(clients.values())).fitted
     assert q is not None
     publish.refuse_nonsense(model, v.block(model.layout.size), q)
-    return server, clients
+    return server, clients, convergence.exchanged(run, {k: client.windows.movement for k, client in clients.items()})

@@ -1,4 +1,4 @@
-"""What a finished job with a trained prior prints: the server's unknowns, how they were found, and what was sent."""
+"""What a finished spatial job prints: the server's unknowns, how they were found, and what was sent."""
 
 from __future__ import annotations
 
@@ -19,14 +19,30 @@ def lines(content: Record, why: str) -> Iterator[str]:
     for name, row in rows.items():
         mixing = f"  {real(row['rhat']):>6.3f} {real(row['ess']):>8.0f}" if "rhat" in row else ""  # nan of fewer than 4 draws
         yield f"{name:<{width}} {row['mean']:>8.3f} {row['sd']:>8.3f}  {row['q05']:>8.3f}  {row['q95']:>8.3f}" + mixing
+    yield from _ratios(about.get("ratios", {}))
     if chains := about.get("chains"):
         rate = sum(chains["acceptance"]) / len(chains["acceptance"])
         yield f"acceptance {rate:.2f}, {chains['divergences']} divergences after {chains['warmup']} rounds of warm-up"
     if "elbo" in about:
-        yield f"ELBO {about['elbo']:.2f} (mean of 100 rounds)"
+        yield f"ELBO {about['elbo']:.2f} ± {real(about['elbo_error']):.2g} (mean of the last fifth of the rounds)"
+    if fit := about.get("fit"):
+        sums = f"elpd {fit['elpd']:.1f} (se {fit['se']:.1f}), {fit['p_loo']:.1f} effective parameters"
+        yield f"leave-one-out (PSIS): {sums}, {fit['areas']} areas, {fit['unreliable']} of them not reliable"
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
+
+
+def _ratios(ratios: Record) -> Iterator[str]:
+    """e^coefficient, as people read it, where the link has such ratios."""
+    if not ratios:
+        return
+    rows = [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in ratios.get(unit, {}).items()]
+    width = max(len(name) for name in (ratios["is"], *(name for name, _ in rows)))
+    yield ""
+    yield f"{ratios['is']:<{width}}   median     2.5 %    97.5 %"
+    for name, row in rows:
+        yield f"{name:<{width}} {row['q50']:>8.3f}  {row['q025']:>8.3f}  {row['q975']:>8.3f}"

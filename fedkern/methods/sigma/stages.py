@@ -1,23 +1,23 @@
-"""What may be exchanged in a job with a trained prior, and what `fedkern check` prints: model, disclosure, every message."""
+"""What may be exchanged in a spatial job, and what `fedkern check` prints: model, disclosure, every message."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 
-from ...algorithms.exchanges import column_notes, level
+from ...algorithms.exchanges import column_notes, fit_sums, level, settled
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.sfvi import machine as sfvi
-from ...data.artifact import read_client
+from ...data.artifact import read_own
 from ...data.design import describe
 from ...errors import JobError
 from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...printing import printable
-from . import files
+from . import borders, files
 from .keys import Config
 from .model import SigmaModel
 from .points import extended
@@ -31,7 +31,9 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SigmaModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
-    return [Stage.of(column_notes), Stage.of(level), fitted(model)]
+    asked = [Stage.of(fit_sums)] if model.config.output.fit else []
+    bits = [] if model.chains else [Stage.of(settled)]
+    return [Stage.of(column_notes), Stage.of(level), fitted(model), *bits, *asked]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -46,6 +48,7 @@ def checked(at: Check[Config]) -> Said | None:
     encoding = at.agreed(partial(needed, at.config))
     prior = files.read(at)
     files.agree(at, prior)
+    borders.read(at, prior.clients)
     notes = at.notes()
     if encoding is None:
         return None
@@ -59,10 +62,11 @@ def look_through(file: OwnFile[Config]) -> None:
     describe(file.table, file.spec)
     name = file.path.stem
     try:
-        prior = read_client(file.folder / file.config.model.prior, name)
+        prior = read_own(file.folder / file.config.model.prior, name)
     except JobError as error:
         print(printable(f"  note: not compared with the prior: {error}"))
         return
+    borders.of(file.config, file.folder, prior)
     read = Reading(file.table, file.config, name)
     rows(read, file.encoding, extended(prior, read, "the file"))
 
@@ -70,18 +74,24 @@ def look_through(file: OwnFile[Config]) -> None:
 def _lines(model: SigmaModel) -> Iterator[str]:
     """Job, model, inference, and what is disclosed."""
     c, m, a, common = model.config, model.config.model, model.config.algorithm, model.common
-    yield f"job      sigma, {m.kind} model, rounds = {c.job.rounds}, seed {c.job.seed}"
+    yield f"job      sigma, {model.kind} model, rounds = {c.job.rounds}, seed {c.job.seed}"
     name = common.condition.name
     about = f"{name} in [{model.condition.lo:g}, {model.condition.hi:g}]" if model.layout.free else "no free hyperparameter"
-    yield f"prior    {common.kind}, {common.variant} networks, {common.n_global} global latents, {about}; id {common.id[:12]}"
+    made = "exact inside each client" if common.within else f"{common.variant} networks"
+    yield f"prior    {common.kind}, {made}, {common.n_global} global latents, {about}; id {common.id[:12]}"
     intercept = "an intercept about the pooled level" if m.intercept else "no intercept"
     yield f"model    {m.family}, {intercept}, {model.encoding.size - 1} coefficients"
     if model.chains:
         s = model.hmc
         yield f"fit      {a.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
     else:
-        q = f"{a.covariance} covariance, clients' latents {'given' if a.structured else 'independent of'} the global ones"
+        q = f"{a.covariance} covariance, "
+        if model.kind == "within":
+            q += "clients' areas integrated out, given the global unknowns"
+        else:
+            q += f"clients' latents {'given' if a.structured else 'independent of'} the global ones"
         yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
+    yield from (f"warning  {words}" for words in model.warnings)
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
@@ -96,6 +106,11 @@ def disclosure(model: SigmaModel) -> str:
         text += ", and one change of log-density a trajectory"
     if model.config.output.bound:
         text += ", and each client's term of the ELBO"
+    if not model.chains:
+        text += ", and at the end one bit of each client: whether its own unknowns still move"
+    if model.config.output.fit:
+        text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
+        text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
     return text + "; responses, areas' effects, rates and local latents have no message"
 
 

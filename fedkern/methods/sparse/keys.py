@@ -29,7 +29,8 @@ class ModelSection(Section):
         "regression", help="Markov random field, structural equations, or a regression"
     )
     family: families.OfSparse = key("gaussian", help="of a regression's response")
-    intercept: bool = key(True, help="of every client, integrated out (bernoulli: drawn)")
+    intercept: bool = key(True, help="of every client, integrated out (bernoulli: drawn); a graph without: columns as they are")
+    centre: Literal["mean", "sample"] = key("mean", help="mrf, sem: of columns, their own means or locations that are drawn")
     scale: Literal["pooled", "given", "none"] = key("pooled", help="columns by pooled moments, by [data.columns], or not at all")
     always: list[str] = key([], help="regression: columns that are always included (adjusters)")
     c0: float | None = key(None, gt=0, lt=1, help="variance of the spike over that of the slab; default 0.01")
@@ -70,8 +71,11 @@ class AlgorithmSection(Section):
     scales: Literal["exact", "expanded"] = key("exact", help="draws of the horseshoe's scales, without or with auxiliaries")
     draw: Literal["auto", "gram", "data"] = key("auto", help="of a client's coefficients: from the Gram matrix, or from rows")
     sweep: Literal["blocked", "printed"] = key("blocked", help="indicator and coefficient together, or in the order of the paper")
-    moves: list[Literal["translate", "interweave"]] = key([], max_length=1, help="one, at the server; discloses second moments")
-    block: Count | None = key(None, help="interweaving: coordinates that are drawn at once; default all")
+    moves: list[Literal["translate", "interweave", "exchange"]] | Literal["auto"] | None = key(
+        None, help='at the server, disclosing second moments: some, or "auto"; default none, with pooled statistics "auto"'
+    )
+    block: Count | list[Count] | None = key(None, help="of a move, or of each: coordinates that are drawn at once; default all")
+    second_every: int | None = key(None, ge=2, help="of two moves the second takes every so many rounds; default 2")
     participation: float = key(1.0, gt=0, le=1, help="probability that a client takes part in a round")
     aggregate: Literal["locals", "sums"] = key("locals", help="what a client sends: its coefficients, or sums to be added")
     statistics: Literal["local", "pooled"] = key("local", help="pooled: clients send their sufficient statistics, once")
@@ -87,7 +91,7 @@ class AlgorithmSection(Section):
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(50, help="rounds between two lines of metrics.jsonl")
     fdr: float = key(0.1, gt=0, lt=1, help="level of the Bayesian false discovery rate")
-    delta: Positive = key(0.2, help="a client deviates if its coefficient differs by more, in standardised units")
+    delta: Positive = key(0.2, help="what a site differs by, and a large average exceeds, in standardised units")
     largest: Count = key(2000, help="coefficients above which only streaming moments are kept")
     sensitivity: bool = key(False, help="the table of PIPs under other priors: six more runs")
     leave_one_out: bool = key(False, help="the effects without each client: as many more runs")
@@ -179,8 +183,13 @@ def _model(config: Config) -> Iterator[str]:
             yield f'model.family = "{model.family}" is for kind = "regression"; remove it'
         if model.missing == "impute":
             yield 'model.missing = "impute" is for kind = "regression"; remove rows with empty cells, or the columns'
+    if model.centre == "sample":
+        if model.kind == "regression":
+            yield 'model.centre = "sample" is for kind = "mrf" or "sem": a regression has an intercept; remove it'
         if not model.intercept:
-            yield f'model.intercept = false is for kind = "regression": the columns of "{model.kind}" are centred'
+            yield 'model.centre = "sample" and model.intercept = false contradict each other; give one of them'
+        if a.statistics == "pooled":
+            yield 'model.centre = "sample" draws at clients, which do not sample with algorithm.statistics = "pooled"; remove one'
     if model.kind != "sem" and (model.stable or a.update != "auto" or not a.swap):
         yield 'model.stable, algorithm.update and algorithm.swap are for kind = "sem"; remove them'
     if model.kind == "sem" and model.slab is not None:
@@ -196,8 +205,8 @@ def _model(config: Config) -> Iterator[str]:
     for name, knots in model.splines.items():
         if len(knots) < 3 or sorted(set(knots)) != knots:
             yield f"model.splines.{name} = {knots}: wanted at least 3 knots in increasing order"
-    if not real and (a.moves or a.statistics == "pooled"):
-        yield 'algorithm.moves and algorithm.statistics = "pooled" need family = "gaussian": no factor of the rows suffices'
+    if not real and a.statistics == "pooled":
+        yield 'algorithm.statistics = "pooled" needs family = "gaussian": no factor of the rows suffices'
 
 
 def _sampler(config: Config) -> Iterator[str]:
@@ -208,12 +217,9 @@ def _sampler(config: Config) -> Iterator[str]:
         yield f"algorithm.thin = {a.thin} keeps none of the {rounds - a.burn_in} rounds after algorithm.burn_in; wanted fewer"
     if a.server_sweeps > 1 and (a.aggregate == "sums" or a.scales == "expanded"):
         yield 'algorithm.server_sweeps > 1 needs aggregate = "locals" and scales = "exact": the server must know every lambda'
-    if a.block is not None and a.moves != ["interweave"]:
-        yield 'algorithm.block is for moves = ["interweave"]; remove it'
-    if a.moves and model.kind != "regression":
-        yield f'algorithm.moves do not exist with kind = "{model.kind}"; remove them'
-    if a.moves and model.missing == "impute":
-        yield 'algorithm.moves do not exist with model.missing = "impute"; remove them'
+    yield from _moves(a)
+    if a.moves and model.kind == "sem":
+        yield 'algorithm.moves do not exist with kind = "sem"; remove them'
     if a.moves and a.aggregate == "sums":
         yield 'algorithm.moves need aggregate = "locals"'
     if a.participation < 1:
@@ -240,3 +246,19 @@ def _sampler(config: Config) -> Iterator[str]:
         )
     if a.topology == "allgather" and (a.moves or a.on_loss == "drop"):
         yield 'algorithm.topology = "allgather" has neither moves nor on_loss = "drop"'
+
+
+def _moves(a: AlgorithmSection) -> Iterator[str]:
+    """What is written of moves, apart from the rest of the job."""
+    written = a.moves if isinstance(a.moves, list) else []
+    in_turn = [move for move in written if move != "exchange"]
+    if len(written) > len(set(written)):
+        yield f"algorithm.moves = {written}: each at most once; leave one out"
+    if "exchange" in written and a.statistics != "pooled":
+        yield 'algorithm.moves has "exchange", which draws sites\' coefficients at the server: it needs statistics = "pooled"'
+    if a.block is not None and not in_turn:
+        yield 'algorithm.block is for moves that are named, such as ["interweave"]; remove it, or name them'
+    elif isinstance(a.block, list) and len(a.block) != len(in_turn):
+        yield f"algorithm.block has {len(a.block)} numbers for {len(in_turn)} moves; give one for all, or one for each"
+    if a.second_every is not None and len(in_turn) < 2:
+        yield 'algorithm.second_every is for two moves, such as ["translate", "interweave"]; remove it'

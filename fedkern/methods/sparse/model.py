@@ -18,6 +18,8 @@ from ...jobs.keys import settings_of
 from ...kernels.families import BINARY, FAMILIES, REAL
 from ...models import sparse
 from ...models.encoding import Encoding
+from ...models.incomplete import Completed, completed
+from . import moving
 from .keys import Config
 
 Array = NDArray[np.float64]
@@ -33,10 +35,31 @@ class Scales:
     ----------
     each : (w,) one for each scaled column
     psi : (w, w) second moments of the scaled columns; None unless clients have sent them
+    rows : each client's number of them, at the server, as far as scaling has told it
     """
 
     each: Array
     psi: Array | None = None
+    rows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A client's columns.
+
+    Attributes
+    ----------
+    values : (n, w) as the scaling has them, NaN where one is missing
+    completed : their moments by EM, where values may be missing
+    """
+
+    values: Array
+    completed: Completed | None = None
+
+    @property
+    def means(self) -> Array:
+        """(w,) where columns are centred; NaN where the client has no value."""
+        return np.asarray(self.values.mean(axis=0) if self.completed is None else self.completed.mean)
 
 
 @dataclass(frozen=True)
@@ -109,9 +132,19 @@ class SparseModel:
         return self.coefficients.names + response
 
     @property
+    def imputes(self) -> bool:
+        """Whether values may be missing."""
+        return self.config.model.missing == "impute"
+
+    @property
     def second_moments(self) -> bool:
         """Whether clients also send these, to impute or for splines."""
-        return self.config.model.missing == "impute" or bool(self.config.model.splines)
+        return self.imputes or bool(self.config.model.splines)
+
+    @property
+    def exchanges_scales(self) -> bool:
+        """Whether clients send moments of their columns."""
+        return self.imputes or self.config.model.scale == "pooled"
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -139,16 +172,22 @@ class SparseModel:
             slab=model.slab or math.inf,
             shared_rho=model.rho == "shared",
         )
-        moves = a.moves[0] if a.moves else None
-        return settings_of(Settings, self.config.job, a, layout=Layout(indicators), prior=prior, order=a.sweep, moves=moves)
+        moves = vars(moving.of(self.config, self.size))
+        return settings_of(Settings, self.config.job, a, layout=Layout(indicators), prior=prior, order=a.sweep, **moves)
 
-    def values(self, design: Design, client: str) -> Array:
-        """A client's columns as the scaling has them, (n, w): rows without a response are gone.
+    @property
+    def size(self) -> moving.Size:
+        """What moves are chosen by; of structural equations, which have none, as of a random field."""
+        regressions, each = (len(self.nodes), len(self.nodes) - 1) if self.is_graph else (1, self.coefficients.size)
+        return moving.Size(len(self.names), regressions, each, self.config.algorithm.chains)
+
+    def columns(self, design: Design, client: str) -> Columns:
+        """A client's columns: rows without a response are gone.
 
         Raises
         ------
         JobError
-            No row, or a single one beside an intercept.
+            No row, or a single one beside an intercept; without an intercept, a column without a value.
         """
         X = np.asarray(design.X, dtype=np.float64)
         if self.is_graph:
@@ -162,7 +201,16 @@ class SparseModel:
                 f"client {client!r}: {len(values)} usable rows, and the model needs at least {least}: "
                 "it would only return the prior; remove the client from data.clients"
             )
-        return values
+        if not self.imputes:
+            return Columns(values)
+        empty = np.flatnonzero(np.isnan(values).all(axis=0))
+        if empty.size and not self.config.model.intercept:
+            which = self.public(self.scaled[empty[0]])
+            raise JobError(
+                f"client {client!r}: {which} has no value here, and model.intercept = false would need to know its mean; take "
+                "model.intercept = true, or put the column into data.ignore"
+            )
+        return Columns(values, completed(values))
 
     def constants(self, values: Array) -> list[str]:
         """Notes for the client on columns that are constant, or twice the same, in its own rows."""
@@ -178,6 +226,16 @@ class SparseModel:
         pairs = [(i, j) for i, j in zip(*np.nonzero(np.triu(alike, 1))) if not constant[i] and not constant[j]]
         return notes + [f"{names[i]} and {names[j]} are the same here up to a factor: their PIPs are shared" for i, j in pairs]
 
+    def gaps(self, columns: Columns) -> list[str]:
+        """Notes for the client on what is missing in its rows."""
+        if columns.completed is None or not columns.completed.incomplete:
+            return []
+        part, cells = columns.completed, int(np.isnan(columns.values).sum())
+        notes = [f"{part.incomplete} of {part.rows} rows lack a value; {cells} cells are drawn by the model"]
+        if not part.settled:
+            notes.append("their means and covariances had not settled after all iterations of EM: too much is missing here")
+        return notes
+
     def known_scales(self) -> Array:
         """(w,) scales of the job file, or ones."""
         if self.config.model.scale == "none":
@@ -192,27 +250,38 @@ class SparseModel:
         own = [tables[response].scale if response in tables else None] if self.scales_response else []
         return np.array([scale or 1.0 for scale in [*known, *own]])
 
-    def site(self, values: Array, agreed: Scales, n_threads: int) -> Site:
+    def site(self, columns: Columns, agreed: Scales, n_threads: int) -> Site:
         """A client's part of the model, from its columns."""
         model, a = self.config.model, self.config.algorithm
-        scales, psi = agreed.each, agreed.psi
+        values, scales, psi = columns.values, agreed.each, agreed.psi
         if self.is_graph:
             Y = values / scales
             if model.kind == "mrf":
-                return MarkovRandomField(Factor.of(Y), n_threads=n_threads)
-            columns = np.ascontiguousarray(centred(Y).T)
-            return StructuralEquations(columns, update=a.update, swap=a.swap, stable=model.stable, n_threads=n_threads)
+                return MarkovRandomField(Factor.of(Y, intercept=model.intercept), n_threads=n_threads)
+            nodes = np.ascontiguousarray((centred(Y) if model.intercept else Y).T)
+            return StructuralEquations(
+                nodes, a.update, a.swap, stable=model.stable, locate=model.centre == "sample", n_threads=n_threads
+            )
         w = self.coefficients.size
         X, y = values[:, :w], values[:, w]
+        if self.imputes and psi is not None:
+            return self._imputed(columns, agreed, n_threads)
         X = (centred(X) if model.intercept else X) / scales[:w]  # far from zero the quotients would lose digits
         if model.splines and psi is not None:
             X = self.coefficients.orthogonal(X, psi)
         if FAMILIES[model.family].domain is BINARY:
-            return Logistic(X, y, intercept=model.intercept, n_threads=n_threads)
-        y = y / scales[w]
-        if model.missing == "impute" and psi is not None:
-            return Imputed(centred(X), y - y.mean(), psi[:w, :w], n_threads=n_threads)
-        return Regression(Factor.of(X, y, intercept=model.intercept), n_threads=n_threads)
+            # Once more, for far from zero the first mean is rounded, and the chains make the difference grow.
+            return Logistic(centred(X) if model.intercept else X, y, intercept=model.intercept, n_threads=n_threads)
+        return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads=n_threads)
+
+    def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed:
+        """About the site's mean by EM where there is an intercept; without one that mean is the law's of what is missing."""
+        w, intercept, means = self.coefficients.size, self.config.model.intercept, columns.means
+        values = (columns.values - means if intercept else columns.values) / agreed.each
+        mean = None if intercept else means[:w] / agreed.each[:w]
+        assert agreed.psi is not None
+        psi = agreed.psi[:w, :w]
+        return Imputed(values[:, :w], values[:, w], psi, mean, intercept=intercept, n_threads=n_threads)
 
     def factors(self, scales: Array) -> Array:
         """(P,) from the standardised scale of a coefficient to the data's."""

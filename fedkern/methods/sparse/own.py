@@ -5,6 +5,7 @@ Source: docs/methods/sparse.md, sections 7 and 12.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,10 @@ from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import BINARY, FAMILIES
-from ...results import chains
+from ...results import chains, selection
 from ...results.plain import Record
 from .keys import Config
-from .model import SparseModel
+from .model import Columns, SparseModel
 from .streams import Streams
 
 Array = NDArray[np.float64]
@@ -29,7 +30,7 @@ class Own:
     """What a client has at the end: its machine's last state, its columns as they came, and the scales of all."""
 
     client: gibbs.Client
-    values: Array
+    columns: Columns
     scales: Array
 
 
@@ -46,7 +47,7 @@ def summary(model: SparseModel, own: Own) -> Record:
     """
     trace = own.client.trace
     streamed = isinstance(trace, Streams)
-    out: dict[str, Any] = {} if streamed else {"rows": len(own.values), "rounds": trace.count}
+    out: dict[str, Any] = {} if streamed else {"rows": len(own.columns.values), "rounds": trace.count}
     out["parameters"] = _parameters(model, own, None)
     if model.config.model.kind == "sem":
         groups = chains.groups(trace.streams["theta"] if streamed else trace["theta"])
@@ -60,13 +61,17 @@ def summary(model: SparseModel, own: Own) -> Record:
 
 def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[str, dict[str, float]]:
     """By name, of all chains or of some."""
-    client, values, scales = own.client, own.values, own.scales
+    client, scales = own.client, own.scales
     delta, factors, names = model.config.output.delta, model.factors(scales), model.effects
     if isinstance(client.trace, Streams):
-        streams = [client.trace.streams[name] for name in ("theta", "deviates")]
-        theta, far = streams if only is None else [stream.of(only) for stream in streams]
+        streams = client.trace.streams if only is None else {k: s.of(only) for k, s in client.trace.streams.items()}
+        theta, far = streams["theta"], streams["deviates"]
         rows = zip(names, (theta.mean * factors).tolist(), (theta.sd * factors).tolist(), far.mean.tolist())
-        return {f"theta[{n}]": {"mean": m, "sd": s, "p_deviates": p} for n, m, s, p in rows}
+        out = {f"theta[{n}]": {"mean": m, "sd": s, "p_deviates": p} for n, m, s, p in rows}
+        if "location" in streams:
+            at, width = own.columns.means + streams["location"].mean * scales, streams["location"].sd * scales
+            out |= {f"location[{n}]": {"mean": m, "sd": s} for n, m, s in zip(model.nodes, at.tolist(), width.tolist())}
+        return out
     draws = {name: client.trace[name] if only is None else client.trace[name][only] for name in client.trace.names()}
     out = _described("theta", names, draws["theta"] * factors)
     deviates = (np.abs(draws["deviation"]) > delta).mean(axis=(0, 1))
@@ -77,18 +82,32 @@ def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[st
         out |= _described("sigma", model.nodes or ("",), np.sqrt(draws["sigma_sq"]) * unit)
     if "b" in draws:
         out |= _described("b", model.nodes, draws["b"] * unit)
-    measured = not np.isnan(values).all(axis=0).any()  # the centre of a column that was never measured here is unknown
+    if model.config.model.centre == "sample":
+        out |= _located(model, own, draws)
+    measured = not np.isnan(own.columns.means).any()  # the centre of a column that was never measured here is unknown
     if not model.is_graph and model.config.model.intercept and not model.config.model.splines and measured:
         out |= _described("intercept", ("",), _intercept(model, own)[..., None])
     return out
 
 
+def _located(model: SparseModel, own: Own, draws: Mapping[str, Array]) -> dict[str, dict[str, float]]:
+    """The locations of the nodes' columns (sem), or the intercepts of their regressions (mrf; section 8)."""
+    client, values, scales = own.client, own.columns.values, own.scales
+    means = values.mean(axis=0)
+    if "location" in draws:
+        return _described("location", model.nodes, means + draws["location"] * scales)
+    theta, variance = selection.matrix(draws["theta"], len(scales)), draws["sigma_sq"]
+    z = rng.normal(variance.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(variance.shape)
+    standard = means / scales
+    intercepts = standard - theta @ standard + z * np.sqrt(variance / len(values))
+    return _described("intercept", model.nodes, intercepts * scales)
+
+
 def _intercept(model: SparseModel, own: Own) -> Array:
     """(c, t) draws of alpha_k on the data's scale: N(ybar - xbar' theta_k, sigma^2 / n), or the sampler's (section 7)."""
-    client, values, scales = own.client, own.values, own.scales
+    client, means, scales = own.client, own.columns.means, own.scales
     theta = client.trace["theta"]
     w = theta.shape[-1]
-    means = np.nanmean(values, axis=0)
     slopes = theta * model.factors(scales)
     if FAMILIES[model.config.model.family].domain is BINARY:
         return np.asarray(client.trace["alpha"][..., 0] - slopes @ means[:w])
@@ -96,7 +115,7 @@ def _intercept(model: SparseModel, own: Own) -> Array:
     if "alpha" in client.trace.names():
         return np.asarray(centre + client.trace["alpha"][..., 0] * scales[w])
     z = rng.normal(centre.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(centre.shape)
-    return np.asarray(centre + z * np.sqrt(client.trace["sigma_sq"][..., 0] / len(values)) * scales[w])
+    return np.asarray(centre + z * np.sqrt(client.trace["sigma_sq"][..., 0] / len(own.columns.values)) * scales[w])
 
 
 def _described(name: str, labels: tuple[str, ...], draws: Array) -> dict[str, dict[str, float]]:

@@ -14,11 +14,14 @@ from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
 from ...jobs.publish import Fit
+from ...kernels import rng
+from ...models.incomplete import Completed
 from ...results import chains, meta, selection, verdict
 from ...results.plain import Record
 from ...results.samples import Samples
 from ...results.streamed import Streamed
 from ...results.verdict import Verdict
+from . import moving
 from .model import SparseModel
 from .streams import Streams
 
@@ -64,7 +67,7 @@ def further(model: SparseModel, server: gibbs.Server, scales: Array) -> dict[str
     """What is published of a further run: PIPs and means, and how far they are to be believed."""
     released = posterior(model, server, scales)
     if isinstance(released, Samples):
-        released = replace(released, sites={})  # nobody asks how those have mixed
+        released = replace(released, sites={}, by_rows=None, between=None)  # nobody asks how those have mixed
     slowest, error, names = released.slowest(), released.pip_error, model.effects
     content: dict[str, Any] = {"pip": named(names, pip(model, server)), "theta_std": named(names, means(model, server))}
     content |= {} if error is None else {"pip_mcse": named(names, error)}
@@ -93,8 +96,27 @@ def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Sample
     if settings.share_local:
         here = [name for k, name in enumerate(model.names) if k not in server.lost]
         sites = {name: np.ascontiguousarray(trace["sites"][:, :, i]) for i, name in enumerate(here)}
-    average = trace["average"] if "average" in trace.names() else None
-    return Samples(**draws, average=average, sites=sites, **about)
+    about |= {name: trace[name] if name in trace.names() else None for name in ("average", "by_rows", "between")}
+    return Samples(**draws, **about, sites=sites, delta=config.output.delta)
+
+
+def new_site(model: SparseModel, released: Samples) -> Array:
+    """(c, t, P) coefficients of a site that the model has not seen, one for each kept draw (docs/methods/sparse.md, section 12).
+
+    lambda has its half-Cauchy prior, with a slab times (1 + (lambda tau / slab)^2)^(-1/2), by rejection.
+    """
+    prior, key = model.settings.prior, rng.key(model.config.job.seed, "posterior")
+    theta, tau = released.theta, np.sqrt(released.tau_sq)
+    server = len(model.names)  # a number that no client has
+    spread, waiting, step = np.empty(theta.size), np.arange(theta.size), 0
+    while len(waiting):
+        u, v = rng.uniform(2 * len(waiting), key=key, client=server, step=step).reshape(2, -1)
+        drawn = prior.scale_lambda * np.tan(0.5 * np.pi * u) * tau.ravel()[waiting]
+        kept = v * np.hypot(1.0, drawn / prior.slab) <= 1
+        spread[waiting[kept]] = drawn[kept] / np.hypot(1.0, drawn[kept] / prior.slab)
+        waiting, step = waiting[~kept], step + 1
+    z = rng.normal(theta.size, key=key, client=server, step=step)
+    return np.asarray(theta + (spread * z).reshape(theta.shape))
 
 
 def fit(model: SparseModel, server: gibbs.Server, scales: Array) -> Fit:
@@ -110,6 +132,8 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array) -> Fit:
             f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"
         )
     released = posterior(model, server, scales)
+    if isinstance(released, Samples):
+        released = replace(released, new_site=new_site(model, released))
     groups = _groups(model, server.trace)
     more = _by_mode(model, released, groups) if groups else _selected(model, released)
     if isinstance(released, Samples) and model.config.model.kind == "sem":
@@ -138,6 +162,19 @@ def with_others(fit: Fit, others: Record) -> Fit:
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
+def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
+    """Client -> rows that are used, those of them that lack a value, and how many cells of each column are drawn."""
+    names = model.coefficients.names if sites else ()
+    return {
+        client: {
+            "rows": site.rows,
+            "rows_imputed": site.incomplete,
+            "cells_imputed": {name: site.rows - int(there) for name, there in zip(names, site.values)},
+        }
+        for client, site in zip(model.names, sites)
+    }
+
+
 def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> Record:
     """The clients' own least-squares fits, and a random-effects meta-analysis of them."""
     b, se = (np.array([getattr(reply, name) for reply in replies]) for name in ("estimate", "error"))
@@ -149,6 +186,7 @@ def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> Record
             "se": both.se[j],
             "q05": low[j],
             "q95": high[j],
+            "between_sd": float(np.sqrt(both.tau_sq[j])),
             "i_sq": both.i_sq[j],
             "sites": int(both.sites[j]),
         }
@@ -163,13 +201,15 @@ def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> Record
 
 def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Streamed) -> Record:
     """How well the chains have mixed, and what was counted on the way."""
-    clipped, fallbacks, data_space = (int(n) for n in server.events)
+    clipped, fallbacks, data_space = server.events.tolist()
     settings = model.settings
-    about = {
+    about: dict[str, Any] = {
         "kind": model.config.model.kind,
         "chains": settings.chains // settings.tempering, "kept": server.trace.count, "burn_in": settings.burn_in,
         "scales_clipped": clipped, "qr_fallbacks": fallbacks, "data_space_draws": data_space,
     }  # fmt: skip
+    if settings.moves or settings.exchange:
+        about["moves"] = moving.of(model.config, model.size).words(model.size)
     slowest = released.slowest()
     return about | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})
 
@@ -182,9 +222,13 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any
     pips[layout.indicators[layout.there] == ALWAYS] = np.nan  # always included: no question was asked
     members = [name for name, member in zip(released.names, selection.fdr_set(pips, level)) if member]
     large = released.p_large(model.config.output.delta)
-    text = selection.explained(released.names, pips, np.zeros_like(pips) if large is None else large, level, released.rhat)
-    out: dict[str, Any] = {"selection": {"fdr": level, "members": members, "text": text}}
+    average_large = np.zeros_like(pips) if large is None else large
+    delta = model.config.output.delta
+    text = selection.explained(released.names, pips, average_large, level, released.rhat, delta)
+    out: dict[str, Any] = {"selection": {"fdr": level, "delta": delta, "members": members, "text": text}}
     out["unsettled"] = verdict.doubtful(released.names, released.rhat)
+    if isinstance(released, Samples) and released.new_site is not None:
+        out["new_site"] = released.new_sites()
     if isinstance(released, Samples) and released.sites:
         out["deviating"] = selection.deviating(released.parameters())
     if model.is_graph:
@@ -220,7 +264,7 @@ def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chai
     text = "none over all chains, which disagree: each mode has its own"
     return {
         "parameters": chains.blank(released.parameters()), "by_mode": modes, "graph": graph,
-        "selection": {"fdr": model.config.output.fdr, "members": [], "text": text},
+        "selection": {"fdr": model.config.output.fdr, "delta": model.config.output.delta, "members": [], "text": text},
         "unsettled": verdict.doubtful(released.names, released.rhat),
     }  # fmt: skip
 
@@ -287,7 +331,9 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if server.lost and server.since:
         lost = ", ".join(model.names[k] for k in sorted(server.lost))
         notes.append(f"{lost} lost: the result is that of the model without; burn-in began again in round {server.since}")
-    if model.config.model.missing == "impute":
+    if (advice := moving.recommended(model.config, model.size)) is not None:
+        notes.append(advice)
+    if model.imputes:
         notes.append("missing covariates were drawn as Gaussian, 0/1 columns too")
     if model.config.algorithm.aggregate == "sums":
         notes.append("the server kept the sums of all sites alone: there is no average over sites")

@@ -27,7 +27,9 @@ NUMBERS = {
     "pip_mcse": "its error",
     "p_positive": "P(> 0)",
     "p_large": "P(large)",
-    "p_deviates": "P(differs)",
+    "contrast": "less the others",
+    "p_differs": "P(differs from them)",
+    "p_deviates": "P(differs from theta)",
     "rhat": "R-hat",
     "ess": "ESS",
 }
@@ -40,8 +42,8 @@ def sections(run: RunFiles) -> list[str]:
         main = _by_mode(summary["by_mode"], summary["graph"]["nodes"])
     else:
         main = _graph(summary) if "graph" in summary else [_effects(summary)]
-    more = [_modes(summary), _deviating(summary), _meta(summary), _sensitivity(summary), _left_out(summary)]
-    return [*main, _mixing(summary), *more]
+    more = [_modes(summary), _sites(summary), _deviating(summary), _meta(summary), _sensitivity(summary), _left_out(summary)]
+    return [*main, _mixing(summary), _imputed(summary), *more]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -98,8 +100,7 @@ def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
 
 def _effect(mode: Record, name: str) -> str:
     """The mean of an edge with its interval."""
-    row = chains.effect(mode["parameters"], name)
-    return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
+    return _interval(chains.effect(mode["parameters"], name))
 
 
 def _graph(summary: Record, title: str = "") -> list[str]:
@@ -112,7 +113,7 @@ def _graph(summary: Record, title: str = "") -> list[str]:
     level = summary["selection"]["fdr"]
     text = escape(f"Selection: {summary['selection']['text']}.{few}") + " Blue: positive, orange: negative."
     rows = [
-        [f"{e.source} → {e.to}{MARK if e.is_doubtful else ''}", number(e.mean), number(e.pip), _cell(e.mcse), _cell(e.rhat)]
+        [f"{e.name}{MARK if e.is_doubtful else ''}", number(e.mean), number(e.pip), _cell(e.mcse), _cell(e.rhat)]
         for e in edges[:MOST]
     ]
     unsure = [e.name for e in edges[:MOST] if e.is_doubtful]
@@ -154,24 +155,58 @@ def _modes(summary: Record) -> str:
     return section("Modes", text + table(["share", "of each chain", "signs"], rows))
 
 
+def _sites(summary: Record) -> str:
+    """The averages with equal and with the rows' weights, how far sites are apart, and one that is not among them."""
+    parameters, new, rows = summary["parameters"], summary.get("new_site", {}), list[list[str]]()
+    for name in [name for name in new if name.startswith("theta[")][:MOST]:
+        at = name.removeprefix("theta")
+        label = f"theta_std{at}" if f"theta_std{at}" in new else name
+        kinds = [label.replace("theta", kind, 1) for kind in ("average", "average_by_rows", "between_sd")]
+        each = [*(parameters.get(kind, {}) for kind in kinds), {**new[label], "mean": new[label]["centre"]}]
+        rows.append([at[1:-1], *map(_interval, each), _cell(each[-1].get("p_positive"))])
+    text = "<p>Standardised, with 90 % intervals; a new site's middle is its centre's mean.</p>"
+    heads = ["coefficient", "average of sites", "of rows", "sd between sites", "a new site", "P(new site > 0)"]
+    return section("Sites", text + table(heads, rows) if rows and "by_mode" not in summary else "")
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
+
+
+def _imputed(summary: Record) -> str:
+    """What was missing at each client, where values may be missing."""
+    clients: Mapping[str, Record] = summary.get("imputed", {})
+    names = [name for one in list(clients.values())[:1] for name in one["cells_imputed"]]
+    lacking = [name for name in names if any(one["cells_imputed"][name] for one in clients.values())][:MOST]
+    rows = [
+        [client, str(one["rows"]), str(one["rows_imputed"]), *(str(one["cells_imputed"][name]) for name in lacking)]
+        for client, one in clients.items()
+    ]
+    heads = ["client", "rows", "of them imputed", *(f"{name}, cells" for name in lacking)]
+    return section("Missing values", table(heads, rows)) if lacking else ""
+
+
 def _deviating(summary: Record) -> str:
     rows, unsure = [], list[str]()
     for row in summary.get("deviating", [])[:MOST]:
-        numbers = [number(real(row[key])) for key in ("mean", "q05", "q95", "global")]
+        numbers = [_cell(row.get(key)) for key in ("p_deviates", "contrast", "mean", "q05", "q95", "global")]
         doubt = is_doubtful(real(row.get("rhat")))
         unsure += [row["coefficient"]] if doubt else []
         name = f"{row['coefficient']}{MARK if doubt else ''}"
-        rows.append([str(row["client"]), name, f"{real(row['p_deviates']):.2f}", *numbers])
-    heads = ["client", "coefficient", "P(differs)", "its own mean", "5 %", "95 %", "global mean"]
-    return section("Clients that differ", table(heads, rows) + _legend(unsure) if rows else "")
+        rows.append([str(row["client"]), name, _cell(row.get("p_differs")), *numbers])
+    heads = ["client", "coefficient", "P(differs from the others)", "P(from theta)", "less the others' average", "its own mean"]
+    text = f"<p>By more than {number(summary['selection']['delta'])} standardised units.</p>" if rows else ""
+    every = text + table([*heads, "5 %", "95 %", "global mean"], rows) + _legend(unsure)
+    return section("Clients that differ", every if rows else "")
 
 
 def _meta(summary: Record) -> str:
     pooled = summary.get("meta", {}).get("pooled", {})
-    keys = ("mean", "se", "q05", "q95", "i_sq")
+    keys = ("mean", "se", "q05", "q95", "between_sd", "i_sq")
     rows = [[name, *(number(real(row[key])) for key in keys), str(row["sites"])] for name, row in pooled.items()]
-    text = "<p>Each client's least squares, combined by DerSimonian and Laird's random effects; on the data's scale.</p>"
-    heads = ["coefficient", "mean", "standard error", "5 %", "95 %", "I²", "clients"]
+    text = "<p>Each client's least squares, combined by random effects: Paule and Mandel's variance between clients, "
+    text += "Hartung and Knapp's intervals; on the data's scale.</p>"
+    heads = ["coefficient", "mean", "standard error", "5 %", "95 %", "sd between clients", "I²", "clients"]
     return section("Separate fits", text + table(heads, rows) if rows else "")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import ServerEffects
+from ...algorithms.exchanges import counts
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.gibbs import machine as gibbs
@@ -24,12 +25,13 @@ from ...errors import JobError, owned
 from ...jobs import column_notes
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
+from ...jobs.stage import Stage
 from ...jobs.watch import Line
 from ...results import diagnostics, meta, mixing, samples, streamed
 from ...results.plain import Record
 from . import own, publish, stages
 from .keys import Config
-from .model import OTHER_PRIORS, Scales, SparseModel
+from .model import OTHER_PRIORS, Columns, Scales, SparseModel
 from .streams import Streams
 
 Array = NDArray[np.float64]
@@ -37,12 +39,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Data:
-    """What this place has once scales are agreed: the model, its clients' columns as they came and their sites, the scales."""
+    """What this place has once scales are agreed.
+
+    Attributes
+    ----------
+    model, scales : the same everywhere
+    columns, sites : of the clients that live here: as they came, and their parts of the model
+    imputed : client -> its rows and what they lack, at the server's place, where values may be missing
+    """
 
     model: SparseModel
-    values: Mapping[int, Array]
+    columns: Mapping[int, Columns]
     sites: Mapping[int, Site]
     scales: Scales
+    imputed: Record
 
 
 @dataclass(frozen=True)
@@ -71,48 +81,62 @@ def fit(run: Run[Config]) -> Fit | None:
     fits = _site_fits(run, data) if config.output.site_fits else None
     server, clients = sampled(run.saying(_line), data, Variant())
     for k, client in clients.items():
-        own.write(run, model, own.Own(client, data.values[k], data.scales.each))
-    others = _others(run, data) | ({"meta": fits} if fits else {})
+        own.write(run, model, own.Own(client, data.columns[k], data.scales.each))
+    if config.algorithm.statistics == "local":
+        server = _counted(run, server, clients)
+    others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
     return None if server is None else publish.with_others(publish.fit(model, server, data.scales.each), others)
 
 
 def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:
     """The clients' columns, and the scales that all agree on."""
-    values: dict[int, Array] = {}
+    columns: dict[int, Columns] = {}
     degenerates: dict[int, Degenerate] = {}
     for k in list(tables):
         with owned(k):
             table, absent = tables.pop(k), list[str]()
-            if model.config.model.missing == "impute":
+            if model.imputes:
                 table, absent = lacking.filled(table, model.encoding)
-            design = encode(table, model.encoding, missing=model.config.model.missing == "impute", client=run.names[k])
-            values[k] = model.values(design, run.names[k])
+            design = encode(table, model.encoding, missing=model.imputes, client=run.names[k])
+            columns[k] = model.columns(design, run.names[k])
             degenerates[k] = degenerate(design.X[~np.isnan(design.y)], model.encoding)
             notes = [f"{name} is not in this file: every value of it is drawn by the model" for name in absent]
-            notes += [*design.notes, *model.constants(values[k]), *replace(degenerates[k], constant=()).lines()]
-        if len(design.y) > len(values[k]):
-            notes.append(f"{len(design.y) - len(values[k])} rows without a response were left out")
+            notes += [*design.notes, *model.constants(columns[k].values), *replace(degenerates[k], constant=()).lines()]
+        rows = len(columns[k].values)
+        if len(design.y) > rows:
+            notes.append(f"{len(design.y) - rows} rows without a response were left out")
+        notes += model.gaps(columns[k])
         run.note_rows(k, notes, design.faults)
     run.hooks.notes += column_notes.exchanged(run, degenerates)
-    pooled = model.config.model.scale == "pooled"
-    scales = _pooled(run, model, values) if pooled else Scales(model.known_scales())
-    return Data(model, values, {k: model.site(v, scales, run.threads) for k, v in values.items()}, scales)
+    scales, imputed = _scales(run, model, columns)
+    sites = {k: model.site(own, scales, run.threads) for k, own in columns.items()}
+    return Data(model, columns, sites, scales, imputed)
 
 
-def _pooled(run: Run[Config], model: SparseModel, values: Mapping[int, Array]) -> Scales:
-    """Scales over all clients."""
-    clients = {k: scaling.Client(v[:, : len(model.scaled)], model.second_moments) for k, v in values.items()}
+def _scales(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> tuple[Scales, Record]:
+    """Scales, of the job file or over all clients, and what these lack (at the server's place)."""
+    known = None if model.config.model.scale == "pooled" else model.known_scales()
+    if known is not None and not model.exchanges_scales:
+        return Scales(known), {}
+    w, second = len(model.scaled), model.second_moments
+    clients = {k: scaling.Client(c.values[:, :w], second, completed=c.completed, known=known) for k, c in columns.items()}
     public = tuple(map(model.public, model.scaled))
-    ended = run.exchange(stages.scaled(model), lambda: scaling.start(public, model.names, model.second_moments), clients)
-    known = anyone(*ended)
-    assert known.scales is not None
-    return Scales(known.scales, known.psi)
+
+    def start() -> tuple[scaling.Server, ServerEffects]:
+        return scaling.imputing(public, model.names, known) if model.imputes else scaling.start(public, model.names, second)
+
+    server, clients = run.exchange(stages.scaled(model), start, clients)
+    agreed = anyone(server, clients)
+    assert agreed.scales is not None
+    rows = () if server is None else server.rows
+    return Scales(agreed.scales, agreed.psi, rows), {} if server is None else publish.imputed(model, server.sites)
 
 
 def _site_fits(run: Run[Config], data: Data) -> Record | None:
     """The clients' own least-squares fits, and what they say together, at the server."""
     model, w = data.model, data.model.coefficients.size
-    clients = {k: site_fits.Client(*meta.least_squares(v[:, :w], v[:, w])) for k, v in data.values.items()}
+    each = {k: own.values for k, own in data.columns.items()}
+    clients = {k: site_fits.Client(*meta.least_squares(v[:, :w], v[:, w])) for k, v in each.items()}
     server, _ = run.exchange(stages.fitted(model), lambda: site_fits.start(len(model.names)), clients)
     return None if server is None else publish.combined(model, [server.replies[k] for k in range(len(model.names))])
 
@@ -179,17 +203,25 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         return None if server is None else server.sampled, {}
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
-        return gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
+        server, questions = gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
+        return replace(server, rows=() if stage.allgather else data.scales.rows), questions  # clients have not been told them
 
     clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}
     return run.exchange(stage.named(variant.name), start, clients)
+
+
+def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:
+    """The server's last state with what the clients counted in their own sweeps."""
+    own_counts = {k: counts.Client((int(e[0]), int(e[1]), int(e[2]))) for k, e in ((k, c.events) for k, c in clients.items())}
+    told, _ = run.exchange(Stage.of(counts), lambda: counts.start(len(run.names)), own_counts)
+    return None if server is None or told is None else replace(server, events=server.events + np.array(told.total))
 
 
 def _statistics(data: Data, client: int) -> gibbs_pooled.Client:
     """A client that tells its sufficient statistics and takes no further part."""
     site = data.sites[client]
     assert isinstance(site, Regression | MarkovRandomField)
-    return gibbs_pooled.Client(site.factor, len(data.values[client]))
+    return gibbs_pooled.Client(site.factor, len(data.columns[client].values))
 
 
 def _others(run: Run[Config], data: Data) -> dict[str, Any]:

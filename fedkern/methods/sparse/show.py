@@ -26,11 +26,21 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield ""
     if "ess" in sampler:
         yield f"R-hat at most {sampler['rhat']:.4f}, ESS at least {sampler['ess']:.0f} ({sampler['slowest']})"
+    yield from _imputed(content.get("imputed", {}))
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
+
+
+def _imputed(clients: Mapping[str, Record]) -> Iterator[str]:
+    """How much of which client was not there; cells of each column are in summary.json."""
+    rows = [(name, row, sum(row["cells_imputed"].values())) for name, row in clients.items()]
+    lacking = [f"{name} {cells} in {row['rows_imputed']} of {row['rows']} rows" for name, row, cells in rows if cells]
+    if lacking:
+        more = f" and {len(lacking) - SHOWN} more clients" if len(lacking) > SHOWN else ""
+        yield f"imputed cells: {'; '.join(lacking[:SHOWN])}{more}"
 
 
 def _found(content: Record) -> Iterator[str]:
@@ -40,9 +50,9 @@ def _found(content: Record) -> Iterator[str]:
     yield ""
     chosen = content["selection"]
     members = [marked(name, unsure) for name in chosen["members"][:SHOWN]]
-    yield f"false discovery rate {chosen['fdr']:g}: {', '.join(members) or 'none'}"
+    yield f"in the slab (false discovery rate {chosen['fdr']:g}): {', '.join(members) or 'none'}"
     yield f"  {chosen['text']}"
-    yield from _deviating(content.get("deviating", []))
+    yield from _deviating(content.get("deviating", []), chosen["delta"])
     if unsure:
         yield LEGEND
 
@@ -92,14 +102,15 @@ def _effects(parameters: Mapping[str, Mapping[str, float]], unsure: Collection[s
             yield f"effects below {row['mean']:.3f} ({row['q05']:.3f} to {row['q95']:.3f}) count as zero"
 
 
-def _deviating(rows: list[Record]) -> Iterator[str]:
+def _deviating(rows: list[Record], delta: float) -> Iterator[str]:
     if rows:
-        yield "sites that differ by more than 0.2 (standardised):"
+        whom = "the other sites' average" if "p_differs" in rows[0] else "the global value"
+        yield f"sites that differ from {whom} by more than {delta:g} (standardised):"
     for row in rows[:SHOWN]:
         mark = MARK if is_doubtful(real(row.get("rhat"))) else ""
         yield (
             f"  {row['client']}: {row['coefficient']}{mark} {row['mean']:.3f} ({row['q05']:.3f}, {row['q95']:.3f}), "
-            f"globally {row['global']:.3f}; P = {row['p_deviates']:.2f}"
+            f"globally {row['global']:.3f}; P = {row.get('p_differs', row['p_deviates']):.2f}"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...algorithms.exchanges import column_notes
+from ...algorithms.exchanges import column_notes, counts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
@@ -15,7 +15,8 @@ from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
-from .keys import Config
+from . import moving
+from .keys import Config, ModelSection
 from .model import OTHER_PRIORS, SparseModel
 
 STREAMED = 500, 120  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
@@ -29,14 +30,17 @@ def opening(config: Config) -> list[Stage]:
 def stages(model: SparseModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
     config = model.config
-    scales = [scaled(model)] if config.model.scale == "pooled" else []
+    scales = [scaled(model)] if model.exchanges_scales else []
     fits = [fitted(model)] if config.output.site_fits else []
-    return [Stage.of(column_notes), *scales, *fits, sampled(model)]
+    counted = [Stage.of(counts)] if config.algorithm.statistics == "local" else []
+    return [Stage.of(column_notes), *scales, *fits, sampled(model), *counted]
 
 
 def scaled(model: SparseModel) -> Stage:
-    """The scales of the columns over all clients."""
-    return Stage(scaling.protocol(second=model.second_moments), {"w": len(model.scaled)})
+    """The scales of the columns over all clients, and what they have in common."""
+    known = model.config.model.scale != "pooled"
+    protocol = scaling.imputing_protocol(known=known) if model.imputes else scaling.protocol(second=model.second_moments)
+    return Stage(protocol, {"w": len(model.scaled)})
 
 
 def fitted(model: SparseModel) -> Stage:
@@ -75,9 +79,11 @@ def _lines(model: SparseModel) -> Iterator[str]:
     m, a = config.model, config.algorithm
     yield f"job      sparse, {m.kind}, rounds = {config.job.rounds} ({a.burn_in} of them burn-in), seed {config.job.seed}"
     spike = f"spike sd {m.negligible / 2:g}" if m.negligible else f"c0 {s.prior.c0:g} (of variances)"
-    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}" + (f", slab {m.slab:g}" if m.slab else "")
+    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (f", slab {m.slab:g}" if m.slab else "")
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
-    yield f"         {s.scales} scales, {s.order} sweep, " + (f"moves: {s.moves}" if s.moves else "no moves")
+    yield f"         {s.scales} scales, {s.order} sweep, " + (
+        f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves or s.exchange else "no moves"
+    )
     if again := _further_runs(model):
         words = " and ".join(f"{times} times {why}" for why, times in again.items())
         yield f"         runs again {words}, with all its messages"
@@ -86,6 +92,13 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"
+    if (advice := moving.recommended(config, model.size)) is not None:
+        yield f"advice   {advice}"
+
+
+def _centre(model: ModelSection) -> str:
+    """What columns are about, where it is not their means."""
+    return ", no intercept" if not model.intercept else ", locations drawn at clients" if model.centre == "sample" else ""
 
 
 def _further_runs(model: SparseModel) -> dict[str, int]:
@@ -115,18 +128,21 @@ def disclosure(model: SparseModel) -> str:
     else:
         text = f"draws of every client's coefficients in every round go to {seen}"
         if a.moves:
-            text += "; with moves also X'y / sigma^2 and X'X / sigma^2 of every client, from which its sufficient statistics "
-            text += "follow"
-    if model.config.model.scale == "pooled":
+            text += f"; with moves also {moving.sentence(model.config)}"
+    if model.imputes:
+        text += "; covariances of every two columns, completed by EM, how many rows have both, and how many lack a value, once"
+    elif model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
+    if a.statistics == "local":
+        text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
     if model.config.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
     return text
 
 
 def _memory(model: SparseModel) -> tuple[float, float]:
-    """Bytes at the server and at a client, of a graph's coefficients, or of the second moments of a regression's columns."""
+    """Bytes at the server and at a client: a graph's coefficients, second moments of a regression's columns, terms of moves."""
     config, n = model.config, len(model.names)
     a = config.algorithm
     p = len(model.nodes) if model.is_graph else model.coefficients.size
@@ -140,4 +156,8 @@ def _memory(model: SparseModel) -> tuple[float, float]:
         server += 4 * n
     if a.statistics == "pooled":
         server, client = server + 4 * n, client + 4
-    return memory.NUMBER * p * p * server, memory.NUMBER * p * p * client
+    moves = moving.of(config, model.size)
+    terms = moves.largest(model.size) if moves.moves else 0
+    if a.statistics == "pooled":  # of one regression at a time, and none at a client
+        return memory.NUMBER * p * p * server + 2 * terms / model.size.regressions, memory.NUMBER * p * p * client
+    return memory.NUMBER * p * p * server + n * terms, memory.NUMBER * p * p * client + 2 * terms

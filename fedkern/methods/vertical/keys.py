@@ -41,6 +41,12 @@ def _scale(value: Any) -> Any:
     raise PydanticCustomError("scale", 'a number > 0, or "unknown"')
 
 
+def _memory(value: Any) -> Any:
+    if value == "rising" or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1):
+        return value
+    raise PydanticCustomError("memory", 'a number >= 0 and < 1, or "rising"')
+
+
 class PriorSection(Section):
     """The prior of one client's coefficients; it does not have to tell anybody."""
 
@@ -85,17 +91,21 @@ class ModelSection(Section):
     centred: bool = key(True, help="multilevel: slopes themselves, or their standardised deviations from the mean")
     hidden: list[Count] = key([8, 8], help="networks: units of the hidden layers, ReLU")
     features: Count = key(2, help="networks: outputs of a client's network, the columns of its last layer")
-    weight_sd: Positive | None = key(None, help="networks: prior sd of weights, times the root of a layer's inputs; or none")
+    weight_sd: float | None = key(
+        None, gt=0, help="networks: prior sd of weights, times the root of a layer's inputs; default 1; inf: none, as published"
+    )
 
 
 class AlgorithmSection(Section):
     inference: Literal["sfvi", "soul"] = key("sfvi", help="variational, or Langevin draws given the mode of the auxiliaries")
     auxiliary: Literal["mean-field", "amortised"] = key(help="family of the auxiliary variables; default amortised")
-    inputs: Literal["recommended", "complete", "paper"] = key(
-        "recommended", help="amortised: with the average message; with the part's own mean as well; or as published"
+    inputs: Literal["complete", "recommended", "paper"] = key(
+        "complete", help="amortised: with the part's own mean and the average message; without the former; or as published"
     )
     network: list[Count] = key([16, 16], help="amortised: units of the hidden layers, tanh")
-    covariance: Literal["diagonal", "full"] = key("diagonal", help="of each client's coefficients")
+    covariance: Literal["auto", "diagonal", "full"] = key(
+        help='of each client\'s coefficients; "auto", the default of open jobs, is full where a client has at most 64'
+    )
     estimator: Literal["stl", "entropy"] = key("stl", help="of gradients: sticking the landing, or the closed-form entropy")
     response: Literal["server", "shared"] = key(help="where the response is used: at the server alone, or at all clients")
     draws: Count = key(1, help="joint draws of a round; messages grow with them")
@@ -104,9 +114,13 @@ class AlgorithmSection(Section):
     theta_update: Literal["gradient", "closed-form"] = key("gradient", help="closed-form: linear, mean-field, augmented")
     optimiser: Literal["adam", "adagrad", "sgd"] = key("adam", help="of all parties")
     learning_rate: Positive = key(0.01, help="of the optimiser")
-    cool_down: float = key(0.0, ge=0, le=1, help="share of the rounds, the last, over which the learning rate falls to zero")
+    cool_down: float = key(
+        ge=0, le=1, help="share of the rounds, the last, over which the learning rate falls to zero; default 0.5, private 0"
+    )
     average: Literal["none", "half"] = key("half", help="release the last parameters, or the mean over the second half of rounds")
-    memory: float = key(0.9, ge=0, lt=1, help="of the average message that amortised families are told")
+    memory: Annotated[float | str, BeforeValidator(_memory)] = key(
+        "rising", help="of the average message that amortised families are told: a number, or over the last twentieth of rounds"
+    )
     start_sd: Positive = key(0.1, help="standard deviation of the coefficients' posterior at the start")
     gradient_clip: Positive | None = key(None, help="bound on the norm of a client's gradient")
     moves: Count = key(20, help="soul: Langevin moves of a client in a round")
@@ -132,9 +146,16 @@ class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws")
-    bound: bool = key(False, help="clients also send their terms of the ELBO, one number a round")
+    bound: bool = key(
+        help="clients also send their terms of the ELBO, one number in ten rounds, or as often as metrics_every; default true in "
+        "open sfvi jobs"
+    )
     rule: Literal["posterior", "plug-in", "augmented"] = key("posterior", help="of the predictions on the rows kept for testing")
-    missing_party: bool = key(False, help="score the test rows without each party too; clients send E z of the training rows")
+    missing_party: bool | Literal["columns"] = key(
+        False,
+        help="score the test rows without each party too: clients send E z of the training rows; by the others' columns: each "
+        "client learns the others' fitted part of every training row",
+    )
 
 
 class Config(JobConfig):
@@ -170,13 +191,21 @@ def filled(raw: Raw) -> dict[str, Any]:
     model, algorithm = out["model"], out["algorithm"]
     if not isinstance(model, dict) or not isinstance(algorithm, dict):
         return out
-    model.setdefault("intercept", model.get("kind", "linear") not in ("network", "bayes-network"))
+    network = model.get("kind", "linear") in NETWORKS
+    model.setdefault("intercept", not network)
+    if network:
+        model.setdefault("weight_sd", 1.0)
     power = model.get("augmentation") == "power"
     algorithm.setdefault("response", "shared" if power else "server")
     soul = algorithm.get("inference") == "soul"
-    algorithm.setdefault("auxiliary", "mean-field" if soul or "privacy" in raw else "amortised")
-    if "privacy" in raw and isinstance(out["data"], dict):
+    private = "privacy" in raw
+    algorithm.setdefault("auxiliary", "mean-field" if soul or private else "amortised")
+    algorithm.setdefault("covariance", "diagonal" if private else "auto")
+    algorithm.setdefault("cool_down", 0.0 if private else 0.5)
+    if private and isinstance(out["data"], dict):
         out["data"].setdefault("standardise", "public")
+    if isinstance(out["output"], dict):
+        out["output"].setdefault("bound", not (soul or "privacy" in raw or model.get("kind") == "network"))
     terms = out.get("privacy")
     if isinstance(terms, dict):
         terms.setdefault("calibrate", "noise_multiplier" not in terms)
@@ -214,6 +243,8 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
         yield "[privacy]: predictions of rows kept for testing would leave a client without noise; remove data.holdout and folds"
     if config.output.bound:
         yield "[privacy]: output.bound would leave a client without noise; remove it"
+    if config.output.missing_party:
+        yield "[privacy]: output.missing_party would tell fitted parts of the training rows without noise; remove it"
     if data.server is None:
         yield "[privacy]: the server needs a file with the response; give data.server"
     if (privacy.noise_multiplier is None) != privacy.calibrate:

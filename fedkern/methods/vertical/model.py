@@ -19,6 +19,9 @@ from .rows import Columns
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+FULL = 64  # coefficients of a client, at most, whose covariance is full with covariance = "auto"
+
+BOUND_EVERY = 10  # rounds: a term of the ELBO costs half as much as a whole round
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,17 @@ class VerticalModel:
         return self.config.model.kind == "network"
 
     @property
+    def bound_every(self) -> int:
+        """Rounds from one term of the ELBO to the next: no fewer lines of metrics have it than the job asks for."""
+        return min(BOUND_EVERY, self.config.output.metrics_every)
+
+    @property
+    def watched(self) -> bool:
+        """Whether clients say if their own unknowns have settled: in open variational jobs."""
+        a = self.config.algorithm
+        return self.config.privacy is None and not self.network and a.inference == "sfvi"
+
+    @property
     def shared(self) -> bool:
         """Whether clients use the response."""
         return self.config.algorithm.response == "shared"
@@ -73,6 +87,7 @@ class VerticalModel:
             curvature=self.likelihood.curvature_bound,
             closed_form=a.theta_update == "closed-form",
             bound=c.output.bound,
+            bound_every=self.bound_every,
             dispersed=self.likelihood.dispersed,
             private=c.private,
         )
@@ -120,7 +135,8 @@ class VerticalModel:
         """What a client computes."""
         a = self.config.algorithm
         predictor = self.predictor(client, columns, train)
-        return Site(predictor, self.auxiliary, a.covariance == "full", a.estimator == "stl")
+        full = a.covariance == "full" or (a.covariance == "auto" and predictor.n_theta <= FULL)
+        return Site(predictor, self.auxiliary, full, a.estimator == "stl")
 
     @cached_property
     def server(self) -> Shared:

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
+from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.split.predictors import Multilevel
@@ -34,8 +35,24 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
     """posterior.json in the client's own folder."""
     client, columns = own.client, own.columns
     common = {"rows": model.n_rows, "rounds": client.round, "encoding": columns.encoding.to_dict()}
-    content = _conditional(client, columns) if isinstance(client, soul.Client) else _posterior(model, client, columns)
+    if isinstance(client, soul.Client):
+        content = _conditional(client, columns)
+    else:
+        content = _posterior(model, client, columns)
+        if not model.network:
+            content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
+
+
+def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -> list[str]:
+    """Names of theta, as the optimiser has it."""
+    names, predictor = columns.encoding.names, client.site.predictor
+    if isinstance(predictor, Multilevel):
+        heads = [f"mu[{name}]" for name in names] + [f"sigma[{name}]" for name in names]
+        return heads + [f"theta_std[{name},{level}]" for level in columns.levels for name in names]
+    if model.config.model.kind == "bayes-network":
+        return [f"w[{q + 1}]" for q in range(client.site.block.size)]
+    return [f"theta_std[{name}]" for name in names]
 
 
 def _conditional(client: soul.Client, columns: Columns) -> Record:

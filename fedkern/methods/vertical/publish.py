@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges import predictions
+from ...algorithms.core.windows import Movement
+from ...algorithms.exchanges import missing, predictions
 from ...algorithms.split import machine as vertical
 from ...jobs.publish import Fit
 from ...kernels.families import BINARY
@@ -18,7 +19,7 @@ from ...models.expfam import Gaussian
 from ...models.split import predictive
 from ...results.gaussian import Posterior
 from ...results.plain import Record
-from ...results.verdict import not_judged
+from ...results.verdict import Verdict, not_judged, of_movement, with_clients
 from .model import VerticalModel
 from .rows import Rows
 
@@ -37,6 +38,9 @@ class Fitted:
     arrays : what the digest is of
     more : for summary.json
     predicted : the clients' parts at the rows that are predicted; None without such rows
+    filled : what their columns say of each other's parts there, where the job asks for it
+    movement : of the intercept and log sigma, where the fit is variational
+    settled : whether each client's own unknowns have settled; empty where they do not say it
     """
 
     posterior: Posterior
@@ -47,6 +51,9 @@ class Fitted:
     stop: str
     more: Record
     predicted: predictions.Server | None = None
+    filled: missing.Server | None = None
+    movement: Movement | None = None
+    settled: Mapping[str, bool | None] = field(default_factory=dict)
 
 
 def fitted(server: vertical.Server) -> Fitted:
@@ -56,9 +63,12 @@ def fitted(server: vertical.Server) -> Fitted:
     mean, sd = shared.block.moments(server.released)
     b, w = shared.split(mean) if names else (0.0, 0.0)
     spread = float(sd[0]) ** 2 if shared.intercept and server.settings.model != "none" else 0.0
-    more = {"elbo": server.bound} if np.isfinite(server.bound) else {}
+    bound = server.last_fifth.moments
+    more = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
-    return Fitted(posterior, (b, spread), w, {"shared": server.released, "Z": server.Z}, server.round, str(server.stop), more)
+    arrays = {"shared": server.released, "Z": server.Z}
+    movement = server.windows.movement
+    return Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
 
 
 def measured(server: vertical.Server) -> Mapping[str, float]:
@@ -80,7 +90,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         arrays={**fitted.arrays, **moments},
         stop=fitted.stop,
         rounds=fitted.rounds,
-        verdict=not_judged(_kind(model)),
+        verdict=_verdict(model, fitted),
         clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
         chains=config.output.chains,
         draws=config.output.draws,
@@ -93,11 +103,17 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     )
 
 
-def _kind(model: VerticalModel) -> str:
-    """Of what the clients have in the end."""
+def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
+    """Of the server's own unknowns, and of what the clients say of theirs. In a private job they say nothing: its verdict may be
+    that the server's still move, and never that all have settled."""
     if model.network:
-        return "optimised"
-    return "conditional" if model.config.algorithm.inference == "soul" else "variational"
+        return not_judged("optimised")
+    if model.config.algorithm.inference == "soul":
+        return not_judged("conditional")
+    own = of_movement(fitted.movement, fitted.posterior.names)
+    if model.watched or own.converged is False:
+        return with_clients(own, fitted.settled)
+    return not_judged("private: each client alone sees whether its coefficients have settled; the server's own numbers have")
 
 
 def _inference(model: VerticalModel) -> dict[str, Any]:
@@ -117,7 +133,7 @@ def _about(model: VerticalModel) -> list[str]:
         notes.append("each client's noise protects its own columns, one row's values at a time; nothing protects the response")
     if model.config.algorithm.inference == "soul":
         notes.append("draws are conditional on the mode of the auxiliary variables, and much narrower than the posterior")
-    if model.config.model.kind == "bayes-network" and model.config.model.weight_sd is None:
+    if model.config.model.weight_sd == math.inf:
         notes.append("the networks' weights have no prior and may have learnt the rows by heart; model.weight_sd gives them one")
     if model.power and model.config.output.bound:
         notes.append("the ELBO of power likelihoods bounds their log normaliser, which is not a log evidence")
@@ -152,9 +168,14 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
     }
     without = {}
     for k, name in enumerate(model.names if wanted.missing_party else ()):
-        ways = predictive.without(k, predicted.mean, predicted.variance, predicted.moments(), rho)
+        ways = dict(predictive.without(k, predicted.mean, predicted.variance, predicted.moments(), rho))
+        if fitted.filled is not None:
+            part, left = fitted.filled.missing(k)
+            mean_here, variance_here = (np.delete(x, k, axis=0).sum(axis=0) for x in (predicted.mean, predicted.variance))
+            ways |= {"columns": (mean_here + part, variance_here + left)}
         filled = {way: (m + shift, v + spread) for way, (m, v) in ways.items()}
-        table[f"predicted_without_{name}"] = predictive.predicted(likelihood, *filled["conditional"]).tolist()
+        best = "conditional" if fitted.filled is None else "columns"
+        table[f"predicted_without_{name}"] = predictive.predicted(likelihood, *filled[best]).tolist()
         without[name] = {way: scores(m, v) for way, (m, v) in filled.items()} if len(rows.test) else {}
     if not len(rows.test):
         return {}, table

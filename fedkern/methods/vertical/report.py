@@ -18,7 +18,7 @@ SCORES = {
     "rmse": "root mean square error",
     "coverage_90": "coverage of 90 % intervals",
 }
-FILLED = {"conditional": "given the others", "mean": "its mean"}
+FILLED = {"conditional": "given the others", "mean": "its mean", "columns": "what the others' columns say"}
 
 
 def sections(run: RunFiles) -> list[str]:
@@ -81,7 +81,8 @@ def _without(prediction: Record) -> str:
     for party, ways in prediction.get("without", {}).items():
         head, own = _rows({FILLED[way]: scores for way, scores in ways.items()})
         rows += [[party, *row] for row in own]
-    text = "<p class=muted>What the missing party would add is replaced by its mean, or by what the others' parts make of it.</p>"
+    ways = "its mean, by what the others' parts make of it, or by what their columns do"
+    text = f"<p class=muted>What the missing party would add is replaced by {ways}.</p>"
     return section("If a party is missing", table(["missing", "replaced by", *head[1:]], rows) + text) if rows else ""
 
 

@@ -9,14 +9,14 @@ from functools import partial
 import numpy as np
 
 from ...algorithms.core.messages import SERVER, RemoteFault, ServerEffects
-from ...algorithms.exchanges import predictions, response
+from ...algorithms.exchanges import missing, predictions, response
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes
+from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
@@ -83,17 +83,23 @@ def fit(run: Run[Config]) -> Fit | None:
         fitted = None if drawn is None else langevin.fitted(drawn)
     else:
         server, clients = _trained(run, model, rows)
-        fitted = None if server is None else publish.fitted(server)
+        settled: dict[str, bool | None] = {}
+        if model.watched:
+            movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
+            settled = convergence.exchanged(run, movements)
+        fitted = None if server is None else replace(publish.fitted(server), settled=settled)
     for k, client in clients.items():
         own.write(run, model, own.Own(client, rows.columns[k]))
-    predicted = None
+    predicted, filled = None, None
     if model.n_test:
-        start = partial(predictions.start, len(run.names), config.output.missing_party)
+        start = partial(predictions.start, len(run.names), bool(config.output.missing_party))
         predicted, _ = run.exchange(stages.predicted(model), start, _prepared(model, rows, clients))
+    if stages.by_columns(model):
+        filled, _ = run.exchange(stages.filled_in(model), partial(missing.start, len(run.names)), _columns(model, rows, clients))
     certificates = run.certified() if config.privacy is not None else {}
     if fitted is None:
         return None
-    return replace(publish.fit(model, replace(fitted, predicted=predicted), rows), privacy=certificates)
+    return replace(publish.fit(model, replace(fitted, predicted=predicted, filled=filled), rows), privacy=certificates)
 
 
 def _aligned(run: Run[Config]) -> Aligned:
@@ -206,3 +212,16 @@ def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -
         z = client.site.mean_z(client.released, client.extra) if model.config.output.missing_party else None
         prepared[k] = predictions.Client(mean, variance, z)
     return prepared
+
+
+def _columns(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -> dict[int, missing.Client]:
+    """The clients' columns and their fitted parts, for rows that lack a party."""
+    out = {}
+    for k, client in clients.items():
+        assert not isinstance(client, soul.Client)
+        predictor, X = model.predictor(k, rows.columns[k], rows.train), rows.columns[k].X
+        normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
+        g, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
+        centre = X[rows.train].mean(axis=0)
+        out[k] = missing.Client(X[rows.train] - centre, X[rows.predicted] - centre, g, float(variance.mean()))
+    return out

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...privacy.certificate import certificates
-from ...results.plain import Record
+from ...results.plain import Record, real
 
-FILLED = {"conditional": "given the others", "mean": "by its mean"}
+FILLED = {"conditional": "given the others", "mean": "by its mean", "columns": "by the others' columns"}
 
 
 def lines(content: Record, why: str) -> Iterator[str]:
@@ -24,7 +24,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
     for name, row in parameters.items():
         yield f"{name:<12} {row['mean']:>8.3f} sd {row['sd']:.3f}  ({row['q05']:.3f}, {row['q95']:.3f})"
     if "elbo" in content:
-        yield f"ELBO {content['elbo']:.2f} (one draw)"
+        yield f"ELBO {content['elbo']:.2f} ± {real(content['elbo_error']):.2g} (mean of the last fifth of the rounds)"
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all, and no row" + ("" if content["privacy"] else "; no privacy is claimed")

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ...algorithms.exchanges import certificates, column_notes, predictions, response
+from ...algorithms.exchanges import certificates, column_notes, missing, predictions, response, settled
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
@@ -19,7 +19,7 @@ from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from . import budget
 from .keys import Config
-from .model import VerticalModel
+from .model import FULL, VerticalModel
 from .rows import (
     Reading,
     aligned,
@@ -45,7 +45,9 @@ def stages(model: VerticalModel) -> list[Stage]:
     responses = [responded(model)] if data.server is None and not data.builtin else []
     notes = [Stage.of(column_notes)] if open_job else []
     spent = [] if open_job else [Stage.of(certificates)]
-    return [*responses, *notes, trained(model), *spent, *([predicted(model)] if model.n_test else [])]
+    bits = [Stage.of(settled)] if model.watched else []
+    filled = [filled_in(model)] if by_columns(model) else []
+    return [*responses, *notes, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled]
 
 
 def responded(model: VerticalModel) -> Stage:
@@ -62,8 +64,18 @@ def trained(model: VerticalModel) -> Stage:
 
 def predicted(model: VerticalModel) -> Stage:
     """The clients' parts at rows that are predicted."""
-    with_z = model.config.output.missing_party
+    with_z = bool(model.config.output.missing_party)
     return Stage(predictions.protocol(with_z), {"t": model.n_test, "n": model.n_rows})
+
+
+def by_columns(model: VerticalModel) -> bool:
+    """Whether the parts of a missing party are regressed on the others' columns."""
+    return model.n_test > 0 and model.config.output.missing_party == "columns"
+
+
+def filled_in(model: VerticalModel) -> Stage:
+    """What the columns of each party say of the others' parts."""
+    return Stage(missing.PROTOCOL, {"n": model.n_rows, "t": model.n_test, "others": len(model.names) - 1})
 
 
 def checked(at: Check[Config]) -> Said | None:
@@ -122,7 +134,8 @@ def _lines(model: VerticalModel) -> Iterator[str]:
     else:
         intercept = "an intercept at the server" if m.intercept else "no intercept"
         yield f"model    {m.family}, {m.augmentation} model, rho {m.rho:g}, {intercept}"
-        q = f"{a.auxiliary} auxiliary variables, {a.covariance} covariance" if a.inference == "sfvi" else "Langevin, a mode of z"
+        covariance = f"full covariance up to {FULL} coefficients" if a.covariance == "auto" else f"{a.covariance} covariance"
+        q = f"{a.auxiliary} auxiliary variables, {covariance}" if a.inference == "sfvi" else "Langevin, a mode of z"
         yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"rows     {model.n_rows} train, {model.n_test} are predicted (kept for testing, or without a response)"
@@ -165,10 +178,19 @@ def disclosure(model: VerticalModel) -> str:
         texts = ["digests of row ids, each client's part of every training row's predictor in every round"]
     if data.server is None and not data.builtin:
         texts.append(f"{data.response} of all rows from the first client that has it, once")
+    if model.config.output.bound:
+        often = "a round" if model.bound_every == 1 else f"in {model.bound_every} rounds"
+        texts.append(f"each client's terms of the ELBO, one number {often}")
+    if model.watched:
+        texts.append("at the end one bit of each client, whether its own coefficients still move")
     if model.n_test:
         texts.append("mean and variance of each client's part at the rows that are predicted, once")
-    down = f"; clients see slopes {model.likelihood.record.slope_words}"
-    return f"the server sees {', '.join(texts)}" + ("" if model.shared else down)
+    if by_columns(model):
+        texts.append("each client's fitted part of every training row, and what its columns explain of the others' parts")
+    down = "" if model.shared else f"; clients see slopes {model.likelihood.record.slope_words}"
+    if by_columns(model):
+        down += '; each client learns the others\' fitted part of every training row (output.missing_party = "columns")'
+    return f"the server sees {', '.join(texts)}" + down
 
 
 def _memory(covariance: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.interpolate import make_interp_spline
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, solve_triangular, svd
 from scipy.sparse.linalg import splu
 
@@ -26,7 +27,7 @@ from ...errors import NumericalError
 from ...kernels import spatial
 from .condition import Condition
 from .prior import AreaPrior, GpPrior, Prior
-from .within import LEAST_PHI, Within
+from .within import DEGREE, LEAST_PHI, Within
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -153,6 +154,19 @@ class Division:
         U = tuple(solve_triangular(root, np.eye(len(root)), lower=True) for root in roots)
         return Borders((S + S.T) / 2, U, K)
 
+    def variances(self, phi: float, at: Borders) -> Array:
+        """(n,) of theta, from its borders at this phi."""
+        out, Q = np.empty(self.prior.n), self.precision(phi)
+        for part, U in zip(self.parts, at.U):
+            inner, across = self.own(Q, part)
+            S = np.linalg.inv(U.T @ U)
+            inverse = np.linalg.inv(inner)
+            Y, own = inverse @ across, np.empty(len(part.border) + len(part.inner))
+            own[part.border] = S.diagonal()
+            own[part.inner] = inverse.diagonal() + np.einsum("ib,bc,ic->i", Y, S, Y, optimize=True)
+            out[part.where] = own
+        return out
+
     def _factor(self, M: Array, part: Part | None, phi: float) -> Array:
         """The Cholesky factor."""
         try:
@@ -232,7 +246,7 @@ class Judge:
         self.division, self.at = division, division.borders(phi)
         prior, n = division.prior, division.prior.n
         rng = np.random.default_rng(seed)
-        variance = self._variances(phi)
+        variance = division.variances(phi, self.at)
         self.noise = noise = float(variance.mean()) if noise is None else noise
         if isinstance(prior, GpPrior):
             S = prior.covariance(phi) + NUGGET * np.eye(n)
@@ -276,22 +290,6 @@ class Judge:
         left = K - across.T @ X + np.eye(len(K)) / self.noise
         right = (own[part.border] - X.T @ own[part.inner]) / self.noise
         return left, right, means[part.border], X.T @ X
-
-    def _variances(self, phi: float) -> Array:
-        """(n,) of theta."""
-        out, Q = np.empty(self.division.prior.n), self.division.precision(phi)
-        for part, U in zip(self.division.parts, self.at.U):
-            inner, across = self.division.own(Q, part)
-            S = np.linalg.inv(U.T @ U)
-            inverse = np.linalg.inv(inner)
-            own = np.empty(len(part.border) + len(part.inner))
-            Y = inverse @ across
-            own[part.border], own[part.inner] = (
-                S.diagonal(),
-                inverse.diagonal() + np.einsum("ib,bc,ic->i", Y, S, Y, optimize=True),
-            )
-            out[part.where] = own
-        return out
 
 
 def _draws(prior: AreaPrior, phi: float, n: int, seed: int) -> Array:
@@ -337,11 +335,15 @@ class Tied:
     ----------
     clients : what each of them holds
     phi, errors : (k,) values of phi, and the posterior means' error there (`Judge`)
+    variance : (n,) of theta under the prior of phi
+    n_borders : areas on borders
     """
 
     clients: tuple[Within, ...]
     phi: Array
     errors: Array
+    variance: Array
+    n_borders: int
 
 
 def tie(
@@ -385,7 +387,17 @@ def tie(
     at = judged(condition)
     judges = (Judge(division, float(value)) for value in at)
     errors = np.array([judge.error(_joined(clients, float(value))) for judge, value in zip(judges, at)])
-    return Tied(tuple(clients), at, errors)
+    variance = _mean_variance(condition, phi, np.array([division.variances(float(v), made) for v, (made, _) in zip(phi, steps)]))
+    return Tied(tuple(clients), at, errors, variance, division.n_borders)
+
+
+def _mean_variance(condition: Condition, phi: Array, variances: Array) -> Array:
+    """(n,) the mean over the prior of phi of variances (g, n) at phi (g,)."""
+    if len(phi) == 1:
+        return np.asarray(variances[0])
+    nodes, weight = condition.quadrature()
+    spline = make_interp_spline(condition.network(phi), np.log(variances), k=DEGREE)
+    return np.asarray(weight @ np.exp(spline(condition.network(nodes))))
 
 
 def _along(division: Division, phi: Array, r: int) -> Iterator[tuple[Borders, Array]]:

@@ -380,6 +380,11 @@ class Site(Observed):
 
     # ---- theta after the fit.
 
+    def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
+        """(m, d) mean and variance of each theta_i without its rows, given all else of a draw; None: it has no variance."""
+        s = self.spatial(xi, u[:, : self.decoder.n_local])
+        return s.mean, s.v
+
     def theta_given(self, xi: Matrix, u: Matrix, normals: Matrix) -> Matrix:
         """Draws of theta (m, d) given xi and u; `normals` (m, d) where theta was integrated out."""
         s = self.spatial(xi, u[:, : self.decoder.n_local])

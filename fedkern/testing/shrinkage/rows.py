@@ -68,5 +68,11 @@ def imputed_sweeps(source: Source) -> Case:
         "sigma_sq": positive(source, c),
         "completed": source.array(filled),
     }
-    how = {"shape": source.choose([2.0, 0.4]), "rate": source.choose([1.0, 0.1])}
+    mean = random.standard_normal(p)
+    how = {
+        "shape": source.choose([2.0, 0.4]),
+        "rate": source.choose([1.0, 0.1]),
+        "intercept": source.choose([True, False]),
+        "patterns": source.choose([None, shrinkage.missing_patterns(arguments["X"], arguments["psi"], mean)]),
+    }
     return of_chain(shrinkage.imputed_sweeps, arguments | state(source, c, p) | options(source) | how)

@@ -49,7 +49,7 @@ CERTIFICATE = {
     "steps",
     "noise_multiplier",
 }
-CERTIFICATE |= {"clip", "noise_source", "accountant", "caps", "rows_per_person", "posterior", "trust"}
+CERTIFICATE |= {"clip", "noise_source", "accountant", "caps", "rows_per_person", "posterior", "trust", "progress"}
 
 
 def rows(n: int, shift: int = 0) -> list[str]:

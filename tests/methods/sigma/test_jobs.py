@@ -105,7 +105,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"model": {"phi": 0.9, "spatial_scale": 0.5, "intercept": False}},
 ]
 SENT = {"SchemaReply", "ColumnNotes", "Holds", "LevelSums", "Received", "Kept"}
-SENT |= {"GlobalGradient", "GlobalGradientBound", "Reached", "Slope", "SlopeChange"}
+SENT |= {"GlobalGradient", "GlobalGradientBound", "Reached", "Slope", "SlopeChange", "Settled"}
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)

@@ -30,7 +30,7 @@ def summary(kind: str, **changes: Any) -> dict[str, Any]:
     draws = Samples(names, theta, one * np.ones(p), q, theta, one, one / 99, scale, sites, kind, nodes)
     parameters = draws.parameters()
     pips = dict(zip(names, draws.pip.tolist()))
-    level = {"fdr": 0.1, "members": [], "text": selection.explained(names, draws.pip, np.ones(p))}
+    level = {"fdr": 0.1, "delta": 0.2, "members": [], "text": selection.explained(names, draws.pip, np.ones(p))}
     mixed = {"chains": 2, "kept": 40, "burn_in": 10, "rhat": 1.2, "ess": 55.0, "slowest": "theta[age]", "scales_clipped": 3}
     content: dict[str, Any] = {"stop": "converged", "rounds": 50, "parameters": parameters, "sampler": mixed, "selection": level}
     content |= {"metrics": {}, "privacy": {}, "deviating": selection.deviating(parameters)}
@@ -38,13 +38,13 @@ def summary(kind: str, **changes: Any) -> dict[str, Any]:
         pip = selection.gamma_table(draws).tolist()
         content["graph"] = {"nodes": list(nodes), "pip": pip, "edges": [vars(edge) for edge in selection.graph(draws)]}
         content["modes"] = [
-            {"share": 0.6, "of_chains": [1.0, 0.2], "signs": {"Raf,Erk": 1}},
-            {"share": 0.4, "of_chains": [0.0, 0.8], "signs": {"Raf,Erk": -1}},
+            {"share": 0.6, "of_chains": [1.0, 0.2], "signs": {"Erk -> Raf": 1}},
+            {"share": 0.4, "of_chains": [0.0, 0.8], "signs": {"Erk -> Raf": -1}},
         ]
     left = {"pip": pips, "theta_std": dict(zip(names, theta.mean((0, 1)).tolist()))}
     content["leave_one_out"] = {"clinic-a": left}
     content["sensitivity"] = [{"s_tau": 1.0, "c0": 0.01, "pip": pips}, {"s_tau": 0.1, "c0": 0.01, "pip": pips}]
-    row = {"mean": 0.123, "se": 0.1, "q05": 0.0, "q95": 0.2, "i_sq": 0.4, "sites": 2}
+    row = {"mean": 0.123, "se": 0.1, "q05": 0.0, "q95": 0.2, "between_sd": 0.3, "i_sq": 0.4, "sites": 2}
     content["meta"] = {"pooled": dict.fromkeys(names, row)}
     return dict(plain(content | changes))
 
@@ -54,7 +54,7 @@ def test_a_regression_s_report() -> None:
     for words in (
         "converged",
         "<h2>Effects</h2>",
-        "Selection: 1 of 3 at a false discovery rate of 0.1",
+        "Selection: 1 of 3 in the slab at a false discovery rate of 0.1",
         "Largest R-hat 1.200, smallest effective sample size 55 (theta[age])",
         "the chains do not agree yet",
         "3 scales clipped",
@@ -77,11 +77,12 @@ def test_a_regression_s_report() -> None:
 
 def test_a_graph_s_report() -> None:
     text = page(RunFiles("a run", summary("sem")), report)
-    for words in ("Graph at a false discovery rate of 0.1", "Inclusion probabilities", "<h2>Modes</h2>", "Raf,Erk −", "0.60"):
+    words_of_all = ("Graph at a false discovery rate of 0.1", "Inclusion probabilities", "<h2>Modes</h2>")
+    for words in (*words_of_all, "Erk -&gt; Raf −", "0.60"):
         assert words in text, words
     assert text.count("<svg") == 2
     assert "<b>Mek</b>" not in text
-    assert "<td>&lt;b&gt;Mek&lt;/b&gt; → Raf</td>" in text
+    assert "<td>&lt;b&gt;Mek&lt;/b&gt; -&gt; Raf</td>" in text
 
 
 @pytest.mark.parametrize("missing", ["leave_one_out", "sensitivity", "meta", "deviating"])
@@ -114,5 +115,5 @@ def test_marks_stand_where_chains_do_not_agree() -> None:
     graph = summary("mrf")
     graph["graph"]["edges"][0] |= {"rhat": 1.3, "mcse": 0.01}
     text = page(RunFiles("a run", graph), report)
-    assert "→ Raf*</td>" in text
+    assert "-&gt; Raf*</td>" in text
     assert "<td>0.01</td><td>1.3</td>" in text

@@ -23,12 +23,14 @@ from fedkern.results.selection import edge_names
 
 NODES = ("a", "b", "c")
 EFFECTS = np.array([[0.0, 0.66, 0.0], [0.38, 0.0, 0.0], [0.5, 0.0, 0.0]])  # a and b are a cycle; so are they with 1/.38 and 1/.66
-SEED = 5  # of data and chains: the last of eight chains stays in the other mode
+# Of data and chains: with one of these, a single one of eight chains stays in the other mode. Which one depends on the machine:
+# the last digits of NumPy's products differ between processors, and chains make differences grow.
+SEEDS = (5, 14, 33, *range(1, 200))
 
 
-def job(folder: Path, **sections: dict[str, Any]) -> dict[str, Any]:
+def job(folder: Path, seed: int, **sections: dict[str, Any]) -> dict[str, Any]:
     """Three sites of 100 rows, whose effects differ a little."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     files = []
     for k in range(3):
         effects = EFFECTS + 0.02 * random.normal(size=(3, 3)) * (EFFECTS != 0)
@@ -36,7 +38,7 @@ def job(folder: Path, **sections: dict[str, Any]) -> dict[str, Any]:
         files.append(folder / f"site-{k}.csv")
         files[-1].write_text("\n".join([",".join(NODES), *(",".join(map(repr, row)) for row in rows.tolist())]) + "\n")
     return {
-        "job": {"method": "sparse", "rounds": 300, "seed": SEED},
+        "job": {"method": "sparse", "rounds": 300, "seed": seed},
         "data": {"clients": [str(path) for path in files]},
         "model": {"kind": "sem"} | sections.get("model", {}),
         "algorithm": {"burn_in": 100, "chains": 8} | sections.get("algorithm", {}),
@@ -45,33 +47,48 @@ def job(folder: Path, **sections: dict[str, Any]) -> dict[str, Any]:
 
 
 class Told(NamedTuple):
-    """A finished run, and what people read of it."""
+    """A finished run, and what people read of it; `alone` is the chain that is stuck."""
 
+    seed: int
     result: Result
     folder: Path
     printed: str
     page: str
 
+    @property
+    def alone(self) -> int:
+        return int(average(self).mean(axis=1).argmax())
 
-def told(folder: Path, **sections: dict[str, Any]) -> Told:
-    result = fedkern.run(job(folder, **sections), out=folder / "out")
+    @property
+    def rest(self) -> list[int]:
+        return [chain for chain in range(8) if chain != self.alone]
+
+
+def told(folder: Path, seed: int, **sections: dict[str, Any]) -> Told:
+    result = fedkern.run(job(folder, seed, **sections), out=folder / "out")
     report(folder / "out")
-    return Told(result, folder / "out", "\n".join(show.lines(result)), (folder / "out" / "report.html").read_text())
+    return Told(seed, result, folder / "out", "\n".join(show.lines(result)), (folder / "out" / "report.html").read_text())
 
 
 @pytest.fixture(scope="module")
 def stuck(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return told(tmp_path_factory.mktemp("stuck"))
+    for seed in SEEDS:
+        found = told(tmp_path_factory.mktemp("stuck"), seed)
+        means = np.sort(average(found).mean(axis=1))
+        own = json.loads((found.folder / "client-site-0" / "posterior.json").read_text())
+        if (means[:7] < 0.6).all() and means[7] > 1.5 and len(own.get("by_mode", ())) == 2:
+            return found
+    pytest.fail("no seed has a single chain in the other mode: has the sampler changed?")
 
 
 @pytest.fixture(scope="module")
-def agreeing(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return told(tmp_path_factory.mktemp("agreeing"), model={"stable": True})
+def agreeing(tmp_path_factory: pytest.TempPathFactory, stuck: Told) -> Told:
+    return told(tmp_path_factory.mktemp("agreeing"), stuck.seed, model={"stable": True})
 
 
 def average(found: Told) -> Any:
     """(8, 200) kept draws of the site average of b -> a, by chain."""
-    return found.result.to_arviz()["posterior"]["average_std"].sel(coefficient="a,b").values
+    return found.result.to_arviz()["posterior"]["average_std"].sel(coefficient="b -> a").values
 
 
 def numbers(values: Any) -> dict[str, float]:
@@ -86,31 +103,31 @@ def written(row: dict[str, float], style: str) -> str:
 
 def test_the_data_are_such_that_one_of_eight_chains_is_stuck(stuck: Told) -> None:
     means = average(stuck).mean(axis=1)
-    assert (means[:7] < 0.6).all()
-    assert means[7] > 1.5
+    assert (means[stuck.rest] < 0.6).all()
+    assert means[stuck.alone] > 1.5
 
 
 def test_means_are_those_of_each_mode(stuck: Told) -> None:
     modes, draws = stuck.result.summary["by_mode"], average(stuck)
-    assert [mode["chains"] for mode in modes] == [[0, 1, 2, 3, 4, 5, 6], [7]]
+    assert [mode["chains"] for mode in modes] == [stuck.rest, [stuck.alone]]
     assert [mode["share"] for mode in modes] == [0.875, 0.125]
     assert [mode["moved"] for mode in modes] == [False, False]
-    assert all(mode["signs"] == {"a,b": 1, "b,a": 1} for mode in modes)  # sizes tell them apart, not signs
+    assert all(mode["signs"] == {"b -> a": 1, "a -> b": 1} for mode in modes)  # sizes tell them apart, not signs
     for mode in modes:
         own = numbers(draws[mode["chains"]])
-        assert {key: mode["parameters"]["average_std[a,b]"][key] for key in own} == pytest.approx(own)
+        assert {key: mode["parameters"]["average_std[b -> a]"][key] for key in own} == pytest.approx(own)
         pip = stuck.result.posterior.inclusion[mode["chains"]].mean(axis=(0, 1))  # type: ignore[union-attr]
         assert np.array(mode["graph"]["pip"])[~np.eye(3, dtype=bool)] == pytest.approx(pip)
         assert {"rhat", "ess"} <= mode.keys()
-        edges = {f"{edge['to']},{edge['source']}": edge["mean"] for edge in mode["graph"]["edges"]}
-        assert edges["a,b"] == pytest.approx(mode["parameters"]["theta_std[a,b]"]["mean"])
+        edges = {f"{edge['source']} -> {edge['to']}": edge["mean"] for edge in mode["graph"]["edges"]}
+        assert edges["b -> a"] == pytest.approx(mode["parameters"]["theta_std[b -> a]"]["mean"])
 
 
 def test_no_number_over_all_chains_is_given_as_if_it_were_right(stuck: Told) -> None:
     parameters = stuck.result.parameters
     for name, row in parameters.items():
         assert {key for key, value in row.items() if math.isfinite(float(value))} <= {"rhat", "ess", "pip_rhat", "pip_ess"}, name
-    assert float(parameters["average_std[a,b]"]["rhat"]) > 1.1
+    assert float(parameters["average_std[b -> a]"]["rhat"]) > 1.1
     assert stuck.result.summary["graph"].keys() == {"nodes", "either"}
     assert stuck.result.summary["selection"]["members"] == []
     pooled = numbers(average(stuck))
@@ -122,13 +139,13 @@ def test_no_number_over_all_chains_is_given_as_if_it_were_right(stuck: Told) -> 
 
 def test_terminal_and_report_say_so_and_name_the_remedy(stuck: Told) -> None:
     draws = average(stuck)
-    for which, label in ((slice(7), "7 of 8 chains"), (slice(7, 8), "1 of 8 chains")):
+    for which, label in ((stuck.rest, "7 of 8 chains"), ([stuck.alone], "1 of 8 chains")):
         one = numbers(draws[which])
         assert label in stuck.printed
         assert label in stuck.page
         assert written(one, ".3f") in stuck.printed
         assert written(one, ".4g") in stuck.page
-        assert f"a,b {one['mean']:+.2f}" in stuck.printed
+        assert f"b -> a {one['mean']:+.2f}" in stuck.printed
     for text in (stuck.printed, stuck.page):
         assert "the chains disagree (2 modes, of 7 and 1 of 8 chains)" in text
         assert "model.stable = true is the remedy" in text
@@ -147,7 +164,7 @@ def test_the_verdict_stands_first_everywhere(stuck: Told, agreeing: Told) -> Non
 
 
 def test_what_has_not_converged_bears_a_mark(stuck: Told, agreeing: Told) -> None:
-    assert {"a,b", "b,a"} <= set(stuck.result.summary["unsettled"])
+    assert {"b -> a", "a -> b"} <= set(stuck.result.summary["unsettled"])
     summary = agreeing.result.summary
     rhat = dict(zip(edge_names(NODES), np.array(summary["graph"]["rhat"])[~np.eye(3, dtype=bool)]))
     assert summary["unsettled"] == [name for name, value in rhat.items() if value > 1.05]
@@ -160,9 +177,9 @@ def test_what_has_not_converged_bears_a_mark(stuck: Told, agreeing: Told) -> Non
 
 def test_a_client_s_own_numbers_are_those_of_each_mode_too(stuck: Told) -> None:
     own = json.loads((stuck.folder / "client-site-0" / "posterior.json").read_text())
-    assert [mode["chains"] for mode in own["by_mode"]] == [[0, 1, 2, 3, 4, 5, 6], [7]]
-    assert own["parameters"]["theta[a,b]"]["mean"] == "nan"
-    first, second = (mode["parameters"]["theta[a,b]"]["mean"] for mode in own["by_mode"])
+    assert [mode["chains"] for mode in own["by_mode"]] == [stuck.rest, [stuck.alone]]
+    assert own["parameters"]["theta[b -> a]"]["mean"] == "nan"
+    first, second = (mode["parameters"]["theta[b -> a]"]["mean"] for mode in own["by_mode"])
     assert first == pytest.approx(0.6, abs=0.15)
     assert second > 1.5
     assert "the chains disagree here" in own["notes"][0]
@@ -173,7 +190,7 @@ def test_chains_that_agree_have_ordinary_numbers_and_no_note(agreeing: Told) -> 
     summary = agreeing.result.summary
     assert "by_mode" not in summary
     own = numbers(average(agreeing))
-    assert {key: agreeing.result.parameters["average_std[a,b]"][key] for key in own} == pytest.approx(own)
+    assert {key: agreeing.result.parameters["average_std[b -> a]"][key] for key in own} == pytest.approx(own)
     assert own["mean"] < 0.6
     assert {"pip", "edges", "either"} <= summary["graph"].keys()
     assert written(own, ".3f") in agreeing.printed
@@ -199,7 +216,7 @@ def test_where_the_remedy_was_taken_another_is_named() -> None:
 
 
 def test_a_further_run_whose_chains_disagree_has_no_numbers(stuck: Told, tmp_path: Path) -> None:
-    result = fedkern.run(job(tmp_path, output={"sensitivity": True}))
+    result = fedkern.run(job(tmp_path, stuck.seed, output={"sensitivity": True}))
     first, *_ = result.summary["sensitivity"]  # the job's own prior and seed
     assert first["pip"] == dict.fromkeys(edge_names(NODES), "nan")
     assert first["converged"] is False
@@ -209,9 +226,9 @@ def test_a_further_run_whose_chains_disagree_has_no_numbers(stuck: Told, tmp_pat
 
 
 def test_too_many_coefficients_to_keep_their_draws(stuck: Told, tmp_path: Path) -> None:
-    streamed = told(tmp_path, output={"largest": 1})
+    streamed = told(tmp_path, stuck.seed, output={"largest": 1})
     modes = streamed.result.summary["by_mode"]
-    assert [mode["chains"] for mode in modes] == [[0, 1, 2, 3, 4, 5, 6], [7]]
+    assert [mode["chains"] for mode in modes] == [stuck.rest, [stuck.alone]]
     for mode, whole in zip(modes, stuck.result.summary["by_mode"]):
         for edge in edge_names(NODES):
             one, other = (found["parameters"][f"theta_std[{edge}]"] for found in (mode, whole))
@@ -220,5 +237,5 @@ def test_too_many_coefficients_to_keep_their_draws(stuck: Told, tmp_path: Path) 
     assert "the chains disagree" in streamed.printed
     assert "model.stable = true is the remedy" in streamed.page
     own = json.loads((streamed.folder / "client-site-0" / "posterior.json").read_text())
-    assert own["parameters"]["theta[a,b]"]["mean"] == "nan"
+    assert own["parameters"]["theta[b -> a]"]["mean"] == "nan"
     assert len(own["by_mode"]) == 2

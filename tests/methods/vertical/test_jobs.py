@@ -111,7 +111,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-SENT = {"Ids", "ColumnNotes", "ZShare", "Predicted", "Prediction", "Received", "Kept"}
+SENT = {"Ids", "ColumnNotes", "ZShare", "BoundShare", "Settled", "Predicted", "Prediction", "Received", "Kept"}
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)

@@ -153,12 +153,14 @@ inline void logistic_sweeps(Tensor<const double, 2> X, Tensor<const double, 2> y
     });
 }
 
-/// x_U | x_O, y of one row: x* ~ N(K x_O, C), C = L L', then x* + C b (r - b'x* - sigma e) / (b'C b + sigma^2), b = theta_U,
-/// r = y - alpha - x_O'theta_O. `row(j)` is x_j; normals e_j, and e_p of the response.
+/// x_U | x_O, y of one row: x* ~ N(shift + K x_O, C), C = L L', then x* + C b (r - b'x* - sigma e) / (b'C b + sigma^2),
+/// b = theta_U, r = y - alpha - x_O'theta_O. `row(j)` is x_j; normals e_j, and e_p of the response.
 template <class Row>
-void impute(const Row& row, double residual, Tensor<const double, 2> K, Tensor<const double, 2> L, const std::vector<double>& b,
-            double sigma, const double* normal, std::vector<double>& drawn, std::vector<double>& along) {
+void impute(const Row& row, double residual, const Patterns& patterns, Index pattern, const std::vector<double>& b, double sigma,
+            const double* normal, std::vector<double>& drawn, std::vector<double>& along) {
     const Index p = Index(b.size());
+    const auto K = patterns.K[pattern], L = patterns.L[pattern];
+    const auto shift = patterns.shift[pattern];
     const auto missing = [&](Index j) { return L[j][j] > 0; };
     double variance = sigma * sigma, surprise = residual - sigma * normal[p];
     for (Index u = 0; u < p; ++u) {
@@ -167,7 +169,7 @@ void impute(const Row& row, double residual, Tensor<const double, 2> K, Tensor<c
             surprise -= b[u] * row(u);
             continue;
         }
-        drawn[u] = 0;
+        drawn[u] = shift[u];
         for (Index o = 0; o < p; ++o)
             if (!missing(o)) drawn[u] += K[u][o] * row(o);
         for (Index v = 0; v <= u; ++v) drawn[u] += L[u][v] * normal[v];
@@ -182,8 +184,8 @@ void impute(const Row& row, double residual, Tensor<const double, 2> K, Tensor<c
     }
 }
 
-/// Missing covariates: scales; (theta_k, alpha_k) with a flat prior of alpha_k; sigma^2 ~ IG(a + n/2, b + RSS/2); missing values by
-/// pattern.
+/// Missing covariates: scales; (theta_k, alpha_k), alpha_k with a flat prior, if there is one; sigma^2 ~ IG(a + n/2, b + RSS/2);
+/// missing values by pattern.
 inline void imputed_sweeps(Tensor<const double, 2> y, Patterns patterns, RowState<const double> from, Tensor<const double, 1> sigma_sq,
                            Tensor<const double, 3> completed, RowModel model, SweepCounter counter, RowState<double> to,
                            Tensor<double, 1> new_sigma_sq, Tensor<double, 3> new_completed, Tensor<std::int64_t, 2> events, int n_threads,
@@ -197,11 +199,11 @@ inline void imputed_sweeps(Tensor<const double, 2> y, Patterns patterns, RowStat
         const auto happened = events[chain];
         for (Index e = 0; e < 4; ++e) happened[e] = e == fault ? -1 : 0;
         RowChain x(from, chain);
-        RowDraw coefficients(n, p + 1, blas);
-        coefficients.prior[p] = 0;
+        RowDraw coefficients(n, p + model.intercept, blas);
+        if (model.intercept) coefficients.prior[p] = 0;
         const Index items = p / 2 + 1; // of a row: its normals are neighbours of the next row's, and are made together
         std::vector<double> X = by_columns(completed[chain]), e(n), b(p), normals(2 * items * n), drawn(p), along(p);
-        double alpha = from.alpha[chain], variance = sigma_sq[chain];
+        double alpha = model.intercept ? from.alpha[chain] : 0, variance = sigma_sq[chain];
         const double root_n = math::sqrt(double(n));
 
         const auto sweep = [&](U32 step) {
@@ -212,11 +214,12 @@ inline void imputed_sweeps(Tensor<const double, 2> y, Patterns patterns, RowStat
             for (Index j = 0; j < p; ++j) b[j] = -x.theta[j];
             copy(y[chain], e.data());
             add_product(X, b, e);
-            for (Index i = 0; i < n; ++i) coefficients.a[i] = e[i] / sigma, coefficients.W[p * n + i] = 1 / root_n;
+            for (Index i = 0; i < n; ++i) coefficients.a[i] = e[i] / sigma;
+            for (Index i = 0; model.intercept && i < n; ++i) coefficients.W[p * n + i] = 1 / root_n;
             for (Index j = 0; j < p; ++j)
                 for (Index i = 0; i < n; ++i) coefficients.W[j * n + i] = X[j * n + i] * (x.t[j] / sigma);
             happened[orthogonal_factors] += coefficients.draw(at, normal_key);
-            alpha = sigma / root_n * coefficients.u[p];
+            if (model.intercept) alpha = sigma / root_n * coefficients.u[p];
             if (!x.take(coefficients.u) || !(math::magnitude(alpha) < math::infinity<double>())) return of_coefficients;
 
             for (Index j = 0; j < p; ++j) b[j] = -x.d[j];
@@ -232,8 +235,8 @@ inline void imputed_sweeps(Tensor<const double, 2> y, Patterns patterns, RowStat
             for (Index i = 0; i < n; ++i) {
                 const Index pattern = patterns.of_row[i];
                 if (pattern < 0) continue;
-                impute([&](Index j) -> double& { return X[j * n + i]; }, y[chain][i] - alpha, patterns.K[pattern], patterns.L[pattern],
-                       b, math::sqrt(variance), normals.data() + 2 * items * i, drawn, along);
+                impute([&](Index j) -> double& { return X[j * n + i]; }, y[chain][i] - alpha, patterns, pattern, b,
+                       math::sqrt(variance), normals.data() + 2 * items * i, drawn, along);
                 for (Index j = 0; j < p; ++j) finite &= math::magnitude(X[j * n + i]) < math::infinity<double>();
             }
             return finite ? no_quantity : of_others;

@@ -14,7 +14,8 @@ template <class T> struct RowState {
     Tensor<T, 1> alpha;
 };
 
-/// Logistic: N(0, scale_intercept^2) of the intercept, if there is one. Gaussian: sigma^2 ~ IG(shape, rate), a flat intercept.
+/// Logistic: N(0, scale_intercept^2) of the intercept, if there is one. Gaussian: sigma^2 ~ IG(shape, rate), a flat intercept, if
+/// there is one.
 struct RowModel {
     HalfCauchy lambda;
     double slab, scale_intercept, shape, rate;
@@ -22,10 +23,12 @@ struct RowModel {
 };
 
 /// Which values are missing. of_row: number of a row's pattern, -1 where nothing is missing. K: the missing (rows) regressed on the
-/// observed (columns); L: lower Cholesky factor of the missing given the observed, 0 elsewhere.
+/// observed (columns); L: lower Cholesky factor of the missing given the observed, 0 elsewhere; shift: what the missing are expected
+/// to be where the observed are 0.
 struct Patterns {
     Tensor<const std::int64_t, 1> of_row;
     Tensor<const double, 3> K, L;
+    Tensor<const double, 2> shift;
 };
 
 } // namespace fedkern

@@ -104,8 +104,8 @@ def logistic_sweep(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, client
 
 
 @scalar_ieee
-def impute(row, r, K, L, b, sigma, normal):
-    """x_U | x_O, y in place: a draw of N(K x_O, C), C = L L', corrected by what it says of y."""
+def impute(row, r, K, L, shift, b, sigma, normal):
+    """x_U | x_O, y in place: a draw of N(shift + K x_O, C), C = L L', corrected by what it says of y."""
     p = row.size
     for u in range(p):
         if L[u, u] > 0.0:
@@ -114,7 +114,7 @@ def impute(row, r, K, L, b, sigma, normal):
     along = L.T @ b
     noise = L @ normal[:p]
     for u in range(p):
-        row[u] = drawn[u] + noise[u] if L[u, u] > 0.0 else row[u]
+        row[u] = shift[u] + drawn[u] + noise[u] if L[u, u] > 0.0 else row[u]
     surprise = r - (b * row).sum() - sigma * normal[p]
     gain = L @ along * (surprise / ((along * along).sum() + sigma * sigma))
     for u in range(p):
@@ -123,26 +123,28 @@ def impute(row, r, K, L, b, sigma, normal):
 
 
 @scalar_ieee
-def imputed_sweep(y, pattern, K, L, theta, tau_sq, d, lambda_sq, noise, alpha, X, seed, chain, client, step, o, events):
+def imputed_sweep(y, pattern, K, L, shift, theta, tau_sq, d, lambda_sq, noise, alpha, X, seed, chain, client, step, o, events):
     """One sweep in place: sigma^2, alpha, and the faulty quantity."""
-    expanded, scale_lambda, shape, rate, slab = o
+    expanded, scale_lambda, shape, rate, slab, intercept = o
     n, p = X.shape
-    t, prior = np.empty(p), np.ones(p + 1)
-    prior[p] = 0.0
+    k = p + 1 if intercept else p
+    t, prior = np.empty(p), np.ones(k)
+    prior[p:] = 0.0
     clips = draw_scales(d, tau_sq, lambda_sq, t, expanded, scale_lambda, slab, client, step, stream_key(seed, SCALES, chain))
     if clips < 0:
         return noise, alpha, OF_LAMBDA
     events[0] += clips
     sigma = np.sqrt(noise)
     e = y - X @ theta
-    W, a = np.full((n, p + 1), 1.0 / np.sqrt(n)), e / sigma
+    W, a = np.full((n, k), 1.0 / np.sqrt(n)), e / sigma
     W[:, :p] = X * (t / sigma)
     if not (np.isfinite(W).all() and np.isfinite(a).all()):
         return noise, alpha, OF_COEFFICIENTS
-    u, again = posterior_draw(W, a, prior, normals(p + 1, 0, client, step, stream_key(seed, COEFFICIENTS, chain)))
+    u, again = posterior_draw(W, a, prior, normals(k, 0, client, step, stream_key(seed, COEFFICIENTS, chain)))
     events[1] += again
     d[:] = t * u[:p]
-    alpha = sigma / np.sqrt(n) * u[p]
+    if intercept:
+        alpha = sigma / np.sqrt(n) * u[p]
     if not (np.isfinite(d).all() and np.isfinite(alpha)):
         return noise, alpha, OF_COEFFICIENTS
     e = e - X @ d - alpha
@@ -153,7 +155,8 @@ def imputed_sweep(y, pattern, K, L, theta, tau_sq, d, lambda_sq, noise, alpha, X
     for i in range(n):
         if pattern[i] >= 0:
             normal = normals(p + 1, i * (p // 2 + 1), client, step, key)
-            impute(X[i], y[i] - alpha, K[pattern[i]], L[pattern[i]], theta + d, np.sqrt(noise), normal)
+            of = pattern[i]
+            impute(X[i], y[i] - alpha, K[of], L[of], shift[of], theta + d, np.sqrt(noise), normal)
     return noise, alpha, FINE if np.isfinite(X).all() else OF_OTHERS
 
 
@@ -184,13 +187,13 @@ def logistic_chains(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, clien
 
 @loop
 def imputed_chains(
-    y, pattern, K, L, theta, tau_sq, d, lambda_sq, noise, alpha, X, seed, chain, client, step, n_sweeps, o, events
+    y, pattern, K, L, shift, theta, tau_sq, d, lambda_sq, noise, alpha, X, seed, chain, client, step, n_sweeps, o, events
 ):  # fmt: skip
     for c in range(len(theta)):
         events[c, :3], events[c, 3] = 0, -1
         for i in range(n_sweeps):
             noise[c], alpha[c], quantity = imputed_sweep(
-                y[c], pattern, K, L, theta[c], tau_sq[c], d[c], lambda_sq[c], noise[c], alpha[c], X[c], seed,
+                y[c], pattern, K, L, shift, theta[c], tau_sq[c], d[c], lambda_sq[c], noise[c], alpha[c], X[c], seed,
                 chain + np.uint64(c), client, step + i, o, events[c]
             )  # fmt: skip
             if quantity != FINE:
@@ -220,13 +223,14 @@ def logistic_sweeps(
 
 
 def imputed_sweeps(
-    y, pattern, K, L, theta, tau_sq, deviation, lambda_sq, sigma_sq, alpha, completed, seed, chain, client, step, n_sweeps,
-    expanded, scale_lambda, shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed, events,
-    n_threads,
+    y, pattern, K, L, shift, theta, tau_sq, deviation, lambda_sq, sigma_sq, alpha, completed, seed, chain, client, step, n_sweeps,
+    expanded, scale_lambda, shape, rate, slab, intercept, new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed,
+    events, n_threads,
 ):  # fmt: skip
-    given = ordered(y, pattern, K, L, theta, tau_sq)
-    d, scales, noise, at, X = ordered(deviation, lambda_sq, sigma_sq, alpha, completed)
-    o, happened = (expanded, scale_lambda, shape, rate, slab), np.empty(events.shape, np.int64)
+    given = ordered(y, pattern, K, L, shift, theta, tau_sq)
+    at_first = alpha if intercept else 0 * alpha
+    d, scales, noise, at, X = ordered(deviation, lambda_sq, sigma_sq, at_first, completed)
+    o, happened = (expanded, scale_lambda, shape, rate, slab, intercept), np.empty(events.shape, np.int64)
     imputed_chains(*given, d, scales, noise, at, X, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened)
     out = (new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed, events)
     give(out, d, scales, noise, at, X, happened)

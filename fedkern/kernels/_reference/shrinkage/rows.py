@@ -86,19 +86,21 @@ def logistic_sweeps(
         new_deviation[c], new_lambda_sq[c], new_alpha[c] = run(sweep, state, n_sweeps, events[c])
 
 
-def impute(row, r, K, L, b, sigma, normal):
-    """x_U | x_O, y by precision C^-1 + b b' / sigma^2: a draw of N(K x_O, C), C = L L', corrected by what it says of y."""
+def impute(row, r, law, b, sigma, normal):
+    """x_U | x_O, y by precision C^-1 + b b' / sigma^2: a draw of N(shift + K x_O, C), C = L L', corrected by what it says of
+    y."""
+    K, L, shift = law
     missing = np.diag(L) > 0
-    drawn = np.where(missing, K @ np.where(missing, 0, row) + L @ normal[:-1], row)
+    drawn = np.where(missing, shift + K @ np.where(missing, 0, row) + L @ normal[:-1], row)
     along = L.T @ b
     gain = L @ along / (along @ along + sigma**2)
     return np.where(missing, drawn + gain * (r - b @ drawn - sigma * normal[-1]), row)
 
 
 def imputed_sweeps(
-    y, pattern, K, L, theta, tau_sq, deviation, lambda_sq, sigma_sq, alpha, completed, seed, chain, client, step, n_sweeps,
-    expanded, scale_lambda, shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed, events,
-    n_threads,
+    y, pattern, K, L, shift, theta, tau_sq, deviation, lambda_sq, sigma_sq, alpha, completed, seed, chain, client, step, n_sweeps,
+    expanded, scale_lambda, shape, rate, slab, intercept, new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed,
+    events, n_threads,
 ):  # fmt: skip
     n, p = completed.shape[1:]
     for c in range(len(theta)):
@@ -109,11 +111,12 @@ def imputed_sweeps(
             lambda_sq, t = draw_scales(d, tau_sq[c], lambda_sq, (expanded, scale_lambda, slab), *at, keys, events[c])
             sigma = np.sqrt(variance)
             e = y[c] - X @ theta[c]
-            W, a = np.column_stack([X * (t / sigma), np.full(n, 1 / np.sqrt(n))]), e / sigma
+            W, a = np.column_stack([X * (t / sigma), np.full(n, 1 / np.sqrt(n))])[:, : p + intercept], e / sigma
             check(OF_COEFFICIENTS, W, a)
-            u, again = posterior_draw(W, a, np.append(np.ones(p), 0), normals(p + 1, 0, 0, *at, keys["coefficients"]))
+            z = normals(p + intercept, 0, 0, *at, keys["coefficients"])
+            u, again = posterior_draw(W, a, np.append(np.ones(p), 0)[: p + intercept], z)
             events[c, 1] += again
-            d, alpha = t * u[:p], sigma / np.sqrt(n) * u[p]
+            d, alpha = t * u[:p], sigma / np.sqrt(n) * u[p] if intercept else 0.0
             check(OF_COEFFICIENTS, d, alpha)
             rss, gamma = ((e - X @ d - alpha) ** 2).sum(), np.empty(1)
             rng.gamma(np.array([shape + n / 2]), keys["variances"], *at, 0, gamma, 1)
@@ -123,11 +126,12 @@ def imputed_sweeps(
             for row in np.flatnonzero(pattern >= 0):
                 normal = normals(p + 1, row * (p // 2 + 1), 0, *at, keys["imputation"])
                 of = pattern[row]
-                X[row] = impute(X[row], y[c, row] - alpha, K[of], L[of], theta[c] + d, np.sqrt(variance), normal)
+                law = K[of], L[of], shift[of]
+                X[row] = impute(X[row], y[c, row] - alpha, law, theta[c] + d, np.sqrt(variance), normal)
             check(OF_OTHERS, X)
             return d, lambda_sq, variance, alpha, X
 
-        state = deviation[c], lambda_sq[c], sigma_sq[c], alpha[c], completed[c]
+        state = deviation[c], lambda_sq[c], sigma_sq[c], alpha[c] if intercept else 0.0, completed[c]
         new_deviation[c], new_lambda_sq[c], new_sigma_sq[c], new_alpha[c], new_completed[c] = run(
             sweep, state, n_sweeps, events[c]
         )

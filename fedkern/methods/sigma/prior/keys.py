@@ -1,4 +1,7 @@
-"""The prior file of `fedkern sigma train`: what each key is and what it may be. Source: sigma.md, sections 1 to 5 and 8 to 10."""
+"""The prior file of `fedkern sigma build` and `train`: what each key is and what it may be.
+
+Source: docs/methods/sigma.md, sections 1 to 5 and 8 to 10.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ def _draws(value: Any) -> Any:
 
 
 def _gamma(value: Any) -> Any:
-    if value == "learn" or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")):
+    if value in ("learn", "auto") or (type(value) in (int, float) and 0 < value < float("inf")):
         return value
-    raise PydanticCustomError("gamma", 'a number > 0, a standard deviation, or "learn"')
+    raise PydanticCustomError("gamma", 'a number > 0, a standard deviation, or "learn" or "auto"')
 
 
 class HyperpriorSection(Section):
@@ -62,7 +65,15 @@ class DataSection(Section):
     x: str | None = key(None, help="its column with the first coordinate: of a centroid, or of a point")
     y: str | None = key(None, help="with the second coordinate")
     adjacency: str | None = key(None, help="a file whose first two columns name neighbouring areas")
+    polygons: str | None = key(None, help="GeoJSON whose property named as `area` names the areas: instead of adjacency and x, y")
+    contiguity: Literal["vertex", "edge"] = key("vertex", help="polygons: neighbours have a corner in common, or a side")
     islands: Literal["link", "drop", "independent"] = key("link", help="areas without neighbours; link: to the nearest centroid")
+
+
+class WithinSection(Section):
+    error: Positive = key(0.05, help="build: of posterior means, relative to that of independent areas")
+    latents: Count | None = key(None, help="build: numbers that all clients share; default: as many as error takes, at most 300")
+    values: int = key(17, ge=7, help="build: of phi, between which splines go")
 
 
 class NetworkSection(Section):
@@ -73,7 +84,9 @@ class NetworkSection(Section):
     local_latents: Count = key(help="numbers of each client; never more than it has areas")
     width: Count = key(help="multiplicative: units of the networks of phi")
     rank: Count = key(help="multiplicative: how many linear maps are mixed")
-    gamma: Annotated[float | str, BeforeValidator(_gamma)] = key(help="standard deviation of theta about the decoder; or learn")
+    gamma: Annotated[float | str, BeforeValidator(_gamma)] = key(
+        help="standard deviation of theta about the decoder; or learn; or auto: from what as many factors cannot hold"
+    )
     standardise: bool = key(True, help="networks see theta over its prior standard deviation; false is the paper's")
     condition: Literal["identity", "unit", "log-unit", "log-rest"] = key(help="how the networks see phi")
     start: Literal["analytic", "random"] = key(help="multiplicative: from the best linear factors, or from random weights")
@@ -113,6 +126,7 @@ class PriorConfig(Section):
 
     prior: PriorSection
     data: DataSection = DataSection()
+    within: WithinSection = WithinSection()
     network: NetworkSection
     training: TrainingSection
     auxiliary: AuxiliarySection = AuxiliarySection()
@@ -141,9 +155,9 @@ LINE: Tables = {
     "network": {"hidden": 16, "local_hidden": 16, "global_latents": 5, "local_latents": 5, "gamma": 0.5, "condition": "unit"},
     "training": {"steps": 20_000, "batch": 32},
 }
-# A map has hundreds of directions that matter: its standardised residual is large, and gamma near it.
+# A large map has hundreds of directions that matter, more than latents: its standardised residual is large, and gamma near it.
 MAP: Tables = {
-    "network": {"hidden": 256, "local_hidden": 128, "global_latents": 40, "local_latents": 20, "gamma": 0.8},
+    "network": {"hidden": 256, "local_hidden": 128, "global_latents": 40, "local_latents": 20, "gamma": "auto"},
     "training": {"steps": 1_000, "batch": 128},
 }
 AREAL: Tables = {
@@ -261,15 +275,21 @@ def _sources(prior: PriorSection, data: DataSection) -> Iterator[str]:
             yield "prior: a Gaussian process needs points: either prior.grid or data.areas (a table with columns x and client)"
         elif data.areas is not None and (data.x is None or data.client is None):
             yield "data: wanted x (the column of the coordinate) and client (the column that names the point's client)"
-        if data.adjacency is not None:
-            yield 'data.adjacency: kind = "gp" has no neighbours; remove it'
+        for name in ("adjacency", "polygons"):
+            if getattr(data, name) is not None:
+                yield f'data.{name}: kind = "gp" has no neighbours; remove it'
         if prior.grid is not None and not (prior.grid.lo < prior.grid.hi and sorted(set(prior.grid.cuts)) == prior.grid.cuts):
             yield "prior.grid: wanted lo < hi, and cuts in ascending order"
         return
     if prior.grid is not None:
         yield f'prior.grid: kind = "{prior.kind}" is of areas; remove it, and give data.areas'
     missing = [name for name in ("areas", "area", "client", "adjacency") if getattr(data, name) is None]
+    if data.polygons is not None and "adjacency" in missing:
+        missing.remove("adjacency")
     if missing:
-        yield f"data: {', '.join(missing)} missing: a map is a table of areas with their clients, and a list of neighbours"
+        yield (
+            f"data: {', '.join(missing)} missing: a map is a table of areas with their clients, and a list of neighbours or "
+            "polygons (data.polygons)"
+        )
     if (data.x is None) != (data.y is None):
         yield "data: x and y go together"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ....models.spatial.prior import AreaPrior, GpPrior, Prior
 from .keys import PriorConfig
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 
 LARGE = 1e9  # bytes that are worth a note
 
@@ -54,6 +55,15 @@ class Source:
         n = config.network
         local = tuple(min(n.local_latents, d) for d in self.sizes)
         return Architecture(n.variant, self.sizes, 1, n.global_latents, local, n.hidden, n.local_hidden, n.width, n.rank)
+
+    def pairs(self, client: int) -> Index | None:
+        """(k, 2) a client's own neighbours, by their numbers at it, each pair once."""
+        if self.graph is None:
+            return None
+        first = sum(self.sizes[:client])
+        own = self.graph.subset(np.arange(first, first + self.sizes[client]))
+        once = own.rows < own.indices
+        return np.column_stack([own.rows[once], own.indices[once]])
 
     def sd(self, config: PriorConfig) -> Array:
         """(n,) what theta is divided by for the networks."""
@@ -91,17 +101,18 @@ def read(config: PriorConfig, folder: Path) -> Source:
             points = read_points(folder / data.areas, client=data.client, columns=columns, name=data.area)
         return _of_points(points, config)
     assert data.areas
-    assert data.adjacency
     assert data.area
     assert data.client
     made = read_map(
         folder / data.areas,
-        folder / data.adjacency,
+        None if data.adjacency is None else folder / data.adjacency,
         area=data.area,
         client=data.client,
         x=data.x,
         y=data.y,
         islands=data.islands,
+        borders=None if data.polygons is None else folder / data.polygons,
+        contiguity=data.contiguity,
     )
     return of_map(made, config)
 
@@ -113,12 +124,18 @@ def of_map(made: Map, config: PriorConfig) -> Source:
     prior = AreaPrior(graph.indptr, graph.indices, condition(config), form)
     areas = tuple(made.areas_of(j) for j in range(len(made.clients)))
     centres = None if made.centroids is None else tuple(np.split(made.centroids, np.cumsum(made.sizes)[:-1]))
-    notes = (*made.notes, *prior.warnings())
-    if (taken := memory.eigenvectors(graph.n)) >= LARGE:
-        notes = (*notes, f"the eigenvectors of {graph.n:,} areas take about {memory.size(taken)} of memory")
-        if taken > memory.available():
-            raise JobError(f"data: {notes[-1]}, and this machine has {memory.size(memory.available())}; take a larger one")
-    return Source(prior, made.clients, made.sizes, areas, centres, graph, notes)
+    return Source(prior, made.clients, made.sizes, areas, centres, graph, (*made.notes, *prior.warnings()))
+
+
+def with_memory(source: Source) -> Source:
+    """The same with a note on what the eigenvectors of a large map take; JobError where this machine has less."""
+    if source.graph is None or (taken := memory.eigenvectors(source.graph.n)) < LARGE:
+        return source
+    note = f"the eigenvectors of {source.graph.n:,} areas take about {memory.size(taken)} of memory"
+    if taken > memory.available():
+        has = memory.size(memory.available())
+        raise JobError(f"data: {note}, and this machine has {has}; take a larger one, or `fedkern sigma build`, which needs none")
+    return replace(source, notes=(*source.notes, note))
 
 
 def _of_points(points: Points, config: PriorConfig) -> Source:

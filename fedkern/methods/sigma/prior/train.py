@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigvalsh
 from threadpoolctl import threadpool_limits
 
 from ....algorithms.core.messages import SERVER
@@ -38,12 +40,14 @@ from ....transports.driver import Signals
 from . import fit
 from .keys import PriorConfig, load
 from .report import Fit
-from .source import Source, read
+from .source import Source, read, with_memory
 
 Array = NDArray[np.float64]
 
 KEPT_EVERY = 60.0  # seconds between checkpoints
 LARGE = 200_000  # parameters
+AUTO_NODES = 4  # values of phi at which gamma = "auto" looks
+LEAST_VARIANCE, MOST_VARIANCE = 0.04, 0.64
 NODES = {"gp": 24, "map": 12}  # values of phi at which an analytic start knows the best factors
 
 
@@ -102,7 +106,7 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
     NumericalError
         The objective is not finite; the last good parameters are kept.
     """
-    source = read(config, folder)
+    source = with_memory(read(config, folder))
     if wrong := list(faults_of_names(source.clients, "data.client")):
         raise JobError("; also ".join(wrong))
     assert output.folder is not None
@@ -117,17 +121,37 @@ def _perform(job: Training, *, resume: bool) -> Fit:
     for note in () if job.quiet else job.source.notes:
         print(f"fedkern: {printable(note)}", file=sys.stderr)
     job = replace(job, source=replace(job.source, prior=_with_eigen(job.source.prior, job.workshop.path / "eigen.npz")))
-    settings = settings_of(job.config, job.architecture)
+    with threadpool_limits(1, user_api="blas"):
+        gamma = gamma_of(job.config, job.source) if state is None else state.gamma
+    settings = settings_of(job.config, job.architecture, gamma)
     state = start(job.config, job.source, settings) if state is None else state
     with threadpool_limits(1, user_api="blas"):  # the bits of its products depend on its threads; the kernel's own do not
         state = _train(job, settings, state)
     return finish(job, state)
 
 
-def settings_of(config: PriorConfig, architecture: Architecture) -> training.Settings:
+def gamma_of(config: PriorConfig, source: Source) -> float:
+    """The networks' standard deviation before the first step.
+
+    With "auto" gamma^2 is the mean of the eigenvalues of the standardised covariance beyond as many as there are latents, over
+    the range of phi, and from 0.04 to 0.64: the best linear factors of fewer directions leave that much of each area.
+    """
+    gamma = config.network.gamma
+    if not isinstance(gamma, str):
+        return float(gamma)
+    if gamma == "learn":
+        return 0.5
+    prior, sd, architecture = source.prior, source.sd(config), source.architecture(config)
+    held, left = architecture.n_global + sum(architecture.n_local), list[float]()
+    for phi in condition_nodes(prior.condition, AUTO_NODES)[0]:
+        values = eigvalsh(prior.covariance(float(phi)) / np.outer(sd, sd))
+        left.append(float(values[: max(prior.n - held, 0)].sum()) / max(prior.n - held, 1))
+    return math.sqrt(min(max(LEAST_VARIANCE, float(np.mean(left))), MOST_VARIANCE))
+
+
+def settings_of(config: PriorConfig, architecture: Architecture, gamma: float) -> training.Settings:
     """Of the training loop. Large networks take few steps a call, so that a signal is soon seen."""
-    t, gamma = config.training, config.network.gamma
-    learn = isinstance(gamma, str)
+    t, learn = config.training, config.network.gamma == "learn"
     return training.Settings(
         steps=t.steps,
         batch=t.batch,
@@ -135,7 +159,7 @@ def settings_of(config: PriorConfig, architecture: Architecture) -> training.Set
         decay=t.decay,
         warmup=t.warmup,
         clip=t.clip,
-        gamma=0.5 if isinstance(gamma, str) else float(gamma),
+        gamma=gamma,
         learn_gamma=learn,
         seed=t.seed,
         precision=t.precision,
@@ -211,6 +235,7 @@ def finish(job: Training, state: training.State) -> Fit:
                 true_variance=tau.prior[part],
                 areas=source.areas[j],
                 locations=None if source.locations is None else source.locations[j],
+                pairs=source.pairs(j),
             )
         )
     write_atomically(out / "fit.json", json.dumps(plain(report.as_dict()), indent=1, allow_nan=False).encode() + b"\n")

@@ -1,0 +1,186 @@
+"""How often intervals of private partitioned jobs hold the truth: q, and the posterior that contains the noise.
+
+    python benchmarks/noise_aware.py [--federations 100] [--epsilon 0.5 1 4] [--updates 10 27 100 400] [--family ...] [--clips]
+
+Each federation has four clients of 2,000 rows with the same true coefficients, two of whose five columns have correlation .5; an
+update has 25 steps at a sampling rate of .05, delta is 1e-5. Noise is keyed, and as large as the epsilon wants. A line for each
+cell: the share of 90 % intervals that hold the truth, root-mean-square errors of the means, and the mean standard deviation over
+that error. `--clips` prints instead what a clip does that cuts rows. Source: docs/methods/pvi.md, section 16.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtri
+
+from fedkern.algorithms.core.messages import Charge, Charged
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi import noise_aware
+from fedkern.algorithms.pvi.local import Local
+from fedkern.algorithms.pvi.settings import Settings
+from fedkern.models.expfam import Gaussian
+from fedkern.models.glm import Rows, prior
+from fedkern.privacy.accountant import Mechanism, calibrate
+from fedkern.privacy.noise import KeyedSource
+
+Vector = NDArray[np.float64]
+
+TRUTH = np.array([-1.0, 0.8, -0.5, 0.3, 0.5])  # the first is the intercept's
+CLIP = {"bernoulli": 2.5, "gaussian": 7.0}  # cuts fewer than 2 % of the rows at the end
+STEPS, RATE, DELTA = 25, 0.05, 1e-5
+INSIDE = float(ndtri(0.95))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A kind of federation.
+
+    Attributes
+    ----------
+    family, epsilon, updates, clip : of the job
+    noise_multiplier : that spends the epsilon
+    clients, rows : of a federation, and of each client
+    """
+
+    family: str
+    epsilon: float
+    updates: int
+    clip: float
+    noise_multiplier: float = 0.0
+    clients: int = 4
+    rows: int = 2000
+
+    def calibrated(self) -> Cell:
+        """With the noise that spends the epsilon."""
+        noise = calibrate(self._mechanism(secure=True), self.epsilon, DELTA, self.updates * STEPS)
+        return replace(self, noise_multiplier=noise)
+
+    def _mechanism(self, *, secure: bool) -> Mechanism:
+        noise = self.noise_multiplier or None
+        size = {"dimension": 2 * len(TRUTH), "clip": self.clip}
+        return Mechanism(sampling="poisson", noise_multiplier=noise, sampling_rate=RATE, secure=secure, **size)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """With keyed noise."""
+        return self._mechanism(secure=False)
+
+
+def rows(cell: Cell, rng: np.random.Generator) -> Rows:
+    """Those of one client."""
+    X = rng.standard_normal((cell.rows, len(TRUTH)))
+    X[:, 0] = 1
+    X[:, 2] = 0.5 * X[:, 1] + np.sqrt(0.75) * X[:, 2]
+    activation = X @ TRUTH
+    if cell.family == "gaussian":
+        return Rows(X, activation + rng.standard_normal(cell.rows))
+    return Rows(X, (rng.random(cell.rows) < expit(activation)).astype(float))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Of one federation: q as it is released today, the estimate with the noise, and the share of rows that the clip cuts."""
+
+    q: Gaussian
+    estimate: noise_aware.Estimate
+    cut: float
+
+
+def fitted(cell: Cell, seed: int) -> Fitted:
+    """One federation from its rows to both posteriors."""
+    rng, d, mechanism = np.random.default_rng([seed, cell.updates]), len(TRUTH), cell.mechanism
+    parts = [rows(cell, rng) for _ in range(cell.clients)]
+    settings = Settings(
+        family=cell.family, rounds=cell.updates, local_steps=STEPS, damping=0.1, damping_form="moment", average="half", seed=seed
+    )
+    early = int(np.ceil(noise_aware.EARLY * cell.updates * STEPS))
+    design = noise_aware.Design(cell.family, np.ones(d), early)
+    clients = {
+        k: pvi.client(str(k), Local(part, settings, k, mechanism, KeyedSource(seed, k), design=design), prior(d))
+        for k, part in enumerate(parts)
+    }
+    server, effects = pvi.start(settings, prior(d), cell.clients)
+    inbox = deque(effects)
+    while inbox:
+        k, message = inbox.popleft()
+        clients[k], answers = pvi.client_receive(clients[k], message)
+        if answers and isinstance(answers[0], Charge):
+            clients[k], answers = pvi.client_receive(clients[k], Charged(STEPS))
+        for answer in answers:
+            server, more = pvi.server_receive(server, k, answer)
+            inbox.extend(more)
+    noise = noise_aware.Noise((mechanism.sigma * mechanism.clip / mechanism.rate) ** 2, (1 - mechanism.rate) / mechanism.rate)
+    told = [(client.sums, noise) for client in clients.values() if client.sums is not None]
+    q = pvi.released(server)
+    return Fitted(q, noise_aware.posterior(design, prior(d), told), float(np.mean([_cut(cell, part, q.mean) for part in parts])))
+
+
+def _cut(cell: Cell, part: Rows, mean: Vector) -> float:
+    activation = part.X @ mean
+    residual = part.y - (expit(activation) if cell.family == "bernoulli" else activation)
+    return float((np.abs(residual) * np.linalg.norm(part.X, axis=1) > cell.clip).mean())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of a cell: coverage of 90 % intervals, rms error of the means, mean sd over it, of q and of the noise-aware posterior."""
+
+    coverage: tuple[float, float]
+    error: tuple[float, float]
+    ratio: tuple[float, float]
+    cut: float
+
+
+def measured(cell: Cell, federations: int) -> Measured:
+    """Over so many federations."""
+    all_fitted = [fitted(cell, seed) for seed in range(federations)]
+    coverage, error, ratio = [], [], []
+    for posteriors in ([one.q for one in all_fitted], [one.estimate.q for one in all_fitted]):
+        off = np.array([q.mean - TRUTH for q in posteriors])
+        sd = np.array([q.sd for q in posteriors])
+        rms = float(np.sqrt((off**2).mean()))
+        coverage.append(float((np.abs(off) <= INSIDE * sd).mean()))
+        error.append(rms)
+        ratio.append(float(sd.mean()) / rms)
+    cut = float(np.mean([one.cut for one in all_fitted]))
+    return Measured((coverage[0], coverage[1]), (error[0], error[1]), (ratio[0], ratio[1]), cut)
+
+
+def line(cell: Cell, found: Measured) -> str:
+    """A row of the table."""
+    (q_covers, covers), (q_error, error), (q_ratio, ratio) = found.coverage, found.error, found.ratio
+    job = f"| {cell.family} | {cell.epsilon:g} | {cell.updates} | {cell.clip:g} | {found.cut:.1%} "
+    errors = f"{q_error:.4f} | {error:.4f} | {error / q_error:.2f}"
+    return f"{job}| {q_covers:.2f} | {covers:.2f} | {errors} | {q_ratio:.2f} | {ratio:.2f} |"
+
+
+COLUMNS = ("family", "epsilon", "updates", "clip", "rows cut", "coverage, q", "noise-aware")
+COLUMNS += ("rms error, q", "noise-aware", "ratio", "sd / rms error, q", "noise-aware")
+HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}"
+
+
+def main() -> None:
+    """Prints the table, a row when it is known."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--federations", type=int, default=100)
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
+    parser.add_argument("--updates", type=int, nargs="+", default=[10, 27, 100, 400])
+    parser.add_argument("--family", nargs="+", default=["bernoulli", "gaussian"])
+    parser.add_argument("--clips", action="store_true")
+    given = parser.parse_args()
+    print(HEAD, flush=True)
+    if given.clips:
+        cells = [Cell("bernoulli", 1.0, 27, clip) for clip in (2.5, 2.0, 1.5, 1.0, 0.7)]
+    else:
+        cells = [Cell(f, e, n, CLIP[f]) for n in given.updates for f in given.family for e in given.epsilon]
+    for cell in map(Cell.calibrated, cells):
+        print(line(cell, measured(cell, given.federations)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

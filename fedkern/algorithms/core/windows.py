@@ -1,0 +1,195 @@
+"""Whether an optimiser still moves: mean and sd of every unknown, averaged over two stretches of the rounds at the full rate.
+
+The stretches are 65 to 75 % and 90 to 100 % of the rounds before the learning rate falls: a falling rate makes everything stand
+still. Each is averaged in five batches, whose scatter says how well the averages are known. An unknown has settled where its mean
+moved by at most 0.1 of its sd, and its sd by at most 5 %, beyond twice the standard error, and where the standard errors
+themselves are no larger than that. And the optimiser must have been able to move ten times as far: small steps would pass for
+none. Source: docs/concepts/convergence.md, "Variational fits".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .messages import Saved, array, evolve
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+STRETCHES = ((0.65, 0.75), (0.9, 1.0))  # of the rounds at the full rate
+BATCHES = 5
+LEAST = 100  # rounds at the full rate below which nothing is said of them
+MEAN, SD = 0.1, 0.05  # sds by which a mean, and parts by which an sd may move
+ERRORS = 2.0  # standard errors that are allowed for
+SIGHT = 10.0  # times what is allowed that the optimiser must be able to move
+
+
+def reach(optimiser: str, rate: float, steps: int) -> float:
+    """How far an optimiser can move a number between the middles of the stretches: Adam's steps are at most about its rate,
+    Adagrad's fall with the root of their number; of plain gradients nothing can be said.
+
+    Parameters
+    ----------
+    steps : at the full rate
+    """
+    first, last = (sum(stretch) / 2 for stretch in STRETCHES)
+    roots = 2 * (np.sqrt(last * steps) - np.sqrt(first * steps))
+    return float(rate * {"adam": (last - first) * steps, "adagrad": roots, "sgd": np.inf}[optimiser])
+
+
+@dataclass(frozen=True)
+class Movement:
+    """How far each of d unknowns moved between the two stretches.
+
+    Attributes
+    ----------
+    rounds : at the full learning rate
+    mean, sd : (d,) changes of the means, in sds of the last stretch, and of the sds, in parts of the first
+    mean_error, sd_error : (d,) their standard errors
+    blind : (d,) how far the optimiser should be able to move between the stretches, over how far it is
+    """
+
+    rounds: int
+    mean: Vector
+    sd: Vector
+    mean_error: Vector
+    sd_error: Vector
+    blind: Vector
+
+    @property
+    def noise(self) -> Vector:
+        """(d,) the larger standard error, over what is allowed."""
+        return np.maximum(self.mean_error / MEAN, self.sd_error / SD)
+
+    @property
+    def excess(self) -> Vector:
+        """(d,) the largest of what is asked of an unknown, over what is allowed: at most 1 where it has settled."""
+        asked = [
+            (np.abs(self.mean) - ERRORS * self.mean_error) / MEAN,
+            (np.abs(self.sd) - ERRORS * self.sd_error) / SD,
+            self.noise,
+            self.blind,
+        ]
+        largest: Vector = np.nan_to_num(np.max(asked, axis=0), nan=np.inf)
+        return largest
+
+    @property
+    def worst(self) -> int:
+        """The unknown that moves most."""
+        return int(np.argmax(self.excess))
+
+    @property
+    def settled(self) -> bool:
+        """Whether none moves; there may be none."""
+        return self.rounds >= LEAST and bool((self.excess <= 1).all())
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Sums over the batches of the two stretches.
+
+    Attributes
+    ----------
+    steady : rounds at the full rate, from the first on
+    reach : how far the optimiser can move a number between the middles of the stretches
+    sums : (2, 5, 2 d) of mean and sd, by stretch and batch
+    counts : (2, 5) rounds in each
+    """
+
+    steady: int
+    reach: float
+    sums: Vector
+    counts: Matrix
+
+    @classmethod
+    def of(cls, steady: int, size: int, reach: float = np.inf) -> Windows:
+        """Before the first round, of `size` unknowns."""
+        return cls(steady, reach, np.zeros((len(STRETCHES), BATCHES, 2 * size)), np.zeros((len(STRETCHES), BATCHES)))
+
+    def place(self, round: int) -> tuple[int, int] | None:
+        """Stretch and batch of a round; None outside of both."""
+        for k, (first, last) in enumerate(STRETCHES):
+            begin, end = int(first * self.steady), int(last * self.steady)
+            if begin <= round < end:
+                return k, (round - begin) * BATCHES // (end - begin)
+        return None
+
+    def add(self, round: int, mean: Vector, sd: Vector) -> Windows:
+        """With the moments after a round; as it is where the round is in neither stretch."""
+        if (at := self.place(round)) is None:
+            return self
+        sums, counts = self.sums.copy(), self.counts.copy()
+        sums[at] += np.concatenate([mean, sd])
+        counts[at] += 1
+        return evolve(self, sums=sums, counts=counts)
+
+    @property
+    def movement(self) -> Movement | None:
+        """What has moved by the end of the last stretch; None where a batch has no round."""
+        if not self.counts.all():
+            return None
+        means, sds = np.split(self.sums / self.counts[..., np.newaxis], 2, axis=-1)
+        with np.errstate(all="ignore"):  # what is not finite has not settled
+            (first, last), (narrow, wide) = means.mean(axis=1), sds.mean(axis=1)
+            errors = [np.sqrt(batches.var(axis=1, ddof=1).sum(axis=0) / BATCHES) for batches in (means, sds)]
+            blind = SIGHT * np.maximum(MEAN * wide, SD) / self.reach
+            return Movement(self.steady, (last - first) / wide, wide / narrow - 1, errors[0] / wide, errors[1] / narrow, blind)
+
+    def save(self) -> Saved:
+        """For a checkpoint."""
+        return {"windows.sums": self.sums, "windows.counts": self.counts}
+
+    def load(self, saved: Saved) -> Windows:
+        """As it was when it was saved."""
+        return evolve(self, sums=array(saved, "windows.sums"), counts=array(saved, "windows.counts"))
+
+
+@dataclass(frozen=True)
+class LastFifth:
+    """The bound over the last fifth of the rounds, in ten batches.
+
+    Attributes
+    ----------
+    rounds : of the whole run
+    sums, counts : (10,)
+    """
+
+    rounds: int
+    sums: Vector
+    counts: Vector
+
+    @classmethod
+    def of(cls, rounds: int) -> LastFifth:
+        """Before the first round."""
+        return cls(rounds, np.zeros(10), np.zeros(10))
+
+    def add(self, round: int, bound: float) -> LastFifth:
+        """With the bound of a round, counted from 0."""
+        begin = self.rounds - max(1, self.rounds // 5)
+        if round < begin:
+            return self
+        at = min((round - begin) * len(self.sums) // (self.rounds - begin), len(self.sums) - 1)
+        sums, counts = self.sums.copy(), self.counts.copy()
+        sums[at] += bound
+        counts[at] += 1
+        return evolve(self, sums=sums, counts=counts)
+
+    @property
+    def moments(self) -> tuple[float, float] | None:
+        """Mean and standard error, by the scatter of batches (NaN of one alone); None where no round had a bound."""
+        if not self.counts.any():
+            return None
+        batches = self.sums[self.counts > 0] / self.counts[self.counts > 0]
+        error = float(batches.std(ddof=1) / np.sqrt(len(batches))) if len(batches) > 1 else float("nan")
+        return float(self.sums.sum() / self.counts.sum()), error
+
+    def save(self) -> Saved:
+        """For a checkpoint."""
+        return {"bound.sums": self.sums, "bound.counts": self.counts}
+
+    def load(self, saved: Saved) -> LastFifth:
+        """As it was when it was saved."""
+        return evolve(self, sums=array(saved, "bound.sums"), counts=array(saved, "bound.counts"))

@@ -1,0 +1,217 @@
+"""After training: what each party's part of the predictor would be, told by the columns of all others.
+
+Each client m sends its fitted part g_m of the training rows, once. The server asks the others in turn to regress what is left of
+it on their own columns (a ridge regression with penalty 1 on centred columns), until the fits stand still: backfitting, whose
+limit is the regression on the columns of all of them. With two parties one pass is all. So every client learns the others' fitted
+part of every training row, which is why a job must ask for it. Coefficients stay where they are made; their part at rows that are
+predicted leaves, once. Source: docs/methods/vertical.md, section 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from ..core import once
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
+from ..core.rounds import in_order, needed
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+PASSES = 10  # at most
+STILL = 1e-3  # of the standard deviation of what is fitted: below, a pass was the last
+PENALTY = 1.0
+
+
+@dataclass(frozen=True)
+class AskPart(Message, kind=65):
+    """Server to client: round 0, for its fitted part of the training rows; later, for what its columns say of the others' parts
+    at the rows that are predicted."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class FittedPart(Message, kind=66):
+    """Client to server: E g_j of the training rows, and the mean over them of its posterior variance."""
+
+    round: int
+    g: Annotated[Vector, "n"]
+    variance: float
+
+
+@dataclass(frozen=True)
+class Unexplained(Message, kind=67):
+    """Server to client: of each other party's part of the training rows, what the columns of the rest do not explain."""
+
+    round: int
+    parts: Annotated[Matrix, "others n"]
+
+
+@dataclass(frozen=True)
+class Explained(Message, kind=68):
+    """Client to server: what its own columns explain of them."""
+
+    round: int
+    parts: Annotated[Matrix, "others n"]
+
+
+@dataclass(frozen=True)
+class Filled(Message, kind=69):
+    """Client to server: the same at the rows that are predicted."""
+
+    round: int
+    parts: Annotated[Matrix, "others t"]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client.
+
+    Attributes
+    ----------
+    X, new : (n, p), (t, p) its columns at the rows that train and at those that are predicted, about the former's means
+    g, variance : its fitted part of the training rows, and the mean of its posterior variance
+    coefficients : (others, p) of its last regressions; None before, and where there are no others
+    """
+
+    X: Matrix
+    new: Matrix
+    g: Vector
+    variance: float
+    coefficients: Matrix | None = None
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server.
+
+    Attributes
+    ----------
+    replies : what each client has told of its own part
+    parts : (J, J, n) at [k, m]: what the columns of k explain of the part of m
+    turn : whose columns are asked next; passes : how many are over
+    change : the largest of this pass, in standard deviations
+    filled : what came of the rows that are predicted
+    """
+
+    n_clients: int
+    replies: Mapping[int, FittedPart] = field(default_factory=dict)
+    parts: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0, 0)))
+    turn: int = 0
+    passes: int = 0
+    change: float = 0.0
+    filled: Mapping[int, Filled] = field(default_factory=dict)
+
+    @property
+    def round(self) -> int:
+        """Of the question that waits for its answer."""
+        return 1 + self.passes * self.n_clients + self.turn
+
+    @property
+    def means(self) -> Vector:
+        """(J,) of the parts over the training rows."""
+        return np.array([reply.g.mean() for reply in in_order(self.replies)])
+
+    @property
+    def centred(self) -> Matrix:
+        """(J, n) the parts about their means."""
+        return np.stack([reply.g - reply.g.mean() for reply in in_order(self.replies)])
+
+    def others(self, k: int) -> list[int]:
+        """All but one, in order."""
+        return [m for m in range(self.n_clients) if m != k]
+
+    def missing(self, m: int) -> tuple[Vector, float]:
+        """(t,) what the others' columns say of the part of m at the rows that are predicted, and the variance that is left: of
+        the training rows about the regression, and of m's own posterior."""
+        mean = self.means[m] + np.sum([self.filled[k].parts[self.others(k).index(m)] for k in self.others(m)], axis=0)
+        left = self.centred[m] - self.parts[:, m].sum(axis=0)
+        return np.asarray(mean), float(np.mean(left**2)) + self.replies[m].variance
+
+
+def start(n_clients: int) -> tuple[Server, ServerEffects]:
+    """Asks everybody for the fitted part."""
+    return Server(n_clients), once.ask(n_clients, AskPart(0))
+
+
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+    """A regression of each of the parts that come; or the fitted part, or what the last regressions say of new rows."""
+    if isinstance(event, Unexplained):
+        precision = state.X.T @ state.X
+        precision[np.diag_indices(len(precision))] += PENALTY
+        coefficients = np.asarray(cho_solve(cho_factor(precision), state.X.T @ event.parts.T)).T
+        return evolve(state, coefficients=coefficients), [Explained(event.round, coefficients @ state.X.T)]
+    if isinstance(event, AskPart):
+        if event.round == 0:
+            return state, [FittedPart(0, state.g, state.variance)]
+        nothing = np.empty((0, len(state.new)))
+        filled = nothing if state.coefficients is None else np.ascontiguousarray(state.coefficients @ state.new.T)
+        return state, [Filled(event.round, filled)]
+    raise RemoteFault(f"server: {type(event).__name__} was not expected")
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """The parts; then the clients in turn, pass by pass; then the rows that are predicted.
+
+    Raises
+    ------
+    LostPeer
+        A client is gone.
+    RemoteFault
+        An answer that was not asked, or a variance below 0.
+    """
+    needed(event, "what its columns say had not come; --resume goes on from the last checkpoint")
+    if isinstance(event, FittedPart) and sender not in state.replies and event.variance >= 0:
+        state = once.with_reply(state, sender, event)
+        if len(state.replies) < state.n_clients:
+            return state, []
+        state = evolve(state, parts=np.zeros((state.n_clients, state.n_clients, len(event.g))))
+        return _asked(state) if state.n_clients > 1 else _ended(state)
+    fitted = len(state.parts) > 0
+    if isinstance(event, Explained) and fitted and (event.round, sender) == (state.round, state.turn):
+        return _explained(state, event)
+    if isinstance(event, Filled) and fitted and event.round == state.round and sender not in state.filled:
+        return evolve(state, filled={**state.filled, sender: event}), []
+    raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+
+
+def _asked(state: Server) -> tuple[Server, ServerEffects]:
+    """What is left to explain for the client whose turn it is."""
+    k, others = state.turn, state.others(state.turn)
+    elsewhere = state.parts.sum(axis=0) - state.parts[k]
+    return state, [(k, Unexplained(state.round, np.ascontiguousarray((state.centred - elsewhere)[others])))]
+
+
+def _explained(state: Server, event: Explained) -> tuple[Server, ServerEffects]:
+    """One client's turn is over."""
+    k, others, parts = state.turn, state.others(state.turn), state.parts.copy()
+    spread = np.maximum(state.centred[others].std(axis=1), np.finfo(float).tiny)
+    moved = float((np.sqrt(np.mean((event.parts - parts[k, others]) ** 2, axis=1)) / spread).max())
+    parts[k, others] = event.parts
+    state = evolve(state, parts=parts, change=max(state.change, moved), turn=k + 1)
+    if state.turn < state.n_clients:
+        return _asked(state)
+    last = state.n_clients == 2 or state.change < STILL or state.passes + 1 == PASSES
+    state = evolve(state, turn=0, passes=state.passes + 1, change=state.change if last else 0.0)
+    return _ended(state) if last else _asked(state)
+
+
+def _ended(state: Server) -> tuple[Server, ServerEffects]:
+    """Asks for the rows that are predicted."""
+    return state, once.ask(state.n_clients, AskPart(state.round))
+
+
+def finished(state: Server) -> bool:
+    """Whether all is told."""
+    return len(state.filled) == state.n_clients
+
+
+PROTOCOL: Protocol[Server, Client] = once.protocol(
+    "missing-party", (AskPart, Unexplained), (FittedPart, Explained, Filled), server_receive, client_receive, finished
+)

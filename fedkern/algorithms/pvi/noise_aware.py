@@ -1,0 +1,356 @@
+"""A posterior that contains the privacy noise, from the noisy sums that the optimisers have paid for already.
+
+A step's noisy sum is the gradient of the client's log-likelihood at a point that is known exactly, plus noise whose variance is
+known. Over the *early* steps, whose points are far from each other, a client keeps how gradients fall with points (the
+curvature); over the *late* ones the mean point and the mean gradient (the score). Nothing else is kept, nothing new is drawn,
+and all of it leaves once, after the last round: post-processing of what epsilon has in it. The server adds the sums of all
+clients, and solves for the estimate and its covariance: of the data, of the noise, and of the sampling of rows.
+Source: docs/methods/pvi.md, section 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.expfam import Gaussian
+from ..core import once
+from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, number
+
+Vector = NDArray[np.float64]
+Column = Annotated[Vector, "d"]
+Square = Annotated[Vector, "d d"]
+
+EARLY = 1 / 3  # of all steps: from them the curvature, from the others the score
+PROBIT = np.pi / 8  # E logistic(a) of a Gaussian a is about logistic(mean / sqrt(1 + PROBIT x variance))
+SHRINK = 2.0  # times what noise alone puts into the square of a correlation of curvatures, is taken off it
+DOUBT = 3.0  # standard errors: no eigenvalue of a correlation of curvatures below so many of its entries' own
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a client keeps of its steps; "point" is `Design.points`, "gradient" the likelihood's part of a noisy gradient in mu.
+
+    Attributes
+    ----------
+    early, late : counts of steps
+    early_point, early_gradient, late_point, late_gradient : (d,) their sums
+    points : (d, d) sum of point point' over the early steps
+    cross : (d, d) sum of gradient point' over the early steps
+    squares, products : (d,) sums of f^2 and of f x gradient in omega over all steps, where that gradient is -f x curvature
+    """
+
+    early: int
+    late: int
+    early_point: Vector
+    early_gradient: Vector
+    late_point: Vector
+    late_gradient: Vector
+    points: Vector
+    cross: Vector
+    squares: Vector
+    products: Vector
+
+    @classmethod
+    def zero(cls, d: int) -> Sums:
+        """Before the first step."""
+        one, square = np.zeros(d), np.zeros((d, d))
+        return cls(0, 0, one, one, one, one, square, square, one, one)
+
+    def save(self) -> Saved:
+        """For a checkpoint."""
+        return {f"sums.{one.name}": getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def load(cls, saved: Saved) -> Sums:
+        """The inverse of `save`; other names are passed over."""
+        early, late = number(saved, "sums.early"), number(saved, "sums.late")
+        return cls(early, late, *(array(saved, f"sums.{one.name}") for one in fields(cls)[2:]))
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a step's noisy gradient is a measurement of: public numbers.
+
+    Attributes
+    ----------
+    family : of the response
+    spread : (d,) what mean square each column is expected to have; of a logistic model only
+    early_steps : the first steps of a client, from which its curvature is taken
+    """
+
+    family: str
+    spread: Vector
+    early_steps: int
+
+    def points(self, mu: Vector, variances: Vector) -> tuple[Vector, Vector]:
+        """(n, d) in which the gradient in mu is a line, and (n, d) by how much a row's curvature counts in that of omega."""
+        if self.family == "gaussian":
+            return mu, variances
+        squared = self.spread * mu * mu
+        shrunk = 1 / np.sqrt(1 + PROBIT * (squared + self.spread * variances).sum(axis=1, keepdims=True))
+        return mu * shrunk, variances * (shrunk - PROBIT * shrunk**3 * squared)
+
+    def add(self, sums: Sums, seen: Sequence[Vector], first: int) -> Sums:
+        """The sums with the steps of one update.
+
+        Parameters
+        ----------
+        seen : of each step (mu, omega, noisy gradient of the likelihood in both), (4d,)
+        first : the client's count of steps before them
+        """
+        mu, omega, in_mu, in_omega = np.split(np.stack(seen), 4, axis=1)
+        point, factor = self.points(mu, np.exp(2 * omega))
+        cut = min(max(self.early_steps - first, 0), len(seen))
+        x, g = point[:cut], in_mu[:cut]
+        return Sums(
+            sums.early + cut,
+            sums.late + len(seen) - cut,
+            sums.early_point + x.sum(axis=0),
+            sums.early_gradient + g.sum(axis=0),
+            sums.late_point + point[cut:].sum(axis=0),
+            sums.late_gradient + in_mu[cut:].sum(axis=0),
+            sums.points + x.T @ x,
+            sums.cross + g.T @ x,
+            sums.squares + (factor * factor).sum(axis=0),
+            sums.products + (factor * in_omega).sum(axis=0),
+        )
+
+    def at(self, point: Vector) -> tuple[Vector, Vector]:
+        """The coefficients of a point without spread, and d point / d coefficients there."""
+        if self.family == "gaussian":
+            return point, np.eye(len(point))
+        length = PROBIT * float(self.spread @ (point * point))  # below 1 for every mean of points
+        theta = point * np.sqrt(1 / (1 - length))
+        shrunk = np.sqrt(1 - length)
+        return theta, shrunk * np.eye(len(point)) - PROBIT * shrunk**3 * np.outer(theta, self.spread * theta)
+
+
+# What leaves -----------------------
+
+
+@dataclass(frozen=True)
+class AskSums(Message, kind=15):
+    """Server to client, after the last round: what do your noisy gradients add up to?"""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class NoisySums(Message, kind=16):
+    """Client to server: its `Sums`, functions of noisy sums and of points that follow from them."""
+
+    round: int
+    early: int
+    late: int
+    early_point: Column
+    early_gradient: Column
+    late_point: Column
+    late_gradient: Column
+    points: Square
+    cross: Square
+    squares: Column
+    products: Column
+
+
+@dataclass(frozen=True)
+class Server:
+    """Sums that have come, and clients that will send none."""
+
+    n_clients: int
+    replies: Mapping[int, Sums] = field(default_factory=dict)
+    lost: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Client:
+    """What it will answer."""
+
+    sums: Sums
+
+
+def start(n_clients: int) -> tuple[Server, ServerEffects]:
+    """Asks everybody."""
+    return Server(n_clients), once.ask(n_clients, AskSums(0))
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """One client's sums, or the loss of it."""
+    if isinstance(event, ClientLost):
+        return replace(state, lost=state.lost | {event.client}), []
+    if not isinstance(event, NoisySums) or sender in state.replies:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    sums = Sums(**{one.name: getattr(event, one.name) for one in fields(Sums)})
+    if min(sums.early, sums.late) < 0 or min(np.diag(sums.points).min(), sums.squares.min()) < 0:
+        raise RemoteFault(f"client {sender}: NoisySums has a negative count or sum of squares")
+    return once.with_reply(state, sender, sums), []
+
+
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+    """Answers."""
+    if not isinstance(event, AskSums):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    told = {one.name: getattr(state.sums, one.name) for one in fields(Sums)}
+    return state, [NoisySums(event.round, **told)]
+
+
+def finished(state: Server) -> bool:
+    """Whether everybody who still lives has answered."""
+    return len(state.replies.keys() | state.lost) == state.n_clients
+
+
+PROTOCOL = once.protocol("noisy-sums", (AskSums,), (NoisySums,), server_receive, client_receive, finished)
+
+
+# What follows from it --------------------
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of one number of one step's gradient.
+
+    Attributes
+    ----------
+    variance : that of the privacy noise
+    odds : (1 - rate) / rate of the sampling of rows, which adds odds x curvature
+    """
+
+    variance: float
+    odds: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The posterior, and how well it is founded.
+
+    Attributes
+    ----------
+    q : Gaussian with a full precision matrix
+    moved : (d,) how far the estimate is from where the late steps were, in its standard deviations
+    curvature_error : (d,) relative standard error of the curvature of each coefficient
+    """
+
+    q: Gaussian
+    moved: Vector
+    curvature_error: Vector
+
+
+@dataclass(frozen=True)
+class _Fall:
+    """How one client's gradients fall with the point, about the mean of its late steps.
+
+    Attributes
+    ----------
+    gram, fall : (d, d) second moments of the early points; of minus the early gradients with them. fall / gram is the curvature
+    noisy : (d, d) what noise of variance 1 in every gradient is multiplied by, in a row of `fall`
+    squares, products : (d,) the same of omega: products / squares is the diagonal of the curvature
+    late : how many steps
+    point, gradient : (d,) means over them
+    noise : in one gradient
+    """
+
+    gram: Vector
+    fall: Vector
+    noisy: Vector
+    squares: Vector
+    products: Vector
+    late: int
+    point: Vector
+    gradient: Vector
+    noise: Noise
+
+    @classmethod
+    def of(cls, sums: Sums, noise: Noise) -> _Fall:
+        """What a client's sums say; it must have late steps."""
+        point, gradient = sums.late_point / sums.late, sums.late_gradient / sums.late
+        away = sums.early_point - sums.early * point
+        gram = sums.points - np.outer(sums.early_point, point) - np.outer(point, away)
+        fall = np.outer(sums.early_gradient, point) + np.outer(gradient, away) - sums.cross
+        noisy = gram + np.outer(away, away) / sums.late
+        return cls(gram, fall, noisy, sums.squares, -sums.products, sums.late, point, gradient, noise)
+
+
+def posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
+    """Prior, and what all clients' sums say of their likelihood; generalised least squares.
+
+    Parameters
+    ----------
+    prior : with independent coefficients
+    told : each client's sums, all with late steps, and the noise in them
+    """
+    clients = [_Fall.of(sums, noise) for sums, noise in told]
+    shares = _shares(clients)
+    curvature, errors = _curvature(clients, shares)
+    score = np.sum([client.gradient for client in clients], axis=0)
+    theta, slope = design.at(np.sum([share * client.point for share, client in zip(shares, clients)], axis=0))
+    information = curvature @ slope
+    information = (information + information.T) / 2
+    covariance = np.linalg.inv(information + np.diag(prior.P))
+    step = covariance @ (score + prior.h - prior.P * theta)
+    of_score = np.diag(errors @ (step * step))  # a curvature that is wrong, times the way that it was used for
+    for share, client in zip(shares, clients):
+        of_score += (client.noise.variance * np.eye(prior.d) + client.noise.odds * share * information) / client.late
+    covariance = covariance + covariance @ of_score @ covariance
+    q = Gaussian.from_moments(theta + step, (covariance + covariance.T) / 2)
+    return Estimate(q, np.abs(step) / np.sqrt(np.diag(covariance)), np.sqrt(np.diag(errors)) / np.diag(curvature))
+
+
+def _shares(clients: Sequence[_Fall]) -> Vector:
+    """What part of the curvature each client has: its mean over coefficients, shrunk to that of all as far as noise explains the
+    differences.
+    """
+    known = np.array([np.trace(client.gram) + client.squares.sum() for client in clients])
+    levels = np.array([np.trace(client.fall) + client.products.sum() for client in clients]) / known
+    mean = max(float(levels.mean()), 0.0)
+    errors = (np.array([client.noise.variance for client in clients]) + [client.noise.odds * mean for client in clients]) / known
+    differences = float(((levels - mean) ** 2).sum())
+    real = max(0.0, 1 - float(errors.sum()) / differences) if differences else 0.0
+    shares = np.maximum(mean + real * (levels - mean), 0.05 * mean)
+    return shares / shares.sum() if mean > 0 else np.full(len(clients), 1 / len(clients))
+
+
+def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[Vector, Vector]:
+    """(d, d) by how much the gradients of all clients together fall with a point, and the variances of its entries.
+
+    Clients' moments are added before they are divided: points answer to the noise before them, which biases a quotient, and many
+    quotients many times.
+    """
+    d = len(clients[0].squares)
+    gram = np.sum([share * client.gram for share, client in zip(shares, clients)], axis=0)
+    inverse = np.linalg.inv(gram + 1e-9 * np.trace(gram) / d * np.eye(d))
+    of_mu = np.sum([client.fall for client in clients], axis=0) @ inverse
+    squares = np.sum([share * client.squares for share, client in zip(shares, clients)], axis=0)
+    of_omega = np.sum([client.products for client in clients], axis=0) / squares
+    variance_of_omega = np.sum([client.noise.variance * client.squares for client in clients], axis=0) / squares**2
+    variance_of_mu = np.zeros((d, d))
+    for share, client in zip(shares, clients):
+        of_gradient = client.noise.variance + client.noise.odds * share * np.maximum(of_omega, 0)
+        variance_of_mu += np.outer(of_gradient, np.diag(inverse @ client.noisy @ inverse))
+    weight = 1 / variance_of_mu
+    errors = 1 / (weight + weight.T)
+    entries = errors * (weight * of_mu + (weight * of_mu).T)
+    on = np.diag_indices(d)
+    errors[on] = 1 / (np.diag(weight) + 1 / variance_of_omega)
+    diagonal = errors[on] * (np.diag(weight * of_mu) + of_omega / variance_of_omega)
+    return _proper(entries, errors, np.sqrt(np.maximum(diagonal, np.sqrt(errors[on])))), errors
+
+
+def _proper(entries: Vector, errors: Vector, scale: Vector) -> Vector:
+    """Entries that their noise explains are shrunk to zero, each by its own standard error; eigenvalues that it explains are
+    lifted; the diagonal is scale^2.
+    """
+    d = len(scale)
+    off = ~np.eye(d, dtype=bool)
+    correlation, doubt = entries / np.outer(scale, scale), errors / np.outer(scale, scale) ** 2
+    kept = np.maximum(0, 1 - SHRINK * doubt / np.maximum(correlation**2, 1e-12))
+    correlation = np.where(off, kept * correlation, 1.0)
+    values, vectors = np.linalg.eigh(correlation)
+    least = min(0.5, DOUBT * float(np.sqrt(doubt[off].mean()))) if d > 1 else 0.0
+    lifted = (vectors * np.maximum(values, max(least, 0.01))) @ vectors.T
+    back = scale / np.sqrt(np.diag(lifted))
+    proper: Vector = lifted * np.outer(back, back)
+    return proper

@@ -1,0 +1,30 @@
+"""Whether an open variational job has converged: each client says in one bit whether its own unknowns have settled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..algorithms.core.windows import Movement
+from ..algorithms.exchanges import settled
+from ..results.plain import Record
+from ..results.verdict import of_movement
+from .run import At
+from .stage import Stage
+
+
+def exchanged(at: At[Any], movements: Mapping[int, Movement | None]) -> dict[str, bool | None]:
+    """Client -> its bit, None of one that is gone; at the server, and empty elsewhere.
+
+    Parameters
+    ----------
+    movements : of the unknowns of the clients that live here
+    """
+    clients = {k: settled.Client(movement is not None and movement.settled) for k, movement in movements.items()}
+    server, _ = at.exchange(Stage.of(settled), lambda: settled.start(len(at.names)), clients)
+    return {} if server is None else {name: server.replies.get(k) for k, name in enumerate(at.names)}
+
+
+def own(movement: Movement | None, names: Sequence[str]) -> Record:
+    """For a client's own file: whether the unknowns that only it knows have settled."""
+    return of_movement(movement, names).content

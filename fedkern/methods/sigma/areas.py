@@ -1,0 +1,135 @@
+"""The table of a client's areas: what was seen, with its exact interval, and what the posterior says of each.
+
+Every level (rate, probability, mean) has two parts, draw by draw: what the intercept and the covariates say, and what the map
+adds. On a log link rate = fixed x spatial, on a logit link odds = fixed x spatial, and otherwise mean = fixed + spatial.
+Source: docs/methods/sigma.md, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.artifact import OwnFile
+from ...models.likelihood import Likelihood
+from .rows import AreaRows
+
+Array = NDArray[np.float64]
+
+QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
+PARTS = ("q025", "q50", "q975")  # of the fixed and the spatial part
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Above which a level is high: as the job file says it, and the number that it is."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Draws of what a client's areas have.
+
+    Attributes
+    ----------
+    theta : (m, d) the map's effect, on the prior's own scale
+    fixed, spatial : (m, d) parts of the linear predictor, on the data's scale, without exposure and offsets
+    likelihood : of the response
+    threshold : above which a level is high
+    """
+
+    theta: Array
+    fixed: Array
+    spatial: Array
+    likelihood: Likelihood
+    threshold: Threshold
+
+    @property
+    def label(self) -> str:
+        """What the level is called."""
+        return self.likelihood.record.level
+
+    @cached_property
+    def level(self) -> Array:
+        """(m, d) rates, probabilities or means."""
+        return self.likelihood.mean(self.fixed + self.spatial)
+
+    @property
+    def above(self) -> Array:
+        """(d,) the probability that a level is above the threshold, (k + 1/2) / (m + 1) of k of m draws: draws that all agree do
+        not make it certain."""
+        high = (self.level > self.threshold.value).sum(axis=0)
+        return np.asarray((high + 0.5) / (len(self.level) + 1))
+
+
+def table(file: OwnFile, rows: AreaRows, areas: Areas) -> dict[str, Sequence[Any]]:
+    """The table, column by column."""
+    label, observed, d = areas.label, rows.observed, file.d
+    names = names_of(file)
+    seen = np.bincount(observed.area, minlength=d)
+    total = np.bincount(observed.area, weights=observed.y, minlength=d)
+    out: dict[str, Sequence[Any]] = {"area": names}
+    for axis, place in zip(("x", "y"), _places(file).T):
+        out[axis] = [f"{v:.10g}" for v in place]
+    out["rows"] = seen.tolist()
+    out["observed"] = [f"{value:g}" if n else "" for value, n in zip(total, seen)]
+    if label == "rate":
+        out["exposure"] = [f"{v:.10g}" for v in np.bincount(rows.area, weights=rows.exposure, minlength=d)]
+    elif observed.trials is not None:
+        out["trials"] = [f"{v:g}" for v in np.bincount(observed.area, weights=observed.trials, minlength=d)]
+    out |= {name: _cells(values) for name, values in crude(rows, areas.likelihood, d).items()}
+    out["theta_prior_sd"] = _cells(np.sqrt(file.true_variance))
+    out |= _summary("theta", areas.theta, QUANTILES) | _summary(label, areas.level, QUANTILES)
+    out[f"p_{label}_above_{areas.threshold.name}"] = _cells(areas.above)
+    natural = np.exp if areas.likelihood.record.link != "identity" else np.asarray
+    for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
+        out |= _summary(name, natural(part), PARTS)
+    return out
+
+
+def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
+    """What was seen, without any model: observed / expected (or the proportion, or the mean) of each of d areas, and its exact
+    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response; several negative binomial rows)."""
+    seen, record = rows.observed, likelihood.record
+    weights = np.exp(seen.offset) if record.link == "log" else seen.trials
+    one = np.ones(len(seen.y))
+    n, y, base = (np.bincount(seen.area, w, d).astype(float) for w in (one, seen.y, one if weights is None else weights))
+    there = base > 0
+    out = {name: np.full(d, np.nan) for name in ("crude", "crude_low", "crude_high")}
+    out["crude"][there] = y[there] / base[there]
+    if record.exact is None:
+        return {"crude": out["crude"]}
+    if record.dispersion is not None:
+        there &= n == 1  # sums of rows with different means have no simple distribution
+    scale = 1.0 if likelihood.scale is None else likelihood.scale
+    out["crude_low"][there], out["crude_high"][there] = record.exact(y[there], base[there], scale)
+    return out
+
+
+def _summary(name: str, values: Array, quantiles: Sequence[str] | dict[str, float]) -> dict[str, Sequence[str]]:
+    """Mean, sd and quantiles of (m, d) draws."""
+    columns = {"mean": values.mean(axis=0), "sd": values.std(axis=0)}
+    columns |= dict(zip(quantiles, np.quantile(values, [QUANTILES[what] for what in quantiles], axis=0)))
+    return {f"{name}_{what}": _cells(column) for what, column in columns.items()}
+
+
+def _cells(values: Array) -> list[str]:
+    """Six digits; nothing where there is no number."""
+    return ["" if np.isnan(v) else f"{v:.6g}" for v in values]
+
+
+def names_of(file: OwnFile) -> list[str]:
+    """Of the areas, or the places of points."""
+    return list(file.areas) or [" ".join(f"{x:g}" for x in place) for place in _places(file)]
+
+
+def _places(file: OwnFile) -> Array:
+    """(d, p) grid points, or centres of areas; p = 0 where they are not known."""
+    return np.zeros((file.d, 0)) if file.locations is None else file.locations

@@ -1,0 +1,60 @@
+"""What stands beside the server's posterior: what the prior said of each number, and coefficients as ratios.
+
+Source: docs/methods/sigma.md, sections 6.3 and 9.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ...results.draws import Draws
+from ...results.gaussian import label
+from .model import SigmaModel
+
+Array = NDArray[np.float64]
+
+ENDS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}  # of a prior: those that parameters have, and the median
+QUANTILES = {"q025": 0.025, "q50": 0.5, "q975": 0.975}  # of a ratio
+RATIOS = {"log": "rate ratio", "logit": "odds ratio"}  # link -> what e^coefficient is
+
+
+def of(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
+    """What summary.json has of both, in its table "sigma"."""
+    found, unknowns = ratios(model, posterior), priors(model, posterior)
+    return {"prior_of": unknowns} | ({"ratios": found} if found else {})
+
+
+def priors(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
+    """Name -> 5 %, 50 % and 95 % quantiles of its prior, of each number that is published, on the data's scale."""
+    at, units, names = np.array([*ENDS.values()]), model.units, model.encoding.names
+    half_normal = units.scale * ndtri((1 + at) / 2)
+    found = {"rho": at, "sigma_theta": half_normal, "sigma": half_normal}
+    if model.layout.free:
+        found[model.common.condition.name] = model.condition.quantile(at)
+    mean, sd = np.zeros(len(names)), np.full(len(names), units.scale * model.config.model.coefficient_sd)
+    mean[0], sd[0] = (units.level, sd[0]) if model.layout.intercept else (0.0, 0.0)
+    A = model.encoding.affine()
+    for suffix, centres, spreads in (("", A @ mean, np.sqrt(A**2 @ sd**2)), ("_std", mean, sd)):
+        found |= {label(name, suffix): centres[j] + spreads[j] * ndtri(at) for j, name in enumerate(names)}
+    return {name: dict(zip(ENDS, found[name].tolist())) for name in posterior.values}
+
+
+def ratios(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
+    """Coefficients as rate ratios or odds ratios, for a unit of the covariate and, where it is standardised, for one standard
+    deviation of it; empty where the link has no ratios, or there are no covariates."""
+    word, covariates = RATIOS.get(model.likelihood.record.link), model.encoding.names[1:]
+    if word is None or not covariates:
+        return {}
+    found: dict[str, Any] = {"is": word}
+    for title, suffix in (("a unit", ""), ("an sd", "_std")):
+        draws = {name: posterior.values.get(label(name, suffix)) for name in covariates}
+        found |= {title: {name: _quantiles(np.exp(values)) for name, values in draws.items() if values is not None}}
+    return {title: content for title, content in found.items() if content}
+
+
+def _quantiles(values: Array) -> dict[str, float]:
+    return dict(zip(QUANTILES, np.quantile(values, [*QUANTILES.values()]).tolist()))

@@ -1,0 +1,62 @@
+"""A client's areas as polygons, if the job has them: read before the fit, written with the results for any map program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...data import polygons
+from ...data.artifact import OwnFile
+from ...data.faults import HINT
+from ...data.polygons import Polygons
+from ...errors import JobError, OwnFault, owned
+from ...jobs.run import At
+from .keys import Config
+
+
+def read(at: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
+    """Client -> the polygons of its areas; empty where the job has none.
+
+    Raises
+    ------
+    JobError
+        The file cannot be read, is of another coordinate system, or lacks areas; their names are told to the client alone.
+    """
+    found = {}
+    for k, file in files.items():
+        with owned(k):
+            shapes = of(at.config, at.part.folder, file)
+        if shapes is not None:
+            found[k] = shapes
+    return found
+
+
+def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
+    """One client's."""
+    data = config.data
+    if data.polygons is None or data.area is None:
+        return None
+    drawn = polygons.read(folder / data.polygons, data.area)
+    try:
+        return drawn.of(file.areas, f"client {file.name!r}: {data.polygons}")
+    except JobError as error:
+        lacking = sum(name not in drawn.parts for name in file.areas)
+        text = f"client {file.name!r}: {data.polygons}: no polygon for {lacking} of its {file.d} areas in the prior; {HINT}"
+        raise OwnFault(text, str(error)) from None
+
+
+def collection(shapes: Polygons, table: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """GeoJSON of the areas with the columns of their table, as numbers where they are."""
+    columns = {name: list(values) for name, values in table.items()}
+    rows = (dict(zip(columns, values)) for values in zip(*columns.values()))
+    return shapes.collection(
+        {row["area"]: {name: row[name] if name == "area" else _number(row[name]) for name in row} for row in rows}
+    )
+
+
+def _number(cell: Any) -> Any:
+    """A cell as JSON has it; None where it is empty."""
+    if not isinstance(cell, str):
+        return cell
+    return float(cell) if cell else None

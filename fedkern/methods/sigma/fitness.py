@@ -1,0 +1,96 @@
+"""How well the fit agrees with a client's own areas: for its own folder, and sums of them for the server where the job asks.
+
+Source: docs/methods/sigma.md, section 9 (checks of a fit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges.fit_sums import FitSums
+from ...models.spatial import checks
+from ...models.spatial.site import Site
+from ...models.spatial.within_site import WithinSite
+from ...results import psis
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+ENDS = 0.05  # of the PIT's range, where a tenth of the areas should be in both together
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """(m, P), (m, size), (m, d) draws of the global unknowns, of the client's and of theta, and (m, d) standard normals beside
+    them."""
+
+    xi: Array
+    u: Array
+    theta: Array
+    normals: Array
+
+
+@dataclass(frozen=True)
+class Fitness:
+    """Of each area (d,), NaN where it has no rows (`pit`: more than one); `moran` of Pearson's residuals."""
+
+    elpd: Array
+    effective: Array
+    k_hat: Array
+    pit: Array
+    pearson: Array
+    moran: checks.Moran | None
+
+    @property
+    def columns(self) -> dict[str, Sequence[str]]:
+        """Of areas.csv."""
+        named = {"pearson": self.pearson, "pit": self.pit, "elpd": self.elpd, "k_hat": self.k_hat}
+        return {name: ["" if np.isnan(v) else f"{v:.6g}" for v in values] for name, values in named.items()}
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """fit.json: what all of the client's areas say together."""
+        there, pit = np.isfinite(self.pearson), self.pit[np.isfinite(self.pit)]
+        found: dict[str, Any] = {
+            "elpd": float(np.nansum(self.elpd)), "p_loo": float(np.nansum(self.effective)),
+            "areas": int(np.isfinite(self.elpd).sum()), "unreliable": self.unreliable,
+            "pearson": {"chi_square": float((self.pearson[there] ** 2).sum()), "areas": int(there.sum())},
+        }  # fmt: skip
+        if len(pit):
+            ends = {"below_0.05": float((pit < ENDS).mean()), "above_0.95": float((pit > 1 - ENDS).mean())}
+            found["pit"] = {"areas": len(pit), "mean": float(pit.mean())} | ends
+        if self.moran is not None:
+            m = self.moran
+            found["moran"] = {"i": m.index, "expected": m.expected, "sd": m.sd, "z": m.z}
+        return found
+
+    @property
+    def unreliable(self) -> int:
+        """Areas whose weights have too heavy a tail."""
+        return int((self.k_hat > psis.UNRELIABLE).sum())
+
+    @property
+    def sums(self) -> FitSums:
+        """What the server gets of it, where the job asks."""
+        elpd = self.elpd[np.isfinite(self.elpd)]
+        effective = float(np.nansum(self.effective))
+        return FitSums(0, len(elpd), float(elpd.sum()), float((elpd**2).sum()), effective, self.unreliable)
+
+
+def of(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) -> Fitness:
+    """From draws of the posterior; `unit` of the response in the model's."""
+    xi, theta = drawn.xi, drawn.theta
+    mean, v = site.without_rows(xi, drawn.u, theta)
+    log_density = checks.log_density(site, xi, mean, v) - site.counts * np.log(unit)
+    found = psis.left_out(log_density)
+    unseen = mean if v is None else mean + np.sqrt(v) * drawn.normals
+    residuals = checks.pearson(site, xi, theta)
+    empty = site.counts == 0
+    elpd, effective, k_hat = (np.where(empty, np.nan, one) for one in (found.elpd, found.effective, found.k_hat))
+    moran = None if pairs is None else checks.moran(residuals, pairs)
+    return Fitness(elpd, effective, k_hat, checks.pit(site, xi, unseen, found.weights), residuals, moran)

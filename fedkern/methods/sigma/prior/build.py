@@ -1,0 +1,154 @@
+"""`fedkern sigma build PRIOR.toml`: from a prior file to an artifact whose prior is exact inside each client.
+
+Nothing is trained: what ties the clients together is found in closed form (`models.spatial.factors`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ....algorithms.training.fit import digest_of
+from ....data import artifact
+from ....errors import JobError
+from ....jobs import machine
+from ....jobs.files import write_atomically
+from ....jobs.locks import one_job
+from ....jobs.naming import faults as faults_of_names
+from ....jobs.run import Output
+from ....models.spatial.factors import MOST, Tied, tie
+from ....printing import printable, several
+from ....results.plain import Record, plain
+from .keys import PriorConfig, load
+from .source import Source, read
+from .train import shape_of
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """What was built, and from what."""
+
+    config: PriorConfig
+    source: Source
+    tied: Tied
+
+    @property
+    def latents(self) -> int:
+        """Numbers that all clients share."""
+        return self.tied.clients[0].n_latents
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know."""
+        wanted, most = self.config.within.error, float(self.tied.errors.max())
+        if self.config.within.latents is not None or most <= wanted:
+            return self.source.notes
+        note = f"{self.latents} latents have an error of {most:.3f}, not {wanted:g}: more than {MOST} are never taken"
+        return (*self.source.notes, note)
+
+    def as_dict(self) -> Record:
+        """What fit.json holds."""
+        source, tied = self.source, self.tied
+        return {
+            "kind": source.prior.kind,
+            "condition": source.prior.condition.name,
+            "clients": dict(zip(source.clients, source.sizes)),
+            "latents": self.latents,
+            "borders": tied.n_borders,
+            "error": [{"phi": float(phi), "error": float(error)} for phi, error in zip(tied.phi, tied.errors)],
+            "notes": list(self.notes),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For the terminal."""
+        source, tied, name = self.source, self.tied, self.source.prior.condition.name
+        yield (
+            f"{source.prior.n:,} areas of {len(source.clients)} clients, {tied.n_borders:,} of them on borders: exact inside "
+            f"each client, {self.latents} numbers tie them together"
+        )
+        errors = ", ".join(f"{error:.3g} at {name} {phi:.3g}" for phi, error in zip(tied.phi, tied.errors))
+        yield f"posterior means are off by {errors}, relative to those of independent areas (one noisy row each)"
+        yield from (f"note: {note}" for note in self.notes)
+
+
+def command(options: argparse.Namespace) -> int:
+    """Runs `fedkern sigma build` and returns the exit code."""
+    config, folder = load(options.prior, options.sets)
+    out = Path(options.out or Path("runs") / Path(options.prior).stem)
+    built = perform(config, folder, Output(out, quiet=options.quiet))
+    if not options.quiet:
+        print(several("\n".join(built.lines())))
+        print(f"{out / 'manifest.json'}\ngive the server {out / 'server.npz'}, and each client its file of {out / 'clients'}")
+    return 0
+
+
+def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
+    """Builds a prior and writes its artifact.
+
+    Parameters
+    ----------
+    config : of the prior file, whose paths are relative to `folder`
+    output : the artifact's folder
+
+    Returns
+    -------
+    what was built
+
+    Raises
+    ------
+    JobError
+        Bad data, a kind without factors in closed form, or a folder that holds another artifact.
+    NumericalError
+        A client's block that cannot be factored, with its phi.
+    """
+    if config.prior.kind == "bym2":
+        raise JobError(
+            'prior.kind = "bym2": what is built has factors in closed form, and those are of car, leroux and gp; take "leroux", '
+            "or train networks (`fedkern sigma train`)"
+        )
+    assert output.folder is not None
+    if (output.folder / "manifest.json").exists():
+        raise JobError(f"{output.folder}: holds a finished prior; to start anew choose another --out")
+    source = read(config, folder)
+    if wrong := list(faults_of_names(source.clients, "data.client")):
+        raise JobError("; also ".join(wrong))
+    for note in () if output.quiet else source.notes:
+        print(f"fedkern: {printable(note)}", file=sys.stderr)
+    w = config.within
+    with one_job(output.folder, "a prior"), threadpool_limits(1, user_api="blas"):
+        tied = tie(source.prior, source.sizes, source.clients, n_latents=w.latents, error=w.error, nodes=w.values)
+        built = Built(config, source, tied)
+        _write(built, output.folder)
+    return built
+
+
+def _write(built: Built, out: Path) -> None:
+    """The artifact's files."""
+    config, source, tied = built.config, built.source, built.tied
+    found = {f"{what}{j}": getattr(own, what) for j, own in enumerate(tied.clients) for what in ("U", "K", "W")}
+    name = digest_of({"identity": config.identity, "map": shape_of(source), **found})
+    common = artifact.Common(name, config.prior.kind, source.prior.condition, "within", built.latents)
+    variances = np.split(tied.variance, np.cumsum(source.sizes)[:-1])
+    clients = [
+        artifact.WithinFile(
+            common,
+            client,
+            j,
+            tied.clients[j],
+            variances[j],
+            source.areas[j],
+            None if source.locations is None else source.locations[j],
+            source.pairs(j),
+        )
+        for j, client in enumerate(source.clients)
+    ]
+    for file, content in (("fit.json", built.as_dict()), ("prior.json", config.model_dump())):
+        write_atomically(out / file, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n")
+    artifact.write(out, common, clients, versions=machine.of_a_run(), put=write_atomically)

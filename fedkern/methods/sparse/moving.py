@@ -1,0 +1,126 @@
+"""Which moves a sparse job makes, which would pay where it makes none, and what they send.
+
+Source: docs/methods/sparse.md, section 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...algorithms.gibbs.settings import Move
+from ...kernels.families import BINARY, FAMILIES
+from .keys import Config
+
+MANY_SITES, MANY_COVARIATES = 8, 50  # from either on, chains without a move are slow
+WHOLE = 128  # coordinates up to which one draw of all is sent
+CUBES = 1e8  # their third power, over all regressions, up to which the server draws all at once from pooled statistics
+BLOCK = 96  # coordinates of an interweaving beyond
+LARGEST = 4 * 2**20  # bytes of a message with a move's terms, as `auto` chooses it
+SECOND_EVERY = 2
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a job's model: clients, regressions, coefficients of each, chains."""
+
+    clients: int
+    regressions: int
+    each: int
+    chains: int
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether chains without a move need very many rounds."""
+        return self.clients >= MANY_SITES or self.each >= MANY_COVARIATES
+
+    def bytes(self, width: int) -> int:
+        """Of a message with the terms of so many coordinates."""
+        return 8 * self.chains * self.regressions * width * (width + 1)
+
+    def fitting(self, width: int) -> int:
+        """The most coordinates, up to `width`, whose message is no larger than `LARGEST`; at least one."""
+        while width > 1 and self.bytes(width) > LARGEST:
+            width -= 1
+        return width
+
+
+@dataclass(frozen=True)
+class Moves:
+    """As `algorithms.gibbs.settings.Settings` has them."""
+
+    moves: tuple[Move, ...] = ()
+    block: tuple[int | None, ...] = ()
+    second_every: int = SECOND_EVERY
+    exchange: bool = False
+
+    def words(self, size: Size) -> str:
+        """What `check` and a result say of them."""
+        parts = []
+        for number, move in enumerate(self.moves):
+            every = size.each * (1 if move == "translate" else 2)
+            block = self.block[number] if number < len(self.block) else None
+            parts.append(move + (f" ({block} of {every})" if block is not None and block < every else ""))
+        if len(parts) == 2:
+            parts[1] += f" in every {ordinal(self.second_every)} round"
+        return ", ".join([*parts, *(["exchange of collinear pairs"] if self.exchange else [])])
+
+    def largest(self, size: Size) -> int:
+        """Bytes of the largest message with their terms."""
+        blocks = self.block or (None,) * len(self.moves)
+        every = [size.each * (1 if move == "translate" else 2) for move in self.moves]
+        return max(size.bytes(e if b is None else min(b, e)) for e, b in zip(every, blocks))
+
+
+def ordinal(number: int) -> str:
+    """2nd, 3rd, 4th .."""
+    teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def of(config: Config, size: Size) -> Moves:
+    """The moves of a job: as written, chosen with "auto", and chosen by themselves where nothing more leaves for them."""
+    a = config.algorithm
+    pooled = a.statistics == "pooled"
+    if a.moves == "auto" or (a.moves is None and pooled):
+        return chosen(size, pooled=pooled)
+    written = a.moves or ()
+    moves = tuple(move for move in written if move != "exchange")
+    block = tuple(a.block) if isinstance(a.block, list) else (a.block,) * len(moves)
+    return Moves(moves, block, SECOND_EVERY if a.second_every is None else a.second_every, "exchange" in written)
+
+
+def chosen(size: Size, *, pooled: bool) -> Moves:
+    """One draw of everything where that is small; else a translation, and interweaving blocks in turn."""
+    every = 2 * size.each
+    if size.regressions * every**3 <= CUBES if pooled else every <= size.fitting(WHOLE):
+        return Moves(("interweave",), (None,), exchange=pooled)
+    blocks = size.each, min(BLOCK, every)
+    if not pooled:
+        blocks = size.fitting(blocks[0]), size.fitting(blocks[1])
+    return Moves(("translate", "interweave"), blocks, exchange=pooled)
+
+
+def sentence(config: Config) -> str:
+    """What moves show the server of a client."""
+    if FAMILIES[config.model.family].domain is BINARY:
+        return "X' Omega X and X'(y - 1/2 - Omega z) of every client, which tell its second moments nearly"
+    if config.model.missing == "impute":
+        return "X'y / sigma^2 and X'X / sigma^2 of every client's completed rows, from which its second moments follow"
+    return "X'y / sigma^2 and X'X / sigma^2 of every client, from which its sufficient statistics follow"
+
+
+def recommended(config: Config, size: Size) -> str | None:
+    """What would make the chains of a large job without a move mix, and what it would send; None where nothing is advised."""
+    a = config.algorithm
+    able = config.model.kind != "sem" and a.participation == 1 and a.aggregate == "locals" and a.topology == "server"
+    if a.moves is not None or a.statistics == "pooled" or not able or not size.is_slow:
+        return None
+    moves = chosen(size, pooled=False)
+    text = (
+        f"chains mix slowly with {size.clients} clients and {size.each} coefficients; "
+        f'algorithm.moves = "auto" would take {moves.words(size)}, and send {sentence(config)} '
+        f"({moves.largest(size):,} bytes a round)"
+    )
+    if config.model.missing == "refuse" and FAMILIES[config.model.family].domain is not BINARY:
+        text += '; algorithm.statistics = "pooled" sends those statistics once, and takes moves by itself'
+    return text

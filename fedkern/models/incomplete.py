@@ -1,0 +1,228 @@
+"""Mean and covariance of rows that lack values, by expectation and maximisation (EM), and their pooling over sites.
+
+Rows are normal with any mean and covariance; which values are missing may depend on those that are there (missing at random). EM
+alternates between the expected sums of what is missing given what is there, and the moments that follow from them. Rows are
+sorted by pattern, which is the set of columns that they lack, and with the precision Q = covariance^-1 a pattern U costs |U|^3:
+
+    x_U | x_O ~ N(mu_U - Q_UU^-1 Q_UO (x_O - mu_O), Q_UU^-1)
+
+Some rows of uncorrelated columns are added to the covariance that completes rows (`ridge`), so that a site with fewer rows than
+columns, or with columns that follow from each other, has an answer; the covariance that comes out does not contain them.
+Source: Little and Rubin, Statistical Analysis with Missing Data, chapters 8 and 11; docs/methods/sparse.md, section 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+SETTLED = 1e-7  # change of a mean or covariance in an iteration, in standard deviations of the columns
+ITERATIONS = 2000
+NUMBERS = 4_000_000  # of patterns' matrices that are held at once
+SHARES = (0.5, 0.25, 0.1, 0.0)  # of rows with a pair of columns, beside the best site: at least so many, to be heard about it
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The moments of one site's columns.
+
+    Attributes
+    ----------
+    mean : (w,) NaN where the site has no value
+    covariance : (w, w) that of complete rows has their number less one as its divisor; 0 where a column has one value, or none
+    together : (w, w) how many rows have both columns
+    rows, incomplete : how many there are; how many of them lack a value
+    settled : whether EM has converged
+    """
+
+    mean: Array
+    covariance: Array
+    together: Array
+    rows: int
+    incomplete: int
+    settled: bool
+
+    @property
+    def values(self) -> Array:
+        """(w,) how many each column has."""
+        return np.diag(self.together)
+
+
+def completed(values: Array) -> Completed:
+    """Mean and covariance of rows that lack values.
+
+    Parameters
+    ----------
+    values : (n, w), NaN where a value is missing
+    """
+    there = ~np.isnan(values)
+    n, count = len(values), there.sum(axis=0)
+    origin = np.where(there, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+    about = np.where(there, values - origin, 0.0)
+    largest = np.where(there, np.abs(values), 0.0).max(axis=0, initial=0.0)
+    spread = np.sqrt((about**2).sum(axis=0) / np.maximum(count - 1, 1))
+    moving = np.flatnonzero((count > 1) & (spread > 1e-14 * largest))  # less is what rounding leaves of a constant column
+    shift, part, settled = _em(about[:, moving] / spread[moving], there[:, moving])
+    unbiased = spread[moving] * np.sqrt(count[moving] / (count[moving] - 1))
+    mean, covariance = np.where(count > 0, origin, np.nan), np.zeros((len(count), len(count)))
+    mean[moving] += spread[moving] * shift
+    covariance[np.ix_(moving, moving)] = unbiased[:, None] * part * unbiased
+    together = there.astype(np.float64)
+    return Completed(mean, covariance, together.T @ together, n, int((~there.all(axis=1)).sum()), settled)
+
+
+def _em(Z: Array, there: Mask) -> tuple[Array, Array, bool]:
+    """Mean (w,) and covariance (w, w) of standardised columns Z, 0 where a value is missing; whether they have converged."""
+    n, w = Z.shape
+    groups = _Groups.of(Z, there)
+    mean, covariance = np.zeros(w), Z.T @ Z / max(n, 1)
+    if there.all():
+        return mean, covariance, True
+    ridge, ridged = 1 + w / 10, np.eye(w)
+    for _ in range(ITERATIONS):
+        D, left = groups.filled(groups.rows - groups.ones[:, None] * mean, np.asarray(np.linalg.inv(ridged), np.float64))
+        shift = groups.ones @ D / n
+        products = D.T @ D + left
+        covariance = products / n - np.outer(shift, shift)
+        before, ridged = ridged, (n * covariance + ridge * np.eye(w)) / (n + ridge)
+        mean = mean + shift
+        if max(np.abs(shift).max(), np.abs(ridged - before).max()) < SETTLED:
+            return mean, covariance, True
+    return mean, covariance, False
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Rows by pattern. Those of one pattern stand for as few with the same sums and products: of n rows w + 1 are enough.
+
+    Attributes
+    ----------
+    rows : (r, w) 0 where a value is missing
+    ones : (r,) what a constant column is in them
+    pattern : (r,) number of each row's pattern, in increasing order
+    missing : (g, w) of each pattern
+    size : (g,) how many rows it had at first
+    """
+
+    rows: Array
+    ones: Array
+    pattern: NDArray[np.int64]
+    missing: Mask
+    size: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, Z: Array, there: Mask) -> _Groups:
+        """From columns Z (n, w), 0 where a value is missing."""
+        _, first, number = np.unique(np.packbits(there, axis=1), axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(number.ravel(), kind="stable")
+        size, missing = np.bincount(number.ravel(), minlength=len(first)), ~there[first]
+        with_ones, parts = np.column_stack([Z, np.ones(len(Z))])[order], list[Array]()
+        end = np.cumsum(size)
+        for g, (m, lacking) in enumerate(zip(size, missing)):
+            rows = with_ones[end[g] - m : end[g]]
+            if m > len(lacking) + 1:
+                rows = np.asarray(np.linalg.qr(rows, mode="r"))  # columns of zeros stay zeros, but for rounding
+                rows[:, :-1][:, lacking] = 0.0
+            parts.append(rows)
+        fewer = np.concatenate(parts) if parts else with_ones
+        return cls(fewer[:, :-1], fewer[:, -1], np.repeat(np.arange(len(parts)), list(map(len, parts))), missing, size)
+
+    def filled(self, D: Array, Q: Array) -> tuple[Array, Array]:
+        """Rows D about the mean with what they are expected to have where they lack values, and the sum over all rows of the
+        covariance (w, w) that this leaves out; Q (w, w) is the precision."""
+        D, left = np.where(self.missing[self.pattern], 0.0, D), np.zeros(Q.size)
+        DQ = D @ Q
+        for at, lacking in self._alike():
+            C = np.linalg.inv(Q[lacking[:, :, None], lacking[:, None, :]])
+            where = lacking[:, :, None] * len(Q) + lacking[:, None, :]
+            left += np.bincount(where.ravel(), (C * self.size[at, None, None]).ravel(), minlength=Q.size)
+            begin, end = np.searchsorted(self.pattern, (at[0], at[-1] + 1)) if len(at) == at[-1] - at[0] + 1 else (0, 0)
+            rows = np.arange(begin, end) if end else np.flatnonzero(np.isin(self.pattern, at))
+            of = np.searchsorted(at, self.pattern[rows])
+            columns = lacking[of]
+            D[rows[:, None], columns] = -np.einsum("ruv,rv->ru", C[of], np.take_along_axis(DQ[rows], columns, axis=1))
+        return D, left.reshape(Q.shape)
+
+    def _alike(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Patterns that lack the same number u > 0 of columns: their numbers, and the columns (g, u), a piece at a time."""
+        lacks = self.missing.sum(axis=1)
+        for u in np.unique(lacks[lacks > 0]):
+            every = np.flatnonzero(lacks == u)
+            for at in np.array_split(every, -(-len(every) * int(u) ** 2 // NUMBERS)):
+                yield at, np.nonzero(self.missing[at])[1].reshape(len(at), int(u))
+
+
+class NeverTogether(ValueError):
+    """Two columns that no site has in the same rows; their numbers are the arguments."""
+
+
+def pooled(sites: Sequence[Completed]) -> Array:
+    """(w, w) the covariance within sites that all have in common: what a site lacks is taken from those that have it.
+
+    A site counts as its number of rows less one. It is heard about such of its columns as it has in enough rows together, beside
+    the best site (`SHARES`); what it lacks is completed by the regression on its other columns that follows from the rest: EM
+    again, with sites in the place of rows. So the covariance is that of a normal likelihood, and positive definite unless
+    columns follow from each other.
+
+    Raises
+    ------
+    NeverTogether
+    """
+    told, degrees = _told(sites), np.array([site.rows - 1.0 for site in sites])
+    kinds, of = np.unique(told, axis=0, return_inverse=True)
+    products, weights = np.zeros((len(kinds), *sites[0].covariance.shape)), np.bincount(of.ravel(), degrees, len(kinds))
+    for kind, site, heard in zip(of.ravel(), sites, told):
+        products[kind] += (site.rows - 1) * site.covariance * np.outer(heard, heard)
+    heard = kinds.astype(np.float64)
+    psi: Array = products.sum(axis=0) / np.einsum("k,ki,kj->ij", weights, heard, heard)
+    if kinds.all():
+        return psi
+    unit = np.sqrt(np.diag(psi))
+    unit[unit == 0] = 1.0  # a column that is constant wherever there are rows enough: refused as singular
+    products /= np.outer(unit, unit)
+    psi = np.diag(np.diag(psi) / unit**2)
+    for _ in range(ITERATIONS):
+        total = products.sum(axis=0)
+        for k in np.flatnonzero(~kinds.all(axis=1)):
+            o, u = kinds[k], ~kinds[k]
+            gain = np.linalg.solve(psi[np.ix_(o, o)] + 1e-9 * np.eye(o.sum()), psi[np.ix_(o, u)])
+            cross = products[k][np.ix_(o, o)] @ gain
+            total[np.ix_(o, u)] += cross
+            total[np.ix_(u, o)] += cross.T
+            left = psi[np.ix_(u, u)] - psi[np.ix_(u, o)] @ gain
+            total[np.ix_(u, u)] += gain.T @ cross + weights[k] * left
+        before, psi = psi, (total + total.T) / (2 * weights.sum())
+        if np.abs(psi - before).max() < SETTLED:
+            break
+    return unit[:, None] * psi * unit
+
+
+def _told(sites: Sequence[Completed]) -> Mask:
+    """(sites, w) which columns each site is heard about: pairs of them are in at least two of its rows, and in a share of its
+    rows that is not much below the best site's, as far as every pair is then told by somebody."""
+    together = np.stack([site.together for site in sites])
+    share = together / np.array([site.rows for site in sites])[:, None, None]
+    told = np.zeros(together.shape[:2], bool)
+    for least in SHARES:
+        enough = (together > 1) & (share >= least * share.max(axis=0))
+        told = np.stack([_all_together(pairs) for pairs in enough])
+        heard = np.einsum("ki,kj->ij", told, told)
+        if heard.all():
+            return told
+    raise NeverTogether(*np.argwhere(~np.einsum("ki,kj->ij", told, told))[0].tolist())
+
+
+def _all_together(pairs: Mask) -> Mask:
+    """(w,) a large set of columns every two of which are a pair (w, w): the one with the fewest leaves, until it is so."""
+    chosen = np.diag(pairs).copy()
+    while True:
+        partners = (pairs[chosen][:, chosen]).sum(axis=1)
+        if not len(partners) or partners.min() == len(partners):
+            return chosen
+        chosen[np.flatnonzero(chosen)[np.flatnonzero(partners == partners.min())[-1]]] = False

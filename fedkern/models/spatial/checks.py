@@ -1,0 +1,143 @@
+"""How well a fit agrees with each area of a client: its density without it, residuals, and whether neighbours' residuals agree.
+
+An area's own effect follows its own rows, so that a density given the effect says little of how well they are foreseen. So
+theta_i is integrated out, given all else that a draw holds: theta_i ~ N(mean, v) without the area's rows, by Gauss-Hermite nodes
+about the mode (Vehtari, Mononen, Tolvanen, Sivula and Winther, 2016; Li, Qiu, Zhang and Feng, 2016).
+Source: docs/methods/sigma.md, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincc, ndtr, pdtr
+
+from ..likelihood import HALF_LOG_TAU
+from .site import Observed
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+NODES = 15
+NEWTON = 12  # steps to the mode; the log-likelihoods are concave in eta
+STEP = 1e-4  # of eta, for curvatures
+MOST_MOVED = 3.0  # of theta in a Newton step, in sds
+
+
+def _binomial_cdf(y: Array, p: Array, trials: Array) -> Array:
+    """P(Y <= y), by the incomplete beta function, which takes real numbers."""
+    return np.asarray(np.where(y < trials, betaincc(y + 1, np.maximum(trials - y, 1), p), 1.0), np.float64)
+
+
+# family -> P(Y <= y) and Var Y where the mean is mu (of a binomial y, that of one trial)
+Cdf = Callable[[Array, Array, Any, Any], Array]
+CDF: dict[str, Cdf] = {
+    "poisson": lambda y, mu, scale, trials: pdtr(y, mu),
+    "negative-binomial": lambda y, mu, scale, trials: betainc(scale, y + 1, scale / (scale + mu)),
+    "binomial": lambda y, mu, scale, trials: _binomial_cdf(y, mu, trials),
+    "bernoulli": lambda y, mu, scale, trials: np.where(y >= 1, np.ones_like(mu), 1 - mu),
+    "gaussian": lambda y, mu, scale, trials: ndtr((y - mu) / scale),
+}
+VARIANCE: dict[str, Cdf] = {
+    "poisson": lambda y, mu, scale, trials: mu,
+    "negative-binomial": lambda y, mu, scale, trials: mu + mu**2 / scale,
+    "binomial": lambda y, mu, scale, trials: trials * mu * (1 - mu),
+    "bernoulli": lambda y, mu, scale, trials: mu * (1 - mu),
+    "gaussian": lambda y, mu, scale, trials: np.broadcast_to(np.asarray(scale) ** 2, np.shape(mu)),
+}
+
+
+def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Array:
+    """(m, d) log p(rows of area i | xi, theta_i ~ N(mean, v)) at m draws; 0 of areas without rows. No v: theta is the mean."""
+    like, rows, log_sd = site.likelihood, site.rows, site.log_sd(xi)
+    fixed, scale = site.fixed(xi), site.scale(xi)
+
+    def value(theta: Array) -> Array:
+        return site.by_area(like.value(rows.y, fixed + scale * theta[:, rows.area], log_sd, rows.trials))
+
+    def slope(theta: Array, shift: float) -> Array:
+        eta = fixed + scale * theta[:, rows.area] + shift
+        return scale * site.by_area(like.slope(rows.y, eta, log_sd, rows.trials))
+
+    if v is None:
+        return value(mean)
+    mode = mean.copy()
+    for _ in range(NEWTON):
+        information = 1 / v + np.maximum(scale * (slope(mode, -STEP) - slope(mode, STEP)) / (2 * STEP), 0.0)
+        step = (slope(mode, 0.0) - (mode - mean) / v) / information
+        mode = mode + np.clip(step, -MOST_MOVED * np.sqrt(v), MOST_MOVED * np.sqrt(v))
+    width = np.sqrt(2 / information)
+    nodes, weights = np.polynomial.hermite.hermgauss(NODES)
+    total = np.full(mean.shape, -np.inf)
+    for node, weight in zip(nodes, weights):
+        theta = mode + width * node
+        total = np.logaddexp(total, np.log(weight) + node**2 + value(theta) - 0.5 * (theta - mean) ** 2 / v)
+    found = total + np.log(width) - 0.5 * np.log(v) - HALF_LOG_TAU
+    return np.where(site.counts > 0, found, 0.0)
+
+
+def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
+    """(d,) P(Y < y) + P(Y = y) / 2 of areas with one row, over draws (m, d) with these weights; NaN of the others."""
+    rows, like = site.rows, site.likelihood
+    alone = np.flatnonzero(site.counts[rows.area] == 1)
+    y, area, trials = rows.y[alone], rows.area[alone], None if rows.trials is None else rows.trials[alone]
+    mu = like.mean(site.fixed(xi)[:, alone] + site.scale(xi) * theta[:, area])
+    cdf, scale = CDF[like.record.name], like.sd(site.log_sd(xi))
+    below = cdf(y, mu, scale, trials)
+    if like.record.link != "identity":
+        below = (below + np.where(y > 0, cdf(np.maximum(y - 1, 0), mu, scale, trials), 0.0)) / 2
+    found = np.full(site.n_areas, np.nan)
+    found[area] = (weights[:, area] * below).sum(axis=0)
+    return found
+
+
+def pearson(site: Observed, xi: Array, theta: Array) -> Array:
+    """(d,) (observed - fitted) / sd of the rows of an area, at the posterior means of what is fitted; NaN without rows."""
+    rows, like = site.rows, site.likelihood
+    mu = like.mean(site.fixed(xi) + site.scale(xi) * theta[:, rows.area]).mean(axis=0)
+    scale = np.sqrt(np.mean(np.asarray(like.sd(site.log_sd(xi))) ** 2))
+    variance = np.asarray(VARIANCE[like.record.name](rows.y, mu, scale, rows.trials))
+    expected = mu if rows.trials is None else rows.trials * mu
+    left, spread = site.by_area(np.stack([rows.y - expected, variance]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(spread > 0, left / np.sqrt(spread), np.nan))
+
+
+@dataclass(frozen=True)
+class Moran:
+    """Moran's I of values on a map, with its mean and sd if they were independent normal numbers, and how many sds it is off."""
+
+    index: float
+    expected: float
+    sd: float
+
+    @property
+    def z(self) -> float:
+        return (self.index - self.expected) / self.sd
+
+
+def moran(values: Array, pairs: Index) -> Moran | None:
+    """Over pairs (k, 2) of neighbours, each once; None for fewer than four areas or no pair. Values that are NaN are left out.
+
+    Source: Cliff and Ord (1981), Spatial Processes, section 1.5 (normality).
+    """
+    there = np.isfinite(values)
+    pairs = pairs[there[pairs].all(axis=1)]
+    n = int(there.sum())
+    if n < 4 or not len(pairs):
+        return None
+    z = np.where(there, values, 0.0) - values[there].mean()
+    square = float((z[there] ** 2).sum())
+    if square == 0:
+        return None
+    s0 = 2.0 * len(pairs)
+    degrees = np.bincount(pairs.ravel(), minlength=len(values)).astype(float)
+    s1, s2 = 2 * s0, float((4 * degrees**2).sum())
+    index = n / s0 * 2 * float((z[pairs[:, 0]] * z[pairs[:, 1]]).sum()) / square
+    expected = -1 / (n - 1)
+    variance = (n**2 * s1 - n * s2 + 3 * s0**2) / ((n**2 - 1) * s0**2) - expected**2
+    return Moran(index, expected, float(np.sqrt(variance)))

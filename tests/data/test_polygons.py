@@ -1,0 +1,178 @@
+"""Borders from GeoJSON: who touches whom, where the centres are, and what is no map of degrees."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.cli.report import write as write_report
+from fedkern.data import polygons
+from fedkern.data.graph import grid, read_map
+from fedkern.errors import JobError, OwnFault
+from methods.sigma.test_areas import areas, job
+from support import sigma_artifacts as artifacts
+
+SQUARE = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)], float)
+
+
+def feature(name: Any, *rings: Any, kind: str = "Polygon", **more: Any) -> dict[str, Any]:
+    lines = [np.asarray(ring, float).tolist() for ring in rings]
+    geometry = {"type": kind, "coordinates": lines if kind == "Polygon" else [[line] for line in lines]}
+    return {"type": "Feature", "properties": {"area": name}, "geometry": geometry} | more
+
+
+def write(path: Path, *features: Any, **more: Any) -> Path:
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features} | more))
+    return path
+
+
+def squares(rows: int, columns: int) -> list[dict[str, Any]]:
+    """Cells of a grid, each border in a direction and from a corner of its own."""
+    cells = []
+    for k in range(rows * columns):
+        corners = np.roll(SQUARE[:-1] + np.array([k % columns, k // columns]), k % 4, axis=0)[:: 1 - 2 * (k % 2)]
+        cells.append(feature(f"{k // columns + 1}-{k % columns + 1}", 0.1 * np.concatenate([corners, corners[:1]])))
+    return cells
+
+
+def test_cells_of_a_grid_touch_as_the_grid_says(tmp_path: Path) -> None:
+    found = polygons.read(write(tmp_path / "map.json", *squares(3, 4)), "area")
+    want = grid(3, 4)
+    assert tuple(found.parts) == want.names
+    once = want.rows < want.indices
+    sides = {(i, j) for i, j in zip(want.rows[once].tolist(), want.indices[once].tolist())}
+    assert {tuple(pair) for pair in found.neighbours("edge").tolist()} == sides
+    corners = {(i, j) for i in range(12) for j in range(i) if max(abs(i // 4 - j // 4), abs(i % 4 - j % 4)) == 1}
+    assert {tuple(pair) for pair in found.neighbours("vertex").tolist()} == {(j, i) for i, j in corners}
+    np.testing.assert_allclose(found.centroids(), [(0.1 * (k % 4 + 0.5), 0.1 * (k // 4 + 0.5)) for k in range(12)], atol=1e-12)
+
+
+def test_holes_parts_and_names(tmp_path: Path) -> None:
+    lake = 0.5 * SQUARE + 0.25
+    ring = feature(7, SQUARE * 2, (lake + 0.25)[::-1])  # a square of 2 with a hole about (.75, .75)
+    island = feature("two", SQUARE[:-1] + 5, SQUARE + 7, kind="MultiPolygon")  # the first is not closed
+    again = feature("two", SQUARE + 9)
+    by_id = feature(None, SQUARE + 20, id="by id")
+    nowhere = feature("nowhere") | {"geometry": None}
+    found = polygons.read(write(tmp_path / "map.json", ring, island, again, by_id, nowhere), "area")
+    assert list(found.parts) == ["7", "two", "by id"]
+    rng = np.random.default_rng(1)  # the hole's centre of gravity, by points thrown at the square
+    points = rng.uniform(0, 2, (400_000, 2))
+    inside = points[~((points > 0.5) & (points < 1.0)).all(axis=1)]
+    np.testing.assert_allclose(found.centroids()[0], inside.mean(axis=0), atol=0.005)
+    np.testing.assert_allclose(found.centroids()[1], (7.5, 7.5))
+    assert len(found.parts["two"]) == 3
+
+
+SYSTEMS = ["urn:ogc:def:crs:OGC:1.3:CRS84", "urn:ogc:def:crs:OGC::CRS84", "EPSG:4326", "urn:ogc:def:crs:EPSG::4326"]
+
+
+@pytest.mark.parametrize("name", [*SYSTEMS, "http://www.opengis.net/def/crs/EPSG/0/4326"])
+def test_degrees_by_any_of_their_names(tmp_path: Path, name: str) -> None:
+    crs = {"type": "name", "properties": {"name": name}}
+    assert polygons.read(write(tmp_path / "map.json", feature("a", SQUARE), crs=crs), "area").parts.keys() == {"a"}
+
+
+CROOKED = [(0, 0), (1, 0), (float("nan"), 1), (0, 0)]
+BAD = {
+    "named": (
+        {"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::27700"}}},
+        feature("a", SQUARE),
+        "EPSG::27700",
+    ),
+    "a number like it": ({"crs": {"type": "name", "properties": {"name": "EPSG:14326"}}}, feature("a", SQUARE), "wanted degrees"),
+    "linked": ({"crs": {"type": "link", "properties": {"href": "x"}}}, feature("a", SQUARE), "its coordinate system is"),
+    "metres": ({}, feature("a", SQUARE * 4e5), "(400000, 0), which are no degrees"),
+    "a point": ({}, feature("a", SQUARE) | {"geometry": {"type": "Point", "coordinates": [0, 0]}}, "feature 1 (a): is a Point"),
+    "no name": ({}, feature(None, SQUARE), "neither a property 'area' nor an id"),
+    "two corners": ({}, feature("a", SQUARE[:2]), "has a border of 2 corners"),
+    "no number": ({}, feature("a", CROOKED), "has a border of 3 corners; wanted at least 3, finite"),
+    "a list": ({"features": {}}, feature("a", SQUARE), "is no GeoJSON FeatureCollection"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_is_no_map_of_degrees_is_refused(tmp_path: Path, what: str) -> None:
+    more, one, text = BAD[what]
+    with pytest.raises(JobError) as caught:
+        polygons.read(write(tmp_path / "map.json", one, **more), "area")
+    assert text in str(caught.value)
+
+
+def table(path: Path, names: list[str]) -> Path:
+    path.write_text("\n".join(["area,client", *(f"{name},{'east' if k % 4 < 2 else 'west'}" for k, name in enumerate(names))]))
+    return path
+
+
+def test_a_map_is_read_from_polygons_alone(tmp_path: Path) -> None:
+    names, file = list(grid(3, 4).names), write(tmp_path / "map.json", *squares(3, 4), feature("sea", SQUARE + 50))
+    made = read_map(table(tmp_path / "areas.csv", names), area="area", client="client", borders=file, contiguity="edge")
+    assert len(made.graph.indices) == len(grid(3, 4).indices)
+    assert made.centroids is not None
+    assert made.notes == (
+        "17 pairs of neighbours, whose borders share a side",
+        "1 polygons of no area in the table are left out: sea",
+    )
+    # an area apart is an island, linked to the nearest centre, and it is said
+    write(file, *squares(3, 4), feature("sea", SQUARE * 0.01 + 3))
+    made = read_map(table(tmp_path / "areas.csv", [*names, "sea"]), area="area", client="client", borders=file)
+    assert "1 without neighbours, linked to the nearest centroid: sea" in made.notes
+    # polygons that do not match: the first five by name
+    write(file, *squares(3, 4)[:4])
+    with pytest.raises(JobError) as caught:
+        read_map(table(tmp_path / "areas.csv", names), area="area", client="client", borders=file)
+    assert "no polygon for 8 of 12 areas: '2-1', '2-2', '2-3', '2-4', '3-1' and 3 more; give each feature" in str(caught.value)
+
+
+def map_of(path: Path, drop: int = 0) -> Path:
+    names = [f"{name}-{i}" for name, size in zip(artifacts.NAMES, artifacts.SIZES) for i in range(size)]
+    cells = [feature(name, 0.1 * SQUARE + (0.1 * (k % 4), 0.1 * (k // 4))) for k, name in enumerate(names)]
+    for cell in cells:
+        cell["properties"] = {"district": cell["properties"]["area"]}
+    return write(path, *cells[drop:])
+
+
+def test_a_client_gets_its_map(tmp_path: Path) -> None:
+    path = job(tmp_path, data={"polygons": "map.geojson"}, output={"chains": 2})
+    map_of(tmp_path / "map.geojson")
+    fedkern.run(path, out=tmp_path / "out")
+    for name, size in zip(artifacts.NAMES, artifacts.SIZES):
+        home = tmp_path / "out" / f"client-{name}"
+        content = json.loads((home / "areas.geojson").read_text())
+        assert [one["properties"]["area"] for one in content["features"]] == [f"{name}-{i}" for i in range(size)], "its own alone"
+        for one, row in zip(content["features"], areas(tmp_path / "out", name)):
+            assert {c: "" if v is None else v for c, v in one["properties"].items()} == {
+                c: v if c == "area" or v == "" else float(v) for c, v in row.items()
+            }
+        assert (home / "areas.geojson").stat().st_mode & 0o077 == 0
+    assert "Areas of the clients whose folders are here" in write_report(tmp_path / "out").read_text()
+    page = write_report(tmp_path / "out" / "client-north").read_text()
+    assert "Highest areas" in page
+    assert "north-3" in page
+    assert "west-1" not in page
+    with (tmp_path / "out" / "client-north" / "areas.csv").open() as file:
+        assert len(list(csv.reader(file))) == 1 + artifacts.SIZES[1]
+
+
+def test_polygons_that_do_not_match_end_job_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from fedkern.cli.__main__ import main
+
+    path = job(tmp_path, data={"polygons": "map.geojson"})
+    map_of(tmp_path / "map.geojson", drop=11)
+    with pytest.raises(OwnFault, match=r"client 'east': map\.geojson: no polygon for 5 of its 5 areas in the prior") as caught:
+        fedkern.run(path, out=tmp_path / "out")
+    assert "east-1" not in str(caught.value)
+    own = (tmp_path / "out" / "client-east" / "fault.txt").read_text()
+    assert "'east-0', 'east-1', 'east-2', 'east-3', 'east-4'" in own
+    assert main(["check", str(path)]) == 2
+    assert "no polygon for 5 of its 5 areas in the prior" in capsys.readouterr().err
+    assert main(["check", str(path), "--local", str(tmp_path / "rows" / "north.csv")]) == 2
+    assert (
+        "no polygon for 6 of 7 areas: 'north-0', 'north-1', 'north-2', 'north-3', 'north-4' and 1 more" in capsys.readouterr().err
+    )

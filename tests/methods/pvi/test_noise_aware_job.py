@@ -1,0 +1,75 @@
+"""Jobs whose posterior contains the noise: what they send, say and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedkern.errors import JobError, LostPeer
+from fedkern.methods import load
+from fedkern.privacy.certificate import WITH_NOISE
+from support.interrupted import job, run
+
+NOISE_AWARE = 'algorithm.posterior="noise-aware"'
+KEYED = 'privacy.noise_source="keyed"'
+
+
+def test_clients_send_their_sums_once_and_the_certificate_says_what_the_intervals_contain(fedkern: Any, tmp_path: Path) -> None:
+    path = job(tmp_path, "private")
+    ended = fedkern("run", path, "--set", NOISE_AWARE, "--out", "out")
+    assert ended.code == 0
+    assert WITH_NOISE in " ".join(ended.out.split())
+    out = tmp_path / "out"
+    summary = json.loads((out / "summary.json").read_text())
+    for name, certificate in summary["privacy"].items():
+        lines = [json.loads(line) for line in (out / "ledger" / f"{name}.jsonl").read_text().splitlines()]
+        assert [line["kind"] for line in lines if line["protocol"] == "noisy-sums"] == ["NoisySums"]
+        assert certificate["posterior"] == WITH_NOISE
+        assert certificate["steps"] == 36  # and no more: nothing is charged for the sums
+
+
+def test_a_resumed_run_is_that_without_an_interruption(tmp_path: Path) -> None:
+    path = job(tmp_path, "private")
+    whole = run(path, None, NOISE_AWARE, KEYED)
+    with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
+        run(path, tmp_path / "out", NOISE_AWARE, KEYED, stop=13)
+    again = run(path, tmp_path / "out", NOISE_AWARE, KEYED, resume=True)
+    assert again.summary["digest"] == whole.summary["digest"]
+    assert again.summary["parameters"] == whole.summary["parameters"]
+    assert run(path, None, KEYED).summary["digest"] != whole.summary["digest"]
+
+
+REFUSED = {
+    'algorithm.variant="global-vi"': "needs noisy sums of rows at the clients",
+    'algorithm.schedule="random"': "needs a schedule that asks every client equally often",
+    'algorithm.estimator="weight-mc"': "needs gradients whose only noise is that of the sums",
+    'model.family="poisson"': 'is for model.family = "bernoulli" and "gaussian"',
+    'data.weight="age"': "does not know what data.weight makes of the sampling of rows",
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_what_it_cannot_be_made_of_is_refused(tmp_path: Path, key: str) -> None:
+    with pytest.raises(JobError, match=REFUSED[key]):
+        load(job(tmp_path, "private"), [NOISE_AWARE, key])
+
+
+def test_open_jobs_have_no_noise(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="is for private jobs: leave it out, or give a"):
+        load(job(tmp_path, "pvi"), [NOISE_AWARE])
+
+
+def test_few_updates_are_refused_by_check_and_run_alike(fedkern: Any, tmp_path: Path) -> None:
+    path, says = job(tmp_path, "private"), 'algorithm.posterior = "noise-aware" needs at least 10 updates, and has 9'
+    for command in (("check", path), ("run", path, "--out", "out")):
+        ended = fedkern(*command, "--set", NOISE_AWARE, "--set", "job.rounds=9")
+        assert ended.code == 2
+        assert says in ended.out + ended.err
+
+
+def test_the_certificate_of_q_says_how_far_its_updates_have_gone(tmp_path: Path) -> None:
+    result = run(job(tmp_path, "private"), None, KEYED)
+    assert {round(c["progress"], 6) for c in result.privacy.values()} == {round(1 - 0.9**12, 6)}

@@ -1,0 +1,132 @@
+"""Jobs whose prior is exact inside each client: from a map to areas.csv, what is refused, and the same bits everywhere."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.api import perform
+from fedkern.data.artifact import WithinFile, read_client, read_own, read_server
+from fedkern.errors import JobError, LostPeer
+from fedkern.jobs.run import Output
+from fedkern.methods import load, parse
+from fedkern.methods.sigma.prior import build
+from fedkern.methods.sigma.prior.keys import parse as parse_prior
+from fedkern.transports.inprocess import InProcess
+from support import built_priors
+from support import sigma_artifacts as artifacts
+from support.command import StopsAt, mpirun
+from support.wires import checked_and_run
+
+BASE: dict[str, Any] = {
+    "job": {"method": "sigma", "rounds": 20, "seed": 3},
+    "data": {"clients": "rows/*.csv", "area": "district", "response": "cases", "exposure": "expected"},
+    "model": {"prior": "prior"},
+}
+
+
+def job(folder: Path, **changes: Any) -> Path:
+    built_priors.written(folder)
+    artifacts.counts(folder / "rows")
+    tables = {name: {**BASE.get(name, {}), **changes.get(name, {})} for name in {**BASE, **changes}}
+    if tables["model"].get("family") == "gaussian":
+        tables["data"] |= {"ignore": ["expected"]}
+        del tables["data"]["exposure"]
+    sections = (f"[{name}]\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in table.items()) for name, table in tables.items())
+    (folder / "job.toml").write_text("\n".join(sections))
+    return folder / "job.toml"
+
+
+def areas(folder: Path, client: str) -> list[dict[str, str]]:
+    with (folder / f"client-{client}" / "areas.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+VARIANTS: list[Any] = [
+    {},
+    {"model": {"kind": "within", "family": "gaussian"}, "output": {"bound": True}},
+    {"algorithm": {"inference": "hmc", "leapfrog_steps": 3}, "job": {"rounds": 12}, "output": {"chains": 2}},
+    pytest.param({"model": {"phi": 0.9, "spatial_scale": 0.5, "intercept": False}}, marks=pytest.mark.nightly),
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_a_job_sends_what_is_listed_and_writes_the_areas(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = job(tmp_path, **changes)
+    result = checked_and_run(path, tmp_path / "out")
+    assert result.summary["sigma"]["kind"] == "within"
+    assert ("phi" in result.parameters) == ("phi" not in changes.get("model", {}))
+    for name, size in zip(artifacts.NAMES, artifacts.SIZES):
+        rows = areas(tmp_path / "out", name)
+        assert [row["area"] for row in rows] == [f"{name}-{i}" for i in range(size)]
+        assert rows[1]["observed"] == ""
+        assert all(float(row["theta_sd"]) > 0 for row in rows)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("inference", ["sfvi", "hmc"])
+def test_one_process_several_ranks_and_a_resumed_run_give_the_same_bits(tmp_path: Path, inference: str) -> None:
+    few = {"inference": inference, "leapfrog_steps": 2}
+    path = job(tmp_path, job={"rounds": 20}, algorithm=few, output={"metrics_every": 5, "chains": 2})
+    config, folder = load(path)
+    want = perform(InProcess(), config, folder, Output(tmp_path / "whole", quiet=True))
+    out = tmp_path / "out"
+    with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
+        perform(InProcess(signals=StopsAt(out / "metrics.jsonl", 2)), config, folder, Output(out, quiet=True))
+    resumed = perform(InProcess(), config, folder, Output(out, resume=True, quiet=True))
+    ended = mpirun(3, "run", path, "--out", tmp_path / "mpi", "--quiet")
+    assert ended.code == 0, ended.err
+    assert want is not None
+    assert resumed is not None
+    assert resumed.digest == want.digest == json.loads((tmp_path / "mpi" / "summary.json").read_text())["digest"]
+    for name in artifacts.NAMES:
+        assert areas(out, name) == areas(tmp_path / "whole", name) == areas(tmp_path / "mpi", name)
+
+
+def test_the_artifact_is_read_as_it_was_written(tmp_path: Path) -> None:
+    built = built_priors.written(tmp_path)
+    server = read_server(tmp_path / "prior")
+    assert (server.clients, server.sizes, server.n_local) == (artifacts.NAMES, artifacts.SIZES, (0, 0, 0))
+    for made, name in zip(built.tied.clients, artifacts.NAMES):
+        file = read_own(tmp_path / "prior", name, id=server.common.id)
+        assert isinstance(file, WithinFile)
+        phi = np.array([0.3, 0.97])
+        one, two = made.ties(phi), file.within.ties(phi)
+        for what in ("U", "W", "K", "G", "log_norm", "dlog_norm"):
+            assert np.array_equal(getattr(one, what), getattr(two, what))
+        np.testing.assert_array_equal(made.precision(one, 1), file.within.precision(two, 1))
+    assert built.tied.errors.max() <= 0.05
+    variances = np.concatenate(server.true_variance)
+    np.testing.assert_allclose(variances, built.source.prior.mean_variance(), rtol=1e-3)
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    path = job(tmp_path)
+    with pytest.raises(JobError, match="holds a finished prior; to start anew"):
+        built_priors.written(tmp_path)
+    raw = built_priors.tables("bym2") | {"prior": {"kind": "bym2"}}
+    with pytest.raises(JobError, match='take "leroux", or train networks'):
+        build.perform(parse_prior(raw), tmp_path, Output(tmp_path / "other", quiet=True))
+    with pytest.raises(JobError, match=r'kind = "auxiliary" is for a prior that was trained, and prior was built; take "within"'):
+        fedkern.run(path, model={"kind": "auxiliary"})
+    with pytest.raises(JobError, match="this prior was built, and has no networks"):
+        read_client(tmp_path / "prior", "east")
+    artifacts.written(tmp_path / "networks")
+    with pytest.raises(JobError, match='kind = "within" is for a prior that was built, and networks was trained'):
+        fedkern.run(path, model={"kind": "within", "prior": "networks"})
+
+
+def test_points_keyed_by_area(tmp_path: Path) -> None:
+    built_priors.written(tmp_path, "gp")
+    artifacts.counts(tmp_path / "rows")
+    config = parse(BASE)
+    result = perform(InProcess(), config, tmp_path, Output(tmp_path / "out", quiet=True))
+    assert result is not None
+    assert "lengthscale" in result.parameters
+    assert len(areas(tmp_path / "out", "east")) == artifacts.SIZES[0]

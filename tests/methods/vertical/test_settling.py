@@ -1,0 +1,72 @@
+"""A vertical job says whether its fit still moves: by the server's own numbers, and in one bit of each client."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.data.columns import Columns
+from fedkern.reproduce import vertical, vertical_poisson
+
+
+def counts(n_rows):
+    """Columns of two clients, and counts that vary more than Poisson ones."""
+    random = np.random.default_rng(5)
+    X = (random.normal(size=(n_rows, 3)), random.normal(size=(n_rows, 2)))
+    mean = np.exp(0.7 + np.hstack(X) @ np.array([0.5, -0.4, 0.3, 0.6, -0.5]))
+    return Columns(X, (("a", "b", "c"), ("d", "e")), random.negative_binomial(3, 3 / (3 + mean)).astype(float))
+
+
+def job(folder, rounds, rho=0.05, algorithm=None, **sections):
+    model = {"family": "negative-binomial", "rho": rho, "scale": 3.0}
+    algorithm = {"auxiliary": "mean-field"} if algorithm is None else algorithm
+    tables = vertical.job(folder, counts(60), 1, rounds, model=model, algorithm=algorithm, **sections)
+    return fedkern.run(tables, out=folder / "run")
+
+
+def own(folder):
+    return [json.loads((folder / "run" / f"client-client-{k}" / "posterior.json").read_text()) for k in (1, 2)]
+
+
+def test_small_rho_and_mean_field_have_not_converged(tmp_path):
+    """Coefficients crawl by steps that are small beside their distance, and by many of the sds that mean-field gives them."""
+    result = job(tmp_path, 3000)
+    assert result.converged is False
+    assert result.summary["verdict"].startswith("not converged: ")
+    for client in own(tmp_path):
+        assert client["converged"] is False
+        assert client["worst"].startswith("theta_std[")
+
+
+def test_what_moves_no_more_has_settled_and_the_bound_is_known(tmp_path):
+    result = job(tmp_path, 5000, rho=0.5, algorithm={"learning_rate": 0.004})
+    assert result.converged == "settled"
+    assert [client["converged"] for client in own(tmp_path)] == ["settled", "settled"]
+    assert -1000 < result.summary["elbo"] < 0
+    assert 0 < result.summary["elbo_error"] < 3
+    sent = [json.loads(line)["kind"] for line in (tmp_path / "run" / "ledger" / "client-1.jsonl").read_text().splitlines()]
+    assert sent.count("Settled") == 1
+    assert sent.count("BoundShare") == 500
+
+
+def test_terms_of_the_bound_stay_at_home_where_the_job_says_so(tmp_path):
+    result = job(tmp_path, 20, output={"bound": False})
+    assert "elbo" not in result.summary
+    assert result.converged is False  # too few rounds
+    ledger = (tmp_path / "run" / "ledger" / "client-1.jsonl").read_text()
+    assert "BoundShare" not in ledger
+    assert '"Settled"' in ledger
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("rho", vertical_poisson.RHOS["areas"])
+def test_3000_rounds_of_the_areas_have_not_converged(tmp_path, rho):
+    """Of rho = 2 slopes' sds are then many times those of the end."""
+    tables = vertical.job(
+        tmp_path, vertical_poisson.example("areas"), 1, 3000, model={"kind": "multilevel", "family": "poisson", "rho": rho},
+        algorithm={"learning_rate": vertical_poisson.RATE, "cool_down": 0.7, "average": "none"},
+    )  # fmt: skip
+    assert fedkern.run(tables).converged is False
