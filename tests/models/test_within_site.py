@@ -167,3 +167,23 @@ def test_slopes_are_none_where_the_fixed_point_is_left_early(clients, monkeypatc
     monkeypatch.setattr("fedkern.models.spatial.within_site.MOST_STEPS", 2)
     slope = four_point(lambda x: s.log_joint_grad(x, none)[0], xi)
     assert np.abs(s.log_joint_grad(xi, none)[1] - slope).max() > 1e-2
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+@pytest.mark.parametrize("integrated", [True, False])
+def test_a_client_may_have_a_single_area(family, integrated):
+    """A state of one district: its only area is on the border."""
+    own = factors.tie(AreaPrior(*grid(4, 4), PHI), (15, 1), NAMES[:2], n_latents=1, nodes=9).clients[1]
+    rng = np.random.default_rng(4)
+    rows = Rows(np.array([3.0, 1.0]), np.zeros(2, int), rng.normal(size=(2, 1)), np.zeros(2))
+    layout = Layout(PHI.free, own.n_latents, n_beta=1, dispersed=family == "gaussian")
+    s = WithinSite(own, PHI, layout, Likelihood(family, None if family == "gaussian" else 1.0), rows, integrated=integrated)
+    xi, u = rng.normal(0, 0.5, s.n_global), rng.normal(size=s.size)
+    _, g_xi, g_u = s.log_joint_grad(xi, u)
+    np.testing.assert_allclose(g_xi, four_point(lambda x: s.log_joint_grad(x, u)[0], xi), rtol=5e-6, atol=5e-6)
+    np.testing.assert_allclose(g_u, four_point(lambda x: s.log_joint_grad(xi, x)[0], u), rtol=5e-6, atol=5e-6)
+    theta = s.theta_given(np.stack([xi] * 3), np.stack([u] * 3), rng.normal(size=(3, 1)))
+    mean, variance = s.without_rows(np.stack([xi] * 3), np.stack([u] * 3), theta)
+    assert theta.shape == mean.shape == variance.shape == (3, 1)
+    assert np.isfinite(theta).all()
+    assert (variance > 0).all()

@@ -256,7 +256,9 @@ def pooled_scales(names: tuple[str, ...], replies: list[ColumnMoments]) -> Array
     """(w,) standard deviations within sites."""
     squares = np.sum([r.squares for r in replies], axis=0)
     degrees = np.sum([r.degrees for r in replies], axis=0)
-    for name, square in zip(names, squares):
+    for name, square, degree in zip(names, squares, degrees):
+        if not degree > 0:
+            raise JobError(f"{name} has fewer than two values at every client: nothing can be learnt; put it into data.ignore")
         if not square > 0:
             raise JobError(f"{name} is constant at every client: nothing can be learnt from it; put it into data.ignore")
     return np.asarray(np.sqrt(squares / degrees))

@@ -114,7 +114,7 @@ def measured(model: SigmaModel) -> Callable[[Server], Mapping[str, float]]:
         if isinstance(server, hmc.Server):
             metrics |= {"acceptance": float(server.acceptance.mean())} if np.isfinite(server.acceptance).all() else {}
         elif server.trace:
-            metrics["elbo"] = server.trace[-1]
+            metrics["elbo"] = server.trace[-1] - model.units.log_volume
         return {name: round(value, 5) for name, value in metrics.items()}
 
     return of
@@ -135,7 +135,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile) -> Fit:
         draws=shape[1],
         encoding=model.encoding.to_dict(),
         notes=_notes(model, released),
-        more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(server, released)},
+        more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(model, server, released)},
     )
 
 
@@ -204,11 +204,11 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
     return about
 
 
-def _mixing(server: Server, released: Draws) -> dict[str, Any]:
+def _mixing(model: SigmaModel, server: Server, released: Draws) -> dict[str, Any]:
     """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error."""
     if isinstance(server, sfvi.Server):
         bound = server.last_fifth.moments
-        return {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
+        return {} if bound is None else {"elbo": bound[0] - model.units.log_volume, "elbo_error": bound[1]}
     slowest = released.slowest()
     chains = {
         "acceptance": server.acceptance.tolist(),

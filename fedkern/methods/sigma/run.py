@@ -101,7 +101,7 @@ def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -
         run.hooks.notes.append(server.note)
     units = anyone(server, clients).units
     assert isinstance(units, Units)
-    return units
+    return units if server is None else replace(units, n=server.rows)
 
 
 def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[hmc.Server, hmc.Client]:

@@ -14,6 +14,7 @@ Markov chain would multiply a difference in the last digit until its path is ano
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -33,11 +34,18 @@ FINER = -30  # offsets are rounded to 2^FINER, and known scales to so much of th
 
 @dataclass(frozen=True)
 class Units:
-    """eta = level + scale eta_model. `pooled`: the pooled level, which a model without an intercept has no place for."""
+    """eta = level + scale eta_model. `pooled`: the pooled level, which a model without an intercept has no place for; `n`: the
+    number of responses that `scale` is the unit of, where it is known (at the server)."""
 
     level: float = 0.0
     scale: float = 1.0
     pooled: float = 0.0
+    n: float = 0.0
+
+    @property
+    def log_volume(self) -> float:
+        """By how much log p(y) is larger on the model's scale than on the data's."""
+        return self.n * math.log(self.scale)
 
     def rows(self, rows: Rows, family: str, sd: float | None = None) -> Rows:
         """A client's rows on the model's scale: the level goes into the offset; a Gaussian response is standardised.

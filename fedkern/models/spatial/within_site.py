@@ -291,7 +291,8 @@ class WithinSite(Observed):
             own = with_border @ U.T @ G
             g_z = W.T @ s
             g_xi[k, parts["z"]] += g_z
-            drift = float(m @ (T @ m)) + float(T.data @ P[T.coords]) + float(m[border] @ ties.dK[k] @ m[border])
+            row, column = T.coords
+            drift = float(T.data @ (m[row] * m[column] + P[row, column])) + float(m[border] @ ties.dK[k] @ m[border])
             drift += float((ties.dK[k] * P[np.ix_(border, border)]).sum())
             by_phi[k] = ties.dlog_norm[k] - 0.5 * drift + float(s @ (dW @ (z - g_z) - dU @ m[border]))
             by_phi[k] -= float(((dW @ W.T) * own).sum() + (dU * with_border).sum())

@@ -84,6 +84,11 @@ def fitted(folder: Path, *arguments: Any, **model: Any) -> tuple[Any, dict[str, 
     return result, areas(out)
 
 
+def responses(folder: Path) -> int:
+    """Rows with a response: all but one of each client."""
+    return sum(len(path.read_text().splitlines()) - 2 for path in (folder / "rows").glob("*.csv"))
+
+
 def same(one: Any, other: Any, shift: dict[str, float], factor: dict[str, float]) -> None:
     """other = shift + factor one, of every parameter's mean, sd and quantiles, to 1e-6 of its posterior standard deviation. What
     was fitted has the same bits, so that a Markov chain takes the same path."""
@@ -131,6 +136,9 @@ def test_the_unit_of_a_response_moves_level_and_scale_alone(tmp_path: Path, fit:
             np.testing.assert_allclose(moved[name], table[name], rtol=1e-4, atol=2e-6, err_msg=name)
         np.testing.assert_allclose(moved["mean_mean"], a + s * table["mean_mean"], rtol=2e-5, atol=2e-6 * s)
         np.testing.assert_allclose(moved["mean_sd"], s * table["mean_sd"], rtol=2e-5)
+        if fit == "sfvi":  # a density of responses: n log s less
+            bounds = [one.summary["sigma"]["elbo"] for one in (found, other)]
+            assert bounds[1] - bounds[0] == pytest.approx(-responses(tmp_path) * np.log(s), abs=1e-6)
 
 
 def test_scales_that_the_job_gives_are_in_the_datas_units(tmp_path: Path) -> None:
