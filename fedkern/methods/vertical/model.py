@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 FULL = 64  # coefficients of a client, at most, whose covariance is full with covariance = "auto"
 
+FAR = 5.0  # root mean square of a Gaussian response, beyond which its coefficients' priors are worth a warning
 BOUND_EVERY = 10  # rounds: a term of the ELBO costs half as much as a whole round
 
 
@@ -159,6 +160,11 @@ class VerticalModel:
         out: list[str] = []
         if self.network:
             return out
+        if self.likelihood.record.link == "identity" and (size := float(np.sqrt(np.mean(y**2)))) > FAR:
+            out.append(
+                f"the responses have a root mean square of {size:.3g}, and intercept and standardised coefficients have priors "
+                "N(0, 1) in the response's unit, which pull them to zero: subtract their mean, and take a larger unit"
+            )
         if (share := self.kept(y)) < 0.5:
             out.append(
                 f"rho = {m.rho:g} keeps {share:.1%} of the information of a row; lower model.rho for a posterior like that of "

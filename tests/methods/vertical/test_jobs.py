@@ -234,6 +234,20 @@ def test_a_response_outside_its_domain_is_named(tmp_path: Path) -> None:
         fedkern.run(path, job=FAST, model={"family": "poisson"})
 
 
+def test_a_gaussian_response_in_a_small_unit_is_warned_of(tmp_path: Path) -> None:
+    """Its coefficients' priors are N(0, 1) in whatever unit it has."""
+    path = job(tmp_path)
+    said = []
+    for factor in (1.0, 100.0):
+        head, *rows = lines_of(path.parent / "server.csv")
+        cells = [row.split(",") for row in rows]
+        write(path.parent / "server.csv", [head, *(",".join([one[0], repr(factor * float(one[1]))]) for one in cells)])
+        sizes = {"scale": 0.5 * factor, "rho": 0.5 * factor}
+        notes = fedkern.run(path, job=FAST, model={"family": "gaussian", **sizes}).summary["notes"]
+        said.append([note for note in notes if "root mean square" in note])
+    assert (len(said[0]), len(said[1])) == (0, 1)
+
+
 def test_a_step_that_leaves_the_finite_numbers_is_named(tmp_path: Path) -> None:
     with pytest.raises(NumericalError, match=r"client 'client-0\d', round \d+: .* is not finite"):
         fedkern.run(
