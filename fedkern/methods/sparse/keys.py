@@ -166,6 +166,8 @@ def _data(config: Config) -> Iterator[str]:
         yield f'data.standardise = "{data.standardise}": a sparse model is scaled by model.scale; remove the key'
     yield from faults_of_names(data.names, "data.names")
     if config.model.scale == "given":
+        if not any(column.scale is not None for column in data.columns.values()):
+            yield 'model.scale = "given" needs the scale of every column, and no [data.columns.NAME] has one; give them'
         for name, column in data.columns.items():
             if column.kind != "categorical" and column.levels is None and column.scale is None:
                 yield f'data.columns.{name}.scale is missing: model.scale = "given" needs the scale of every column'

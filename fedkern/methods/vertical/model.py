@@ -57,6 +57,13 @@ class VerticalModel:
         return min(BOUND_EVERY, self.config.output.metrics_every)
 
     @property
+    def unpredicted(self) -> str | None:
+        """Why a result has nothing on a missing party although the job asks for it."""
+        if not self.config.output.missing_party or self.n_test:
+            return None
+        return "output.missing_party: no row is predicted, so it says nothing; give data.holdout, or rows without a response"
+
+    @property
     def watched(self) -> bool:
         """Whether clients say if their own unknowns have settled: in open variational jobs."""
         a = self.config.algorithm

@@ -153,6 +153,8 @@ def _lines(model: VerticalModel) -> Iterator[str]:
     yield ""
     yield from _privacy(model)
     yield f"disclosure  {disclosure(model)}"
+    if model.unpredicted is not None:
+        yield f"advice   {model.unpredicted}"
 
 
 def _privacy(model: VerticalModel) -> Iterator[str]:
