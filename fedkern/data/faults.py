@@ -101,8 +101,8 @@ class Marks:
             counts[f"{where} {plain_text.told(reason) if column is None else reason}"] += len(rows)
         listed = ", ".join(f"{what}: {n}" for what, n in sorted(counts.items()))
         many = "1 row" if faults.rows == 1 else f"{faults.rows} rows"
-        remedy = "correct or remove what is wrong" + (f" ({NO_VALUE})" if any(NO_VALUE in each for *_, each in self.found) else "")
-        text = f"{who(client, self.table.source)}: {many} cannot be used ({listed}); {remedy}; {HINT}"
+        way = f" ({NO_VALUE})" if any(NO_VALUE in remedy for *_, remedy in self.found) else ""
+        text = f"{who(client, self.table.source)}: {many} cannot be used ({listed}); correct or remove what is wrong{way}; {HINT}"
         others = f" ({faults.rows - 1} more rows have faults)" if faults.rows > 1 else ""
         begin = f"client {client!r}, {self.table.source}" if client else self.table.source
         own = "\n  ".join([f"{begin}, {faults.first[0]}{others}", *map(str, faults.first[1:])])
