@@ -76,6 +76,7 @@ class AlgorithmSection(Section):
     )
     block: Count | list[Count] | None = key(None, help="of a move, or of each: coordinates that are drawn at once; default all")
     second_every: int | None = key(None, ge=2, help="of two moves the second takes every so many rounds; default 2")
+    starts: Literal["included", "both"] = key("included", help="of chains: all covariates are in, or in every second chain none")
     participation: float = key(1.0, gt=0, le=1, help="probability that a client takes part in a round")
     aggregate: Literal["locals", "sums"] = key("locals", help="what a client sends: its coefficients, or sums to be added")
     statistics: Literal["local", "pooled"] = key("local", help="pooled: clients send their sufficient statistics, once")
