@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from ...jobs.keys import (
@@ -17,6 +17,7 @@ from ...jobs.keys import (
     Section,
     Tables,
     key,
+    lay_until,
 )
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
@@ -135,9 +136,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     job, algorithm = out["job"], out["algorithm"]
     if not isinstance(job, dict) or not isinstance(algorithm, dict):
         return out
-    until = algorithm.get("until")
-    if isinstance(until, Mapping) and "rounds" not in table(raw, "job"):
-        job["rounds"] = until.get("max_rounds", 20_000)
+    lay_until(raw, out, 20_000)
     rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 2500
     algorithm.setdefault("burn_in", min(500, rounds // 5))
     several = algorithm.get("aggregate", "locals") == "locals" and algorithm.get("scales", "exact") == "exact"

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core import until
 from ...algorithms.soul import machine as soul
 from ...algorithms.split.machine import Settings
 from ...jobs.keys import settings_of
@@ -88,6 +89,8 @@ class VerticalModel:
             Settings,
             c.job,
             a,
+            rounds=until.lengths(c.job.rounds)[0] if a.until else c.job.rounds,
+            most=c.job.rounds if a.until else 0,
             n_rows=self.n_rows,
             n_clients=len(self.names),
             model="none" if self.network else c.model.augmentation,

@@ -88,7 +88,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     return Fit(
         posterior=fitted.posterior,
         arrays={**fitted.arrays, **moments},
-        stop=fitted.stop,
+        stop="settled" if config.algorithm.until and fitted.rounds < config.job.rounds else fitted.stop,
         rounds=fitted.rounds,
         verdict=_verdict(model, fitted),
         clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
