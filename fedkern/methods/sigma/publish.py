@@ -60,7 +60,7 @@ def posterior(model: SigmaModel, server: Server) -> Draws:
     if isinstance(server, hmc.Server):
         xi = hmc.draws(server)
     else:
-        xi = global_draws(server.block, server.parameters, Drawing(model.config.job.seed, output.chains, output.draws))
+        xi = global_draws(*server.q, Drawing(model.config.job.seed, output.chains, output.draws))
     return Draws(_named(model, xi), isinstance(server, hmc.Server))
 
 
@@ -109,7 +109,7 @@ def measured(model: SigmaModel) -> Callable[[Server], Mapping[str, float]]:
     """For a line of metrics: the means of the server's own unknowns (of chains the present states), the ELBO, the acceptance."""
 
     def of(server: Server) -> Mapping[str, float]:
-        xi = server.walk.at if isinstance(server, hmc.Server) else server.parameters[np.newaxis, : server.block.size]
+        xi = server.walk.at if isinstance(server, hmc.Server) else server.q[1][np.newaxis, : server.block.size]
         metrics = {name: float(values.mean()) for name, values in _named(model, xi[np.newaxis]).items() if "_std" not in name}
         if isinstance(server, hmc.Server):
             metrics |= {"acceptance": float(server.acceptance.mean())} if np.isfinite(server.acceptance).all() else {}
@@ -184,7 +184,7 @@ def unknowns(model: SigmaModel) -> list[str]:
 
 def _arrays(server: Server) -> dict[str, Array]:
     """What the digest is of."""
-    return {"xi": hmc.draws(server)} if isinstance(server, hmc.Server) else {"q": server.parameters}
+    return {"xi": hmc.draws(server)} if isinstance(server, hmc.Server) else {"q": server.q[1]}
 
 
 def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from ....jobs.locks import one_job
 from ....jobs.naming import faults as faults_of_names
 from ....jobs.run import Output
 from ....models.spatial.factors import MOST, Tied, tie
+from ....models.spatial.loadings import of_within
 from ....printing import printable, several
 from ....results.plain import Record, plain
 from .keys import PriorConfig, load
@@ -151,4 +152,5 @@ def _write(built: Built, out: Path) -> None:
     ]
     for file, content in (("fit.json", built.as_dict()), ("prior.json", config.model_dump())):
         write_atomically(out / file, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n")
-    artifact.write(out, common, clients, versions=machine.of_a_run(), put=write_atomically)
+    loadings = of_within(tied.clients)
+    artifact.write(out, common, clients, mean_loadings=loadings, versions=machine.of_a_run(), put=write_atomically)
