@@ -1,7 +1,7 @@
 """The server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6.
 
-Its steps are of q(xi'), xi = T xi' (see `shear`). T is the identity at first, and is fixed once, where q is, after the first
-twentieth of the rounds; q is then carried over, and the optimiser begins anew. All else is of q(xi).
+Its steps are of q(xi'), xi = T xi' (see `shear`). T is the identity at first. After each twentieth of the rounds it is found anew
+where q(xi) stands, and q(xi') follows. All that leaves the server or is judged is of q(xi).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Server(AllRounds):
     prior : of xi
     block, parameters, optimiser : q(xi'), its flat parameters, and the state of its optimiser
     shear : T
-    ridge : along which T is fixed; None where it stays the identity
+    ridge : along which T is; None where it stays the identity
     names, round : of the clients; rounds finished
     waiting, answers : clients that have yet to answer; client -> its answer
     windows : mean and sd of q(xi) over two stretches of the rounds
@@ -64,7 +64,6 @@ class Server(AllRounds):
     answers: Mapping[int, GlobalGradient | GlobalGradientBound | Reached] = field(default_factory=dict)
     trace: tuple[float, ...] = ()
     recent: float = 0.0
-
 
     @property
     def q(self) -> tuple[Block, Vector]:
@@ -145,7 +144,7 @@ def _step(state: Server) -> Server:
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
     state = _watched(evolve(state, parameters=parameters, optimiser=optimiser))
     state = evolve(state, round=state.round + 1)
-    if state.round == s.shear_at < s.rounds:
+    if state.round % s.shear_every == 0 and state.round < s.rounds:
         state = _sheared(state)
     if not s.bound:
         return state
@@ -172,12 +171,15 @@ def _averaged(state: Server) -> Server:
 
 
 def _sheared(state: Server) -> Server:
-    """With T as it is where q(xi) stands now. The optimiser begins anew: gradients that it remembers are those of the ridge."""
+    """With T of where q(xi) stands. What the optimiser remembers of T = I, gradients' sizes across the ridge, is forgotten."""
     if state.ridge is None:
         return state
-    shear = evolve(state.shear, slopes=state.ridge.slopes(state.parameters[: state.block.size]))
-    optimiser = OPTIMISERS[state.settings.optimiser](1.0).init(state.block.n_parameters)
-    return evolve(state, shear=shear, parameters=shear.taken(state.block, state.parameters), optimiser=optimiser)
+    block, parameters, optimiser = state.block, state.parameters, state.optimiser
+    slopes = state.ridge.slopes(state.shear.out(parameters[: block.size]))
+    if state.shear.still:
+        optimiser = OPTIMISERS[state.settings.optimiser](1.0).init(block.n_parameters)
+    shear, parameters = state.shear.renewed(block, parameters, slopes)
+    return evolve(state, shear=shear, parameters=parameters, optimiser=optimiser)
 
 
 def _watched(state: Server) -> Server:

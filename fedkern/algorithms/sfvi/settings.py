@@ -18,7 +18,7 @@ from .families import Family
 Matrix = NDArray[np.float64]
 
 LARGEST_FULL = 64  # local unknowns up to which L_j is triangular by default
-SHEARED = 0.05  # share of the rounds after which T is fixed
+SHEARED = 0.05  # share of the rounds after which T is found anew
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ class Settings:
         return Block(size, self.covariance == "full" or self.sheared)
 
     @property
-    def shear_at(self) -> int:
-        """The round before which T is fixed."""
+    def shear_every(self) -> int:
+        """Rounds from one T to the next."""
         return max(round(SHEARED * self.rounds), 1)
 
     def family(self, model: LocalModel) -> Family:

@@ -1,6 +1,6 @@
 """A shear of the global unknowns, so that q(xi) need not learn a ridge that is known beforehand (see `server`).
 
-Where one unknown b can nearly make up for others z, the posterior is a narrow ridge in (b, z), which variational steps find slowly.
+Where one unknown b can nearly make up for others z, the posterior is a narrow ridge in (b, z): variational steps find it slowly.
 With xi = T xi', T unit lower triangular with row b alone off the identity,
 
     b = b' + s'z,  the rest as it is,
@@ -76,18 +76,20 @@ class Shear:
 
     def released(self, block: Block, parameters: Vector) -> Vector:
         """The parameters of q(xi), whose factor is triangular, from those of q(xi') in `block`."""
-        mean, scale = parameters[: block.size], block.scale(parameters)
-        return Block(block.size, full=True).by_factor(*self._moved(mean, scale if block.full else np.diag(scale), 1.0))
+        scale = block.scale(parameters)
+        return Block(block.size, full=True).by_factor(*self._moved(parameters, scale if block.full else np.diag(scale)))
 
-    def taken(self, block: Block, parameters: Vector) -> Vector:
-        """The parameters of q(xi') from those of q(xi), both in `block`: the same distribution, or, where it is diagonal, with the
-        same means and standard deviations of xi'."""
-        mean, scale = parameters[: block.size], block.scale(parameters)
-        mean, factor = self._moved(mean, scale if block.full else np.diag(scale), -1.0)
-        return block.by_factor(mean, factor) if block.full else block.at(mean, np.sqrt(np.einsum("ij,ij->i", factor, factor)))
+    def renewed(self, block: Block, parameters: Vector, slopes: Vector) -> tuple[Shear, Vector]:
+        """T with other slopes, and the parameters of q(xi') then: a full one stays the same q(xi); a diagonal one, which cannot,
+        keeps the means of xi and the standard deviations of xi'."""
+        back = Shear(self.row, self.columns, self.slopes - slopes)
+        scale, d = block.scale(parameters), block.size
+        if block.full:
+            return Shear(self.row, self.columns, slopes), block.by_factor(*back._moved(parameters, scale))
+        return Shear(self.row, self.columns, slopes), np.concatenate([back.out(parameters[:d]), parameters[d:]])
 
-    def _moved(self, mean: Vector, factor: Vector, sign: float) -> tuple[Vector, Vector]:
-        mean, factor = mean.copy(), factor.copy()
-        mean[self.row] += sign * float(self.slopes @ mean[self.columns])
-        factor[self.row] += sign * (self.slopes @ factor[self.columns])
-        return mean, factor
+    def _moved(self, parameters: Vector, factor: Vector) -> tuple[Vector, Vector]:
+        """The mean and the factor of T times a draw."""
+        moved = factor.copy()
+        moved[self.row] += self.slopes @ factor[self.columns]
+        return self.out(parameters[: len(factor)]), moved

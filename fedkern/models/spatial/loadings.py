@@ -1,8 +1,8 @@
 """The level of a map, which can stand in for the intercept, as a function of the latent numbers that all clients share.
 
-Given z_G the mean of theta over all areas has the expectation abar(phi)'z_G, times the root of rho with BYM2. So the responses tell
-b + sigma_theta abar'z_G, and of b alone only the prior of z_G tells more: a ridge. abar, the mean of the areas' loadings, is known
-with the prior, from the map alone. Source: docs/methods/sigma.md, section 6.4.
+Given z_G the mean of theta over all areas has the expectation abar(phi)'z_G, times the root of rho with BYM2. Thus responses tell
+b + sigma_theta abar'z_G, and of b alone only the prior of z_G tells more: a ridge. abar, the mean of the areas' loadings, follows
+from the map alone. Source: docs/methods/sigma.md, section 6.4.
 """
 
 from __future__ import annotations
