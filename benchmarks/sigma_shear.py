@@ -3,8 +3,8 @@
     python benchmarks/sigma_shear.py [--clients N] [--latents N] [--phi PHI] [--known] [--rounds N ..] [--seeds N]
 
 A CAR map of 20 x 20 cells (--side), 20 clients of a row each, one Gaussian response an area: y = theta + N(0, sd 0.5), theta
-drawn at PHI; the prior exact inside each client. b is unknown, and so are phi and sigma_theta (but with --known). Exact: of the CAR
-model; b given (phi, sigma_theta) is normal, and these two are summed over a grid of 41 x 41.
+drawn at PHI; the prior exact inside each client. b is unknown, and so are phi and sigma_theta (but with --known). Exact: of the
+CAR model; b given (phi, sigma_theta) is normal, and these two are summed over a grid of 41 x 41.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile) -> Fit:
         chains=shape[0],
         draws=shape[1],
         encoding=model.encoding.to_dict(),
-        notes=_notes(model, released),
+        notes=_notes(model, released) + _unsheared(model, prior),
         more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(model, server, released)},
     )
 
@@ -218,6 +218,16 @@ def _mixing(model: SigmaModel, server: Server, released: Draws) -> dict[str, Any
         "leapfrog_steps": server.settings.leapfrog,
     }
     return {"chains": chains | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
+
+
+def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
+    """Where the prior's file is too old for what the job asks."""
+    if model.chains or not model.sfvi.sheared or prior.mean_loadings is not None:
+        return []
+    return [
+        "the prior's file does not say how the level of the map follows from its latent numbers: algorithm.shear does nothing, "
+        "and the intercept's standard deviation may be too small; make the prior anew"
+    ]
 
 
 def _notes(model: SigmaModel, released: Draws) -> list[str]:

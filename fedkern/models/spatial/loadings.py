@@ -26,7 +26,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 VALUES = 17  # of phi
-DRAWS = 256  # of the latents, over which slopes of a decoder that is not linear in them are averaged
+DRAWS = 1024  # of the latents, over which slopes of a decoder that is not linear in them are averaged
 
 
 @dataclass(frozen=True, eq=False)
