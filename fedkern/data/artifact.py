@@ -3,7 +3,8 @@
 A folder of it holds
 
     manifest.json         what each file is, with its digest; the format's number; the units
-    server.npz            who takes part, and the prior of the hyperparameter: no network
+    server.npz            who takes part, the prior of the hyperparameter, and how the map's mean level follows from the global
+                          latents: no network
     clients/<name>.npz    this client's own part: of a prior that was trained its decoder and encoder, scales and tau^2; of one
                           that was built its own map and what ties it to the others. Nothing of another client's
     training/             what only the trainer needs (checkpoint, cached eigenvectors): for nobody else
@@ -33,6 +34,7 @@ from scipy import sparse
 from ..errors import JobError
 from ..kernels.mlp import Architecture
 from ..models.spatial.condition import Condition, Hyperprior
+from ..models.spatial.loadings import MeanLoadings
 from ..models.spatial.within import Within
 
 Array = NDArray[np.float64]
@@ -222,6 +224,7 @@ class ServerFile:
     digests : of each client's file
     true_variance : of each client, the variances of theta under the prior, phi averaged
     errors : of a prior that was built, values of phi and the error of posterior means there, over that of independent areas
+    mean_loadings : of all areas on the global latents; None in files of before they were kept
     digest : of the file that it was read from
     """
 
@@ -232,12 +235,15 @@ class ServerFile:
     digests: tuple[str, ...]
     true_variance: tuple[Array, ...]
     errors: tuple[tuple[float, float], ...] = ()
+    mean_loadings: MeanLoadings | None = None
     digest: str = ""
 
     def __post_init__(self) -> None:
         lengths = {len(self.clients), len(self.sizes), len(self.n_local), len(self.digests), len(self.true_variance)}
         if lengths != {len(self.clients)} or [len(v) for v in self.true_variance] != list(self.sizes):
             raise ValueError("server file: wanted one size, digest and vector of variances for each client")
+        if self.mean_loadings is not None and self.mean_loadings.values.shape[1] != self.common.n_global:
+            raise ValueError(f"server file: mean loadings have shape {self.mean_loadings.values.shape}")
 
 
 def write(
@@ -246,6 +252,7 @@ def write(
     clients: Sequence[OwnFile],
     *,
     errors: Sequence[tuple[float, float]] = (),
+    mean_loadings: MeanLoadings | None = None,
     versions: Mapping[str, str] | None = None,
     put: Callable[[Path, bytes], None] | None = None,
 ) -> ServerFile:
@@ -257,6 +264,7 @@ def write(
     common : what all files say
     clients : in the order of their numbers
     errors : of a prior that was built: values of phi, and what is missed there
+    mean_loadings : of all areas, for the server
     versions : what it was made with, for people to read
     put : what writes a file at once or not at all; by default `put` of this module
 
@@ -283,6 +291,7 @@ def write(
         tuple(_digest(contents[path]) for path in paths),
         tuple(client.true_variance for client in clients),
         tuple(errors),
+        mean_loadings,
     )
     contents["server.npz"] = _packed("server", server, common)
     manifest = {
@@ -318,7 +327,13 @@ def read_server(folder: str | Path) -> ServerFile:
     variances = tuple(arrays["true_variance"][a:b] for a, b in itertools.pairwise(ends))
     plain = {name: tuple(meta[name]) for name in ("clients", "sizes", "n_local", "digests")}
     errors = tuple((float(phi), float(error)) for phi, error in meta.get("errors", ()))
-    return _made(path, lambda: ServerFile(_common(meta), **plain, true_variance=variances, errors=errors, digest=digest))
+
+    def made() -> ServerFile:
+        given = "mean_loadings/phi" in arrays
+        loadings = MeanLoadings(arrays["mean_loadings/phi"], arrays["mean_loadings/values"]) if given else None
+        return ServerFile(_common(meta), **plain, true_variance=variances, errors=errors, mean_loadings=loadings, digest=digest)
+
+    return _made(path, made)
 
 
 def read_client(folder: str | Path, name: str, *, id: str | None = None) -> ClientFile:
@@ -398,11 +413,13 @@ def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
             arrays |= {f"part/{name}": part for name, part in value.items()}
         elif isinstance(value, Within):
             arrays |= {f"within/{name}": array for name, array in _arrays_of(value).items()}
+        elif isinstance(value, MeanLoadings):
+            arrays |= {"mean_loadings/phi": value.phi, "mean_loadings/values": value.values}
         elif isinstance(value, np.ndarray):
             arrays[one.name] = value
         elif one.name == "true_variance":
             arrays[one.name] = np.concatenate(value)
-        elif one.name not in ("common", "digest", "locations", "pairs") and (one.name != "errors" or value):
+        elif one.name not in ("common", "digest", "locations", "pairs", "mean_loadings") and (one.name != "errors" or value):
             meta[one.name] = value
     text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
     stream = io.BytesIO()

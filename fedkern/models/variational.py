@@ -67,7 +67,10 @@ class Block:
         """The parameters of N(mean, spread): (d,) standard deviations, or a covariance (d, d)."""
         if not self.full:
             return np.concatenate([mean, np.log(spread)])
-        L = np.linalg.cholesky(spread)
+        return self.by_factor(mean, np.asarray(np.linalg.cholesky(spread), np.float64))
+
+    def by_factor(self, mean: Vector, L: Vector) -> Vector:
+        """The parameters of N(mean, L L') where L is triangular: (d, d), its diagonal positive."""
         sizes = np.diag(L)
         flat = (L / sizes[:, np.newaxis])[self._triangle] / self.unit
         flat[self._diagonal] = np.log(sizes)

@@ -14,6 +14,7 @@ import pytest
 from fedkern.data.artifact import ClientFile, Common, read_client, read_server, safe_names, write
 from fedkern.errors import JobError
 from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.loadings import MeanLoadings
 from fedkern.models.spatial.site import Auxiliary
 
 CONDITION = Condition("phi", 0.0, 0.99, hyperprior=Hyperprior("logit-normal", 0.0, 2.0))
@@ -197,6 +198,20 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JobError, match="No space left on device; free some space"):
         write(tmp_path, COMMON, [client(0)])
     assert not (tmp_path / "manifest.json").exists()
+
+
+def test_mean_loadings_are_the_servers_and_may_be_absent(tmp_path: Path, folder: Path) -> None:
+    assert read_server(folder).mean_loadings is None  # as in files of before they were kept
+    g = np.random.default_rng(0)
+    made = MeanLoadings(np.array([0.1, 0.5]), g.random((2, COMMON.n_global)))
+    server = write(tmp_path / "more", COMMON, [client(k) for k in range(3)], mean_loadings=made)
+    read = read_server(tmp_path / "more").mean_loadings
+    assert server.mean_loadings is made
+    assert read is not None
+    np.testing.assert_array_equal(read.phi, made.phi)
+    np.testing.assert_array_equal(read.values, made.values)
+    with pytest.raises(ValueError, match="mean loadings have shape"):
+        write(tmp_path / "wrong", COMMON, [client(k) for k in range(3)], mean_loadings=MeanLoadings(made.phi, g.random((2, 1))))
 
 
 def test_names_of_files() -> None:

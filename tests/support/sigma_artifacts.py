@@ -4,6 +4,8 @@ import numpy as np
 
 from fedkern.data import artifact
 from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.decoder import Decoder
+from fedkern.models.spatial.loadings import of_decoders
 from support import sigma_cases as cases
 
 NAMES = ("east", "north", "west")
@@ -36,7 +38,8 @@ def written(folder, variant="multiplicative", seed=1, names=NAMES, sizes=SIZES, 
                 about, name, k, cases.P_L, np.full(d, 0.7), parts, tau2, np.zeros(1), variance, areas=areas, locations=places
             )
         )
-    artifact.write(folder, about, clients)
+    decoders = [Decoder(one.architecture, one.parts, one.scale) for one in clients]
+    artifact.write(folder, about, clients, mean_loadings=of_decoders(decoders, about.condition))
     return [artifact.read_client(folder, name) for name in names]
 
 

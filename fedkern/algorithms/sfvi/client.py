@@ -198,7 +198,7 @@ def local_posterior(state: Client) -> tuple[Vector, Matrix]:
     fitted q(xi) has come."""
     if state.fitted is None or state.centre is None:
         raise ValueError(f"sfvi: client {state.name!r} has not been told the fitted q(xi)")
-    mu, spread = state.settings.block(state.model.n_global).moments(state.fitted)
+    mu, spread = state.settings.released(state.model.n_global).moments(state.fitted)
     cov = spread if spread.ndim == 2 else np.diag(spread**2)
     family = state.family.outer if isinstance(state.family, NestedFamily) else state.family
     parameters = state.parameters[: family.n_parameters]

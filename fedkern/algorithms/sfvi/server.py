@@ -1,4 +1,8 @@
-"""The server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6."""
+"""The server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6.
+
+Its steps are of q(xi'), xi = T xi' (see `shear`). T is the identity at first. Each time the rounds have doubled it is found anew
+where q(xi) stands, and q(xi') follows. All that leaves the server or is judged is of q(xi).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ from ..core.windows import LastFifth, Windows
 from .families import barycentre
 from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
 from .settings import Settings
+from .shear import Ridge, Shear
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -35,7 +40,9 @@ class Server(AllRounds):
     Attributes
     ----------
     prior : of xi
-    block, parameters, optimiser : q(xi), its flat parameters, and the state of its optimiser
+    block, parameters, optimiser : q(xi'), its flat parameters, and the state of its optimiser
+    shear : T
+    ridge : along which T is; None where it stays the identity
     names, round : of the clients; rounds finished
     waiting, answers : clients that have yet to answer; client -> its answer
     windows : mean and sd of q(xi) over two stretches of the rounds
@@ -51,23 +58,36 @@ class Server(AllRounds):
     names: tuple[str, ...]
     windows: Windows
     last_fifth: LastFifth
+    shear: Shear
+    ridge: Ridge | None = None
     round: int = 0
     waiting: frozenset[int] = frozenset()
     answers: Mapping[int, GlobalGradient | GlobalGradientBound | Reached | until.Moving] = field(default_factory=dict)
     trace: tuple[float, ...] = ()
     recent: float = 0.0
 
+    @property
+    def q(self) -> tuple[Block, Vector]:
+        """q(xi), which is what is released, and its flat parameters."""
+        block = self.settings.released(self.block.size)
+        same = self.shear.still and block == self.block
+        return block, self.parameters if same else self.shear.released(self.block, self.parameters)
+
 
 def start(
-    settings: Settings, prior: GlobalPrior, names: tuple[str, ...], mean: Vector | float = 0.0
+    settings: Settings, prior: GlobalPrior, names: tuple[str, ...], mean: Vector | float = 0.0, ridge: Ridge | None = None
 ) -> tuple[Server, ServerEffects]:
-    """The server's first state, q(xi) narrow about `mean`, and its first questions."""
+    """The server's first state, q(xi) narrow about `mean`, and its first questions; `ridge` where the settings shear xi and the
+    model has one."""
     if settings.weights and len(settings.weights) != len(names):
         raise ValueError(f"sfvi: weights must have one number for each of {len(names)} clients, got {len(settings.weights)}")
+    if ridge is not None and not settings.sheared:
+        raise ValueError("sfvi: a ridge is for settings with sheared = True")
     block = settings.block(prior.size)
     optimiser = OPTIMISERS[settings.optimiser](1.0).init(block.n_parameters)
     windows, last_fifth = settings.windows(block.size), LastFifth.of(settings.rounds)
-    return _ask(Server(settings, prior, block, block.initial(mean, settings.initial_sd), optimiser, names, windows, last_fifth))
+    parameters, shear = block.initial(mean, settings.initial_sd), Shear.along(ridge)
+    return _ask(Server(settings, prior, block, parameters, optimiser, names, windows, last_fifth, shear, ridge))
 
 
 def finished(state: Server) -> bool:
@@ -76,7 +96,7 @@ def finished(state: Server) -> bool:
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
     if state.stop:
-        return tell_all(state, Fitted(state.round, state.parameters))
+        return tell_all(state, Fitted(state.round, state.q[1]))
     if until.judged(state.settings, state.round):
         movement = state.windows.movement
         if movement is not None and movement.settled:
@@ -101,11 +121,16 @@ def _asked(state: Server) -> tuple[Server, ServerEffects]:
     if state.settings.local_steps:
         question = Start(state.round, state.parameters)
     else:
-        xi = np.array([state.block.sample(state.parameters, e) for e in _normals(state)])
+        xi = np.array([_drawn(state, e) for e in _normals(state)])
         if not np.isfinite(xi).all():
             raise NumericalError(f"server: round {state.round}: draws of xi left the finite numbers: lower learning_rate")
         question = Global(state.round, xi)
     return ask_all(state, question)
+
+
+def _drawn(state: Server, e: Vector) -> Vector:
+    """xi of the draw of `e`."""
+    return state.shear.out(state.block.sample(state.parameters, e))
 
 
 def _normals(state: Server) -> Matrix:
@@ -137,15 +162,18 @@ def _step(state: Server) -> Server:
             total += answer.gradient
     g, bound = np.zeros(state.block.n_parameters), 0.0
     for e, share in zip(_normals(state), total):
-        value, slope = state.prior.log_prior_grad(state.block.sample(state.parameters, e))
-        g += state.block.gradient(state.parameters, e, share + slope, path=s.path)
+        value, slope = state.prior.log_prior_grad(_drawn(state, e))
+        g += state.block.gradient(state.parameters, e, state.shear.pulled(share + slope), path=s.path)
         if s.bound:
             bound += (value - state.block.log_density(state.parameters, e)) / s.draws
     optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
     parameters = state.parameters + s.rate(state.round) * move
     if not np.isfinite(parameters).all():
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
-    state = evolve(_watched(state, parameters), parameters=parameters, optimiser=optimiser, round=state.round + 1)
+    state = _watched(evolve(state, parameters=parameters, optimiser=optimiser))
+    state = evolve(state, round=state.round + 1)
+    if s.shears(state.round):
+        state = _sheared(state)
     if not s.bound:
         return state
     bound += sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
@@ -166,26 +194,40 @@ def _averaged(state: Server) -> Server:
             f"server: round {state.round}: q(xi) of client {state.names[wide[0]]!r} is not finite: lower learning_rate"
         )
     parameters = barycentre(state.block, reached, weights)
-    return evolve(_watched(state, parameters), parameters=parameters, round=state.round + 1)
+    state = _watched(evolve(state, parameters=parameters))
+    return evolve(state, round=state.round + 1)
 
 
-def _watched(state: Server, parameters: Vector) -> Server:
-    """With the moments of this round, where it is one of the watched."""
+def _sheared(state: Server) -> Server:
+    """With T of where q(xi) stands. What the optimiser remembers of T = I, gradients' sizes across the ridge, is forgotten."""
+    if state.ridge is None:
+        return state
+    block, parameters, optimiser = state.block, state.parameters, state.optimiser
+    slopes = state.ridge.slopes(state.shear.out(parameters[: block.size]))
+    if state.shear.still:
+        optimiser = OPTIMISERS[state.settings.optimiser](1.0).init(block.n_parameters)
+    shear, parameters = state.shear.renewed(block, parameters, slopes)
+    return evolve(state, shear=shear, parameters=parameters, optimiser=optimiser)
+
+
+def _watched(state: Server) -> Server:
+    """With the moments of q(xi) after this round, where it is one of the watched."""
     if state.windows.place(state.round) is None:
         return state
-    mean, sd = parameters[: state.block.size], state.block.sd(parameters)
-    return evolve(state, windows=state.windows.add(state.round, mean, sd))
+    block, parameters = state.q
+    return evolve(state, windows=state.windows.add(state.round, parameters[: block.size], block.sd(parameters)))
 
 
 def posterior(state: Server) -> tuple[Vector, Vector]:
     """Mean of q(xi), and its standard deviations (P,) or covariance (P, P)."""
-    return state.block.moments(state.parameters)
+    block, parameters = state.q
+    return block.moments(parameters)
 
 
 def save(state: Server) -> Saved:
     """As named arrays and numbers."""
     saved: Saved = {"parameters": state.parameters, "optimiser": state.optimiser}
-    saved |= {"round": state.round, "trace": np.array(state.trace, float), "recent": state.recent}
+    saved |= {"slopes": state.shear.slopes, "round": state.round, "trace": np.array(state.trace, float), "recent": state.recent}
     saved |= until.save(state.settings)
     return saved | {"waiting": np.array(sorted(state.waiting), np.int64)} | state.windows.save() | state.last_fifth.save()
 
@@ -197,4 +239,5 @@ def load(fresh: Server, saved: Saved) -> Server:
     settings = until.load(fresh.settings, saved)
     watched = {"windows": settings.windows(fresh.block.size).load(saved), "settings": settings}
     watched["last_fifth"] = LastFifth.of(settings.rounds).load(saved)
-    return evolve(fresh, **same, **watched, trace=trace, waiting=waiting, answers={})
+    shear = evolve(fresh.shear, slopes=array(saved, "slopes"))
+    return evolve(fresh, **same, **watched, shear=shear, trace=trace, waiting=waiting, answers={})

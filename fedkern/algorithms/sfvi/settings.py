@@ -18,6 +18,7 @@ from .families import Family
 Matrix = NDArray[np.float64]
 
 LARGEST_FULL = 64  # local unknowns up to which L_j is triangular by default
+FIRST_SHEAR = 25  # rounds after which T is found first
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Settings:
     centre_every : steps between two moves of the centring point
     initial_sd, local_sd : of q(xi), and of q(u_j | xi), at the start
     bound : whether clients send their term of the bound, one number a round
+    sheared : whether the server may shear xi (see `shear`)
     local_steps : of SFVI-Avg in each round; 0 for SFVI
     weights : of SFVI-Avg, public, adding up to 1; empty for equal ones
     seed : of the keyed random streams
@@ -57,6 +59,7 @@ class Settings:
     initial_sd: float = 0.1
     local_sd: float = 1.0
     bound: bool = False
+    sheared: bool = False
     local_steps: int = 0
     weights: tuple[float, ...] = ()
     seed: int = 0
@@ -85,10 +88,21 @@ class Settings:
             refuse("weights", "positive, adding up to 1")
         if self.bound and self.local_steps:
             refuse("bound", "False with local_steps > 0: clients of SFVI-Avg have no common draw of xi after their first step")
+        if self.sheared and self.local_steps:
+            refuse("sheared", "False with local_steps > 0: clients of SFVI-Avg take steps of q(xi) itself")
 
     def block(self, size: int) -> Block:
-        """q(xi)."""
+        """What the server's steps are of: q(xi), or q(xi') where xi is sheared."""
         return Block(size, self.covariance == "full")
+
+    def released(self, size: int) -> Block:
+        """q(xi): a shear of independent unknowns is triangular."""
+        return Block(size, self.covariance == "full" or self.sheared)
+
+    def shears(self, rounds: int) -> bool:
+        """Whether T is found anew after so many rounds: each time they have doubled, whatever the length of the job."""
+        doublings, rest = divmod(rounds, FIRST_SHEAR)
+        return rest == 0 and doublings.bit_count() == 1 and rounds < self.rounds
 
     def family(self, model: LocalModel) -> Family:
         """q(u_j | xi)."""
@@ -97,7 +111,7 @@ class Settings:
 
     def sizes(self, n_global: int) -> dict[str, int]:
         """Lengths of the messages' arrays: s draws of xi numbers, k parameters of q(xi)."""
-        return {"s": self.draws, "xi": n_global, "k": self.block(n_global).n_parameters}
+        return {"s": self.draws, "xi": n_global, "k": self.released(n_global).n_parameters}
 
     @property
     def steady(self) -> int:

@@ -105,6 +105,9 @@ class AlgorithmSection(Section):
     covariance: Literal["full", "diagonal"] = key("full", help="sfvi: of the global unknowns")
     local_covariance: Literal["auto", "full", "diagonal"] = key("auto", help="sfvi: of a client's latents; full up to 64")
     structured: bool = key(True, help="sfvi: whether a client's latents depend on the global ones; false is mean-field")
+    shear: bool = key(
+        True, help="sfvi: the server's steps are of the level of the map and not of the intercept, for which that can stand in"
+    )
     estimator: Literal["stl", "entropy"] = key("stl", help="sfvi: sticking the landing, or the closed-form entropy")
     gradient_draws: Count = key(1, help="sfvi: joint draws of a round; messages grow with them")
     optimiser: Literal["adam", "adagrad", "sgd"] = key("adam", help="sfvi: of all parties")

@@ -22,6 +22,7 @@ from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
 from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
+from ...models.spatial.loadings import LevelRidge, MeanLoadings
 from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
@@ -129,8 +130,13 @@ class SigmaModel:
             decay=a.cool_down,
             initial_sd=a.start_sd,
             bound=c.output.bound,
+            sheared=a.shear and a.inference == "sfvi" and c.model.intercept,
             local_steps=a.local_steps if a.inference == "sfvi-avg" else 0,
         )
+
+    def ridge(self, loadings: MeanLoadings | None) -> LevelRidge | None:
+        """Along which the server shears xi; None where it does not, or where the prior's file is of before this was kept."""
+        return None if loadings is None or not self.sfvi.sheared else LevelRidge(self.layout, self.condition, loadings)
 
     @cached_property
     def hmc(self) -> HmcSettings:

@@ -92,7 +92,7 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
     else:
         assert client.fitted is not None
         assert client.centre is not None
-        block = client.settings.block(site.n_global)
+        block = client.settings.released(site.n_global)
         xi = global_draws(block, client.fitted, Drawing(model.config.job.seed, 1, DRAWS))[0]
         n = client.family.n_normals
         key = rng.key(model.config.job.seed, "posterior")

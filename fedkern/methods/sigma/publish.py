@@ -62,7 +62,7 @@ def posterior(model: SigmaModel, server: Server) -> Draws:
     if isinstance(server, hmc.Server):
         xi = hmc.draws(server)
     else:
-        xi = global_draws(server.block, server.parameters, Drawing(model.config.job.seed, output.chains, output.draws))
+        xi = global_draws(*server.q, Drawing(model.config.job.seed, output.chains, output.draws))
     return Draws(_named(model, xi), isinstance(server, hmc.Server))
 
 
@@ -111,7 +111,7 @@ def measured(model: SigmaModel) -> Callable[[Server], Mapping[str, float]]:
     """For a line of metrics: the means of the server's own unknowns (of chains the present states), the ELBO, the acceptance."""
 
     def of(server: Server) -> Mapping[str, float]:
-        xi = server.walk.at if isinstance(server, hmc.Server) else server.parameters[np.newaxis, : server.block.size]
+        xi = server.walk.at if isinstance(server, hmc.Server) else server.q[1][np.newaxis, : server.block.size]
         metrics = {name: float(values.mean()) for name, values in _named(model, xi[np.newaxis]).items() if "_std" not in name}
         if isinstance(server, hmc.Server):
             metrics |= {"acceptance": float(server.acceptance.mean())} if np.isfinite(server.acceptance).all() else {}
@@ -136,7 +136,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile) -> Fit:
         chains=shape[0],
         draws=shape[1],
         encoding=model.encoding.to_dict(),
-        notes=_notes(model, released, prior),
+        notes=_notes(model, released, prior) + _unsheared(model, prior),
         more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(model, ended, released)},
     )
 
@@ -191,7 +191,7 @@ def unknowns(model: SigmaModel) -> list[str]:
 
 def _arrays(server: Server) -> dict[str, Array]:
     """What the digest is of."""
-    return {"xi": hmc.draws(server)} if isinstance(server, hmc.Server) else {"q": server.parameters}
+    return {"xi": hmc.draws(server)} if isinstance(server, hmc.Server) else {"q": server.q[1]}
 
 
 def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
@@ -229,6 +229,16 @@ def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, Any]:
         "leapfrog_steps": server.settings.leapfrog,
     }
     return {"chains": chains | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
+
+
+def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
+    """Where the prior's file is too old for what the job asks."""
+    if model.chains or not model.sfvi.sheared or prior.mean_loadings is not None:
+        return []
+    return [
+        "the prior's file does not say how the level of the map follows from its latent numbers: algorithm.shear does nothing, "
+        "and the intercept's standard deviation may be too small; make the prior anew"
+    ]
 
 
 def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:

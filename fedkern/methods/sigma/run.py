@@ -17,6 +17,7 @@ from ...jobs.publish import Fit
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
+from ...models.spatial.loadings import LevelRidge
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
@@ -64,7 +65,8 @@ def fit(run: Run[Config]) -> Fit | None:
     if model.chains:
         server, clients = _sampled(run, model, sites)
     else:
-        server, clients, settled = _fitted(run, model, sites)
+        ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
+        server, clients, settled = _fitted(run, model, sites, ridge)
         found = weights.exchanged(run, model, server, clients, settled)
     sums = {}
     for k, client in clients.items():
@@ -118,7 +120,7 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | Wit
 
 
 def _fitted(
-    run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]
+    run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite], ridge: LevelRidge | None
 ) -> tuple[sfvi.Server | None, dict[int, sfvi.Client], dict[str, bool | None]]:
     """The last states of this place's parties, where inference is variational, and at the server whose own unknowns have settled;
     NumericalError if it has diverged."""
@@ -126,8 +128,8 @@ def _fitted(
     prior = model.prior if v.local_steps else None
     clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}
     saying = run.saying(measuring(publish.measured(model)))
-    server, clients = saying.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names), clients)
-    q = server.parameters if server is not None else next(iter(clients.values())).fitted
+    server, clients = saying.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names, ridge=ridge), clients)
+    q = server.q[1] if server is not None else next(iter(clients.values())).fitted
     assert q is not None
-    publish.refuse_nonsense(model, v.block(model.layout.size), q)
+    publish.refuse_nonsense(model, v.released(model.layout.size), q)
     return server, clients, convergence.exchanged(run, {k: client.windows.movement for k, client in clients.items()})

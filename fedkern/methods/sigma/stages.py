@@ -88,7 +88,7 @@ def _lines(model: SigmaModel) -> Iterator[str]:
         s = model.hmc
         yield f"fit      {a.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
     else:
-        q = f"{a.covariance} covariance, "
+        q = f"{a.covariance} covariance, " + ("intercept sheared against the map's level, " if model.sfvi.sheared else "")
         if model.kind == "within":
             q += "clients' areas integrated out, given the global unknowns"
         else:

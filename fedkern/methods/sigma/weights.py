@@ -44,10 +44,10 @@ def exchanged(
     told, _ = run.exchange(Stage.of(terms), lambda: terms.start(len(run.names), asks), own)
     if told is None or server is None or not told.asks:
         return None
-    xi, e = _draws(model, server.parameters)
-    block, prior = server.block, model.prior
+    (block, parameters), prior = server.q, model.prior
+    xi, e = _draws(model, parameters)
     ratios = summed(in_order(told.replies))
-    ratios += [prior.log_prior_grad(x)[0] - block.log_density(server.parameters, row) for x, row in zip(xi, e)]
+    ratios += [prior.log_prior_grad(x)[0] - block.log_density(parameters, row) for x, row in zip(xi, e)]
     return reweighed(publish.unknowns(model), xi, ratios)
 
 
@@ -60,6 +60,6 @@ def _answer(model: SigmaModel, client: sfvi.Client) -> Array:
 
 def _draws(model: SigmaModel, parameters: Array) -> tuple[Array, Array]:
     """(S, P) draws of xi from q, the same at all parties, and the normals that they are made of."""
-    block, seed = model.sfvi.block(model.layout.size), model.config.job.seed
+    block, seed = model.sfvi.released(model.layout.size), model.config.job.seed
     e = rng.normal(terms.DRAWS * block.size, key=rng.key(seed, "posterior", GLOBAL), client=SERVER).reshape(-1, block.size)
     return np.array([block.sample(parameters, row) for row in e]), e

@@ -24,6 +24,7 @@ from ....jobs.locks import one_job
 from ....jobs.naming import faults as faults_of_names
 from ....jobs.run import Output
 from ....models.spatial.factors import MOST, Tied, tie
+from ....models.spatial.loadings import of_within
 from ....printing import printable, several
 from ....results.plain import Record, plain
 from .keys import PriorConfig, load
@@ -152,4 +153,5 @@ def _write(built: Built, out: Path) -> None:
     for file, content in (("fit.json", built.as_dict()), ("prior.json", config.model_dump())):
         write_atomically(out / file, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n")
     errors = [(float(phi), float(error)) for phi, error in zip(built.tied.phi, built.tied.errors)]
-    artifact.write(out, common, clients, errors=errors, versions=machine.of_a_run(), put=write_atomically)
+    loadings, versions = of_within(tied.clients), machine.of_a_run()
+    artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, versions=versions, put=write_atomically)

@@ -32,6 +32,8 @@ from ....jobs.progress import Progress
 from ....jobs.run import Output
 from ....kernels.mlp import Architecture
 from ....kernels.spatial import DrawTable
+from ....models.spatial.decoder import Decoder
+from ....models.spatial.loadings import of_decoders
 from ....models.spatial.prior import AreaPrior, Prior
 from ....models.spatial.start import condition_nodes, multiplicative_start
 from ....printing import printable, several
@@ -243,7 +245,9 @@ def finish(job: Training, state: training.State) -> Fit:
     page = fit.page(report, config)
     if page is not None:
         write_atomically(out / "report.html", page.encode())
-    artifact.write(out, common, clients, versions=machine.of_a_run(), put=write_atomically)
+    decoders = [Decoder(one.architecture, one.parts, one.scale) for one in clients]
+    loadings = of_decoders(decoders, common.condition)
+    artifact.write(out, common, clients, mean_loadings=loadings, versions=machine.of_a_run(), put=write_atomically)
     return report
 
 

@@ -1,0 +1,128 @@
+"""The level of a map, which can stand in for the intercept, as a function of the latent numbers that all clients share.
+
+Given z_G the mean of theta over all areas has the expectation abar(phi)'z_G, times the root of rho with BYM2. Thus responses tell
+b + sigma_theta abar'z_G, and of b alone only the prior of z_G tells more: a ridge. abar, the mean of the areas' loadings, follows
+from the map alone. Source: docs/methods/sigma.md, section 6.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.sparse import csc_array
+from scipy.sparse.linalg import splu
+from scipy.special import expit
+
+from .condition import Condition
+from .decoder import Decoder
+from .site import Layout
+from .within import Within
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+VALUES = 17  # of phi
+DRAWS = 1024  # of the latents, over which slopes of a decoder that is not linear in them are averaged
+
+
+@dataclass(frozen=True, eq=False)
+class MeanLoadings:
+    """abar.
+
+    Attributes
+    ----------
+    phi : (g,) rising
+    values : (g, r) abar there; linear in what the networks see of phi in between
+    """
+
+    phi: Vector
+    values: Matrix
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2 or len(self.values) != len(self.phi) or not np.isfinite(self.values).all():
+            raise ValueError(f"mean loadings: values have shape {self.values.shape}; wanted ({len(self.phi)}, latents), finite")
+
+    def at(self, phi: float, condition: Condition) -> Vector:
+        """(r,) abar at phi."""
+        place, places = condition.network(np.array([phi])), condition.network(self.phi)
+        return np.array([np.interp(place, places, one)[0] for one in self.values.T])
+
+
+@dataclass(frozen=True)
+class LevelRidge:
+    """The intercept against z_G (`algorithms.sfvi.shear.Ridge`): b = b' - sigma_theta abar'z_G.
+
+    Attributes
+    ----------
+    layout : of xi, with an intercept
+    condition : of phi, as the job has it
+    mean : loadings of the map
+    """
+
+    layout: Layout
+    condition: Condition
+    mean: MeanLoadings
+
+    @property
+    def row(self) -> int:
+        """Of b."""
+        return int(self.layout.parts["intercept"].start)
+
+    @property
+    def columns(self) -> slice:
+        """Of z_G."""
+        return self.layout.parts["z"]
+
+    def slopes(self, xi: Vector) -> Vector:
+        """(r,) -sigma_theta abar at phi, rho and sigma_theta of xi."""
+        phi = float(self.condition.at(xi[0] if self.layout.free else 0.0)[0])
+        root = float(np.sqrt(expit(xi[self.layout.parts["rho"].start]))) if self.layout.mixing else 1.0
+        return -float(self.layout.scale(xi)) * root * self.mean.at(phi, self.condition)
+
+
+def of_within(clients: Sequence[Within]) -> MeanLoadings:
+    """Of a prior that is exact inside each client."""
+    condition = clients[0].condition
+    phi = _values(condition)
+    total = np.zeros((len(phi), clients[0].n_latents))
+    for client in clients:
+        total += _summed(client, phi)
+    return MeanLoadings(phi, total / sum(client.size for client in clients))
+
+
+def _summed(client: Within, phi: Vector) -> Matrix:
+    """(g, r) sums of the loadings of a client's areas: 1'A = (1_b - Q_bi Q_ii^-1 1_i)' U^-1 W."""
+    ties, border = client.ties(phi), client.border
+    inner = np.setdiff1d(np.arange(client.size), border)
+    T = csc_array(client.T)
+    inside, across = T[inner][:, inner], T[border][:, inner]
+    out = np.empty((len(phi), client.n_latents))
+    for k, value in enumerate(ties.phi):
+        weights = np.ones(len(border))
+        if len(inner):
+            Q = csc_array(value * inside)
+            Q.setdiag(Q.diagonal() + client.diagonal[inner])
+            weights -= value * (across @ splu(Q, permc_spec="MMD_AT_PLUS_A").solve(np.ones(len(inner))))
+        out[k] = weights @ solve_triangular(ties.U[k], ties.W[k], lower=True) if len(border) else 0.0
+    return out
+
+
+def of_decoders(decoders: Sequence[Decoder], condition: Condition) -> MeanLoadings:
+    """Of a prior that was trained: slopes of thetahat in z_G, averaged over the latents' prior where they vary with them."""
+    phi, rng, linear = _values(condition), np.random.default_rng(0), decoders[0].variant == "multiplicative"
+    z = np.zeros((1, decoders[0].n_global)) if linear else rng.standard_normal((DRAWS, decoders[0].n_global))
+    total = np.zeros((len(phi), z.shape[1]))
+    for decoder in decoders:
+        u = np.zeros((1, decoder.n_local)) if linear else rng.standard_normal((DRAWS, decoder.n_local))
+        for k, seen in enumerate(condition.network(phi)):
+            hat = decoder.hat(z, u, np.full((len(z), 1), seen))
+            total[k] += decoder.pull(hat, np.ones_like(hat.theta))[0].mean(axis=0)
+    return MeanLoadings(phi, total / sum(decoder.size for decoder in decoders))
+
+
+def _values(condition: Condition) -> Vector:
+    return condition.along(np.linspace(0, 1, VALUES)) if condition.free else np.full(1, condition.fixed or 0.0)
