@@ -12,6 +12,7 @@ from ..algorithms.core.until import AskMoving, Moving
 from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import SchemaReply
 from ..algorithms.exchanges.rows import Ids
+from ..algorithms.exchanges.terms import AskTerms, LogTerms
 from ..models.encoding import Spec
 from ..transports import tags
 from ..transports.codec import Codec
@@ -23,6 +24,8 @@ WHEN: dict[type[Message], str] = {
     Refused: "if its budget is spent",
     AskMoving: "where the server's own unknowns have settled",
     Moving: "where the server's own unknowns have settled",
+    AskTerms: "where all has settled",
+    LogTerms: "where all has settled",
     Keep: "at a checkpoint",
     Kept: "at a checkpoint",
 }

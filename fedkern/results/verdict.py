@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.core.windows import LEAST, MEAN, SD, Movement
 from .diagnostics import MARKED
+from .reweighed import Reweighed
 
 Array = NDArray[np.float64]
 Word = bool | Literal["settled", "not judged"]
@@ -28,7 +29,7 @@ class Verdict:
 
     Attributes
     ----------
-    converged : True, False, "settled" (an optimiser that moves no more) or "not judged"
+    converged : True, False, "settled" (an optimiser that moves no more, where nothing says that it is right) or "not judged"
     why : the numbers that decided, or the reason why there are none
     worst : name of the quantity that is farthest from convergence; "" where none is known
     """
@@ -104,6 +105,16 @@ def with_clients(own: Verdict, settled: Mapping[str, bool | None]) -> Verdict:
     others = f" and of {len(moving) - 1} more" if len(moving) > 1 else ""
     why = f"unknowns of client {moving[0]!r}{others} have not settled; a file in its own folder says which"
     return Verdict(False, why, f"client {moving[0]}")
+
+
+def with_weights(own: Verdict, found: Reweighed | None) -> Verdict:
+    """The verdict of a fit that has settled, with what importance weights say of its unknowns: `True` where they agree with q."""
+    if found is None or own.converged != "settled":
+        return own
+    if found.agrees:
+        return Verdict(True, f"settled, and q is the posterior as far as weights tell: {found.words}", found.names[found.worst])
+    name = found.names[found.worst] if found.reliable else own.worst
+    return Verdict("settled", f"whether it is right is not known: {found.words}; {own.why}", name)
 
 
 def doubtful(names: Iterable[str], rhat: Array | None) -> list[str]:

@@ -128,6 +128,10 @@ class OutputSection(CommonOutputSection):
     draws: Draws = key(1000, help="sfvi: per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws, or Markov chains")
     bound: bool = key(help="clients also send their terms of the ELBO, one number a round; default true with sfvi")
+    reweigh: bool = key(
+        help="if all has settled clients also send their log-likelihood at 400 draws of the global unknowns, so that weights can "
+        "say that the fit is right: else it is never true; default that of bound"
+    )
     fit: bool = key(False, help="clients with at least 5 areas also send sums of how well areas are foreseen: PSIS-LOO")
     threshold: Threshold = key(
         help="areas' tables have the probability that a rate (or probability, or mean) is above it: a number, or overall, the "
@@ -183,6 +187,7 @@ def filled(raw: Raw) -> dict[str, Any]:
         algorithm.setdefault("burn_in", rounds // 2)
         if isinstance(out["output"], dict):
             out["output"].setdefault("bound", algorithm.get("inference", "sfvi") == "sfvi")
+            out["output"].setdefault("reweigh", out["output"]["bound"])
     return out
 
 
@@ -248,3 +253,5 @@ def _algorithm(config: Config) -> Iterator[str]:
         yield 'output.threshold = "overall": a model without intercept does not ask for the pooled level; give a number'
     if config.output.bound and a.inference != "sfvi":
         yield f'output.bound is for algorithm.inference = "sfvi", not "{a.inference}"; remove it'
+    if config.output.reweigh and not config.output.bound:
+        yield "output.reweigh tells clients' shares of the bound, and output.bound is false: remove the one or the other"

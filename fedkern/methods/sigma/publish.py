@@ -23,6 +23,7 @@ from ...results import psis, verdict
 from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.released import Drawing
+from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict
 from . import beside
 from .model import SigmaModel
@@ -39,10 +40,11 @@ PILED = 0.2  # probability of it that is worth a note
 @dataclass(frozen=True)
 class Ended:
     """What the server has at the end: its machine's last state, and of a variational fit whether each client's own unknowns have
-    settled."""
+    settled, and what weights say of q."""
 
     server: Server
     settled: Mapping[str, bool | None] = field(default_factory=dict)
+    weights: Reweighed | None = None
 
 
 def global_draws(block: Block, parameters: Array, drawing: Drawing) -> Array:
@@ -135,7 +137,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile) -> Fit:
         draws=shape[1],
         encoding=model.encoding.to_dict(),
         notes=_notes(model, released),
-        more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(model, server, released)},
+        more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(model, ended, released)},
     )
 
 
@@ -163,7 +165,12 @@ def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
     server = ended.server
     if isinstance(server, hmc.Server):
         return verdict.of_chains(released.slowest(), len(server.acceptance))
-    return verdict.with_clients(verdict.of_movement(server.windows.movement, unknowns(model)), ended.settled)
+    return verdict.with_weights(settled(model, server, ended.settled), ended.weights)
+
+
+def settled(model: SigmaModel, server: sfvi.Server, bits: Mapping[str, bool | None]) -> Verdict:
+    """Whether a fit still moves."""
+    return verdict.with_clients(verdict.of_movement(server.windows.movement, unknowns(model)), bits)
 
 
 def unknowns(model: SigmaModel) -> list[str]:
@@ -204,11 +211,13 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
     return about
 
 
-def _mixing(model: SigmaModel, server: Server, released: Draws) -> dict[str, Any]:
-    """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error."""
+def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, Any]:
+    """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error; what weights say."""
+    server = ended.server
     if isinstance(server, sfvi.Server):
         bound = server.last_fifth.moments
-        return {} if bound is None else {"elbo": bound[0] - model.units.log_volume, "elbo_error": bound[1]}
+        about = {} if ended.weights is None else {"weights": ended.weights.content}
+        return about | ({} if bound is None else {"elbo": bound[0] - model.units.log_volume, "elbo_error": bound[1]})
     slowest = released.slowest()
     chains = {
         "acceptance": server.acceptance.tolist(),

@@ -20,7 +20,7 @@ from ...jobs.watch import measuring
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
-from . import borders, own, publish, stages
+from . import borders, own, publish, stages, weights
 from . import files as prior
 from .keys import Config
 from .model import SigmaModel
@@ -60,10 +60,12 @@ def fit(run: Run[Config]) -> Fit | None:
     server: hmc.Server | sfvi.Server | None
     clients: Mapping[int, hmc.Client | sfvi.Client]
     settled: dict[str, bool | None] = {}
+    found = None
     if model.chains:
         server, clients = _sampled(run, model, sites)
     else:
         server, clients, settled = _fitted(run, model, sites)
+        found = weights.exchanged(run, model, server, clients, settled)
     sums = {}
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], shapes.get(k)))
@@ -71,7 +73,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if server is None:
         return None
     assert files.server is not None
-    fitted = publish.fit(model, publish.Ended(server, settled), files.server)
+    fitted = publish.fit(model, publish.Ended(server, settled, found), files.server)
     return fitted if total is None else publish.with_sums(fitted, total)
 
 

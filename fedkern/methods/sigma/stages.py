@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ...algorithms.core import until
-from ...algorithms.exchanges import column_notes, fit_sums, level, settled
+from ...algorithms.exchanges import column_notes, fit_sums, level, settled, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.hmc import machine as hmc
@@ -34,7 +34,8 @@ def stages(model: SigmaModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
     asked = [Stage.of(fit_sums)] if model.config.output.fit else []
     bits = [] if model.chains else [Stage.of(settled)]
-    return [Stage.of(column_notes), Stage.of(level), fitted(model), *bits, *asked]
+    weights = [Stage.of(terms)] if model.config.output.reweigh else []
+    return [Stage.of(column_notes), Stage.of(level), fitted(model), *bits, *weights, *asked]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -112,6 +113,8 @@ def disclosure(model: SigmaModel) -> str:
         text += ", and at the end one bit of each client: whether its own unknowns still move"
     if model.config.algorithm.until and until.looks(model.config.job.rounds):
         text += f", and the same bit up to {until.looks(model.config.job.rounds)} times before: rounds end when all has settled"
+    if model.config.output.reweigh:
+        text += f", and if all has settled each client's log-likelihood at {terms.DRAWS} draws of the global unknowns"
     if model.config.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cholesky, lapack, solve_triangular
+from scipy.special import logsumexp
 
 from ...errors import NumericalError
 from ..likelihood import HALF_LOG_TAU, Likelihood
@@ -305,6 +306,25 @@ class WithinSite(Observed):
         if self.layout.intercept:
             g_xi[:, parts["intercept"]] += slopes.sum(axis=1, keepdims=True)
         return value, by_phi
+
+    def log_marginal(self, xi: Vector, normals: Matrix) -> float:
+        """An estimate of log p(y | xi), exact of a Gaussian response: the mean over draws of theta from q(theta | xi), which
+        `normals` (m, d) give, of p(y, theta | xi) / q(theta | xi), whose logarithm is
+
+            F - E_q[log p(y | theta, xi) + w' theta^2 / 2 - h' theta] + log p(y | theta, xi) + w' theta^2 / 2 - h' theta
+        """
+        ties, _ = self._ties(xi[np.newaxis])
+        place, z = self._places(xi[np.newaxis])[0], xi[self.layout.parts["z"]]
+        pull = self.prior.pull(ties, 0) @ z
+        at = self._posterior(self.prior.precision(ties, 0), pull, place)
+        found = self._expected(place, at.mean, at.sd)
+        toward = ties.W[0] @ z
+        value = at.bound(found.value, pull) + float(ties.log_norm[0]) - 0.5 * float(toward @ ties.G[0] @ toward)
+        value += self.n_areas * float(HALF_LOG_TAU)
+        theta = at.mean + solve_triangular(at.factor, normals.T, lower=True, trans="T").T
+        like = self.given_theta(np.broadcast_to(xi, (len(theta), len(xi))), theta)[0]
+        own = 0.5 * (theta**2 - at.mean**2 - at.sd**2) @ at.w - (theta - at.mean) @ at.h
+        return value - found.value + float(logsumexp(like + own) - np.log(len(theta)))
 
     # ---- theta after the fit.
 

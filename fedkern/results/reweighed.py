@@ -1,0 +1,102 @@
+"""How well a fitted q agrees with the posterior that it stands for: by importance weights of its own draws.
+
+With weights w = p / q of draws from q, smoothed (`results.psis`), means and standard deviations under p are weighted ones. They
+are compared with those of the same draws without weights, so that the draws' own scatter cancels; a standard error says how well
+that is known. Source: Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import psis
+
+Array = NDArray[np.float64]
+
+MEAN, SD = 0.1, 0.05  # sds by which a mean, and parts by which an sd may be off
+SIGHT = 0.5  # of these, the largest standard error with which that can be seen
+
+
+@dataclass(frozen=True)
+class Reweighed:
+    """Of P unknowns.
+
+    Attributes
+    ----------
+    names : of them
+    k_hat : shape of the weights' tail
+    mean, sd : (P,) the posterior's mean less q's, in sds of q; its sd over q's, less 1
+    mean_error, sd_error : (P,) their standard errors
+    """
+
+    names: tuple[str, ...]
+    k_hat: float
+    mean: Array
+    sd: Array
+    mean_error: Array
+    sd_error: Array
+
+    @property
+    def excess(self) -> Array:
+        """(P,) the largest of what is asked of an unknown, over what is allowed: at most 1 where q agrees."""
+        asked = [np.abs(self.mean) / MEAN, np.abs(self.sd) / SD, self.mean_error / (SIGHT * MEAN), self.sd_error / (SIGHT * SD)]
+        largest: Array = np.nan_to_num(np.max(asked, axis=0), nan=np.inf)
+        return largest
+
+    @property
+    def reliable(self) -> bool:
+        """Whether weighted means mean something."""
+        return bool(self.k_hat < psis.UNRELIABLE)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether q is the posterior, as far as its means and sds say."""
+        return self.reliable and bool((self.excess <= 1).all())
+
+    @property
+    def worst(self) -> int:
+        """The unknown that is farthest off."""
+        return int(np.argmax(self.excess))
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """For summary.json."""
+        columns = {"mean": self.mean, "mean_error": self.mean_error, "sd": self.sd, "sd_error": self.sd_error}
+        rows = {name: {key: float(x[k]) for key, x in columns.items()} for k, name in enumerate(self.names)}
+        return {"k_hat": self.k_hat, "agrees": self.agrees, "moves": rows if self.reliable else {}}
+
+    @property
+    def words(self) -> str:
+        """What the verdict has of it."""
+        if not self.reliable:
+            return f"its weights have k-hat {self.k_hat:.2f} (wanted below {psis.UNRELIABLE:g})"
+        k = self.worst
+        mean = f"mean {self.mean[k]:+.2f} ± {self.mean_error[k]:.2f} sd (wanted within {MEAN:g})"
+        sd = f"sd {100 * self.sd[k]:+.1f} ± {100 * self.sd_error[k]:.1f} % (wanted within {100 * SD:g})"
+        return f"k-hat {self.k_hat:.2f}, by its weights {self.names[k]} is off most, {mean}, {sd}"
+
+
+def reweighed(names: Sequence[str], draws: Array, log_ratios: Array) -> Reweighed:
+    """From draws (S, P) of q and log p - log q (S,) at them, but for a constant.
+
+    A ratio that is not finite makes k-hat infinite.
+    """
+    m, sd = draws.mean(axis=0), draws.std(axis=0)
+    nothing = np.full(draws.shape[1], np.inf)
+    if not np.isfinite(log_ratios).all():
+        return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing)
+    log_weights, k_hat = psis.smoothed(log_ratios)
+    S, w, z = len(draws), np.exp(log_weights)[:, np.newaxis], (draws - m) / sd
+    mean = (w * z).sum(axis=0)
+    spread = np.sqrt((w * (z - mean) ** 2).sum(axis=0))
+    # What a draw adds to each difference, by the delta method: of the weighted moments less those without weights.
+    width = (z**2 - 1) / (2 * S)
+    of_mean = w * (z - mean) - z / S - mean * width
+    of_sd = w * ((z - mean) ** 2 - spread**2) / (2 * spread) - spread * width
+    mean_error, sd_error = (np.sqrt((one**2).sum(axis=0)) for one in (of_mean, of_sd))
+    return Reweighed(tuple(names), k_hat, mean, spread - 1, mean_error, sd_error)

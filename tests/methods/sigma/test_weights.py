@@ -1,0 +1,173 @@
+"""A spatial fit that has settled is `true` where importance weights say that q is the posterior, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.algorithms.core.messages import evolve
+from fedkern.api import checked, perform
+from fedkern.errors import JobError
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.methods.sigma import publish, weights
+from fedkern.methods.sigma import run as sigma_run
+from fedkern.transports.inprocess import InProcess
+from oracles.differences import four_point
+from support import built_priors
+from support import sigma_artifacts as artifacts
+from support.command import mpirun
+from support.wires import compare, ledgers
+
+KNOWN = {"phi": 0.8, "scale": 0.5, "spatial_scale": 1.0}
+JOB = """
+[job]
+method = "sigma"
+seed = 3
+rounds = "until"
+[data]
+clients = ["rows/*.csv"]
+area = "district"
+response = "y"
+[model]
+prior = "prior"
+family = "gaussian"
+phi = 0.8
+scale = 0.5
+spatial_scale = 1.0
+"""
+
+
+def job(folder: Path) -> Path:
+    """A Gaussian response on a small map, all scales known: the posterior of the global unknowns is Gaussian."""
+    built_priors.written(folder)
+    random = np.random.default_rng(4)
+    (folder / "rows").mkdir()
+    for name, d in zip(artifacts.NAMES, artifacts.SIZES):
+        rows = [f"{name}-{i},{2 + 0.5 * x + random.normal():.4f},{x:.4f}" for i in range(d) for x in [random.normal()]]
+        (folder / "rows" / f"{name}.csv").write_text("district,y,x\n" + "\n".join(rows) + "\n")
+    (folder / "job.toml").write_text(JOB)
+    return folder / "job.toml"
+
+
+class Ran:
+    """A job that has run, with the states of its parties."""
+
+    def __init__(self, path: Path, patched: pytest.MonkeyPatch, *sets: str, out: Path | None = None) -> None:
+        fitted = sigma_run._fitted
+
+        def kept(run: Any, model: Any, sites: Any) -> Any:
+            self.run, self.model, self.sites = run, model, sites
+            self.server, self.clients, self.settled = ended = fitted(run, model, sites)
+            return ended
+
+        patched.setattr(sigma_run, "_fitted", kept)
+        config, folder = load(path, sets)
+        self.result = perform(InProcess(), config, folder, Output(out, quiet=True))
+
+    def again(self, parameters: np.ndarray) -> Any:
+        """What the weights say of another q."""
+        server = evolve(self.server, parameters=parameters)
+        clients = {k: evolve(one, fitted=parameters) for k, one in self.clients.items()}
+        return weights.exchanged(self.run, self.model, server, clients, self.settled)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("gaussian")
+    path = job(folder)
+    with pytest.MonkeyPatch.context() as patched:
+        return path, Ran(path, patched, out=folder / "run")
+
+
+def test_a_gaussian_posterior_is_reached_and_said_to_be_right(ran):
+    path, found = ran
+    assert found.result.converged is True
+    assert found.result.summary["verdict"].startswith("converged: settled, and q is the posterior as far as weights tell: k-hat ")
+    compare("\n".join(checked(InProcess(), *load(path)) or []), ledgers(path.parent / "run"))
+    sent = [json.loads(line)["kind"] for line in (path.parent / "run" / "ledger" / "east.jsonl").read_text().splitlines()]
+    assert sent.count("LogTerms") == 1
+    assert found.result.summary["sigma"]["weights"]["agrees"] is True
+
+
+def test_it_is_the_exact_posterior(ran):
+    """log p(xi, y) is quadratic: its top and curvature by differences of its slopes."""
+    found = ran[1]
+    sites, prior = found.sites.values(), found.model.prior
+
+    def slope(xi: np.ndarray) -> np.ndarray:
+        return prior.log_prior_grad(xi)[1] + sum(site.log_joint_grad(xi, np.zeros(0))[1] for site in sites)
+
+    P = prior.size
+    H = np.array([four_point(lambda x, i=i: slope(x)[i], np.zeros(P)) for i in range(P)])
+    mean, sd = np.linalg.solve(-H, slope(np.zeros(P))), np.sqrt(np.diag(np.linalg.inv(-H)))
+    got, cov = found.server.block.moments(found.server.parameters)
+    assert np.abs((got - mean) / sd).max() < 0.02
+    assert np.abs(np.sqrt(np.diag(cov)) / sd - 1).max() < 0.01
+
+
+@pytest.mark.parametrize("which", ["all", "intercept"])
+def test_negative_control_a_q_that_is_too_narrow_is_not_right(ran, which):
+    """By 30 %: in all unknowns, where the weights' tail says so, or in one, where k-hat alone would let it pass."""
+    found = ran[1]
+    mean, cov = found.server.block.moments(found.server.parameters)
+    factor = np.ones(len(mean))
+    factor[:] = 0.7 if which == "all" else 1.0
+    factor[publish.unknowns(found.model).index("intercept")] = 0.7
+    said = found.again(found.server.block.at(mean, cov * np.outer(factor, factor)))
+    assert not said.agrees
+    if which == "all":
+        assert not said.reliable
+    else:
+        assert said.reliable
+        assert said.sd[publish.unknowns(found.model).index("intercept")] > 0.15
+
+
+def test_negative_control_a_q_that_is_beside_it_is_not_right(ran):
+    found = ran[1]
+    mean, cov = found.server.block.moments(found.server.parameters)
+    at = publish.unknowns(found.model).index("intercept")
+    mean[at] += 0.4 * np.sqrt(cov[at, at])
+    said = found.again(found.server.block.at(mean, cov))
+    assert not said.agrees
+    assert said.mean[at] < -0.2
+
+
+def test_nobody_is_asked_where_something_moves_or_the_job_does_not_want_it(ran, tmp_path):
+    path = ran[0]
+    for sets, word in ((["job.rounds=60"], False), (["output.bound=false"], "settled"), (["output.reweigh=false"], "settled")):
+        config, folder = load(path, sets)
+        out = tmp_path / sets[0]
+        result = perform(InProcess(), config, folder, Output(out, quiet=True))
+        assert result.converged == word
+        assert '"LogTerms"' not in (out / "ledger" / "east.jsonl").read_text()
+        assert "weights" not in result.summary["sigma"]
+    with pytest.raises(JobError, match=r"output\.reweigh tells clients' shares of the bound"):
+        load(path, ["output.bound=false", "output.reweigh=true"])
+
+
+def test_ranks_do_not_change_a_bit(ran, tmp_path):
+    path, found = ran
+    assert mpirun(3, "run", path, "--out", tmp_path / "out").code == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["sigma"]["weights"] == found.result.summary["sigma"]["weights"]
+    assert summary["converged"] is True
+    # where nobody is asked no rank waits
+    assert mpirun(3, "run", path, "--set", "job.rounds=40", "--out", tmp_path / "few").code == 0
+
+
+def test_counts_with_an_unknown_scale_are_not_said_to_be_right(tmp_path):
+    """A skewed posterior: q settles at a normal distribution, and weights see the difference."""
+    built_priors.written(tmp_path)
+    rows = artifacts.counts(tmp_path / "rows", covariate=False)
+    tables = {"data": {"clients": [rows], "area": "district", "response": "cases", "exposure": "expected"}}
+    model = {"prior": str(tmp_path / "prior"), "phi": 0.8}
+    result = fedkern.run({"job": {"method": "sigma", "seed": 3, "rounds": 3000}, "model": model, **tables})
+    assert result.converged in ("settled", False)
+    if result.converged == "settled":
+        assert result.summary["verdict"].startswith("settled: whether it is right is not known: ")
