@@ -53,6 +53,8 @@ exposure = "expected"
 prior = "prior"
 phi = 0.5
 spatial_scale = 0.5
+[output]
+reweigh = false  # whether it is right is another question: tests/methods/sigma/test_weights.py
 """
 
 
