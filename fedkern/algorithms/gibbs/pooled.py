@@ -89,7 +89,8 @@ def _site(state: Server, statistics: Statistics) -> Regression | MarkovRandomFie
 def sample(state: Server) -> gibbs.Server:
     """Server and clients in one place, without a wire between them."""
     settings = state.settings
-    clients = {k: gibbs.client(str(k), k, settings, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
+    unkept = replace(settings, burn_in=settings.rounds)  # nobody would read clients' draws here, and those of a graph fill a memory
+    clients = {k: gibbs.client(str(k), k, unkept, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
     server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
 
     def terms(regression: int) -> tuple[Array, Array]:  # a graph's, of all its regressions at once, would not fit into memory
@@ -99,10 +100,11 @@ def sample(state: Server) -> gibbs.Server:
         if graphs and coordinates.max() < settings.layout.each:  # none of tau's
             each = [client.moving(one, coordinates, regression) for one in here]
             return translation(graphs, each, [one.state for one in here])
-        gradient, precision = np.zeros(()), np.zeros(())
-        for one in here:
+        gradient, precision = (np.zeros(()) + own for own in client.move_terms(here[0], server.round, regression))
+        for one in here[1:]:
             own = client.move_terms(one, server.round, regression)
-            gradient, precision = gradient + own[0], precision + own[1]
+            gradient += own[0]
+            precision += own[1]
         return gradient, precision
 
     rows = tuple(statistics.rows for _, statistics in sorted(state.received.items()))
@@ -122,7 +124,7 @@ def sample(state: Server) -> gibbs.Server:
                 server, more = gibbs.server_receive(server, k, answer)
                 effects += more
     events = sum((clients[k].events for k in server.active), server.events)
-    return replace(server, events=events)
+    return replace(server, events=events, at_hand=None)
 
 
 def _exchanged(
