@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..algorithms.gibbs.exchange import COLLINEAR
 from ..data.sets import rppa
@@ -24,8 +25,11 @@ from ..results.verdict import MARK
 from .common import Array, Json, Value, table
 from .sparse import converged, job, judged, pairs_at, run_once, standardised, star, starred, verdicts, write_sites
 
+Bools = NDArray[np.bool_]
+
 ROUNDS, FAST, WHOLE = 2500, 300, 1200
 LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn
+FEWER = "†"  # the mark of an edge with fewer effective draws than `WANTED`
 UNSURE, WANTED = (0.05, 0.95), 100.0  # PIPs of edges that must be known well; effective draws for that
 EITHER, SHOWN = (0.15, 0.6, 1.4), 20  # least PIP of each of two, and between what their sum is in every chain: alternatives
 
@@ -50,7 +54,7 @@ def run(out: Path, fast: bool = False) -> Path:
     rppa.read()
     few = network(out, "eleven", FAST if fast else ROUNDS, whole=False, leave_one_out=not fast)
     runs = {"eleven proteins": few}
-    parts = ["## Eleven proteins, seven sites\n", _described(few), _edges(few)]
+    parts = ["## Eleven proteins, seven sites\n", _described(few), _mixed(few), _edges(few)]
     if not fast:
         parts += ["## Stability: the larger PIP of these pairs without one site\n", _stability(few)]
         runs["all 217"] = whole = network(out, "whole", WHOLE, whole=True, leave_one_out=False)
@@ -94,22 +98,39 @@ def _described(summary: Json) -> str:
     )
 
 
+def _unsure(summary: Json) -> Bools:
+    """(p, p) Edges to which any chain gives a PIP that is neither near 0 nor near 1."""
+    by_chain = np.array(summary["graph"]["pip_by_chain"])
+    unsure: Bools = ((by_chain > UNSURE[0]) & (by_chain < UNSURE[1])).any(axis=0) & ~np.eye(by_chain.shape[1], dtype=bool)
+    return unsure
+
+
+def _effective(summary: Json) -> Array:
+    """(p, p) The smaller ESS of an edge's coefficient and of its PIP; NaN where the summary does not list the edge."""
+    nodes, rows = summary["graph"]["nodes"], standardised(summary["parameters"], "theta")
+    ess = np.full((len(nodes), len(nodes)), np.nan)
+    for i, to in enumerate(nodes):
+        for j, source in enumerate(nodes):
+            row = rows.get(Edge(to, source, 0.0, 0.0).name, {})
+            if "ess" in row:
+                ess[i, j] = min(row["ess"], row.get("pip_ess", np.inf))
+    return ess
+
+
 def _mixed(summary: Json) -> str:
     """How many of the edges that any chain is unsure of are known as well as one would want."""
-    graph, nodes = summary["graph"], summary["graph"]["nodes"]
-    by_chain, rhat = np.array(graph["pip_by_chain"]), np.array(graph["rhat"], dtype=np.float64)
-    rows = standardised(summary["parameters"], "theta")
-    unsure = ((by_chain > UNSURE[0]) & (by_chain < UNSURE[1])).any(axis=0) & ~np.eye(len(nodes), dtype=bool)
+    if (rhat := judged(summary["graph"])) is None:
+        return ""
+    unsure, ess = _unsure(summary), _effective(summary)
     agreed = unsure & (rhat <= MARKED)
-    known = 0
-    for i, j in zip(*np.nonzero(agreed)):
-        row = rows.get(Edge(nodes[i], nodes[j], 0.0, 0.0).name, {})
-        known += min(row.get("ess", 0.0), row.get("pip_ess", 0.0)) >= WANTED
-    n, agree = int(unsure.sum()), int(agreed.sum())
+    n, agree, known = int(unsure.sum()), int(agreed.sum()), int((agreed & (ess >= WANTED)).sum())
+    unlisted = int((unsure & np.isnan(ess)).sum())
     return (
         f"Of the {n} directed edges to which any chain gives a PIP between {UNSURE[0]:g} and {UNSURE[1]:g}, {agree} "
         f"({agree / max(n, 1):.0%}) have an R-hat of at most {MARKED:g}, and {known} ({known / max(n, 1):.0%}) also "
-        f"{WANTED:g} effective draws.\n"
+        f"{WANTED:g} effective draws"
+        + (f" (of {unlisted} with small PIPs the summary has no ESS; they count as without)" if unlisted else "")
+        + f". {FEWER} after an ESS: one of these edges, and fewer.\n"
     )
 
 
@@ -147,9 +168,10 @@ def _edges(summary: Json) -> str:
     """Pairs with a PIP above 0.5, the 40 surest of them."""
     graph = summary["graph"]
     pip, inside = np.array(graph["pip"]), pairs_at(np.array(graph["or"]), LEVEL)
+    ess, unsure = _effective(summary), _unsure(summary)
     averages = standardised(summary["parameters"], "average")
     place = {name: j for j, name in enumerate(graph["nodes"])}
-    heads = ["pair", "PIP, first on second", "second on first", f"FDR {LEVEL:g}, or", "partial correlation"]
+    heads = ["pair", "PIP, first on second", "second on first", f"FDR {LEVEL:g}, or", "partial correlation", "ESS of both"]
     heads += ["site averages", "P(abs > 0.2)"] if averages else []
     rows: list[list[Value]] = []
     edges = likely(graph)
@@ -157,6 +179,7 @@ def _edges(summary: Json) -> str:
         i, j = place[edge.to], place[edge.source]
         row: list[Value] = [starred(edge), float(pip[i, j]), float(pip[j, i])]
         row += ["yes" if inside[i, j] else "", edge.mean]
+        row += [", ".join(f"{ess[at]:.0f}{FEWER * bool(unsure[at] and not ess[at] >= WANTED)}" for at in ((i, j), (j, i)))]
         if averages:
             both = [averages[name] for name in _directions(edge)]
             row += [", ".join(f"{real(one[key]):.2f}" for one in both) for key in ("mean", "p_large")]

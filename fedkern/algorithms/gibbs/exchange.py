@@ -52,16 +52,9 @@ class Held:
         total = self.gram.sum(axis=0)
         size = np.sqrt(np.diag(total))
         correlation = total / np.where(size > 0, size, 1.0) / np.where(size > 0, size, 1.0)[:, None]
-        able = exchangeable(layout)
+        able = layout.exchangeable
         first, second = np.nonzero(np.triu(np.abs(correlation) > COLLINEAR, 1))
         return [(j, h) for j, h in zip(first.tolist(), second.tolist()) if (able[:, j] & able[:, h]).any()]
-
-
-def exchangeable(layout: Layout) -> NDArray[np.bool_]:
-    """(g, p) Where a coefficient has an indicator of its own: not always included, and in no group."""
-    ids = layout.indicators
-    able: NDArray[np.bool_] = (ids >= 0) & ((ids[:, :, None] == ids[:, None, :]).sum(axis=2) == 1)
-    return able
 
 
 @dataclass(frozen=True)
@@ -136,26 +129,34 @@ def drawn(of: Gaussian, H: tuple[Array, Array, Array], g: Array, normal: Array) 
 
 def exchanged(settings: Settings, held: Held, pairs: Sequence[tuple[int, int]], state: State, round: int) -> State:
     """The pairs of a round, one after the other, in all chains and regressions at once."""
-    able = exchangeable(settings.layout)
+    able, names = settings.layout.exchangeable, ("theta", "tau_sq", "gamma", "eta")
+    values = replace(state.values, **{name: getattr(state.values, name).copy() for name in names})
+    state = State(values, state.deviation.copy(), state.lambda_sq.copy(), state.sigma_sq)
+    local = values.theta + state.deviation
     for turn in range(min(TRIES, len(pairs))):
         pair = pairs[(round * TRIES + turn) % len(pairs)] if len(pairs) > TRIES else pairs[turn]
-        state = _tried(settings, held, state, np.array(pair), (round, turn), able[:, pair[0]] & able[:, pair[1]])
+        _try(settings, held, state, local, np.array(pair), (round, turn), able[:, pair[0]] & able[:, pair[1]])
     return state
 
 
-def _tried(
-    settings: Settings, held: Held, state: State, s: NDArray[np.int64], at: tuple[int, int], able: NDArray[np.bool_]
-) -> State:
-    """One pair; `able` (g,): in which regressions."""
+def _try(
+    settings: Settings,
+    held: Held,
+    state: State,
+    local: Array,
+    s: NDArray[np.int64],
+    at: tuple[int, int],
+    able: NDArray[np.bool_],
+) -> None:
+    """One pair, in place; `local` (m, c, g, p): the sites' coefficients; `able` (g,): in which regressions."""
     values, prior = state.values, settings.prior
     c, g, m = *values.theta.shape[:2], len(state.deviation)
     gram = held.gram[:, s]  # (m, 2, p)
-    local = (values.theta + state.deviation).reshape(m, c * g, -1)
-    fitted = np.matmul(local, gram.swapaxes(1, 2)).reshape(m, c, g, 2)
+    fitted = np.matmul(local.reshape(m, c * g, -1), gram.swapaxes(1, 2)).reshape(m, c, g, 2)
     precision = 1 / state.sigma_sq
     h11, h12, h22 = (gram[:, i, s[j], None, None] * precision for i, j in ((0, 0), (0, 1), (1, 1)))
     score: Array = (held.score[..., s] - fitted) * precision[..., None]
-    b1, b2 = np.moveaxis((values.theta + state.deviation)[..., s], -1, 0)
+    b1, b2 = np.moveaxis(local[..., s], -1, 0)
     score = score + np.stack([h11 * b1 + h12 * b2, h12 * b1 + h22 * b2], axis=-1)
     spike = prior.spike_variance or prior.c0 * values.eta[..., s]
     variance = 1 / (1 / (state.lambda_sq[..., s] * values.tau_sq[..., s]) + prior.slab**-2)
@@ -168,13 +169,9 @@ def _tried(
     theta_s, d_s = drawn(new, (h11, h12, h22), score, normal)
     taken = (np.log(u) < log_ratio) & able & np.isfinite(theta_s).all(axis=-1) & np.isfinite(d_s).all(axis=(0, -1))
 
-    def swapped(a: Array) -> Array:
-        out = a.copy()
-        out[..., s] = np.where(taken[..., None], a[..., s[::-1]], a[..., s])
-        return out
-
-    theta, deviation = values.theta.copy(), state.deviation.copy()
-    theta[..., s] = np.where(taken[..., None], theta_s, theta[..., s])
-    deviation[..., s] = np.where(taken[..., None], d_s, deviation[..., s])
-    values = replace(values, theta=theta, **{name: swapped(getattr(values, name)) for name in ("tau_sq", "gamma", "eta")})
-    return replace(state, values=values, deviation=deviation, lambda_sq=swapped(state.lambda_sq))
+    taken = taken[..., None]
+    for a in (values.tau_sq, values.gamma, values.eta, state.lambda_sq):
+        a[..., s] = np.where(taken, a[..., s[::-1]], a[..., s])
+    values.theta[..., s] = np.where(taken, theta_s, values.theta[..., s])
+    state.deviation[..., s] = np.where(taken, d_s, state.deviation[..., s])
+    local[..., s] = values.theta[..., s] + state.deviation[..., s]

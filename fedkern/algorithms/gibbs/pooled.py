@@ -89,40 +89,56 @@ def _site(state: Server, statistics: Statistics) -> Regression | MarkovRandomFie
 def sample(state: Server) -> gibbs.Server:
     """Server and clients in one place, without a wire between them."""
     settings = state.settings
-    clients = {k: gibbs.client(str(k), k, settings, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
+    unkept = replace(settings, burn_in=settings.rounds)  # of clients' draws: nobody reads them here, and a graph's fill a memory
+    clients = {k: gibbs.client(str(k), k, unkept, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
     server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
-
-    def terms(regression: int) -> tuple[Array, Array]:  # a graph's, of all its regressions at once, would not fit into memory
-        here = [clients[k] for k in server.active]
-        coordinates = settings.coordinates(server.round)
-        graphs = [one.site for one in here if isinstance(one.site, MarkovRandomField)]
-        if graphs and coordinates.max() < settings.layout.each:  # none of tau's
-            each = [client.moving(one, coordinates, regression) for one in here]
-            return translation(graphs, each, [one.state for one in here])
-        gradient, precision = np.zeros(()), np.zeros(())
-        for one in here:
-            own = client.move_terms(one, server.round, regression)
-            gradient, precision = gradient + own[0], precision + own[1]
-        return gradient, precision
-
     rows = tuple(statistics.rows for _, statistics in sorted(state.received.items()))
-    server = replace(server, at_hand=terms if settings.moves else None, rows=rows)
-    factors = [_site(state, state.received[k]).factor for k in server.active]
-    held = exchange.Held.of(factors, settings.layout)
+    server = replace(server, rows=rows)
+    held = exchange.Held.of([_site(state, state.received[k]).factor for k in server.active], settings.layout)
     pairs = held.pairs(settings.layout) if settings.exchange else []
     while effects:
-        asked, effects = effects, []
-        for k, question in asked:
-            assert isinstance(question, gibbs.Globals | gibbs.GlobalsMoved)  # sampling charges nothing
-            clients[k] = client.updated(clients[k], question)
-        if pairs:
-            server = _exchanged(server, clients, held, pairs)
-        for k, _ in asked:
-            for answer in client.draws(clients[k], server.round):
-                server, more = gibbs.server_receive(server, k, answer)
-                effects += more
+        server, effects = advanced(server, clients, held, pairs, effects)
     events = sum((clients[k].events for k in server.active), server.events)
-    return replace(server, events=events)
+    return replace(server, events=events, at_hand=None)
+
+
+def advanced(
+    server: gibbs.Server,
+    clients: dict[int, gibbs.Client],
+    held: exchange.Held,
+    pairs: Sequence[tuple[int, int]],
+    asked: ServerEffects,
+) -> tuple[gibbs.Server, ServerEffects]:
+    """A round: the clients' sweeps (in `clients`), exchanges of `pairs`, the server's draws; the next questions."""
+    for k, question in asked:
+        assert isinstance(question, gibbs.Globals | gibbs.GlobalsMoved)  # sampling charges nothing
+        clients[k] = client.updated(clients[k], question)
+    if pairs:
+        server = _exchanged(server, clients, held, pairs)
+    if server.settings.moves:
+        here, round = [clients[k] for k in server.active], server.round
+        server = replace(server, at_hand=lambda regression: _terms(here, round, regression))
+    effects: ServerEffects = []
+    for k, _ in asked:
+        for answer in client.draws(clients[k], server.round):
+            server, more = gibbs.server_receive(server, k, answer)
+            effects += more
+    return server, effects
+
+
+def _terms(here: Sequence[gibbs.Client], round: int, regression: int) -> tuple[Array, Array]:
+    """Of a move in one regression, all clients' added: those of a graph at once would not fit into memory."""
+    coordinates = here[0].settings.coordinates(round)
+    graphs = [one.site for one in here if isinstance(one.site, MarkovRandomField)]
+    if graphs and coordinates.max() < here[0].settings.layout.each:  # none of tau's
+        each = [client.moving(one, coordinates, regression) for one in here]
+        return translation(graphs, each, [one.state for one in here])
+    gradient, precision = (np.zeros(()) + own for own in client.move_terms(here[0], round, regression))
+    for one in here[1:]:
+        own = client.move_terms(one, round, regression)
+        gradient += own[0]
+        precision += own[1]
+    return gradient, precision
 
 
 def _exchanged(

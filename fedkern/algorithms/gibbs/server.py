@@ -193,8 +193,11 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         values, events = update.swept_sums(settings, state.values, sums, state.step)
         return replace(state, values=values, step=state.step + 1, events=counted(state.events, events)), None
     shape = (state.n_clients, settings.chains, *layout.shape)
-    deviation = np.zeros(shape) if state.deviation is None else state.deviation.copy()
-    lambda_sq = np.ones(shape) if state.lambda_sq is None else state.lambda_sq.copy()
+    if len(state.answers) == state.n_clients:  # all of it is written anew
+        deviation, lambda_sq = np.empty(shape), np.empty(shape)
+    else:
+        deviation = np.zeros(shape) if state.deviation is None else state.deviation.copy()
+        lambda_sq = np.ones(shape) if state.lambda_sq is None else state.lambda_sq.copy()
     for k, answer in state.answers.items():
         own = _of(answer, Locals)
         deviation[k], lambda_sq[k] = layout.full(own.deviation, 0.0), layout.full(own.lambda_sq, 1.0)
@@ -207,12 +210,16 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         terms = _terms(state) if state.at_hand is None else state.at_hand
         tau = np.sqrt(values.tau_sq)
         values, t = update.moved(settings, values, terms, state.round, state.step)
-        deviation = t * (deviation / tau)
+        deviation /= tau
+        deviation *= t
         before_sweep = values.theta, t
     here = state.active
-    values, deviation[here], lambda_sq[here], events = update.swept(
-        settings, values, deviation[here], lambda_sq[here], state.step
-    )
+    if len(here) == state.n_clients:
+        values, deviation, lambda_sq, events = update.swept(settings, values, deviation, lambda_sq, state.step)
+    else:
+        values, deviation[here], lambda_sq[here], events = update.swept(
+            settings, values, deviation[here], lambda_sq[here], state.step
+        )
     step, events = state.step + settings.server_sweeps, counted(state.events, events)
     state = replace(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=events, ladder=steps)
     return state, before_sweep

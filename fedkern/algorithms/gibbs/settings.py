@@ -81,10 +81,25 @@ class Layout:
         """Whether every place has a coefficient: then both forms are the same numbers."""
         return bool(self.there.all())
 
+    @cached_property
+    def off_diagonal(self) -> bool:
+        """Whether there is a coefficient everywhere but on the diagonal of a square: a graph."""
+        g, p = self.shape
+        return g == p > 1 and np.array_equal(self.there, ~np.eye(p, dtype=bool))
+
+    @cached_property
+    def exchangeable(self) -> NDArray[np.bool_]:
+        """(g, p) Where a coefficient has an indicator of its own: not always included, and in no group."""
+        ids = self.indicators
+        able: NDArray[np.bool_] = (ids >= 0) & ((ids[:, :, None] == ids[:, None, :]).sum(axis=2) == 1)
+        return able
+
     def flat(self, full: NDArray[np.float64]) -> NDArray[np.float64]:
         """(..., g, p) -> (..., size): the coefficients alone, row by row. This is what travels and what is kept."""
         if self.whole:
             return full.reshape(*full.shape[:-2], self.size)
+        if self.off_diagonal:
+            return np.ascontiguousarray(_after_diagonal(np.ascontiguousarray(full))).reshape(*full.shape[:-2], self.size)
         return np.ascontiguousarray(full[..., self.there])
 
     def full(self, flat: NDArray[np.float64], inert: float) -> NDArray[np.float64]:
@@ -92,8 +107,18 @@ class Layout:
         if self.whole:
             return flat.reshape(*flat.shape[:-1], *self.shape)
         out = np.full((*flat.shape[:-1], *self.shape), inert)
-        out[..., self.there] = flat
+        if self.off_diagonal:
+            after = _after_diagonal(out)
+            after[...] = flat.reshape(after.shape)
+        else:
+            out[..., self.there] = flat
         return out
+
+
+def _after_diagonal(square: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(..., p, p) -> (..., p - 1, p), a view: the p numbers that follow each number of the diagonal but the last, row by row."""
+    *before, p, _ = square.shape
+    return square.reshape(*before, p * p)[..., 1:].reshape(*before, p - 1, p + 1)[..., :-1]
 
 
 @dataclass(frozen=True)

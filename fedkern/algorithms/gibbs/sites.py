@@ -84,7 +84,8 @@ class Moving:
         if not of_tau.any():
             return score, curvature
         factor = np.where(of_tau, d / np.sqrt(self.tau_sq[:, self.columns]), 1.0)
-        gradient, precision = factor * score, factor[:, :, None] * factor[:, None, :] * curvature
+        gradient, precision = factor * score, factor[:, :, None] * factor[:, None, :]
+        precision *= curvature
         of_slab = of_tau / self.slab**2
         diagonal = np.arange(len(self.block))
         precision[:, diagonal, diagonal] += of_slab * factor**2
