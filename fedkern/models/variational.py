@@ -18,6 +18,7 @@ from ..kernels import augmented
 
 Vector = NDArray[np.float64]
 LEAST = np.log(1e-8)  # of a log standard deviation, or of the logarithm of a diagonal element of L
+LARGEST = 64  # coordinates up to which a step of all numbers of L moves L by little
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Block:
 
     The flat parameters are mu (d,) and then the logarithms of the standard deviations (d,); or the lower triangle of L row by
     row, (d (d + 1) / 2,): diagonal elements by their logarithms, the others relative to their row's diagonal element. So a step
-    of an optimiser that is the same for all numbers moves L by parts of its size, however small the posterior is.
+    of an optimiser that is the same for all numbers moves L by parts of its size, however small the posterior is. Such a step is
+    nearly a matrix of rank 1, whose norm grows with d: above LARGEST the others count in units of LARGEST / d, so that it does not.
     """
 
     size: int
@@ -48,6 +50,11 @@ class Block:
         rows, columns = self._triangle
         return np.flatnonzero(rows == columns)
 
+    @property
+    def unit(self) -> float:
+        """Of elements of L off its diagonal."""
+        return min(1.0, LARGEST / self.size) if self.size else 1.0
+
     def initial(self, mean: Vector | float = 0.0, sd: float = 0.1) -> Vector:
         """The parameters of N(mean, sd^2 I)."""
         parameters = np.zeros(self.n_parameters)
@@ -62,7 +69,7 @@ class Block:
             return np.concatenate([mean, np.log(spread)])
         L = np.linalg.cholesky(spread)
         sizes = np.diag(L)
-        flat = (L / sizes[:, np.newaxis])[self._triangle]
+        flat = (L / sizes[:, np.newaxis])[self._triangle] / self.unit
         flat[self._diagonal] = np.log(sizes)
         return np.concatenate([mean, flat])
 
@@ -72,7 +79,7 @@ class Block:
         if not self.full:
             return np.exp(np.maximum(flat, LEAST))
         L = np.zeros((self.size, self.size))
-        L[self._triangle] = flat
+        L[self._triangle] = self.unit * flat
         np.fill_diagonal(L, 1.0)
         L *= np.exp(np.maximum(flat[self._diagonal], LEAST))[:, np.newaxis]
         return L
@@ -112,7 +119,7 @@ class Block:
         total = c + solve_triangular(scale, eps, lower=True, trans="T", check_finite=False) if path and d else c
         out[:d] = total
         rows, columns = self._triangle
-        flat = (total * np.diag(scale))[rows] * eps[columns]
+        flat = self.unit * (total * np.diag(scale))[rows] * eps[columns]
         flat[self._diagonal] = total * (scale @ eps) + (0 if path else 1)
         out[d:] = flat
         return out

@@ -17,21 +17,21 @@ def posterior(d: int, size: float) -> tuple[np.ndarray, np.ndarray]:
     return SEED.standard_normal(d), size**2 * (A @ A.T + np.eye(d))
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_at_is_the_inverse_of_moments(full: bool) -> None:
-    mean, covariance = posterior(4, 0.3)
-    block = Block(4, full)
+@pytest.mark.parametrize(("full", "d"), [(False, 4), (True, 4), (True, 80)])
+def test_at_is_the_inverse_of_moments(full: bool, d: int) -> None:
+    mean, covariance = posterior(d, 0.3)
+    block = Block(d, full)
     spread = covariance if full else np.sqrt(np.diag(covariance))
     found = block.moments(block.at(mean, spread))
     np.testing.assert_allclose(found[0], mean)
-    np.testing.assert_allclose(found[1], spread, rtol=1e-12)
+    np.testing.assert_allclose(found[1], spread, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_gradients_are_those_of_differences(full: bool) -> None:
-    mean, covariance = posterior(3, 0.7)
-    block, P = Block(3, full), np.linalg.inv(covariance)
-    parameters, eps = 0.4 * SEED.standard_normal(block.n_parameters), SEED.standard_normal(3)
+@pytest.mark.parametrize(("full", "d"), [(False, 3), (True, 3), (True, 70)])
+def test_gradients_are_those_of_differences(full: bool, d: int) -> None:
+    mean, covariance = posterior(d, 0.7)
+    block, P = Block(d, full), np.linalg.inv(covariance)
+    parameters, eps = 0.4 / np.sqrt(d / 3) * SEED.standard_normal(block.n_parameters), SEED.standard_normal(d)
 
     def objective(p: np.ndarray) -> float:
         r = block.sample(p, eps) - mean
@@ -59,3 +59,17 @@ def test_a_posterior_much_narrower_than_the_learning_rate_is_found(path: bool) -
         parameters = parameters + step * min(1.0, 4 * (1 - k / rounds) ** 2)
     found = block.moments(parameters)[1]
     assert np.abs(found - covariance).max() < 0.2 * np.abs(covariance).max()
+
+
+@pytest.mark.parametrize("d", [60, 300])
+def test_first_steps_do_not_blow_up_a_large_covariance(d: int) -> None:
+    """They are nearly of rank 1: if all elements of L moved by the rate, its norm would grow with d, and draws with it."""
+    block, optimiser = Block(d, full=True), adam(0.02)
+    parameters = block.initial(0.0, 0.3)
+    state = optimiser.init(len(parameters))
+    for _ in range(10):
+        eps = SEED.standard_normal(d)
+        c = -(block.sample(parameters, eps) - 1.0)
+        state, step = optimiser.update(state, block.gradient(parameters, eps, c))
+        parameters = parameters + step
+    assert np.linalg.norm(block.scale(parameters), 2) < 1.2
