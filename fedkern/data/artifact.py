@@ -221,6 +221,7 @@ class ServerFile:
     n_local : of each client, how many local latents
     digests : of each client's file
     true_variance : of each client, the variances of theta under the prior, phi averaged
+    errors : of a prior that was built, values of phi and the error of posterior means there, over that of independent areas
     digest : of the file that it was read from
     """
 
@@ -230,6 +231,7 @@ class ServerFile:
     n_local: tuple[int, ...]
     digests: tuple[str, ...]
     true_variance: tuple[Array, ...]
+    errors: tuple[tuple[float, float], ...] = ()
     digest: str = ""
 
     def __post_init__(self) -> None:
@@ -243,6 +245,7 @@ def write(
     common: Common,
     clients: Sequence[OwnFile],
     *,
+    errors: Sequence[tuple[float, float]] = (),
     versions: Mapping[str, str] | None = None,
     put: Callable[[Path, bytes], None] | None = None,
 ) -> ServerFile:
@@ -253,6 +256,7 @@ def write(
     folder : made if it is not there
     common : what all files say
     clients : in the order of their numbers
+    errors : of a prior that was built: values of phi, and what is missed there
     versions : what it was made with, for people to read
     put : what writes a file at once or not at all; by default `put` of this module
 
@@ -278,6 +282,7 @@ def write(
         tuple(client.n_local for client in clients),
         tuple(_digest(contents[path]) for path in paths),
         tuple(client.true_variance for client in clients),
+        tuple(errors),
     )
     contents["server.npz"] = _packed("server", server, common)
     manifest = {
@@ -312,7 +317,8 @@ def read_server(folder: str | Path) -> ServerFile:
     ends = np.cumsum([0, *meta["sizes"]])
     variances = tuple(arrays["true_variance"][a:b] for a, b in itertools.pairwise(ends))
     plain = {name: tuple(meta[name]) for name in ("clients", "sizes", "n_local", "digests")}
-    return _made(path, lambda: ServerFile(_common(meta), **plain, true_variance=variances, digest=digest))
+    errors = tuple((float(phi), float(error)) for phi, error in meta.get("errors", ()))
+    return _made(path, lambda: ServerFile(_common(meta), **plain, true_variance=variances, errors=errors, digest=digest))
 
 
 def read_client(folder: str | Path, name: str, *, id: str | None = None) -> ClientFile:
@@ -396,7 +402,7 @@ def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
             arrays[one.name] = value
         elif one.name == "true_variance":
             arrays[one.name] = np.concatenate(value)
-        elif one.name not in ("common", "digest", "locations", "pairs"):
+        elif one.name not in ("common", "digest", "locations", "pairs") and (one.name != "errors" or value):
             meta[one.name] = value
     text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
     stream = io.BytesIO()

@@ -28,7 +28,7 @@ class Block:
     The flat parameters are mu (d,) and then the logarithms of the standard deviations (d,); or the lower triangle of L row by
     row, (d (d + 1) / 2,): diagonal elements by their logarithms, the others relative to their row's diagonal element. So a step
     of an optimiser that is the same for all numbers moves L by parts of its size, however small the posterior is. Such a step is
-    nearly a matrix of rank 1, whose norm grows with d: above LARGEST the others count in units of LARGEST / d, so that it does not.
+    nearly a matrix of rank 1, whose norm grows with d: above LARGEST the others count in units of LARGEST / d, and it does not.
     """
 
     size: int

@@ -134,7 +134,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile) -> Fit:
         chains=shape[0],
         draws=shape[1],
         encoding=model.encoding.to_dict(),
-        notes=_notes(model, released),
+        notes=_notes(model, released, prior),
         more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(model, server, released)},
     )
 
@@ -199,6 +199,8 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
         "latents": {"global": prior.common.n_global, "local": sum(prior.n_local)},
         "response": {"level": model.units.level, "scale": model.units.scale},
     }
+    if prior.errors:
+        about["prior"]["error"] = [{prior.common.condition.name: at, "error": error} for at, error in prior.errors]
     if model.layout.free:
         about["range"] = {"name": model.common.condition.name, "lo": c.lo, "hi": c.hi, "prior_mass": c.inside}
     return about
@@ -220,10 +222,16 @@ def _mixing(model: SigmaModel, server: Server, released: Draws) -> dict[str, Any
     return {"chains": chains | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
 
 
-def _notes(model: SigmaModel, released: Draws) -> list[str]:
+def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     """What the numbers are not, and what should make one think."""
     notes = ["the areas' posteriors are in each client's own folder: they have no message"]
     c, name = model.condition, model.common.condition.name
+    if prior.errors:
+        missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)
+        notes.append(
+            "the prior is exact inside each client; what it misses between clients leaves posterior means of areas off by "
+            f"{missed}, relative to those of independent areas (as measured by fedkern sigma build, one noisy row each)"
+        )
     if model.layout.free:
         made, trained = ("built", "") if model.common.within else ("trained", "'s training")
         notes.append(f"{name} is confined to [{c.lo:g}, {c.hi:g}], on which the prior was {made}: {c.inside:.4g} of its prior")

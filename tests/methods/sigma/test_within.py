@@ -12,6 +12,7 @@ import pytest
 
 import fedkern
 from fedkern.api import perform
+from fedkern.cli import report
 from fedkern.data.artifact import WithinFile, read_client, read_own, read_server
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs.run import Output
@@ -61,6 +62,11 @@ def test_a_job_sends_what_is_listed_and_writes_the_areas(tmp_path: Path, changes
     path = job(tmp_path, **changes)
     result = checked_and_run(path, tmp_path / "out")
     assert result.summary["sigma"]["kind"] == "within"
+    stated = json.loads((tmp_path / "prior" / "fit.json").read_text())["error"]
+    assert result.summary["sigma"]["prior"]["error"] == stated
+    assert stated[0]["error"] > 0
+    assert f"off by {stated[0]['error']:.3g} at phi {stated[0]['phi']:.3g}, " in "\n".join(result.summary["notes"])
+    assert f"off by {stated[0]['error']:.3g} at phi" in report.write(tmp_path / "out").read_text()
     assert ("phi" in result.parameters) == ("phi" not in changes.get("model", {}))
     for name, size in zip(artifacts.NAMES, artifacts.SIZES):
         rows = areas(tmp_path / "out", name)

@@ -151,4 +151,5 @@ def _write(built: Built, out: Path) -> None:
     ]
     for file, content in (("fit.json", built.as_dict()), ("prior.json", config.model_dump())):
         write_atomically(out / file, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n")
-    artifact.write(out, common, clients, versions=machine.of_a_run(), put=write_atomically)
+    errors = [(float(phi), float(error)) for phi, error in zip(built.tied.phi, built.tied.errors)]
+    artifact.write(out, common, clients, errors=errors, versions=machine.of_a_run(), put=write_atomically)
