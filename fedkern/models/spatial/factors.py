@@ -26,7 +26,7 @@ from scipy.sparse.linalg import splu
 from ...errors import NumericalError
 from ...kernels import spatial
 from .condition import Condition
-from .prior import AreaPrior, GpPrior, Prior
+from .prior import AreaPrior, GpPrior, MixedPrior, Prior
 from .within import DEGREE, LEAST_PHI, Within
 
 Array = NDArray[np.float64]
@@ -80,14 +80,14 @@ class Division:
 
     Parameters
     ----------
-    prior : CAR or Leroux on a map, or a Gaussian process
+    prior : CAR, Leroux or BYM2 (`MixedPrior`) on a map, or a Gaussian process
     sizes : of each client, how many areas
     names : of the clients, for errors
     """
 
     def __init__(self, prior: Prior, sizes: Sequence[int], names: Sequence[str]) -> None:
-        if not isinstance(prior, (AreaPrior, GpPrior)) or prior.kind == "bym2":
-            raise ValueError(f"factors in closed form are those of car, leroux and gp; this prior is {prior.kind}")
+        if not isinstance(prior, (AreaPrior, GpPrior, MixedPrior)) or prior.condition.name == "none":
+            raise ValueError(f"factors in closed form are those of car, leroux, bym2 with rho and gp; this prior is {prior.kind}")
         if sum(sizes) != prior.n or min(sizes) < 1 or len(sizes) != len(names):
             raise ValueError(f"clients of {', '.join(map(str, sizes))} areas are not those of {prior.n}")
         self.prior = prior
@@ -113,7 +113,7 @@ class Division:
     @property
     def rooted(self) -> bool:
         """Whether areas are independent at phi = 0."""
-        return isinstance(self.prior, AreaPrior)
+        return not isinstance(self.prior, GpPrior)
 
     def precision(self, phi: float) -> Any:
         """(n, n) of all areas of a map, sparse."""
@@ -132,8 +132,8 @@ class Division:
         NumericalError
             A block that cannot be factored, with its client and phi.
         """
-        if isinstance(self.prior, GpPrior):
-            S = self.prior.covariance(phi) + NUGGET * np.eye(self.n_borders)
+        if not isinstance(self.prior, AreaPrior):
+            S = self.dense(phi)
             K = tuple(np.zeros((len(part.border), len(part.border))) for part in self.parts)
         else:
             Q = self.precision(phi)
@@ -153,6 +153,13 @@ class Division:
             S[:, part.place] = solve_triangular(root, S[:, part.place].T, lower=True).T
         U = tuple(solve_triangular(root, np.eye(len(root)), lower=True) for root in roots)
         return Borders((S + S.T) / 2, U, K)
+
+    def dense(self, phi: float) -> Array:
+        """(n, n) covariance where all areas are border: points, and BYM2, whose sum of 0 ties a component's areas together."""
+        S = self.prior.covariance(phi)
+        if isinstance(self.prior, GpPrior):
+            S.flat[:: self.prior.n + 1] += NUGGET
+        return S
 
     def variances(self, phi: float, at: Borders) -> Array:
         """(n,) of theta, from its borders at this phi."""
@@ -180,9 +187,9 @@ class Division:
             ) from None
 
 
-def _pencil(prior: AreaPrior | GpPrior) -> tuple[Array, Any]:
-    """Q_0 (n,), diagonal, and T, sparse: the precision is Q_0 + phi T; zeros for a Gaussian process."""
-    if isinstance(prior, GpPrior):
+def _pencil(prior: AreaPrior | GpPrior | MixedPrior) -> tuple[Array, Any]:
+    """Q_0 (n,), diagonal, and T, sparse: the precision is Q_0 + phi T; zeros where all areas are border."""
+    if not isinstance(prior, AreaPrior):
         return np.zeros(prior.n), sparse.csr_array((prior.n, prior.n))
     W, degree = spatial.adjacency(prior.indptr, prior.indices), spatial.diagonal(prior.indptr)
     if prior.form == "car":
@@ -248,8 +255,8 @@ class Judge:
         rng = np.random.default_rng(seed)
         variance = division.variances(phi, self.at)
         self.noise = noise = float(variance.mean()) if noise is None else noise
-        if isinstance(prior, GpPrior):
-            S = prior.covariance(phi) + NUGGET * np.eye(n)
+        if not isinstance(prior, AreaPrior):
+            S = division.dense(phi)
             theta = cholesky(S, lower=True) @ rng.standard_normal((n, DRAWS))
             y = theta + np.sqrt(noise) * rng.standard_normal(theta.shape)
             exact = S @ cho_solve(cho_factor(S + noise * np.eye(n)), y)
@@ -359,7 +366,7 @@ def tie(
 
     Parameters
     ----------
-    prior : CAR or Leroux on a map, or a Gaussian process
+    prior : CAR, Leroux or BYM2 (`MixedPrior`) on a map, or a Gaussian process
     sizes, names : of each client how many areas, which stand together, and its name
     n_latents : numbers that all clients share; None: as many as `error` takes, no more than MOST
     error : of posterior means, see `Judge`
