@@ -1,15 +1,17 @@
 """What factors in closed form miss of a map's prior, and what they cost: posterior means against the exact ones, phi known.
 
-    python benchmarks/sigma_within.py [australia] [counties] [grid] [fit]
+    python benchmarks/sigma_within.py [australia] [counties] [grid] [fit] [build] [bym2]
 
 A row for each phi and number of latents: rms distance of the posterior means of y = theta + N(0, sd 0.5) to the exact ones, over
 that of independent areas; "0 latents" is each client's own part exact and nothing shared. `grid` is 100 x 200 areas of 40
-clients. `fit` is variational inference on the map of Australia with phi unknown, theta a draw at three phi. The maps of Australia
-and of the US counties are read from $FEDKERN_DATA.
+clients, `build` its whole range of phi at once, with what a round of a client takes. `bym2` is the map of Australia with that
+prior, rho in the place of phi. `fit` is variational inference on that map with phi unknown, theta a draw at three phi. The maps
+of Australia and of the US counties are read from $FEDKERN_DATA.
 """
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
 from collections import deque
@@ -27,7 +29,7 @@ from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.car import Areas, exact_areas
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.factors import Division, Judge, leading, owed, tie
-from fedkern.models.spatial.prior import AreaPrior
+from fedkern.models.spatial.prior import AreaPrior, MixedPrior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from fedkern.models.spatial.within_site import WithinSite
 
@@ -70,6 +72,39 @@ def table(name: str, prior: AreaPrior, sizes: Sequence[int], phis: Sequence[floa
     print(f"  the whole range of phi, {latents[-1]} latents: {time.perf_counter() - begin:.0f} s; noise as theta's: {errors}")
     size = max(client.U.nbytes + client.K.nbytes + client.W.nbytes for client in tied.clients)
     print(f"  the largest client holds {size / 2**20:.1f} MiB", flush=True)
+
+
+def build(latents: int = 300) -> None:
+    """Prints what the whole range of phi takes on the grid, and a client's part of a round."""
+    areas, sizes = squares()
+    begin = time.perf_counter(), time.process_time()
+    tied = tie(areas, sizes, [str(j) for j in range(len(sizes))], n_latents=latents)
+    took = time.perf_counter() - begin[0], time.process_time() - begin[1]
+    errors = ", ".join(f"{e:.4f} at {phi:.3g}" for phi, e in zip(tied.phi, tied.errors))
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"grid, {areas.n:,} areas, {tied.n_borders:,} on borders, {latents} latents: {errors}")
+    print(f"  built in {took[0]:.0f} s, {took[1]:.0f} s of CPU, {most:.1f} GiB", flush=True)
+    layout, rng = Layout(True, latents, intercept=False, scaled=False), np.random.default_rng(1)
+    own = max(tied.clients, key=lambda client: len(client.border))
+    rows = Rows(rng.standard_normal(own.size), np.arange(own.size), np.zeros((own.size, 0)), np.zeros(own.size))
+    site, xi = WithinSite(own, PHI, layout, Likelihood("gaussian", 0.5), rows, integrated=True), rng.standard_normal(layout.size)
+    begin = time.perf_counter(), time.process_time()
+    for _ in range(5):
+        site.log_joint_grad(xi, np.zeros(0))
+    took = (time.perf_counter() - begin[0]) / 5, (time.process_time() - begin[1]) / 5
+    size = (own.U.nbytes + own.K.nbytes + own.W.nbytes) / 2**20
+    print(f"  the largest client: {size:.0f} MiB, {1e3 * took[0]:.0f} ms a round, {1e3 * took[1]:.0f} ms of CPU", flush=True)
+
+
+def mixed(name: str, made: Any, latents: Sequence[int], nodes: int) -> None:
+    """Prints the errors of BYM2."""
+    prior = MixedPrior(AreaPrior(made.graph.indptr, made.graph.indices, Condition("none", 0.0, 0.0), "bym2"))
+    for r in latents:
+        begin = time.process_time()
+        tied = tie(prior, made.sizes, list(made.clients), n_latents=r, nodes=nodes)
+        errors = ", ".join(f"{e:.4f} at {rho:.3g}" for rho, e in zip(tied.phi, tied.errors))
+        took = time.process_time() - begin
+        print(f"{name}, bym2, {r} latents, {nodes} values of rho: {errors}; {took:.0f} s of CPU", flush=True)
 
 
 def fit(phis: Sequence[float], latents: int = 40, rounds: int = 2_000) -> None:
@@ -116,7 +151,7 @@ def fit(phis: Sequence[float], latents: int = 40, rounds: int = 2_000) -> None:
 
 def main() -> None:
     """The maps that are named, or all."""
-    which = sys.argv[1:] or ["australia", "counties", "grid", "fit"]
+    which = sys.argv[1:] or ["australia", "counties", "grid", "fit", "build", "bym2"]
     if "australia" in which:
         areas = au_sa2.read()
         prior = AreaPrior(areas.graph.indptr, areas.graph.indices, PHI)
@@ -127,6 +162,10 @@ def main() -> None:
         table("US counties", prior, areas.sizes, (0.989,), (40, 120, 300))
     if "grid" in which:
         table("grid", *squares(), (0.6, 0.95, 0.98), (300,))
+    if "build" in which:
+        build()
+    if "bym2" in which:
+        mixed("Australia", au_sa2.read(), (40, 300), 7)
     if "fit" in which:
         fit((0.6, 0.95, 0.98))
 

@@ -28,7 +28,8 @@ class Block:
     The flat parameters are mu (d,) and then the logarithms of the standard deviations (d,); or the lower triangle of L row by
     row, (d (d + 1) / 2,): diagonal elements by their logarithms, the others relative to their row's diagonal element. So a step
     of an optimiser that is the same for all numbers moves L by parts of its size, however small the posterior is. Such a step is
-    nearly a matrix of rank 1, whose norm grows with d: above LARGEST the others count in units of LARGEST / d, and it does not.
+    nearly a matrix of rank 1, whose norm grows with d, and so does that of the noise which many steps leave in L, a share of L
+    of about the rate times d: above LARGEST the others count in units of (LARGEST / d)^2, and neither grows.
     """
 
     size: int
@@ -53,7 +54,7 @@ class Block:
     @property
     def unit(self) -> float:
         """Of elements of L off its diagonal."""
-        return min(1.0, LARGEST / self.size) if self.size else 1.0
+        return min(1.0, LARGEST / self.size) ** 2 if self.size else 1.0
 
     def initial(self, mean: Vector | float = 0.0, sd: float = 0.1) -> Vector:
         """The parameters of N(mean, sd^2 I)."""

@@ -97,7 +97,7 @@ def test_values_outside_are_refused_with_the_range() -> None:
         (lambda: Condition("none", 0.0, 0.9), "lo and hi are 0"),
         (lambda: Hyperprior("logit-normal", 0.0, 0.0), "variance > 0"),
         (lambda: Hyperprior("normal"), "wanted 'uniform' or 'logit-normal'"),
-        (lambda: Condition("rho", 0.0, 0.9), "not both known"),
+        (lambda: Condition("alpha", 0.0, 0.9), "not both known"),
     ],
 )
 def test_bad_ranges(made, text) -> None:

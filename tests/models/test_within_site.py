@@ -8,9 +8,9 @@ from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial import factors
-from fedkern.models.spatial.car import Areas, exact_areas
+from fedkern.models.spatial.car import Areas, exact_areas, exact_process
 from fedkern.models.spatial.condition import Condition, Hyperprior
-from fedkern.models.spatial.prior import AreaPrior
+from fedkern.models.spatial.prior import AreaPrior, MixedPrior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from fedkern.models.spatial.within_site import WithinSite
 from oracles.differences import four_point
@@ -18,6 +18,7 @@ from support.hierarchical import run
 from support.maps import grid
 
 PHI = Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"))
+NONE = Condition("none", 0.0, 0.0)
 SIZES, NAMES = (15, 12, 9), ("a", "b", "c")
 
 
@@ -100,20 +101,25 @@ def test_clients_together_have_nearly_the_exact_posterior_with_phi_unknown(clien
     assert np.sqrt(np.mean((mean - want.mean) ** 2)) < 0.02 * np.sqrt(np.mean(want.mean**2))
 
 
-@pytest.mark.parametrize("integrated", [True, False])
-def test_variational_inference_of_a_federation_has_nearly_the_exact_means(clients, integrated):
-    """By the machines as they are; phi unknown."""
+@pytest.mark.parametrize(("kind", "integrated"), [("car", True), ("car", False), ("bym2", True)])
+def test_variational_inference_of_a_federation_has_nearly_the_exact_means(clients, kind, integrated):
+    """By the machines as they are; phi, or rho, unknown."""
     rng, sd, ends = np.random.default_rng(4), 0.5, np.cumsum([0, *SIZES])
-    theta = np.linalg.cholesky(AreaPrior(*grid(6, 6), PHI).covariance(0.95)) @ rng.standard_normal(ends[-1])
+    model = AreaPrior(*grid(6, 6), PHI) if kind == "car" else MixedPrior(AreaPrior(*grid(6, 6), NONE, "bym2"))
+    theta = np.linalg.cholesky(model.covariance(0.95)) @ rng.standard_normal(ends[-1])
     y = theta + sd * rng.standard_normal(ends[-1])
-    want = exact_areas(Areas(*grid(6, 6)), PHI, y, np.arange(len(y)), sd)
+    if kind == "car":
+        want = exact_areas(Areas(*grid(6, 6)), PHI, y, np.arange(len(y)), sd)
+    else:
+        want = exact_process(model.covariance, model.condition, y, np.arange(len(y)), sd)
+        clients = factors.tie(model, SIZES, NAMES, n_latents=20, nodes=13).clients
     layout, sites = Layout(True, clients[0].n_latents, intercept=False, scaled=False), []
     for j, prior in enumerate(clients):
         own = y[ends[j] : ends[j + 1]]
         rows = Rows(own, np.arange(len(own)), np.zeros((len(own), 0)), np.zeros(len(own)))
-        sites.append(WithinSite(prior, PHI, layout, Likelihood("gaussian", sd), rows, integrated))
+        sites.append(WithinSite(prior, model.condition, layout, Likelihood("gaussian", sd), rows, integrated))
     settings = Settings(rounds=1500, learning_rate=0.03, seed=1)
-    server, parties = run(sites, settings, prior=SigmaPrior(layout, PHI))
+    server, parties = run(sites, settings, prior=SigmaPrior(layout, model.condition))
     mean, S = sfvi.posterior(server)
     xi = rng.multivariate_normal(mean, S, 400)
     parts = []

@@ -101,7 +101,7 @@ class SigmaModel:
         return Layout(
             self.condition.free,
             self.common.n_global,
-            mixing=self.common.kind == "bym2",
+            mixing=self.common.kind == "bym2" and not self.common.within,
             intercept=m.intercept,
             n_beta=self.encoding.size - 1,
             scaled=m.spatial_scale == "unknown",

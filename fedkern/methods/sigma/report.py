@@ -29,7 +29,8 @@ def tiles(run: RunFiles) -> list[Tile]:
     if run.own:
         return [("Areas", number(sum(map(len, run.areas.values()))))]
     about, parameters = run.summary["sigma"], run.summary.get("parameters", {})
-    shown = [(name, number(parameters[name]["mean"])) for name in ("phi", "lengthscale", "sigma_theta") if name in parameters]
+    known = [name for name in ("phi", "lengthscale", "rho", "sigma_theta") if name in parameters]
+    shown = [(name, number(parameters[name]["mean"])) for name in known]
     return [*shown, ("Areas", number(about["areas"]))]
 
 

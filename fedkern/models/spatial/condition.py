@@ -16,7 +16,8 @@ from scipy.special import expit, ndtr, ndtri
 
 Array = NDArray[np.float64]
 Transform = Literal["identity", "unit", "log-unit", "log-rest"]
-Name = Literal["phi", "lengthscale", "none"]
+Name = Literal["phi", "lengthscale", "rho", "none"]
+SHARES = ("phi", "rho")  # in [0, 1)
 
 WIDTH = 8.5  # standard deviations of a logit-normal that quadrature covers: 2e-17 lies beyond
 
@@ -48,7 +49,7 @@ class Condition:
 
     Attributes
     ----------
-    name : "phi", "lengthscale", or "none" for a prior without (BYM2's u*: phi is 0)
+    name : "phi", "lengthscale", "rho" of BYM2 as a whole, or "none" for a prior without (BYM2's u* alone: phi is 0)
     lo, hi : the training range; both 0 for "none"
     transform : what the networks see: "identity" phi itself, "unit" 2 (phi - lo)/(hi - lo) - 1, "log-unit" the same of log phi,
         "log-rest" the same of -log(1 - phi), for a CAR parameter near 1
@@ -74,13 +75,14 @@ class Condition:
             return
         if not (math.isfinite(self.lo) and math.isfinite(self.hi) and 0 <= self.lo < self.hi):
             raise ValueError(f"Condition: training range [{self.lo:g}, {self.hi:g}]; wanted 0 <= lo < hi, finite")
-        if self.name == "phi" and self.hi >= 1:
-            raise ValueError(f"Condition: phi up to {self.hi:g}; a CAR prior is proper below 1 only; 0.99 is the usual end")
+        if self.name in SHARES and self.hi >= 1:
+            what = "a CAR prior is proper" if self.name == "phi" else "BYM2 has a density"
+            raise ValueError(f"Condition: {self.name} up to {self.hi:g}; {what} below 1 only; 0.99 is the usual end")
         if self.lo == 0 and (self.name == "lengthscale" or self.transform == "log-unit"):
             raise ValueError(f"Condition: {self.name} from 0 with transform {self.transform!r}; wanted lo > 0")
-        if self.transform == "log-rest" and self.name != "phi":
+        if self.transform == "log-rest" and self.name not in SHARES:
             raise ValueError(f"Condition: transform 'log-rest' is for phi in (0, 1), not for {self.name}")
-        if self.hyperprior.kind == "logit-normal" and self.name != "phi":
+        if self.hyperprior.kind == "logit-normal" and self.name not in SHARES:
             raise ValueError(f"Condition: a logit-normal prior is for phi in (0, 1), not for {self.name}")
         if self.hyperprior.kind == "logit-normal" and not self.inside > 1e-6:
             raise ValueError(

@@ -13,7 +13,7 @@ and what is left are the borders.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from scipy.sparse.linalg import splu
 from ...errors import NumericalError
 from ...kernels import spatial
 from .condition import Condition
-from .prior import AreaPrior, GpPrior, Prior
+from .prior import AreaPrior, GpPrior, MixedPrior, Prior
 from .within import DEGREE, LEAST_PHI, Within
 
 Array = NDArray[np.float64]
@@ -35,6 +35,8 @@ Index = NDArray[np.int64]
 NODES = 17  # values of phi
 SWEEPS = 6  # between W and H at a node, which begins with the H of its neighbour
 FIRST = 12  # at the first node
+LARGE = 1_500  # borders from which factors at a node are found by subspace iteration from its neighbour's
+FIRST_STEPS = 4  # of it in the first sweep
 LARGEST = 0.99  # of |W_j|: what others tell of a border is less than the border itself
 MOST = 300  # latents
 DRAWS = 4  # of theta and of a noise, in which errors are measured
@@ -80,14 +82,14 @@ class Division:
 
     Parameters
     ----------
-    prior : CAR or Leroux on a map, or a Gaussian process
+    prior : CAR, Leroux or BYM2 (`MixedPrior`) on a map, or a Gaussian process
     sizes : of each client, how many areas
     names : of the clients, for errors
     """
 
     def __init__(self, prior: Prior, sizes: Sequence[int], names: Sequence[str]) -> None:
-        if not isinstance(prior, (AreaPrior, GpPrior)) or prior.kind == "bym2":
-            raise ValueError(f"factors in closed form are those of car, leroux and gp; this prior is {prior.kind}")
+        if not isinstance(prior, (AreaPrior, GpPrior, MixedPrior)) or prior.condition.name == "none":
+            raise ValueError(f"factors in closed form are those of car, leroux, bym2 with rho and gp; this prior is {prior.kind}")
         if sum(sizes) != prior.n or min(sizes) < 1 or len(sizes) != len(names):
             raise ValueError(f"clients of {', '.join(map(str, sizes))} areas are not those of {prior.n}")
         self.prior = prior
@@ -113,7 +115,7 @@ class Division:
     @property
     def rooted(self) -> bool:
         """Whether areas are independent at phi = 0."""
-        return isinstance(self.prior, AreaPrior)
+        return not isinstance(self.prior, GpPrior)
 
     def precision(self, phi: float) -> Any:
         """(n, n) of all areas of a map, sparse."""
@@ -132,8 +134,8 @@ class Division:
         NumericalError
             A block that cannot be factored, with its client and phi.
         """
-        if isinstance(self.prior, GpPrior):
-            S = self.prior.covariance(phi) + NUGGET * np.eye(self.n_borders)
+        if not isinstance(self.prior, AreaPrior):
+            S = self.dense(phi)
             K = tuple(np.zeros((len(part.border), len(part.border))) for part in self.parts)
         else:
             Q = self.precision(phi)
@@ -153,6 +155,13 @@ class Division:
             S[:, part.place] = solve_triangular(root, S[:, part.place].T, lower=True).T
         U = tuple(solve_triangular(root, np.eye(len(root)), lower=True) for root in roots)
         return Borders((S + S.T) / 2, U, K)
+
+    def dense(self, phi: float) -> Array:
+        """(n, n) covariance where all areas are border: points, and BYM2, whose sum of 0 ties a component's areas together."""
+        S = self.prior.covariance(phi)
+        if isinstance(self.prior, GpPrior):
+            S.flat[:: self.prior.n + 1] += NUGGET
+        return S
 
     def variances(self, phi: float, at: Borders) -> Array:
         """(n,) of theta, from its borders at this phi."""
@@ -180,9 +189,9 @@ class Division:
             ) from None
 
 
-def _pencil(prior: AreaPrior | GpPrior) -> tuple[Array, Any]:
-    """Q_0 (n,), diagonal, and T, sparse: the precision is Q_0 + phi T; zeros for a Gaussian process."""
-    if isinstance(prior, GpPrior):
+def _pencil(prior: AreaPrior | GpPrior | MixedPrior) -> tuple[Array, Any]:
+    """Q_0 (n,), diagonal, and T, sparse: the precision is Q_0 + phi T; zeros where all areas are border."""
+    if not isinstance(prior, AreaPrior):
         return np.zeros(prior.n), sparse.csr_array((prior.n, prior.n))
     W, degree = spatial.adjacency(prior.indptr, prior.indices), spatial.diagonal(prior.indptr)
     if prior.form == "car":
@@ -202,15 +211,26 @@ def owed(C: Array, parts: Sequence[Part]) -> Array:
     return H
 
 
-def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int) -> Array:
-    """W (n, r): the factors of C between clients, whose own blocks H begin the search."""
+def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int, near: Array | None = None) -> Array:
+    """W (n, r): the factors of C between clients, whose own blocks H begin the search; `near` (n, r) those of C nearby.
+
+    Of large C with `near` each sweep makes one step of subspace iteration instead of solving an eigenvalue problem, which takes a
+    fifth of the time: what its blocks H are moves from sweep to sweep anyhow.
+    """
     n, W = len(C), np.zeros((len(C), r))
+    V = None if near is None or n < LARGE or len(near.T) > n // 2 else np.linalg.qr(near)[0]
     M = C.copy()
     for sweep in range(sweeps):
         for part in parts:
             at = part.place
             M[at, at] = W[at] @ W[at].T if sweep else H[at, at]
-        lengths, directions = eigh(M, subset_by_index=(n - min(r, n), n - 1))
+        if V is None:
+            lengths, directions = eigh(M, subset_by_index=(n - min(r, n), n - 1))
+        else:
+            for _ in range(1 if sweep else FIRST_STEPS):
+                V = np.linalg.qr(M @ V)[0]
+            lengths, turned = eigh(V.T @ (M @ V))
+            directions = V @ turned
         W[:, : len(lengths)] = (directions * np.sqrt(np.maximum(lengths, 0)))[:, ::-1]
         W = inside(W, parts)
     return W
@@ -248,8 +268,8 @@ class Judge:
         rng = np.random.default_rng(seed)
         variance = division.variances(phi, self.at)
         self.noise = noise = float(variance.mean()) if noise is None else noise
-        if isinstance(prior, GpPrior):
-            S = prior.covariance(phi) + NUGGET * np.eye(n)
+        if not isinstance(prior, AreaPrior):
+            S = division.dense(phi)
             theta = cholesky(S, lower=True) @ rng.standard_normal((n, DRAWS))
             y = theta + np.sqrt(noise) * rng.standard_normal(theta.shape)
             exact = S @ cho_solve(cho_factor(S + noise * np.eye(n)), y)
@@ -359,7 +379,7 @@ def tie(
 
     Parameters
     ----------
-    prior : CAR or Leroux on a map, or a Gaussian process
+    prior : CAR, Leroux or BYM2 (`MixedPrior`) on a map, or a Gaussian process
     sizes, names : of each client how many areas, which stand together, and its name
     n_latents : numbers that all clients share; None: as many as `error` takes, no more than MOST
     error : of posterior means, see `Judge`
@@ -409,11 +429,11 @@ def _along(division: Division, phi: Array, r: int) -> Iterator[tuple[Borders, Ar
             W = leading(at.C, owed(at.C, division.parts), division.parts, r, FIRST)
         else:
             share = value / before[0] if division.rooted else 1.0
-            W = leading(at.C, share * before[1] @ before[1].T, division.parts, r, SWEEPS)
+            W = leading(at.C, share * before[1] @ before[1].T, division.parts, r, SWEEPS, before[1])
             u, _, v = svd(W.T @ before[1])
             W = W @ (u @ v)
         before = value, W
-        yield at, W
+        yield replace(at, C=np.zeros((0, 0))), W  # the largest array, which nobody needs again
 
 
 def _within(division: Division, part: Part, nodes: Array, U: Array, K: Array, W: Array) -> Within:

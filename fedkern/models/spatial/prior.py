@@ -7,6 +7,7 @@ car    (D - phi W)^-1, D the numbers of neighbours     phi
 leroux ((1 - phi) I + phi (D - W))^-1                  phi
 bym2   s (D - W)^-, per component; s: the geometric    none
        mean of its variances is 1
+bym2   (1 - rho) I + rho times that (`MixedPrior`)     rho
 gp     k(|x - x'| / phi), variance 1                   lengthscale
 ====== =============================================== ===========
 
@@ -34,6 +35,7 @@ Eigen = tuple[Array, Array]  # values (n,), vectors (n, n)
 LEAST_SPACINGS = 0.5  # a lengthscale below so many spacings of the points has draws that no network can follow
 TABLE_BYTES = 2**27  # tables of more are made of fewer entries
 GROUP = 8  # rows of a batch that share phi where draws are solves: eight cost little more than one
+MIXING = Condition("rho", 0.0, 0.99, "log-rest")  # of BYM2, uniform; at 1 it has no density
 RESIDUAL = 1e-6  # of a Gaussian process's variance, what low-rank factors may leave out
 
 
@@ -172,6 +174,51 @@ class AreaPrior(Prior):
         per_entry = 8 * len(spatial.car_analyse(self.indptr, self.indices).indices)
         phi = stratified(self.condition, min(entries, max(TABLE_BYTES // per_entry, GROUP)), seed)
         return spatial.DrawTable.car(self.indptr, self.indices, phi, form=self.form, group=GROUP)
+
+
+@dataclass(frozen=True, eq=False)
+class MixedPrior(Prior):
+    """BYM2 as a whole: sqrt(1 - rho) v + sqrt(rho) u*, v ~ N(0, I), u* the intrinsic CAR whose variances have geometric mean 1 in
+    each component, and that sums to 0 there; N(0, 1) where an area is alone.
+
+    Attributes
+    ----------
+    structured : u*
+    condition : of rho
+    """
+
+    structured: AreaPrior
+    condition: Condition = MIXING
+
+    def __post_init__(self) -> None:
+        if self.structured.form != "bym2" or self.condition.name != "rho":
+            raise ValueError(f"BYM2 mixes by rho, got {self.structured.form} and {self.condition.name}")
+
+    @property
+    def kind(self) -> str:
+        return "bym2"
+
+    @property
+    def n(self) -> int:
+        return self.structured.n
+
+    @cached_property
+    def _of_structured(self) -> Array:
+        """(n, n) covariance of u*."""
+        return self.structured.covariance(0.0)
+
+    def variances(self, phi: Array) -> Array:
+        return np.asarray(1 + phi[:, np.newaxis] * (self._of_structured.diagonal() - 1))
+
+    def covariance(self, phi: float) -> Array:
+        out = phi * self._of_structured
+        out.flat[:: self.n + 1] += 1 - phi
+        return out
+
+    def table(self, entries: int, seed: int) -> spatial.DrawTable:
+        rho = stratified(self.condition, min(entries, max(TABLE_BYTES // (8 * self.n**2), 1)), seed)
+        roots = np.array([np.linalg.cholesky(self.covariance(float(share))) for share in rho])
+        return spatial.DrawTable(roots.reshape(len(rho), -1), rho[:, np.newaxis], np.ones(self.n), "dense", self.n)
 
 
 def stratified(condition: Condition, n: int, seed: int) -> Array:

@@ -15,6 +15,7 @@ from fedkern.api import perform
 from fedkern.cli import report
 from fedkern.data.artifact import WithinFile, read_client, read_own, read_server
 from fedkern.errors import JobError, LostPeer
+from fedkern.jobs import memory
 from fedkern.jobs.run import Output
 from fedkern.methods import load, parse
 from fedkern.methods.sigma.prior import build
@@ -112,13 +113,14 @@ def test_the_artifact_is_read_as_it_was_written(tmp_path: Path) -> None:
     np.testing.assert_allclose(variances, built.source.prior.mean_variance(), rtol=1e-3)
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = job(tmp_path)
     with pytest.raises(JobError, match="holds a finished prior; to start anew"):
         built_priors.written(tmp_path)
-    raw = built_priors.tables("bym2") | {"prior": {"kind": "bym2"}}
-    with pytest.raises(JobError, match='take "leroux", or train networks'):
-        build.perform(parse_prior(raw), tmp_path, Output(tmp_path / "other", quiet=True))
+    monkeypatch.setattr(memory, "available", lambda: 100.0)
+    with pytest.raises(JobError, match=r'covariance of 16 areas is dense, .* or "leroux", whose precision is sparse'):
+        build.perform(parse_prior(built_priors.tables("bym2")), tmp_path, Output(tmp_path / "other", quiet=True))
+    monkeypatch.undo()
     with pytest.raises(JobError, match=r'kind = "auxiliary" is for a prior that was trained, and prior was built; take "within"'):
         fedkern.run(path, model={"kind": "auxiliary"})
     with pytest.raises(JobError, match="this prior was built, and has no networks"):
@@ -136,3 +138,17 @@ def test_points_keyed_by_area(tmp_path: Path) -> None:
     assert result is not None
     assert "lengthscale" in result.parameters
     assert len(areas(tmp_path / "out", "east")) == artifacts.SIZES[0]
+
+
+def test_bym2_mixes_by_the_hyperparameter_of_its_prior(tmp_path: Path) -> None:
+    built = built_priors.written(tmp_path, "bym2")
+    assert built.as_dict()["condition"] == "rho"
+    artifacts.counts(tmp_path / "rows")
+    result = perform(InProcess(), parse(BASE), tmp_path, Output(tmp_path / "out", quiet=True))
+    assert result is not None
+    assert "phi" not in result.parameters
+    assert 0 < result.summary["parameters"]["rho"]["mean"] < 0.99
+    assert result.summary["sigma"]["range"] == {"name": "rho", "lo": 0.0, "hi": 0.99, "prior_mass": 1.0}
+    assert result.summary["sigma"]["prior_of"]["rho"]["q95"] == pytest.approx(0.95 * 0.99)
+    assert len(areas(tmp_path / "out", "east")) == artifacts.SIZES[0]
+    report.write(tmp_path / "out")

@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +18,14 @@ from threadpoolctl import threadpool_limits
 from ....algorithms.training.fit import digest_of
 from ....data import artifact
 from ....errors import JobError
-from ....jobs import machine
+from ....jobs import machine, memory
 from ....jobs.files import write_atomically
 from ....jobs.locks import one_job
 from ....jobs.naming import faults as faults_of_names
 from ....jobs.run import Output
 from ....models.spatial.factors import MOST, Tied, tie
 from ....models.spatial.loadings import of_within
+from ....models.spatial.prior import AreaPrior, MixedPrior
 from ....printing import printable, several
 from ....results.plain import Record, plain
 from .keys import PriorConfig, load
@@ -109,15 +110,10 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
     NumericalError
         A client's block that cannot be factored, with its phi.
     """
-    if config.prior.kind == "bym2":
-        raise JobError(
-            'prior.kind = "bym2": what is built has factors in closed form, and those are of car, leroux and gp; take "leroux", '
-            "or train networks (`fedkern sigma train`)"
-        )
     assert output.folder is not None
     if (output.folder / "manifest.json").exists():
         raise JobError(f"{output.folder}: holds a finished prior; to start anew choose another --out")
-    source = read(config, folder)
+    source = whole(read(config, folder))
     if wrong := list(faults_of_names(source.clients, "data.client")):
         raise JobError("; also ".join(wrong))
     for note in () if output.quiet else source.notes:
@@ -128,6 +124,19 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
         built = Built(config, source, tied)
         _write(built, output.folder)
     return built
+
+
+def whole(source: Source) -> Source:
+    """The same, BYM2 with its unstructured part; JobError where a machine cannot hold the covariance of all its areas."""
+    prior = source.prior
+    if not isinstance(prior, AreaPrior) or prior.form != "bym2":
+        return source
+    if (taken := memory.eigenvectors(prior.n)) > memory.available():
+        raise JobError(
+            f'prior.kind = "bym2": the covariance of {prior.n:,} areas is dense, and takes about {memory.size(taken)} of memory; '
+            f'this machine has {memory.size(memory.available())}; take a larger one, or "leroux", whose precision is sparse'
+        )
+    return replace(source, prior=MixedPrior(prior))
 
 
 def _write(built: Built, out: Path) -> None:
