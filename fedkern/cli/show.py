@@ -10,6 +10,7 @@ from ..results.result import Result
 WHY = {
     "rounds": "all rounds are done",
     "converged": "R-hat and ESS are as wanted",
+    "settled": "all unknowns have settled",
     "budget": "the privacy budgets are spent",
     "updates": "all clients have made their updates",
     "lost": "no client is left",

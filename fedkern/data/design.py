@@ -19,7 +19,7 @@ from ..errors import JobError, OwnFault
 from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
 from ..models.encoding import Column, Encoding, Spec
 from .cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, number, plain, too_large
-from .faults import HINT, Fault, Faults, Marks, told, who
+from .faults import HINT, NO_VALUE, Fault, Faults, Marks, told, who
 from .header import check_header
 from .table import Table
 
@@ -294,11 +294,15 @@ def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> ND
     values = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
     empty = np.zeros(len(values), dtype=bool)
     if isinstance(column, Text):
-        if missing:
-            empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
+        empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
+        if not missing:
+            said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
+            marks.mark(empty & said, name, "is missing", f"fill in the value or remove the row ({NO_VALUE})")
         shown = np.array([np.isnan(number(level)) for level in column.levels], dtype=bool)[column.codes]
         remedy = f'correct or remove the row (or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
         marks.mark(shown & ~empty, name, "is not a number", remedy)
+        if not missing:
+            empty[:] = False
     elif missing:
         empty = np.isnan(values)
     marks.mark(~np.isfinite(values) & ~empty, name, "is not finite", "correct or remove the row")

@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -53,7 +54,7 @@ def explain(faults: Sequence[ErrorDetails], root: Model) -> str:
     -------
     one line: section.key, what came, what was wanted, the remedy; for each fault
     """
-    ordered = sorted(faults, key=lambda f: f["type"] != "extra_forbidden")
+    ordered = sorted(_once(faults, root), key=lambda f: f["type"] != "extra_forbidden")
     return "; also ".join(dict.fromkeys(_sentence(fault, root) for fault in ordered))
 
 
@@ -63,8 +64,37 @@ def remedy(field: FieldInfo) -> str:
     return str((extra.get("remedy") if isinstance(extra, dict) else "") or field.description or "")
 
 
+def _once(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
+    """Of a key with several types the fault of one of them: that which looked deepest into what came, at a text the words."""
+
+    def depth(fault: ErrorDetails) -> tuple[int, bool]:
+        return len(fault["loc"]), fault["type"] == "literal_error" and isinstance(fault["input"], str)
+
+    best: dict[tuple[int | str, ...], ErrorDetails] = {}
+    for number, fault in enumerate(faults):
+        own = _of_several_types(root, fault["loc"])
+        name = (number,) if own is None else fault["loc"][:own]
+        if name not in best or depth(fault) > depth(best[name]):
+            best[name] = fault
+    return list(best.values())
+
+
+def _of_several_types(root: Model, location: Sequence[int | str]) -> int | None:
+    """Where in a location the type stands that was tried; None where the key has one type."""
+    for number in range(1, len(location)):
+        section, field = _walk(root, location[:number])
+        if section is None and field is not None and not isinstance(location[number], int):
+            union = isinstance(field.annotation, UnionType) or get_origin(field.annotation) is Union
+            several = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+            if union and len(several) > 1:
+                return number
+    return None
+
+
 def _sentence(fault: ErrorDetails, root: Model) -> str:
     location, kind, context = fault["loc"], fault["type"], fault.get("ctx", {})
+    if (own := _of_several_types(root, location)) is not None:  # then pydantic names each type that it tried
+        location = (*location[:own], *location[own + 1 :])
     where = ".".join(map(str, location))
     _, field = _walk(root, location)
     if kind == "extra_forbidden":

@@ -68,7 +68,18 @@ class JobSection(Section):
 class CountedJobSection(JobSection):
     """Of a method without rounds = "budget"."""
 
-    rounds: Rounds = key(100, help="how often the server goes through the clients")
+    rounds: Rounds = key(
+        100, help='how often the server goes through the clients; "until" is algorithm.until with as many as it may have'
+    )
+
+
+MOST_ROUNDS = 50_000
+
+
+class FitUntilSection(Section):
+    """When a variational fit may stop before its last round: when all unknowns have settled."""
+
+    max_rounds: Count = key(MOST_ROUNDS, help='rounds after which it stops anyway, where job.rounds is "until" or left out')
 
 
 class ColumnSection(Section):
@@ -237,6 +248,26 @@ class Keys(Protocol[C]):
 
     def conflicts(self, config: C) -> Iterator[str]:
         """Every fault between keys that are valid alone, a sentence with its remedy."""
+
+
+def lay_until(raw: Raw, out: Raw, most: int) -> None:
+    """`rounds = "until"` is `algorithm.until` with its own `max_rounds`, by default so many, and so is a job without `rounds`."""
+    job, algorithm, given = out["job"], out["algorithm"], raw.get("job", {})
+    if not isinstance(job, dict) or not isinstance(algorithm, dict):
+        return
+    if job.get("rounds") == "until":
+        algorithm.setdefault("until", {})
+    until = algorithm.get("until")
+    if isinstance(until, Mapping) and (job.get("rounds") == "until" or not (isinstance(given, Mapping) and "rounds" in given)):
+        job["rounds"] = until.get("max_rounds", most)
+
+
+def no_cool_down(given: float) -> str:
+    """What is said of a fit that is to go on until all has settled, and whose rate never falls, or always."""
+    return (
+        f'rounds = "until" (algorithm.until) with algorithm.cool_down = {given:g}: unknowns settle while the learning rate is '
+        "full, and when they have it falls; take one above 0 and below 1, such as 0.5"
+    )
 
 
 def settings_of(kind: Callable[..., S], *sections: Section, **computed: Any) -> S:

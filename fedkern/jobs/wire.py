@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..algorithms.core.messages import Message, Refused, schema
+from ..algorithms.core.until import AskMoving, Moving
 from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import SchemaReply
 from ..algorithms.exchanges.rows import Ids
@@ -20,6 +21,8 @@ from .stage import Stage
 # Messages that not every run of a job has.
 WHEN: dict[type[Message], str] = {
     Refused: "if its budget is spent",
+    AskMoving: "where the server's own unknowns have settled",
+    Moving: "where the server's own unknowns have settled",
     Keep: "at a checkpoint",
     Kept: "at a checkpoint",
 }

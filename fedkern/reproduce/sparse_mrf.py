@@ -8,19 +8,30 @@ from __future__ import annotations
 import json
 import resource
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from ..algorithms.gibbs.exchange import COLLINEAR
 from ..data.sets import rppa
 from ..results import graphs, selection
+from ..results.diagnostics import MARKED
 from ..results.plain import real
-from .common import Json, Value, table
+from ..results.selection import Edge
+from ..results.verdict import MARK
+from .common import Array, Json, Value, table
 from .sparse import converged, job, judged, pairs_at, run_once, standardised, star, starred, verdicts, write_sites
 
-ROUNDS, FAST, WHOLE = 2500, 300, 2500
+ROUNDS, FAST, WHOLE = 2500, 300, 1200
 LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn
+UNSURE, WANTED = (0.05, 0.95), 100.0  # PIPs of edges that must be known well; effective draws for that
+EITHER, SHOWN = (0.15, 0.6, 1.4), 20  # least PIP of each of two, and between what their sum is in every chain: alternatives
+
+# Every site's sufficient statistics are at the server, which moves all chains; they begin in two kinds of places.
+FEW: Json = {"statistics": "pooled", "starts": "both"}
+MOVES: Json = FEW | {"moves": ["translate", "interweave", "exchange"], "block": [432, 96], "second_every": 3}
 
 
 def run(out: Path, fast: bool = False) -> Path:
@@ -43,7 +54,8 @@ def run(out: Path, fast: bool = False) -> Path:
     if not fast:
         parts += ["## Stability: the larger PIP of these pairs without one site\n", _stability(few)]
         runs["all 217"] = whole = network(out, "whole", WHOLE, whole=True, leave_one_out=False)
-        parts += ["## All 217 proteins\n", _described(whole), _cost(out / "whole"), _edges(whole)]
+        parts += ["## All 217 proteins\n", _described(whole), _cost(out / "whole"), _mixed(whole), _edges(whole)]
+        parts += ["## Of two collinear proteins, either explains a third\n", _alternatives(whole, rppa.read(whole=True))]
     (out / "table.md").write_text("\n".join([verdicts(runs), *parts]), encoding="utf-8")
     return out / "table.md"
 
@@ -52,7 +64,7 @@ def network(out: Path, name: str, rounds: int, *, whole: bool, leave_one_out: bo
     """One job, its time and memory, and its two figures."""
     data = {"clients": write_sites(out / f"{name}-data", rppa.read(whole=whole))}
     # Four chains of every regression: own indicators, own eta and rho, as in the paper.
-    asked = job("mrf", data, rounds, output={"leave_one_out": leave_one_out, "fdr": LEVEL})
+    asked = job("mrf", data, rounds, output={"leave_one_out": leave_one_out, "fdr": LEVEL}, algorithm=MOVES if whole else FEW)
     before = time.perf_counter()
     fresh = not (out / name / "summary.json").exists()
     summary = run_once(out / name, asked)
@@ -80,6 +92,48 @@ def _described(summary: Json) -> str:
         f"{counts[0]} in the union graph (or), {counts[1]} in the intersection (and), of {p * (p - 1) // 2} pairs. "
         f"PIPs: median {np.median(pips):.3f}, {np.mean(pips > 0.5):.1%} above 0.5.\n"
     )
+
+
+def _mixed(summary: Json) -> str:
+    """How many of the edges that any chain is unsure of are known as well as one would want."""
+    graph, nodes = summary["graph"], summary["graph"]["nodes"]
+    by_chain, rhat = np.array(graph["pip_by_chain"]), np.array(graph["rhat"], dtype=np.float64)
+    rows = standardised(summary["parameters"], "theta")
+    unsure = ((by_chain > UNSURE[0]) & (by_chain < UNSURE[1])).any(axis=0) & ~np.eye(len(nodes), dtype=bool)
+    agreed = unsure & (rhat <= MARKED)
+    known = 0
+    for i, j in zip(*np.nonzero(agreed)):
+        row = rows.get(Edge(nodes[i], nodes[j], 0.0, 0.0).name, {})
+        known += min(row.get("ess", 0.0), row.get("pip_ess", 0.0)) >= WANTED
+    n, agree = int(unsure.sum()), int(agreed.sum())
+    return (
+        f"Of the {n} directed edges to which any chain gives a PIP between {UNSURE[0]:g} and {UNSURE[1]:g}, {agree} "
+        f"({agree / max(n, 1):.0%}) have an R-hat of at most {MARKED:g}, and {known} ({known / max(n, 1):.0%}) also "
+        f"{WANTED:g} effective draws.\n"
+    )
+
+
+def _alternatives(summary: Json, sites: Mapping[str, Mapping[str, Array]]) -> str:
+    """Modes: columns whose correlation within sites is above `COLLINEAR`, one of which is in where the other is out."""
+    graph, nodes = summary["graph"], summary["graph"]["nodes"]
+    pip, by_chain, rhat = (np.array(graph[name], dtype=np.float64) for name in ("pip", "pip_by_chain", "rhat"))
+    Z = [np.column_stack([site[name] for name in nodes]) for site in sites.values()]
+    correlation = np.corrcoef(np.vstack([z - z.mean(axis=0) for z in Z]).T)
+    found = []
+    for h, k in zip(*np.nonzero(np.triu(np.abs(correlation) > COLLINEAR, 1))):
+        for j in range(len(nodes)):
+            both, sums = pip[j, [h, k]], by_chain[:, j, h] + by_chain[:, j, k]
+            if j not in (h, k) and both.min() > EITHER[0] and EITHER[1] < sums.min() and sums.max() < EITHER[2]:
+                found.append((float(both.min()), j, h, k))
+
+    def chains(j: int, h: int) -> str:
+        return f"{nodes[h]}{MARK * bool(rhat[j, h] > MARKED)}: " + ", ".join(f"{one:.2f}" for one in by_chain[:, j, h])
+
+    rows: list[list[Value]] = [
+        [nodes[j], chains(j, h), chains(j, k), float(correlation[h, k])] for _, j, h, k in sorted(found, reverse=True)[:SHOWN]
+    ]
+    heads = ("explained", "by, PIP of each chain", "or by", "correlation of the two")
+    return f"The {len(rows)} clearest of {len(found)}.\n\n{table(heads, rows)}" if rows else "None.\n"
 
 
 def likely(graph: Json) -> list[selection.Edge]:

@@ -83,6 +83,12 @@ class Samples:
         arrays |= {name: draws[at] for name in DERIVED if (draws := getattr(self, name)) is not None}
         return replace(self, **arrays, sites={name: draws[at] for name, draws in self.sites.items()})
 
+    @property
+    def pip_by_chain(self) -> Array:
+        """(c, P) posterior inclusion probabilities of each chain."""
+        by_chain: Array = self.inclusion.mean(axis=1)
+        return by_chain
+
     def p_large(self, delta: float) -> Array | None:
         """(P,) P(|site average| > delta), standardised."""
         return None if self.average is None else _mean(np.abs(self.average) > delta)

@@ -35,6 +35,11 @@ class Streamed:
         return self.streams["inclusion"].mean
 
     @property
+    def pip_by_chain(self) -> Array:
+        """(c, P) posterior inclusion probabilities of each chain."""
+        return self.streams["inclusion"].centre
+
+    @property
     def mean(self) -> Array:
         """(P,) posterior means of theta, standardised."""
         return self.streams["theta"].mean

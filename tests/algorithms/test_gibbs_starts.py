@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fedkern.algorithms.gibbs.settings import Layout, Settings
+from fedkern.algorithms.gibbs.settings import ALWAYS, NONE, Layout, Settings
 from fedkern.algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, StructuralEquations
+from fedkern.algorithms.gibbs.sweeps import first
 from fedkern.models.sparse import graph
 
 P, N = 4, 40
@@ -39,3 +40,12 @@ def test_no_deviation_starts_at_zero(kind):
     assert not d[~there].any()
     if kind != "logistic":
         assert not np.array_equal(d[0], d[1])
+
+
+def test_with_both_starts_every_second_chain_begins_with_nothing_but_what_is_always_in():
+    layout = Layout(np.array([[0, 1, ALWAYS, NONE]]))
+    one, both = (first(Settings(layout=layout, chains=4, rounds=10, burn_in=2, starts=starts)) for starts in ("included", "both"))
+    assert (one.gamma == [1, 1, 1, 0]).all()
+    assert (both.gamma[::2] == [1, 1, 1, 0]).all()
+    assert (both.gamma[1::2] == [0, 0, 1, 0]).all()
+    np.testing.assert_array_equal(one.eta, both.eta)

@@ -212,6 +212,27 @@ def test_a_sampler_blames_the_key_that_was_given(key: str, value: int, text: str
     assert str(caught.value) == f"job: {text}"
 
 
+NAMED = ["interweave"]
+
+
+@pytest.mark.parametrize(
+    ("moves", "block", "text"),
+    [
+        (NAMED, ["a"], 'algorithm.block.0 = "a": wanted a whole number'),
+        (NAMED, 0, "algorithm.block = 0: wanted a number of at least 1"),
+        (NAMED, [4, 0], "algorithm.block.1 = 0: wanted a number of at least 1"),
+        ("automatic", None, 'algorithm.moves = "automatic": wanted "auto"'),
+        (["intervene"], None, 'algorithm.moves.0 = "intervene": wanted "translate", "interweave" or "exchange"; did you mean'),
+    ],
+)
+def test_a_key_of_several_types_is_named_as_in_the_file_and_once(moves: Any, block: Any, text: str) -> None:
+    with pytest.raises(JobError) as caught:
+        parse(changed(OPEN, {"job.method": "sparse", "algorithm": {"moves": moves, "block": block}}))
+    assert str(caught.value).startswith(f"job: {text}")
+    assert "also" not in str(caught.value)
+    assert "constrained" not in str(caught.value)
+
+
 def test_what_is_no_job() -> None:
     number: Any = 3
     with pytest.raises(JobError, match=r"^job: wanted the path of a job file, or its tables, not 3$"):

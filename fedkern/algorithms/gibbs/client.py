@@ -125,10 +125,15 @@ def move_terms(state: Client, round: int, regression: int) -> tuple[Array, Array
     """What a client adds to the gradient (c, w) and the precision (c, w, w) of a round's move in one regression."""
     site, settings = state.site, state.settings
     assert isinstance(site, Movable)  # the job's keys refuse moves elsewhere
-    block = settings.layout.places(settings.coordinates(round), regression)
-    at = Moving(state.theta[:, regression], state.tau_sq[:, regression], regression, block, settings.prior.slab)
     counter: Counter = {"seed": settings.seed, "client": state.index, "step": state.step}
-    return site.move_terms(at, state.state, **counter)
+    return site.move_terms(moving(state, settings.coordinates(round), regression), state.state, **counter)
+
+
+def moving(state: Client, coordinates: NDArray[np.int64], regression: int) -> Moving:
+    """A round's move in one regression, where a client's coefficients are."""
+    settings = state.settings
+    block = settings.layout.places(coordinates, regression)
+    return Moving(state.theta[:, regression], state.tau_sq[:, regression], regression, block, settings.prior.slab)
 
 
 def save(state: Client) -> Saved:

@@ -20,7 +20,7 @@ from . import client, exchange
 from . import machine as gibbs
 from .messages import AskStatistics, Statistics
 from .settings import Settings
-from .sites import Factor, MarkovRandomField, Regression
+from .sites import Factor, MarkovRandomField, Regression, translation
 
 Array = NDArray[np.float64]
 SITES: dict[str, Callable[..., Regression | MarkovRandomField]] = {"regression": Regression, "mrf": MarkovRandomField}
@@ -93,9 +93,15 @@ def sample(state: Server) -> gibbs.Server:
     server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
 
     def terms(regression: int) -> tuple[Array, Array]:  # a graph's, of all its regressions at once, would not fit into memory
+        here = [clients[k] for k in server.active]
+        coordinates = settings.coordinates(server.round)
+        graphs = [one.site for one in here if isinstance(one.site, MarkovRandomField)]
+        if graphs and coordinates.max() < settings.layout.each:  # none of tau's
+            each = [client.moving(one, coordinates, regression) for one in here]
+            return translation(graphs, each, [one.state for one in here])
         gradient, precision = np.zeros(()), np.zeros(())
-        for k in server.active:
-            own = client.move_terms(clients[k], server.round, regression)
+        for one in here:
+            own = client.move_terms(one, server.round, regression)
             gradient, precision = gradient + own[0], precision + own[1]
         return gradient, precision
 

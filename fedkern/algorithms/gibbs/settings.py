@@ -109,6 +109,7 @@ class Settings:
     moves : none, one or two of "translate" and "interweave"
     block : how many coordinates each move draws at once; None, or beyond its end: all
     second_every : of two moves the second takes every so many rounds, the first the others
+    starts : of the indicators: all included in every chain, or in every second one none
     exchange : whether collinear pairs change places (`exchange`): where all statistics are at the server
     participation : probability that a client takes part in a round
     aggregate : what clients send, "locals" or "sums"
@@ -134,6 +135,7 @@ class Settings:
     block: tuple[int | None, ...] = ()
     second_every: int = 2
     exchange: bool = False
+    starts: Literal["included", "both"] = "included"
     participation: float = 1.0
     aggregate: Literal["locals", "sums"] = "locals"
     share_local: bool = False

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import shrinkage
-from .settings import Settings
+from .settings import ALWAYS, Settings
 
 Array = NDArray[np.float64]
 
@@ -36,9 +36,11 @@ Terms = Callable[[int], tuple[Array, Array]]
 
 
 def first(settings: Settings) -> Values:
-    """Where all chains begin: theta = 0, unit scales, everything included."""
+    """Where chains begin: theta = 0, unit scales, everything included; with `starts` = "both" nothing in every second chain."""
     shape = (settings.chains, *settings.layout.shape)
     gamma = np.broadcast_to(np.where(settings.layout.there, 1.0, 0.0), shape).copy()
+    if settings.starts == "both":
+        gamma[1::2] = np.where(settings.layout.indicators == ALWAYS, 1.0, 0.0)
     eta = np.full(shape, settings.prior.rate_eta / (settings.prior.shape_eta + 1))
     rho = np.full(shape[:2], settings.prior.rho_a / (settings.prior.rho_a + settings.prior.rho_b))
     return Values(np.zeros(shape), np.ones(shape), gamma, eta, rho, gamma)

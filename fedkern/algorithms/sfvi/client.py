@@ -15,6 +15,7 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.hierarchical import GlobalPrior, LocalModel
 from ...models.variational import Block
+from ..core import until
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, Saved, evolve
 from ..core.optim import OPTIMISERS
 from ..core.windows import Windows
@@ -64,6 +65,11 @@ class Client:
     step: int = 0
     fitted: Vector | None = None
 
+    @property
+    def round(self) -> int:
+        """Rounds that it took part in."""
+        return self.step // max(self.settings.local_steps, 1)
+
 
 def client(
     name: str,
@@ -104,9 +110,22 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, Start) and state.settings.local_steps:
         state, out = _local_steps(state, event)
         return _watched(state, event.round), out
+    if isinstance(event, until.AskMoving) and until.judged(state.settings, state.round):
+        movement = state.windows.movement
+        return state, [until.Moving(event.round, int(movement is not None and movement.settled))]
+    if isinstance(event, until.Length):
+        return _told(state, event), []
     if isinstance(event, Fitted):
         return evolve(state, fitted=np.array(event.parameters)), []
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
+
+
+def _told(state: Client, event: until.Length) -> Client:
+    """With the length of the job; where it is a new one, the stretches are too."""
+    settings = until.told(state.settings, event, state.round)
+    if settings.rounds > state.settings.rounds:
+        state = evolve(state, windows=settings.windows(state.family.n_normals), reference=None)
+    return evolve(state, settings=settings)
 
 
 def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, float]:
@@ -193,6 +212,7 @@ def save(state: Client) -> Saved:
     saved: Saved = {"parameters": state.parameters, "optimiser": state.optimiser, "count": state.count, "step": state.step}
     optional = {"centre": state.centre, "recent": state.recent, "fitted": state.fitted, "global": state.global_optimiser}
     optional["reference"] = state.reference
+    saved |= until.save(state.settings)
     return saved | state.windows.save() | {name: array for name, array in optional.items() if array is not None}
 
 
@@ -200,5 +220,6 @@ def load(fresh: Client, saved: Saved) -> Client:
     """A fresh state as it was when it was saved."""
     same = {name: saved[name] for name in ("parameters", "optimiser", "count", "step")}
     optional = {name: saved.get(name) for name in ("centre", "recent", "fitted", "reference")}
-    windows = fresh.windows.load(saved)
-    return evolve(fresh, **same, **optional, windows=windows, global_optimiser=saved.get("global", fresh.global_optimiser))
+    settings = until.load(fresh.settings, saved)
+    watched = {"settings": settings, "windows": settings.windows(fresh.family.n_normals).load(saved)}
+    return evolve(fresh, **same, **optional, **watched, global_optimiser=saved.get("global", fresh.global_optimiser))

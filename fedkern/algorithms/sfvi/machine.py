@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from ..core import until
 from ..core.messages import Message, Protocol, Saved
 from .client import Client, client, client_receive, local_posterior
 from .client import load as load_client
@@ -48,6 +49,8 @@ def protocol(settings: Settings) -> Protocol[Server, Client]:
     up: tuple[type[Message], ...] = (Reached,)
     if not settings.local_steps:
         down, up = (Global, Fitted), (GlobalGradientBound if settings.bound else GlobalGradient,)
+    if settings.rounds < settings.most:
+        down, up = (*down, *until.DOWN), (*up, *until.UP)
     return Protocol("sfvi", down, up, server_receive, client_receive, finished, save, load)
 
 

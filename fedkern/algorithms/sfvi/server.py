@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior
 from ...models.variational import Block
+from ..core import until
 from ..core.messages import Event, Message, Saved, ServerEffects, array, evolve
 from ..core.optim import OPTIMISERS
-from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
+from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, to_each, with_answer
 from ..core.windows import LastFifth, Windows
 from .families import barycentre
 from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
@@ -61,7 +62,7 @@ class Server(AllRounds):
     ridge: Ridge | None = None
     round: int = 0
     waiting: frozenset[int] = frozenset()
-    answers: Mapping[int, GlobalGradient | GlobalGradientBound | Reached] = field(default_factory=dict)
+    answers: Mapping[int, GlobalGradient | GlobalGradientBound | Reached | until.Moving] = field(default_factory=dict)
     trace: tuple[float, ...] = ()
     recent: float = 0.0
 
@@ -96,6 +97,26 @@ def finished(state: Server) -> bool:
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
     if state.stop:
         return tell_all(state, Fitted(state.round, state.q[1]))
+    if until.judged(state.settings, state.round):
+        movement = state.windows.movement
+        if movement is not None and movement.settled:
+            return ask_all(state, until.AskMoving(state.round))
+        return _lengthened(state, settled=False)
+    return _asked(state)
+
+
+def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]:
+    """The server knows whether all has settled: it tells the length, and goes on."""
+    settings = until.following(state.settings, settled=settled)
+    if not settled:
+        state = evolve(state, windows=settings.windows(state.block.size), last_fifth=LastFifth.of(settings.rounds))
+    length = to_each(range(state.n_clients), until.Length(state.round, settings.rounds))
+    state, questions = _asked(evolve(state, settings=settings))
+    return state, [*length, *questions]
+
+
+def _asked(state: Server) -> tuple[Server, ServerEffects]:
+    """The question of a round."""
     question: Message
     if state.settings.local_steps:
         question = Start(state.round, state.parameters)
@@ -118,6 +139,13 @@ def _normals(state: Server) -> Matrix:
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer; the step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
+    expected: type[Message]
+    if until.judged(state.settings, state.round):
+        state = with_answer(state, sender, event, until.Moving)
+        if state.waiting:
+            return state, []
+        bits = [until.bit(k, answer) for k, answer in enumerate(all_of(state.answers, until.Moving))]
+        return _lengthened(state, settled=all(bits))
     expected = Reached if state.settings.local_steps else GlobalGradientBound if state.settings.bound else GlobalGradient
     state = with_answer(state, sender, event, expected)
     if state.waiting:
@@ -130,7 +158,7 @@ def _step(state: Server) -> Server:
     """One step of q(xi), with the answers in client order."""
     s, total = state.settings, np.zeros((state.settings.draws, state.block.size))
     for answer in in_order(state.answers):
-        if not isinstance(answer, Reached):
+        if isinstance(answer, GlobalGradient | GlobalGradientBound):
             total += answer.gradient
     g, bound = np.zeros(state.block.n_parameters), 0.0
     for e, share in zip(_normals(state), total):
@@ -200,6 +228,7 @@ def save(state: Server) -> Saved:
     """As named arrays and numbers."""
     saved: Saved = {"parameters": state.parameters, "optimiser": state.optimiser}
     saved |= {"slopes": state.shear.slopes, "round": state.round, "trace": np.array(state.trace, float), "recent": state.recent}
+    saved |= until.save(state.settings)
     return saved | {"waiting": np.array(sorted(state.waiting), np.int64)} | state.windows.save() | state.last_fifth.save()
 
 
@@ -207,6 +236,8 @@ def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     same = {name: saved[name] for name in ("parameters", "optimiser", "recent", "round")}
     waiting, trace = frozenset(array(saved, "waiting").tolist()), tuple(array(saved, "trace").tolist())
-    watched = {"windows": fresh.windows.load(saved), "last_fifth": fresh.last_fifth.load(saved)}
     shear = evolve(fresh.shear, slopes=array(saved, "slopes"))
+    settings = until.load(fresh.settings, saved)
+    watched = {"windows": settings.windows(fresh.block.size).load(saved), "settings": settings}
+    watched["last_fifth"] = LastFifth.of(settings.rounds).load(saved)
     return evolve(fresh, **same, **watched, shear=shear, trace=trace, waiting=waiting, answers={})

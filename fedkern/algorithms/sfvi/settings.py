@@ -27,7 +27,8 @@ class Settings:
 
     Attributes
     ----------
-    rounds : questions of the server
+    rounds : questions of the server; of the length at hand where they go on until all has settled
+    most : 0, or the longest length of such a job (`core.until`)
     covariance : of q(xi), "full" or "diagonal"
     local_covariance : of q(u_j | xi), "full", "diagonal" or "auto" (full up to 64 unknowns)
     coupled : whether there is a B_j; without it u_j and xi are independent under q
@@ -45,6 +46,7 @@ class Settings:
     """
 
     rounds: int = 10_000
+    most: int = 0
     covariance: str = "full"
     local_covariance: str = "auto"
     coupled: bool = True
@@ -80,6 +82,8 @@ class Settings:
             refuse("optimiser", " or ".join(OPTIMISERS))
         if not 0 <= self.decay <= 1:
             refuse("decay", "in [0, 1]")
+        if self.most and not 0 < self.decay < 1:
+            refuse("decay", "between 0 and 1 where rounds go on until all has settled")
         if self.weights and not (min(self.weights) > 0 and abs(sum(self.weights) - 1) < 1e-9):
             refuse("weights", "positive, adding up to 1")
         if self.bound and self.local_steps:

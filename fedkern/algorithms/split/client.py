@@ -17,6 +17,7 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.likelihood import Likelihood
 from ...models.split.site import Drawn, Site
+from ..core import until
 from ..core.averaging import Trajectory
 from ..core.messages import ClientEffects, Event, RemoteFault, Saved, array, evolve, number
 from ..core.optim import OPTIMISERS
@@ -138,6 +139,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     s = state.settings
     if isinstance(event, Begin) and not state.drawn:
         return _drawn(state)
+    if isinstance(event, until.AskMoving | until.Length) and until.judged(s, state.round):
+        return _waiting(state, event)
     if getattr(event, "round", None) != state.round or not state.drawn or isinstance(event, Begin):
         raise RemoteFault(
             f"server: {type(event).__name__} of round {getattr(event, 'round', None)}, expected round {state.round}"
@@ -152,6 +155,17 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     elif isinstance(event, LikelihoodSum) and state.own:
         return _stepped(state, tuple(event.R), state.own)
     raise RemoteFault(f"server: {type(event).__name__} was not expected of a {s.model} model")
+
+
+def _waiting(state: Client, event: until.AskMoving | until.Length) -> tuple[Client, ClientEffects]:
+    """Where the job may be long enough: whether its own unknowns have settled, and then how long the job is."""
+    if isinstance(event, until.AskMoving):
+        movement = state.windows.movement
+        return state, [until.Moving(state.round, int(movement is not None and movement.settled))]
+    settings = until.told(state.settings, event, state.round)
+    if settings.rounds > state.settings.rounds:
+        state = evolve(state, windows=settings.windows(0 if state.site.point else state.site.block.size))
+    return _drawn(evolve(state, settings=settings))
 
 
 def _drawn(state: State) -> tuple[State, ClientEffects]:
@@ -226,7 +240,9 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
 
 def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
     """AV: a step, and the next draw if there is one; where a number is not finite, by the way that names what is not."""
-    after = _iterated(state, messages[0]) if state.fused and state.round + 1 < state.settings.rounds else None
+    s, last = state.settings, state.round + 1
+    further = last < s.rounds and not until.judged(s, last)
+    after = _iterated(state, messages[0]) if state.fused and further else None
     return _stepped(state, messages, ()) if after is None else _sent(after)
 
 
@@ -287,6 +303,8 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...
     round, windows = state.round + 1, watched(state, parameters)
     state = evolve(state, parameters=parameters, optimiser=optimiser, residual=residual, trajectory=trajectory, windows=windows)
     state = evolve(state, round=round, own=())
+    if until.judged(s, round):
+        return evolve(state, drawn=()), []  # until it has been told the length
     return _drawn(state) if round < s.rounds else (state, [])
 
 
@@ -337,19 +355,22 @@ def save(state: Client) -> Saved:
     """As named arrays and numbers; rows are never among them. Draws are made again from their counters."""
     saved: Saved = {"round": state.round, "parameters": state.parameters, "optimiser": state.optimiser}
     saved |= {"step": state.step, "residual": state.residual, "begun": int(bool(state.drawn))}
+    saved |= until.save(state.settings)
     return saved | state.trajectory.save() | state.windows.save() | ({"own": np.stack(state.own)} if state.own else {})
 
 
 def load(fresh: State, saved: Saved) -> State:
     """A fresh state as it was when it was saved."""
-    begun = bool(saved["begun"]) and number(saved, "round") < fresh.settings.rounds
+    settings = until.load(fresh.settings, saved)
+    begun = bool(saved["begun"]) and number(saved, "round") < settings.rounds
     state = evolve(
         fresh,
         round=saved["round"],
         parameters=saved["parameters"],
         optimiser=saved["optimiser"],
         trajectory=Trajectory.load(saved),
-        windows=fresh.windows.load(saved),
+        settings=settings,
+        windows=settings.windows(0 if fresh.site.point else fresh.site.block.size).load(saved),
         step=number(saved, "step") - (fresh.settings.draws if begun else 0),
         residual=saved["residual"],
     )

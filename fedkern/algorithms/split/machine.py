@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from ..core import until
 from ..core.messages import ClientEffects, Event, Message, Protocol, Refused, Saved
 from . import client as client_side
 from . import private as private_side
@@ -54,6 +55,8 @@ def protocol(settings: Settings) -> Protocol[Server, Client]:
     down = (Begin, PredictorSum, LikelihoodSum) if power else (Begin, PredictorSum) if shared else (Begin, Residual)
     up: tuple[type[Message], ...] = (ZShare, LikelihoodShare) if power else (ZShare,)
     up = (*up, *([BoundShare] if settings.bound else []), *([Refused] if settings.private else []))
+    if settings.rounds < settings.most:
+        down, up = (*down, *until.DOWN), (*up, *until.UP)
     return Protocol("vertical", down, up, server_receive, client_receive, finished, save, load)
 
 

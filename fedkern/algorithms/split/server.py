@@ -15,13 +15,28 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.split.site import Shared
+from ..core import until
 from ..core.averaging import Trajectory
-from ..core.messages import NO_PREDICTOR, SERVER, Event, Message, Refused, RemoteFault, Saved, ServerEffects, array, evolve
+from ..core.messages import (
+    NO_PREDICTOR,
+    SERVER,
+    Event,
+    Message,
+    Refused,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+    array,
+    evolve,
+    number,
+)
 from ..core.optim import OPTIMISERS
 from ..core.rounds import all_of, in_order, needs_all, summed, to_each
 from ..core.windows import LastFifth, Windows
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .settings import Settings, Vector, batch_of, of_batch, stacked
+
+PHASES = ("z", "likelihood", "moving")
 
 
 @final
@@ -36,7 +51,8 @@ class Server:
     parameters, optimiser, trajectory : of q(b, log sigma)
     windows : mean and sd of q(b, log sigma) over two stretches of the rounds
     last_fifth : the bound over the last fifth of them
-    phase : what it waits for: "z", or in PL "likelihood"
+    phase : what it waits for: "z", in PL "likelihood", or "moving", whether the clients' own unknowns have settled
+    moving : client -> whether they have, as far as it has said
     answers, bounds : what has come of this phase and round
     Z : (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
     refused : private clients whose budget is spent
@@ -57,6 +73,7 @@ class Server:
     phase: str = "z"
     answers: Mapping[int, ZShare | LikelihoodShare] = field(default_factory=dict)
     bounds: Mapping[int, float] = field(default_factory=dict)
+    moving: Mapping[int, bool] = field(default_factory=dict)
     Z: Vector = field(default_factory=lambda: np.zeros((0, 0)))
     eps: Vector = field(default_factory=lambda: np.zeros((0, 0)))
     values: Vector = field(default_factory=lambda: np.zeros((0, 0)))
@@ -117,6 +134,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return evolve(state, refused=state.refused | {sender}), []
     if isinstance(event, BoundShare) and state.settings.bounded(state.round) and sender not in state.bounds:
         return evolve(state, bounds={**state.bounds, sender: event.value}), []
+    if state.phase == "moving":
+        return _told(state, sender, event)
     wanted = ZShare if state.phase == "z" else LikelihoodShare
     if not isinstance(event, wanted) or sender in state.answers:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected in round {state.round}")
@@ -124,6 +143,37 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if len(state.answers) < state.settings.n_clients:  # for ever, if one of them has refused
         return state, []
     return _summed(state) if state.phase == "z" else _combined(state)
+
+
+def _told(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """A client's bit; when all have come, how long the job is."""
+    if not isinstance(event, until.Moving) or sender in state.moving:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected after round {state.round}")
+    state = evolve(state, moving={**state.moving, sender: until.bit(sender, event)})
+    if len(state.moving) < state.settings.n_clients:
+        return state, []
+    return _lengthened(state, settled=all(state.moving.values()))
+
+
+def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]:
+    """The server knows whether all has settled, and tells the length; the clients answer it as they answer `Begin`."""
+    settings = until.following(state.settings, settled=settled)
+    if not settled:
+        state = evolve(state, windows=settings.windows(state.shared.block.size), last_fifth=LastFifth.of(settings.rounds))
+    length = until.Length(state.round, settings.rounds)
+    return evolve(state, settings=settings, phase="z", moving={}), to_each(range(settings.n_clients), length)
+
+
+def _ended(state: Server, answer: Message) -> tuple[Server, ServerEffects]:
+    """The round is over: its last answer, and where the job may be long enough what comes of that."""
+    effects = to_each(range(state.settings.n_clients), answer)
+    if not until.judged(state.settings, state.round):
+        return state, effects
+    movement = state.windows.movement
+    if movement is not None and movement.settled:
+        return evolve(state, phase="moving"), [*effects, *to_each(range(state.settings.n_clients), until.AskMoving(state.round))]
+    state, length = _lengthened(state, settled=False)
+    return state, [*effects, *length]
 
 
 def _summed(state: Server) -> tuple[Server, ServerEffects]:
@@ -160,8 +210,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     loglik = np.nan
     if s.bounded(state.round):
         loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(Z, drawn)])) * s.factor
-    state = _moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in slopes]))
-    return state, to_each(everyone, question)
+    return _ended(_moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in slopes])), question)
 
 
 def _combined(state: Server) -> tuple[Server, ServerEffects]:
@@ -171,7 +220,7 @@ def _combined(state: Server) -> tuple[Server, ServerEffects]:
     slopes, scales = sum(answer.slopes for answer in answers), sum(answer.scales for answer in answers)
     question = LikelihoodSum(state.round, summed(answer.rho for answer in answers))
     state = _moved(state, np.asarray(slopes), np.asarray(scales)[:, 0] if s.dispersed else np.zeros(s.draws))
-    return evolve(state, phase="z", answers={}), to_each(range(s.n_clients), question)
+    return _ended(evolve(state, phase="z", answers={}), question)
 
 
 def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
@@ -210,19 +259,21 @@ def save(state: Server) -> Saved:
     saved: Saved = {"round": state.round, "parameters": state.parameters, "optimiser": state.optimiser}
     saved |= {
         "refused": np.array(sorted(state.refused), np.int64),
-        "phase": int(state.phase == "likelihood"),
+        "phase": PHASES.index(state.phase),
         "Z": state.Z,
         "eps": state.eps,
         "values": state.values,
     }
+    saved |= until.save(state.settings)
     return saved | state.trajectory.save() | state.windows.save() | state.last_fifth.save()
 
 
 def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     names = ("round", "parameters", "optimiser", "Z", "eps", "values")
-    phase = "likelihood" if saved["phase"] else "z"
+    phase, settings = PHASES[number(saved, "phase")], until.load(fresh.settings, saved)
     refused = frozenset(array(saved, "refused").tolist())
     same = {name: saved[name] for name in names}
-    watched = {"windows": fresh.windows.load(saved), "last_fifth": fresh.last_fifth.load(saved)}
+    watched = {"windows": settings.windows(fresh.shared.block.size).load(saved), "settings": settings}
+    watched["last_fifth"] = LastFifth.of(settings.rounds).load(saved)
     return evolve(fresh, **same, **watched, trajectory=Trajectory.load(saved), phase=phase, refused=refused)

@@ -33,6 +33,7 @@ class Settings:
     local_steps : K, steps of a client on its own minorant of the ELBO from one exchange (AV)
     curvature : kappa with -l'' <= kappa; needed where local_steps > 1
     closed_form : whether q(theta) is set to its optimum given q(z) after each step (AV, linear, mean-field)
+    rounds, most : of all; or of the length at hand, and the longest, where the job goes on until all has settled (`core.until`)
     cool_down : share of the rounds, the last ones, over which the learning rate falls to 0
     memory : of the average of messages that amortised families are told; "rising": over about the last twentieth of the rounds
     average : "half": the released parameters are the mean over the second half of all rounds
@@ -45,6 +46,7 @@ class Settings:
     rounds: int
     n_rows: int
     n_clients: int
+    most: int = 0
     model: str = "augmented"
     response: str = "server"
     draws: int = 1
@@ -62,6 +64,10 @@ class Settings:
     gradient_clip: float | None = None
     dispersed: bool = False
     private: bool = False
+
+    def __post_init__(self) -> None:
+        if self.most and (self.private or not 0 < self.cool_down < 1):
+            raise ValueError("vertical: most needs an open job, and cool_down between 0 and 1")
 
     def dims(self) -> dict[str, int]:
         """Sizes of the messages."""

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from ...jobs.keys import (
     LARGEST,
+    MOST_ROUNDS,
     Chains,
     ColumnSection,
     CommonOutputSection,
@@ -17,6 +18,7 @@ from ...jobs.keys import (
     CountedJobSection,
     Draws,
     Finite,
+    FitUntilSection,
     JobConfig,
     Paths,
     Positive,
@@ -24,6 +26,8 @@ from ...jobs.keys import (
     Section,
     Tables,
     key,
+    lay_until,
+    no_cool_down,
 )
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
@@ -116,6 +120,9 @@ class AlgorithmSection(Section):
     leapfrog_steps: Count = key(10, help="hmc: steps of a round, each of them one exchange")
     step_size: Positive = key(0.1, help="hmc, mala: at the start")
     target_acceptance: float | None = key(None, gt=0, lt=1, help="hmc, mala: default 0.8 and 0.57")
+    until: FitUntilSection | None = key(
+        None, help="sfvi, sfvi-avg: stop when all unknowns have settled, job.rounds being the most"
+    )
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
 
@@ -168,6 +175,7 @@ def refused(raw: Raw) -> Iterator[str]:
 def filled(raw: Raw) -> dict[str, Any]:
     """The defaults under the file's own keys."""
     out = layered(raw, [BASE])
+    lay_until(raw, out, MOST_ROUNDS)
     job, model, algorithm = out["job"], out["model"], out["algorithm"]
     if isinstance(model, dict) and isinstance(out.setdefault("output", {}), dict):
         family = FAMILIES.get(str(model.get("family", "poisson")))
@@ -222,6 +230,13 @@ def _data(config: Config) -> Iterator[str]:
 
 def _algorithm(config: Config) -> Iterator[str]:
     a, rounds = config.algorithm, config.job.rounds
+    if a.until is not None and config.open_ended:
+        yield (
+            f'rounds = "until" (algorithm.until) is for inference = "sfvi" or "sfvi-avg", not "{a.inference}": remove it, and '
+            "give job.rounds a number; a run of chains that is too short goes on with --resume and more rounds"
+        )
+    elif a.until is not None and not 0 < a.cool_down < 1:
+        yield no_cool_down(a.cool_down)
     if a.inference == "nuts":
         yield (
             'algorithm.inference = "nuts": the stopping rule of a trajectory asks all parties, 2^depth exchanges for one draw: '

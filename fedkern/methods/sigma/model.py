@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from ...algorithms.core import until
 from ...algorithms.exchanges import level
 from ...algorithms.hmc.settings import Settings as HmcSettings
 from ...algorithms.sfvi.families import Family
@@ -121,6 +122,8 @@ class SigmaModel:
             Settings,
             c.job,
             a,
+            rounds=until.lengths(c.job.rounds)[0] if a.until else c.job.rounds,
+            most=c.job.rounds if a.until else 0,
             coupled=a.structured,
             draws=a.gradient_draws,
             path=a.estimator == "stl",

@@ -127,7 +127,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile) -> Fit:
     return Fit(
         posterior=released,
         arrays=_arrays(server),
-        stop=str(server.stop),
+        stop="settled" if server.round < model.config.job.rounds else str(server.stop),
         rounds=server.round,
         verdict=_verdict(model, ended, released),
         clients={name: {"updates": int(server.updates[k]), "status": "finished"} for k, name in enumerate(model.names)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from ...algorithms.core import until
 from ...algorithms.exchanges import column_notes, fit_sums, level, settled
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
@@ -40,7 +41,7 @@ def fitted(model: SigmaModel) -> Stage:
     """The rounds."""
     if model.chains:
         return Stage(hmc.protocol(model.hmc), model.hmc.sizes(model.layout.size), rounds=model.hmc.rounds, resumable=True)
-    return Stage(sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size), rounds=model.sfvi.rounds, resumable=True)
+    return Stage(sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size), rounds=model.config.job.rounds, resumable=True)
 
 
 def checked(at: Check[Config]) -> Said | None:
@@ -74,7 +75,8 @@ def look_through(file: OwnFile[Config]) -> None:
 def _lines(model: SigmaModel) -> Iterator[str]:
     """Job, model, inference, and what is disclosed."""
     c, m, a, common = model.config, model.config.model, model.config.algorithm, model.common
-    yield f"job      sigma, {model.kind} model, rounds = {c.job.rounds}, seed {c.job.seed}"
+    rounds = until.words(c.job.rounds) if a.until else f"rounds = {c.job.rounds}"
+    yield f"job      sigma, {model.kind} model, {rounds}, seed {c.job.seed}"
     name = common.condition.name
     about = f"{name} in [{model.condition.lo:g}, {model.condition.hi:g}]" if model.layout.free else "no free hyperparameter"
     made = "exact inside each client" if common.within else f"{common.variant} networks"
@@ -108,6 +110,8 @@ def disclosure(model: SigmaModel) -> str:
         text += ", and each client's term of the ELBO"
     if not model.chains:
         text += ", and at the end one bit of each client: whether its own unknowns still move"
+    if model.config.algorithm.until and until.looks(model.config.job.rounds):
+        text += f", and the same bit up to {until.looks(model.config.job.rounds)} times before: rounds end when all has settled"
     if model.config.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from ...jobs.keys import (
@@ -17,6 +17,7 @@ from ...jobs.keys import (
     Section,
     Tables,
     key,
+    lay_until,
 )
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
@@ -76,6 +77,7 @@ class AlgorithmSection(Section):
     )
     block: Count | list[Count] | None = key(None, help="of a move, or of each: coordinates that are drawn at once; default all")
     second_every: int | None = key(None, ge=2, help="of two moves the second takes every so many rounds; default 2")
+    starts: Literal["included", "both"] = key("included", help="of chains: all covariates are in, or in every second chain none")
     participation: float = key(1.0, gt=0, le=1, help="probability that a client takes part in a round")
     aggregate: Literal["locals", "sums"] = key("locals", help="what a client sends: its coefficients, or sums to be added")
     statistics: Literal["local", "pooled"] = key("local", help="pooled: clients send their sufficient statistics, once")
@@ -134,9 +136,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     job, algorithm = out["job"], out["algorithm"]
     if not isinstance(job, dict) or not isinstance(algorithm, dict):
         return out
-    until = algorithm.get("until")
-    if isinstance(until, Mapping) and "rounds" not in table(raw, "job"):
-        job["rounds"] = until.get("max_rounds", 20_000)
+    lay_until(raw, out, 20_000)
     rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 2500
     algorithm.setdefault("burn_in", min(500, rounds // 5))
     several = algorithm.get("aggregate", "locals") == "locals" and algorithm.get("scales", "exact") == "exact"
@@ -166,6 +166,8 @@ def _data(config: Config) -> Iterator[str]:
         yield f'data.standardise = "{data.standardise}": a sparse model is scaled by model.scale; remove the key'
     yield from faults_of_names(data.names, "data.names")
     if config.model.scale == "given":
+        if not any(column.scale is not None for column in data.columns.values()):
+            yield 'model.scale = "given" needs the scale of every column, and no [data.columns.NAME] has one; give them'
         for name, column in data.columns.items():
             if column.kind != "categorical" and column.levels is None and column.scale is None:
                 yield f'data.columns.{name}.scale is missing: model.scale = "given" needs the scale of every column'

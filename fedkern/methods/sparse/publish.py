@@ -310,6 +310,7 @@ def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Re
     out: dict[str, Any] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
     for name, values in (("rhat", released.rhat), ("pip_mcse", released.pip_error)):
         out |= {} if values is None else {name: selection.matrix(values, n).tolist()}
+    out["pip_by_chain"] = [selection.matrix(pip, n).tolist() for pip in released.pip_by_chain]
     if isinstance(released, Samples):
         out["either"] = selection.either(released).tolist()
     if model.config.model.kind == "mrf":

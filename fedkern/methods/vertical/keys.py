@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from ...jobs.explain import unbounded
 from ...jobs.keys import (
+    MOST_ROUNDS,
     Chains,
     ColumnSection,
     CommonOutputSection,
@@ -18,6 +19,7 @@ from ...jobs.keys import (
     CountedJobSection,
     Draws,
     Finite,
+    FitUntilSection,
     JobConfig,
     Paths,
     Positive,
@@ -25,6 +27,8 @@ from ...jobs.keys import (
     Section,
     Tables,
     key,
+    lay_until,
+    no_cool_down,
 )
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
@@ -124,6 +128,9 @@ class AlgorithmSection(Section):
     start_sd: Positive = key(0.1, help="standard deviation of the coefficients' posterior at the start")
     gradient_clip: Positive | None = key(None, help="bound on the norm of a client's gradient")
     moves: Count = key(20, help="soul: Langevin moves of a client in a round")
+    until: FitUntilSection | None = key(
+        None, help="sfvi, open jobs: stop when all unknowns have settled, job.rounds being the most"
+    )
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
 
@@ -182,12 +189,19 @@ def refused(raw: Raw) -> Iterator[str]:
     """What other methods have and this one has not."""
     if table(raw, "job").get("rounds") == "budget":
         yield 'job.rounds = "budget" does not exist with method = "vertical"; give a number'
+    if "privacy" in raw and (table(raw, "job").get("rounds") == "until" or "until" in table(raw, "algorithm")):
+        yield (
+            '[privacy]: rounds = "until" (algorithm.until): clients would tell, without noise, whether their coefficients still '
+            "move, and how many rounds there are decides what is spent; give job.rounds a number, and remove algorithm.until"
+        )
 
 
 def filled(raw: Raw) -> dict[str, Any]:
     """Networks have no intercept of their own; a power likelihood needs the response at all clients (vertical.md, section 6)."""
     builtin = table(raw, "data").get("builtin") == "heart-failure"
     out = layered(raw, [BASE] + [HEART_FAILURE] * builtin)
+    if "privacy" not in raw:
+        lay_until(raw, out, MOST_ROUNDS)
     model, algorithm = out["model"], out["algorithm"]
     if not isinstance(model, dict) or not isinstance(algorithm, dict):
         return out
@@ -303,6 +317,11 @@ def _model(config: Config) -> Iterator[str]:
 
 def _algorithm(config: Config) -> Iterator[str]:
     model, a, data = config.model, config.algorithm, config.data
+    if a.until is not None and (a.inference == "soul" or model.kind == "network"):
+        what = 'algorithm.inference = "soul"' if a.inference == "soul" else 'model.kind = "network"'
+        yield f'rounds = "until" (algorithm.until): nothing says when {what} has settled; give job.rounds a number'
+    elif a.until is not None and not 0 < a.cool_down < 1:
+        yield no_cool_down(a.cool_down)
     family = FAMILIES[model.family]
     known = family.bounded and (family.dispersion is None or model.scale != "unknown")
     if a.local_steps > 1 and (model.augmentation == "power" or model.kind == "network" or not known):

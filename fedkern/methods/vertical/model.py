@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core import until
 from ...algorithms.soul import machine as soul
 from ...algorithms.split.machine import Settings
 from ...jobs.keys import settings_of
@@ -57,6 +58,13 @@ class VerticalModel:
         return min(BOUND_EVERY, self.config.output.metrics_every)
 
     @property
+    def unpredicted(self) -> str | None:
+        """Why a result has nothing on a missing party although the job asks for it."""
+        if not self.config.output.missing_party or self.n_test:
+            return None
+        return "output.missing_party: no row is predicted, so it says nothing; give data.holdout, or rows without a response"
+
+    @property
     def watched(self) -> bool:
         """Whether clients say if their own unknowns have settled: in open variational jobs."""
         a = self.config.algorithm
@@ -81,6 +89,8 @@ class VerticalModel:
             Settings,
             c.job,
             a,
+            rounds=until.lengths(c.job.rounds)[0] if a.until else c.job.rounds,
+            most=c.job.rounds if a.until else 0,
             n_rows=self.n_rows,
             n_clients=len(self.names),
             model="none" if self.network else c.model.augmentation,

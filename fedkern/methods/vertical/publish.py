@@ -88,7 +88,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     return Fit(
         posterior=fitted.posterior,
         arrays={**fitted.arrays, **moments},
-        stop=fitted.stop,
+        stop="settled" if config.algorithm.until and fitted.rounds < config.job.rounds else fitted.stop,
         rounds=fitted.rounds,
         verdict=_verdict(model, fitted),
         clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
@@ -137,6 +137,8 @@ def _about(model: VerticalModel) -> list[str]:
         notes.append("the networks' weights have no prior and may have learnt the rows by heart; model.weight_sd gives them one")
     if model.power and model.config.output.bound:
         notes.append("the ELBO of power likelihoods bounds their log normaliser, which is not a log evidence")
+    if model.unpredicted is not None:
+        notes.append(model.unpredicted)
     return notes
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from ...algorithms.core import until
 from ...algorithms.exchanges import certificates, column_notes, missing, predictions, response, settled
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
@@ -59,7 +60,7 @@ def trained(model: VerticalModel) -> Stage:
     """The rounds."""
     if model.config.algorithm.inference == "soul":
         return Stage(soul.protocol(model.soul), model.soul.dims(), rounds=model.soul.rounds, resumable=True)
-    return Stage(vertical.protocol(model.settings), model.settings.dims(), rounds=model.settings.rounds, resumable=True)
+    return Stage(vertical.protocol(model.settings), model.settings.dims(), rounds=model.config.job.rounds, resumable=True)
 
 
 def predicted(model: VerticalModel) -> Stage:
@@ -128,7 +129,8 @@ def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
 def _lines(model: VerticalModel) -> Iterator[str]:
     """Job, model, inference, and what is disclosed."""
     c, m, a = model.config, model.config.model, model.config.algorithm
-    yield f"job      vertical, {m.kind}, rounds = {c.job.rounds}, seed {c.job.seed}"
+    rounds = until.words(c.job.rounds) if a.until else f"rounds = {c.job.rounds}"
+    yield f"job      vertical, {m.kind}, {rounds}, seed {c.job.seed}"
     if model.network:
         yield f"model    {m.family}, split network {'-'.join(map(str, m.hidden))}-{m.features}, point estimates"
     else:
@@ -153,6 +155,8 @@ def _lines(model: VerticalModel) -> Iterator[str]:
     yield ""
     yield from _privacy(model)
     yield f"disclosure  {disclosure(model)}"
+    if model.unpredicted is not None:
+        yield f"advice   {model.unpredicted}"
 
 
 def _privacy(model: VerticalModel) -> Iterator[str]:
@@ -183,6 +187,8 @@ def disclosure(model: VerticalModel) -> str:
         texts.append(f"each client's terms of the ELBO, one number {often}")
     if model.watched:
         texts.append("at the end one bit of each client, whether its own coefficients still move")
+    if model.config.algorithm.until and (looks := until.looks(model.config.job.rounds)):
+        texts.append(f"the same bit up to {looks} times before, for rounds end when all has settled")
     if model.n_test:
         texts.append("mean and variance of each client's part at the rows that are predicted, once")
     if by_columns(model):

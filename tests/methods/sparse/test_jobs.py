@@ -41,6 +41,7 @@ def sent(tmp_path: Path, client: str) -> set[str]:
     [
         ({"algorithm": {"local_sweeps": 0}}, "algorithm.local_sweeps = 0: wanted a number of at least 1"),
         ({"model": {"c0": 1.5}}, "model.c0 = 1.5: wanted a number less than 1"),
+        ({"model": {"scale": "given"}}, "needs the scale of every column, and no [data.columns.NAME] has one"),
         ({"model": {"c0": 0.01, "negligible": 0.1}}, "model.c0 and model.negligible contradict each other"),
         ({"model": {"a_sigma": 0.0}}, "model.a_sigma = 0: wanted a number greater than 0"),
         ({"algorithm": {"participation": 0.5, "aggregate": "sums"}}, 'participation < 1 with aggregate = "sums"'),
@@ -265,7 +266,7 @@ def test_empty_cells_are_a_fault_or_are_imputed(tmp_path: Path) -> None:
     first[:5, 0], second[:, 1] = np.nan, np.nan
     second[3, 2] = np.nan
     tables = federation(tmp_path, first, second, rows(40, 2))
-    with pytest.raises(OwnFault, match=r"5 rows cannot be used \(column no\. 1 is not a number: 5\)") as fault:
+    with pytest.raises(OwnFault, match=r"5 rows cannot be used \(column no\. 1 is missing: 5\); .* model\.missing") as fault:
         fedkern.run(tables)
     assert "column 'a'" in fault.value.own
     result = checked_and_run({**tables, "model": {"missing": "impute"}}, tmp_path / "out")

@@ -127,6 +127,15 @@ def test_both_rules_are_scored_and_each_message_is_said(tmp_path: Path, capsys: 
     assert "missing-party" not in json.dumps(plain.summary["wire"])
 
 
+def test_without_a_row_to_predict_it_is_said_that_it_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = related(tmp_path)
+    wanted: dict[str, Any] = {"data": {"holdout": 0.0}, "output": {"missing_party": "columns"}}
+    result = fedkern.run(path, job={"rounds": 60}, **wanted)
+    assert any("output.missing_party: no row is predicted" in note for note in result.summary["notes"])
+    assert main(["check", str(path), "--set", "output.missing_party=columns", "--set", "data.holdout=0"]) == 0
+    assert "no row is predicted" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_private_job_has_no_such_rule() -> None:
     tables = {"job": {"method": "vertical"}, "data": {"clients": ["x.csv"], "id": "id", "response": "y", "server": "y.csv"}}
     with pytest.raises(JobError, match=r"\[privacy\]: output.missing_party would tell fitted parts"):

@@ -1,0 +1,133 @@
+"""Rounds until all unknowns have settled: of an open variational job whose length is not given beforehand.
+
+A job that may have at most n rounds is judged as if it had n / 1.6^k of them, shortest first, at least 1,000: when the rate of a
+job of that length would begin to fall, its stretches are over, and if all has settled it falls. Until then the rate is the full
+one, so a job that ends after m rounds took the same steps as one that was told to take m. The stretches of a length begin when
+those of the one before have ended, so one set of sums is enough.
+
+The server looks at its own unknowns first, which costs nothing; only where these have settled each client answers in one bit
+whether its own have. Then all learn the length, the same as before or the next one. Source: docs/concepts/convergence.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol as Shape
+from typing import TypeVar
+
+from .messages import Message, RemoteFault, Saved, number
+
+GROWTH = 1.6  # of a length over the one before; at least 1 / 0.65, so that their stretches are apart
+FIRST = 1_000  # rounds of the shortest length, at least
+
+
+@dataclass(frozen=True)
+class AskMoving(Message, kind=162):
+    """Server to client: have your own unknowns settled? Its own have."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Moving(Message, kind=163):
+    """Client to server: 1 where they have, else 0."""
+
+    round: int
+    settled: int
+
+
+@dataclass(frozen=True)
+class Length(Message, kind=164):
+    """Server to client: how many rounds the job has. The same number as before: all has settled, and it stays so."""
+
+    round: int
+    rounds: int
+
+
+DOWN: tuple[type[Message], ...] = (AskMoving, Length)
+UP: tuple[type[Message], ...] = (Moving,)
+
+
+def lengths(most: int) -> tuple[int, ...]:
+    """The lengths of a job of at most so many rounds, shortest first."""
+    out = [most]
+    while (shorter := int(most / GROWTH ** len(out))) >= FIRST:
+        out.insert(0, shorter)
+    return tuple(out)
+
+
+def looks(most: int) -> int:
+    """How often a job of at most so many rounds may ask the clients, at most."""
+    return len(lengths(most)) - 1
+
+
+def words(most: int) -> str:
+    """What `check` says of such a job's rounds."""
+    shorter = ", ".join(map(str, lengths(most)[:-1])) or "none"
+    return f"rounds until all has settled, at most {most} (shorter lengths: {shorter})"
+
+
+class Timed(Shape):
+    """Settings of a fit whose learning rate falls at the end.
+
+    Attributes
+    ----------
+    rounds : of the length at hand
+    most : the longest length; 0 once it is known that all has settled, and in jobs of a given length
+    steady : rounds at the full rate
+    """
+
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def most(self) -> int: ...
+    @property
+    def steady(self) -> int: ...
+
+
+Settings = TypeVar("Settings", bound=Timed)
+
+
+def judged(settings: Timed, round: int) -> bool:
+    """Whether the server asks after so many rounds if all has settled."""
+    return settings.rounds < settings.most and round == settings.steady
+
+
+def following(settings: Settings, *, settled: bool) -> Settings:
+    """The settings of what follows: of the same length, or of the next."""
+    if settled:
+        return _with(settings, settings.rounds, 0)
+    longer = min(length for length in lengths(settings.most) if length > settings.rounds)
+    return _with(settings, longer, settings.most)
+
+
+def bit(sender: int, answer: Moving) -> bool:
+    """A client's answer; RemoteFault where it is no bit."""
+    if answer.settled not in (0, 1):
+        raise RemoteFault(f"client {sender}: Moving.settled is {answer.settled}, wanted 0 or 1")
+    return answer.settled == 1
+
+
+def told(settings: Settings, length: Length, round: int) -> Settings:
+    """What a client knows when the server has told it a length; RemoteFault where this is no length that can follow."""
+    if not judged(settings, round) or length.round != round:
+        raise RemoteFault(f"server: Length of round {length.round} was not expected after {round} rounds")
+    out = following(settings, settled=length.rounds == settings.rounds)
+    if out.rounds != length.rounds:
+        raise RemoteFault(f"server: Length.rounds is {length.rounds}, wanted {settings.rounds} or {out.rounds}")
+    return out
+
+
+def save(settings: Timed) -> Saved:
+    """For a checkpoint."""
+    return {"length.rounds": settings.rounds, "length.most": settings.most}
+
+
+def load(settings: Settings, saved: Saved) -> Settings:
+    """As they were when they were saved."""
+    return _with(settings, number(saved, "length.rounds"), number(saved, "length.most"))
+
+
+def _with(settings: Settings, rounds: int, most: int) -> Settings:
+    out: Settings = replace(settings, rounds=rounds, most=most)  # type: ignore[type-var]
+    return out

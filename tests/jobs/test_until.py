@@ -1,0 +1,258 @@
+"""rounds = "until": a variational fit ends when all has settled, with the bits of a job that was told how long it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.algorithms.core import until
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.core.windows import STRETCHES
+from fedkern.algorithms.sfvi.settings import Settings
+from fedkern.api import checked, perform
+from fedkern.data.columns import Columns
+from fedkern.errors import JobError, LostPeer
+from fedkern.jobs import keeping
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.reproduce import vertical
+from fedkern.transports.inprocess import InProcess
+from support import sigma_artifacts as artifacts
+from support.command import mpirun
+from support.wires import compare, ledgers
+
+SECTIONS: dict[str, dict[str, Any]] = {
+    "augmented": {"model": {"family": "negative-binomial", "rho": 0.5, "scale": 3.0}, "algorithm": {"learning_rate": 0.01}},
+    "power": {
+        "model": {"family": "negative-binomial", "rho": 0.5, "scale": 3.0, "augmentation": "power"},
+        "algorithm": {"learning_rate": 0.004},
+    },
+    "never": {
+        "model": {"family": "negative-binomial", "rho": 0.05, "scale": 3.0},
+        "algorithm": {"auxiliary": "mean-field", "until": {"max_rounds": 3000}},
+    },
+}
+SIGMA = """
+[job]
+method = "sigma"
+rounds = "until"
+seed = 3
+[data]
+clients = ["rows/*.csv"]
+area = "district"
+response = "cases"
+exposure = "expected"
+[model]
+prior = "prior"
+phi = 0.5
+spatial_scale = 0.5
+"""
+
+
+def job(folder: Path, kind: str) -> Path:
+    """The job file of a fit that is to go on until all has settled."""
+    path = folder / "job.toml"
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind == "sigma":
+        artifacts.written(folder / "prior")
+        artifacts.counts(folder / "rows", covariate=False)
+        path.write_text(SIGMA)
+        return path
+    random = np.random.default_rng(5)
+    X = (random.normal(size=(60, 3)), random.normal(size=(60, 2)))
+    mean = np.exp(0.7 + np.hstack(X) @ np.array([0.5, -0.4, 0.3, 0.6, -0.5]))
+    counts = Columns(X, (("a", "b", "c"), ("d", "e")), random.negative_binomial(3, 3 / (3 + mean)).astype(float))
+    tables = vertical.job(folder, counts, 1, "until", **SECTIONS[kind])  # type: ignore[arg-type]
+    path.write_text("\n".join(f"[{name}]\n" + "\n".join(lines(table)) for name, table in tables.items()))
+    return path
+
+
+def lines(table: dict[str, Any]) -> list[str]:
+    """Of TOML."""
+    return [f"{key} = {json.dumps(value) if not isinstance(value, dict) else inline(value)}" for key, value in table.items()]
+
+
+def inline(table: dict[str, Any]) -> str:
+    return "{" + ", ".join(lines(table)) + "}"
+
+
+def run(path: Path, out: Path, *sets: str, resume: bool = False) -> Any:
+    config, folder = load(path, sets)
+    return perform(InProcess(), config, folder, Output(out, resume=resume, quiet=True))
+
+
+def ledger(out: Path) -> list[str]:
+    """The kinds of the messages of the first client."""
+    file = sorted((out / "ledger").glob("*.jsonl"))[0]
+    return [json.loads(line)["kind"] for line in file.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path, Any]]:
+    """Of each kind a job that has run to its end: its file, its folder, its result."""
+    ran = {}
+    for kind in ("augmented", "power", "sigma"):
+        path = job(tmp_path_factory.mktemp(kind), kind)
+        ran[kind] = (path, path.parent / "run", run(path, path.parent / "run"))
+    return ran
+
+
+@pytest.mark.parametrize("kind", ["augmented", "power", "sigma"])
+def test_it_ends_early_and_its_bits_are_those_of_a_job_of_that_length(settled, tmp_path, kind):
+    path, out, result = settled[kind]
+    assert result.converged == "settled"
+    assert result.summary["stop"] == "settled"
+    assert result.summary["rounds"] in until.lengths(50_000)[:5]
+    sent = ledger(out)
+    assert 1 <= sent.count("Moving") <= 5
+    assert sent.count("Settled") == 1
+    rounds = result.summary["rounds"]
+    again = run(path, tmp_path / "again", f"job.rounds={rounds}")  # no algorithm.until in the file: a given length
+    assert again.summary["digest"] == result.summary["digest"]
+    assert again.summary["verdict"] == result.summary["verdict"]
+    assert "Moving" not in ledger(tmp_path / "again")
+
+
+def test_what_never_settles_ends_at_the_cap_and_has_not_converged(tmp_path):
+    path = job(tmp_path, "never")
+    result = run(path, tmp_path / "run")
+    assert result.summary["rounds"] == 3000
+    assert result.summary["stop"] == "rounds"
+    assert result.converged is False
+    fixed = run(path, tmp_path / "fixed", "job.rounds=1200")  # beside `until`: the most
+    assert (fixed.summary["rounds"], fixed.converged) == (1200, False)
+
+
+class Stop:
+    """Asks a run to stop when a client has sent its n-th message of a kind."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: str, n: int) -> None:
+        self.place, seen, sending = InProcess(), 0, keeping.Keeper.sending
+
+        def counted(keeper: Any, client: int, message: Any, *rest: Any) -> None:
+            nonlocal seen
+            sending(keeper, client, message, *rest)
+            seen += type(message).__name__ == kind
+            if seen == n and type(message).__name__ == kind:
+                self.place.signals.pending = "SIGTERM"
+
+        monkeypatch.setattr(keeping.Keeper, "sending", counted)
+
+
+ROUNDS = {"augmented": "ZShare", "power": "LikelihoodShare", "sigma": "GlobalGradientBound"}
+
+
+@pytest.mark.parametrize("when", ["before the question", "after the first answer", "in the cool-down"])
+@pytest.mark.parametrize("kind", ["augmented", "power", "sigma"])
+def test_a_resumed_run_is_the_uninterrupted_one(settled, tmp_path, monkeypatch, kind, when):
+    path, _, whole = settled[kind]
+    rounds, clients = whole.summary["rounds"], len(whole.summary["clients"])
+    n = clients * (rounds // 2 if when == "before the question" else rounds // 2 + 20)
+    what, at = ("Moving", 1) if when == "after the first answer" else (ROUNDS[kind], n)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        stop = Stop(patched, what, at)
+        config, folder = load(path, ())
+        with pytest.raises(LostPeer, match="--resume"):
+            perform(stop.place, config, folder, Output(out, quiet=True))
+    sent = ledger(out)
+    assert ("Moving" in sent) == (when != "before the question" or whole_asked(settled[kind][1]) > 1)
+    again = run(path, out, resume=True)
+    assert again.summary["digest"] == whole.summary["digest"]
+    assert again.summary["verdict"] == whole.summary["verdict"]
+    assert ledger(out).count("Moving") == whole_asked(settled[kind][1])
+
+
+def whole_asked(out: Path) -> int:
+    return ledger(out).count("Moving")
+
+
+def test_ranks_do_not_change_a_bit(settled, tmp_path):
+    path, _, whole = settled["power"]
+    copied = shutil.copytree(path.parent, tmp_path / "job", ignore=shutil.ignore_patterns("run"))
+    assert mpirun(3, "run", copied / "job.toml", "--out", tmp_path / "out").code == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["digest"] == whole.summary["digest"]
+    assert summary["rounds"] == whole.summary["rounds"]
+
+
+def test_check_says_how_often_clients_may_be_asked(tmp_path):
+    said = "\n".join(checked(InProcess(), *load(job(tmp_path, "never"))) or [])
+    assert "rounds until all has settled, at most 3000 (shorter lengths: 1171, 1875)" in said
+    assert "the same bit up to 2 times before" in said
+    for kind in ("AskMoving", "Moving"):
+        assert f"{kind} " in said
+    assert said.count("where the server's own unknowns have settled") == 2
+
+
+def test_what_was_sent_is_what_check_said(settled):
+    for path, out, _ in settled.values():
+        compare("\n".join(checked(InProcess(), *load(path)) or []), ledgers(out))
+
+
+PRIVATE = {"epsilon": 5.0, "delta": 1e-5, "noise_multiplier": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"privacy": PRIVATE}, r"\[privacy\]: rounds = \"until\".* give job.rounds a number"),
+        ({"privacy": PRIVATE, "job": {"rounds": 50}, "algorithm": {"until": {}}}, r"\[privacy\]: rounds = \"until\""),
+        ({"algorithm": {"inference": "soul"}}, r"nothing says when algorithm.inference = \"soul\" has settled"),
+        ({"model": {"kind": "network"}}, r"nothing says when model.kind = \"network\" has settled"),
+        ({"algorithm": {"cool_down": 0.0}}, "cool_down = 0: .*take one above 0 and below 1"),
+    ],
+)
+def test_where_nothing_can_be_asked_it_is_refused(tmp_path, changes, match):
+    tables = {"job": {"method": "vertical", "rounds": "until"}, "data": {"clients": ["*.csv"], "id": "id", "response": "y"}}
+    for name, table in changes.items():
+        tables[name] = {**tables.get(name, {}), **table}
+    with pytest.raises(JobError, match=match):
+        fedkern.run(tables)
+
+
+def test_chains_of_a_map_are_refused():
+    tables = {"job": {"method": "sigma", "rounds": "until"}, "data": {"clients": ["*.csv"], "area": "a", "response": "y"}}
+    with pytest.raises(JobError, match='is for inference = "sfvi" or "sfvi-avg", not "hmc"'):
+        fedkern.run({**tables, "model": {"prior": "p"}, "algorithm": {"inference": "hmc"}})
+
+
+def test_a_sampler_has_the_same_word(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text('[job]\nmethod = "sparse"\nrounds = "until"\n[data]\nbuiltin = "rppa"\n[model]\nkind = "mrf"\n')
+    config, _ = load(path, ())
+    assert config.job.rounds == config.algorithm.until.max_rounds == 20_000
+    assert load(path, ("algorithm.until.max_rounds=700",))[0].job.rounds == 700
+
+
+# --- lengths
+
+
+@pytest.mark.parametrize("most", [1, 999, 1000, 1599, 1601, 12_345, 50_000])
+def test_the_stretches_of_two_lengths_are_apart(most):
+    found = until.lengths(most)
+    assert found[-1] == most
+    assert list(found) == sorted(found)
+    assert len(found) == 1 or found[0] >= until.FIRST
+    for shorter, longer in pairwise(found):
+        for cool_down in (0.1, 0.5, 0.9):
+            first, second = (round((1 - cool_down) * rounds) for rounds in (shorter, longer))
+            assert int(STRETCHES[0][0] * second) >= first
+
+
+def test_a_client_believes_no_other_length():
+    at = Settings(rounds=1171, most=3000)
+    assert until.told(at, until.Length(at.steady, 1171), at.steady).most == 0
+    assert until.told(at, until.Length(at.steady, 1875), at.steady).rounds == 1875
+    for length, round in ((1900, at.steady), (3000, at.steady), (1171, at.steady + 1)):
+        with pytest.raises(RemoteFault, match="Length"):
+            until.told(at, until.Length(round, length), round)
+    with pytest.raises(RemoteFault, match="wanted 0 or 1"):
+        until.bit(0, until.Moving(585, 2))
