@@ -31,7 +31,7 @@ ROUNDS, FAST, WHOLE = 2500, 300, 1200
 LEVEL, MOST = 0.1, 120  # MOST: pairs that are drawn
 FEWER = "†"  # the mark of an edge with fewer effective draws than `WANTED`
 UNSURE, WANTED = (0.05, 0.95), 100.0  # PIPs of edges that must be known well; effective draws for that
-EITHER, SHOWN = (0.15, 0.6, 1.4), 20  # least PIP of each of two, and between what their sum is in every chain: alternatives
+EITHER, SHOWN = (0.1, 0.6, 1.4), 20  # least PIP of each of two, and between what their sum is in every chain: alternatives
 
 # Every site's sufficient statistics are at the server, which moves all chains; they begin in two kinds of places.
 FEW: Json = {"statistics": "pooled", "starts": "both"}
@@ -144,7 +144,8 @@ def _alternatives(summary: Json, sites: Mapping[str, Mapping[str, Array]]) -> st
     for h, k in zip(*np.nonzero(np.triu(np.abs(correlation) > COLLINEAR, 1))):
         for j in range(len(nodes)):
             both, sums = pip[j, [h, k]], by_chain[:, j, h] + by_chain[:, j, k]
-            if j not in (h, k) and both.min() > EITHER[0] and EITHER[1] < sums.min() and sums.max() < EITHER[2]:
+            unsure = EITHER[0] < both.min() and both.max() < UNSURE[1]
+            if j not in (h, k) and unsure and EITHER[1] < sums.min() and sums.max() < EITHER[2]:
                 found.append((float(both.min()), j, h, k))
 
     def chains(j: int, h: int) -> str:
