@@ -124,6 +124,31 @@ def test_as_many_latents_as_an_error_takes():
     assert (made.errors <= 0.06).all()
 
 
+def test_factors_of_large_maps_are_those_of_small_ones(monkeypatch):
+    """Subspace iteration from the neighbouring node, instead of eigenvalue problems."""
+    model = prior("car")
+    want = factors.tie(model, SIZES, NAMES, n_latents=12, nodes=9)
+    monkeypatch.setattr(factors, "LARGE", 10)
+    monkeypatch.setattr(factors, "leading", counted := Counted(factors.leading))
+    made = factors.tie(model, SIZES, NAMES, n_latents=12, nodes=9)
+    assert counted.near == 8
+    assert (made.errors <= 1.02 * want.errors + 1e-4).all()
+    assert not np.array_equal(made.clients[0].W, want.clients[0].W)
+    for phi in (0.3, 0.9):
+        np.testing.assert_allclose(joint(made.clients, phi), joint(want.clients, phi), atol=2e-2)
+
+
+class Counted:
+    """`leading`, and how often it began near the answer."""
+
+    def __init__(self, made):
+        self.made, self.near = made, 0
+
+    def __call__(self, *arguments):
+        self.near += len(arguments) > 5
+        return self.made(*arguments)
+
+
 def test_what_cannot_be_factored_is_named():
     division = factors.Division(prior("car"), SIZES, NAMES)
     with pytest.raises(NumericalError, match=r"client 'north'.*phi = 1.2"):

@@ -13,7 +13,7 @@ and what is left are the borders.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ Index = NDArray[np.int64]
 NODES = 17  # values of phi
 SWEEPS = 6  # between W and H at a node, which begins with the H of its neighbour
 FIRST = 12  # at the first node
+LARGE = 1_500  # borders from which factors at a node are found by subspace iteration from its neighbour's
+FIRST_STEPS = 4  # of it in the first sweep
 LARGEST = 0.99  # of |W_j|: what others tell of a border is less than the border itself
 MOST = 300  # latents
 DRAWS = 4  # of theta and of a noise, in which errors are measured
@@ -202,15 +204,26 @@ def owed(C: Array, parts: Sequence[Part]) -> Array:
     return H
 
 
-def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int) -> Array:
-    """W (n, r): the factors of C between clients, whose own blocks H begin the search."""
+def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int, near: Array | None = None) -> Array:
+    """W (n, r): the factors of C between clients, whose own blocks H begin the search; `near` (n, r) those of C nearby.
+
+    Of large C with `near` each sweep makes one step of subspace iteration instead of solving an eigenvalue problem, which takes a
+    fifth of the time: what its blocks H are moves from sweep to sweep anyhow.
+    """
     n, W = len(C), np.zeros((len(C), r))
+    V = None if near is None or n < LARGE or len(near.T) > n // 2 else np.linalg.qr(near)[0]
     M = C.copy()
     for sweep in range(sweeps):
         for part in parts:
             at = part.place
             M[at, at] = W[at] @ W[at].T if sweep else H[at, at]
-        lengths, directions = eigh(M, subset_by_index=(n - min(r, n), n - 1))
+        if V is None:
+            lengths, directions = eigh(M, subset_by_index=(n - min(r, n), n - 1))
+        else:
+            for _ in range(1 if sweep else FIRST_STEPS):
+                V = np.linalg.qr(M @ V)[0]
+            lengths, turned = eigh(V.T @ (M @ V))
+            directions = V @ turned
         W[:, : len(lengths)] = (directions * np.sqrt(np.maximum(lengths, 0)))[:, ::-1]
         W = inside(W, parts)
     return W
@@ -409,11 +422,11 @@ def _along(division: Division, phi: Array, r: int) -> Iterator[tuple[Borders, Ar
             W = leading(at.C, owed(at.C, division.parts), division.parts, r, FIRST)
         else:
             share = value / before[0] if division.rooted else 1.0
-            W = leading(at.C, share * before[1] @ before[1].T, division.parts, r, SWEEPS)
+            W = leading(at.C, share * before[1] @ before[1].T, division.parts, r, SWEEPS, before[1])
             u, _, v = svd(W.T @ before[1])
             W = W @ (u @ v)
         before = value, W
-        yield at, W
+        yield replace(at, C=np.zeros((0, 0))), W  # the largest array, which nobody needs again
 
 
 def _within(division: Division, part: Part, nodes: Array, U: Array, K: Array, W: Array) -> Within:
