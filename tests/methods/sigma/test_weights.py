@@ -11,6 +11,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import evolve
+from fedkern.algorithms.sfvi.shear import Shear
 from fedkern.api import checked, perform
 from fedkern.errors import JobError
 from fedkern.jobs.run import Output
@@ -61,9 +62,9 @@ class Ran:
     def __init__(self, path: Path, patched: pytest.MonkeyPatch, *sets: str, out: Path | None = None) -> None:
         fitted = sigma_run._fitted
 
-        def kept(run: Any, model: Any, sites: Any) -> Any:
+        def kept(run: Any, model: Any, sites: Any, ridge: Any) -> Any:
             self.run, self.model, self.sites = run, model, sites
-            self.server, self.clients, self.settled = ended = fitted(run, model, sites)
+            self.server, self.clients, self.settled = ended = fitted(run, model, sites, ridge)
             return ended
 
         patched.setattr(sigma_run, "_fitted", kept)
@@ -72,7 +73,7 @@ class Ran:
 
     def again(self, parameters: np.ndarray) -> Any:
         """What the weights say of another q."""
-        server = evolve(self.server, parameters=parameters)
+        server = evolve(self.server, block=self.server.q[0], parameters=parameters, shear=Shear.along(None))
         clients = {k: evolve(one, fitted=parameters) for k, one in self.clients.items()}
         return weights.exchanged(self.run, self.model, server, clients, self.settled)
 
@@ -106,7 +107,8 @@ def test_it_is_the_exact_posterior(ran):
     P = prior.size
     H = np.array([four_point(lambda x, i=i: slope(x)[i], np.zeros(P)) for i in range(P)])
     mean, sd = np.linalg.solve(-H, slope(np.zeros(P))), np.sqrt(np.diag(np.linalg.inv(-H)))
-    got, cov = found.server.block.moments(found.server.parameters)
+    block, q = found.server.q
+    got, cov = block.moments(q)
     assert np.abs((got - mean) / sd).max() < 0.02
     assert np.abs(np.sqrt(np.diag(cov)) / sd - 1).max() < 0.01
 
@@ -115,11 +117,12 @@ def test_it_is_the_exact_posterior(ran):
 def test_negative_control_a_q_that_is_too_narrow_is_not_right(ran, which):
     """By 30 %: in all unknowns, where the weights' tail says so, or in one, where k-hat alone would let it pass."""
     found = ran[1]
-    mean, cov = found.server.block.moments(found.server.parameters)
+    block, q = found.server.q
+    mean, cov = block.moments(q)
     factor = np.ones(len(mean))
     factor[:] = 0.7 if which == "all" else 1.0
     factor[publish.unknowns(found.model).index("intercept")] = 0.7
-    said = found.again(found.server.block.at(mean, cov * np.outer(factor, factor)))
+    said = found.again(block.at(mean, cov * np.outer(factor, factor)))
     assert not said.agrees
     if which == "all":
         assert not said.reliable
@@ -130,10 +133,11 @@ def test_negative_control_a_q_that_is_too_narrow_is_not_right(ran, which):
 
 def test_negative_control_a_q_that_is_beside_it_is_not_right(ran):
     found = ran[1]
-    mean, cov = found.server.block.moments(found.server.parameters)
+    block, q = found.server.q
+    mean, cov = block.moments(q)
     at = publish.unknowns(found.model).index("intercept")
     mean[at] += 0.4 * np.sqrt(cov[at, at])
-    said = found.again(found.server.block.at(mean, cov))
+    said = found.again(block.at(mean, cov))
     assert not said.agrees
     assert said.mean[at] < -0.2
 
