@@ -73,12 +73,14 @@ def test_what_is_missing_at_random_leaves_no_bias(tmp_path: Path, how: str) -> N
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("how", HOW)
 def test_means_are_those_of_the_whole_data(tmp_path: Path, how: str) -> None:
-    """Over 40 federations: one alone differs, for less is known of it."""
-    off = []
+    """Over 40 federations: one alone differs, for less is known of it. Of 1,200 rows a site, for the prior draws slopes to zero by
+    more where less is known (of 150 by a quarter of a standard deviation), and a bias of the imputation would grow with the rows;
+    but the slope of a column that a site lacks is the prior's there, however many rows it has."""
+    off, n = [], 150 if how == "a column at one site" else 1200
     for seed in range(40):
-        whole = sites(150, seed)
+        whole = sites(n, seed)
         full = averages(fedkern.run(job(tmp_path / f"full-{seed}", whole, 400)))
-        part = averages(fedkern.run(job(tmp_path / f"part-{seed}", lacking(whole, how, seed), 400, missing="impute")))
+        part = averages(fedkern.run(job(tmp_path / f"part-{seed}", lacking(whole, how, 1000 + seed), 400, missing="impute")))
         off.append((part[0] - full[0]) / full[1])
     mean, error = np.mean(off, axis=0), np.std(off, axis=0) / np.sqrt(len(off))
     print(f"{how}: {mean.round(3)} +- {error.round(3)} standard deviations of the whole data's posterior")
