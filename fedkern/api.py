@@ -1,28 +1,49 @@
-"""Running a job from Python: `fedkern.run`."""
+"""Running a job from Python: `fedkern.run`, and `fedkern.check`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .errors import BudgetSpent
+from .data.faults import HINT
+from .errors import BudgetSpent, JobError, OwnFault
 from .jobs import engine
+from .jobs.held import Held, folder_of
 from .jobs.keys import JobConfig
+from .jobs.load import merged
 from .jobs.run import Output, Part
-from .methods import load, named
+from .methods import METHODS, load, named
 from .results.result import Result
 from .transports.inprocess import InProcess
 from .transports.place import Place
 
 
-def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None, **sections: Mapping[str, Any]) -> Result:
+def run(
+    job: str | Path | Mapping[str, Any],
+    /,
+    *,
+    data: Mapping[str, Any] | None = None,
+    test: Any = None,
+    server: Any = None,
+    prior: Any = None,
+    out: str | Path | None = None,
+    progress: bool = False,
+    **sections: Mapping[str, Any],
+) -> Result:
     """Runs a job in this process.
 
     Parameters
     ----------
     job : path of a job file, or its tables
+    data : client -> its rows, in the place of the job's files: a data frame (pandas, polars, pyarrow), arrays (X, y) of (n, p)
+        and (n,), whose columns are x1, x2, ... and the response, or X alone; NumPy's, or what has `__dlpack__` on the CPU. Clients
+        are taken in the order of their names, as files are. Or keys of [data], such as `data={"response": "income"}`
+    test, server : the server's test rows, and its own rows (vertical); as those of a client
+    prior : of a spatial job: the folder that `fedkern sigma build` or `fedkern sigma train` wrote
     out : folder for the run's files; by default nothing is written
+    progress : whether to show it
     **sections : tables that override keys of the job, such as `algorithm={"damping": 0.2}`
 
     Returns
@@ -36,22 +57,88 @@ def run(job: str | Path | Mapping[str, Any], /, *, out: str | Path | None = None
     BudgetSpent
         A privacy budget ended the job before `algorithm.min_updates`.
     """
-    config, folder = load(job, sections=sections)
-    result = perform(InProcess(), config, folder, Output(None if out is None else Path(out), quiet=True))
+    config, folder, held = _given(job, data, test, server, prior, sections)
+    output = Output(None if out is None else Path(out), quiet=not progress)
+    with _in_memory(held):
+        result = perform(InProcess(), config, folder, output, held)
     assert result is not None
     if problem := too_few(result, config.least_updates):
         raise BudgetSpent(problem)
     return result
 
 
-def perform(place: Place, config: JobConfig, folder: Path, output: Output) -> Result | None:
+def check(
+    job: str | Path | Mapping[str, Any],
+    /,
+    *,
+    data: Mapping[str, Any] | None = None,
+    test: Any = None,
+    server: Any = None,
+    prior: Any = None,
+    **sections: Mapping[str, Any],
+) -> list[str]:
+    """Whether a job is sound, what it will spend, and what each party will send. Nothing is spent, and no row is sent.
+
+    Parameters
+    ----------
+    job, data, test, server, prior, **sections : as of `run`
+
+    Returns
+    -------
+    the lines that `fedkern check` prints
+
+    Raises
+    ------
+    JobError
+        Whatever would end the job before its first round.
+    """
+    config, folder, held = _given(job, data, test, server, prior, sections)
+    with _in_memory(held):
+        lines = checked(InProcess(), config, folder, held)
+    assert lines is not None
+    return lines
+
+
+def _given(
+    job: str | Path | Mapping[str, Any], data: Any, test: Any, server: Any, prior: Any, sections: Mapping[str, Mapping[str, Any]]
+) -> tuple[JobConfig, Path, Held | None]:
+    """The job as its arguments have it: its configuration, the folder of its paths, and what is in memory."""
+    keys = data if _are_keys(data) else {}
+    held = Held.of(None if _are_keys(data) else data, test, server)
+    said: dict[str, dict[str, Any]] = {"data": {**keys, **held.laid()}}
+    if prior is not None:
+        said["model"] = {"prior": folder_of(prior)}
+    config, folder = load(job, sections=merged(sections, {name: table for name, table in said.items() if table}))
+    return config, folder, held if held.clients or held.own else None
+
+
+@contextmanager
+def _in_memory(held: Held | None) -> Iterator[None]:
+    """What is wrong with rows in memory is said without the way to look into a holder's file."""
+    try:
+        yield
+    except OwnFault as error:
+        if held is None or not held.clients:
+            raise
+        raise JobError(str(error).replace(f"; {HINT}", "")) from None
+
+
+def _are_keys(data: Any) -> bool:
+    """Whether `data=` are keys of [data], and no clients' tables: a list is a value of a known key alone."""
+    if not isinstance(data, Mapping) or not data:
+        return isinstance(data, Mapping)
+    known = {key for name in METHODS for key in named(name).keys.Config.model_fields["data"].annotation.model_fields}
+    return all(isinstance(v, str | bool | int | float) or (isinstance(v, list | Mapping) and k in known) for k, v in data.items())
+
+
+def perform(place: Place, config: JobConfig, folder: Path, output: Output, held: Held | None = None) -> Result | None:
     """The part of one place in a job whose paths are relative to `folder`: the result at the server's, None elsewhere."""
-    return engine.perform(named(config.job.method), Part(place, config, folder), output)
+    return engine.perform(named(config.job.method), Part(place, config, folder, held), output)
 
 
-def checked(place: Place, config: JobConfig, folder: Path) -> list[str] | None:
+def checked(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:
     """What `fedkern check` prints of a job, at the server's place; None elsewhere."""
-    return engine.checked(named(config.job.method), Part(place, config, folder))
+    return engine.checked(named(config.job.method), Part(place, config, folder, held))
 
 
 def too_few(result: Result, min_updates: int) -> str | None:

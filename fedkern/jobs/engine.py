@@ -35,7 +35,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     """
     place, config = part.place, part.config
     place.signals.advice = " before the first round; nothing is lost"
-    parties = method.rows.parties(config, part.folder)
+    parties = there(method, part)
     mine = place.mine(parties.n_clients)
     agree(part, parties)
     identity, folder = job_bytes(config, parties.names), output.folder
@@ -53,6 +53,12 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         fit = method.run.fit(run)
         with owned(SERVER):
             return None if fit is None else publish(run, fit)
+
+
+def there(method: Method[C], part: Part[C]) -> Parties:
+    """Who takes part, with what the caller holds in the place of files."""
+    found = method.rows.parties(part.config, part.folder)
+    return found if part.held is None else part.held.over(found)
 
 
 def agree(part: Part[C], parties: Parties) -> None:
@@ -74,7 +80,7 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
         Whatever would end the job before the first row is read.
     """
     place, config = part.place, part.config
-    parties = method.rows.parties(config, part.folder)
+    parties = there(method, part)
     agree(part, parties)
     server = [SERVER] if place.is_server else []
     holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])

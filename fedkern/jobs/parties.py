@@ -41,6 +41,7 @@ class Parties:
     holding : client number -> what policies may call its data (the file's stem, or the built-in set's name), and their files
     own : the same of the server's own files
     specs : names of a file's columns -> what is known of them, where that is another for each client
+    texts : columns that are read as text
     fingerprint : client number -> of its file, see `fingerprint`; None for built-in data
     """
 
@@ -54,6 +55,7 @@ class Parties:
     server: Callable[[], Table | None] = lambda: None
     own: tuple[DataSet, ...] = ()
     specs: Callable[[tuple[str, ...]], Spec] | None = None
+    texts: frozenset[str] = frozenset()
 
     @property
     def n_clients(self) -> int:
@@ -176,11 +178,11 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
     names, paths = named(config, tuple(name for name, _ in files)), [path for _, path in files]
 
     def rows(k: int) -> Table:
-        with owned(k), _client(names[k], spec):
+        with owned(k), own_of_client(names[k], spec):
             return table.load(paths[k], text=texts, response=spec.response or "y")
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
-        with owned(k), _client(names[k], spec):
+        with owned(k), own_of_client(names[k], spec):
             return str(paths[k]), table.header(paths[k], response=spec.response or "y")
 
     def own(name: str) -> Table | None:
@@ -193,7 +195,8 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
 
     test, server = partial(own, "test"), partial(own, "server")
     held = tuple(data_set(folder / path) for name in ("test", "server") if (path := getattr(data, name, None)))
-    return Parties(names, spec, rows, header, test, lambda k: data_set(paths[k]), lambda k: fingerprint(paths[k]), server, held)
+    holding, mark = lambda k: data_set(paths[k]), lambda k: fingerprint(paths[k])
+    return Parties(names, spec, rows, header, test, holding, mark, server, held, texts=texts)
 
 
 def data_set(path: Path) -> DataSet:
@@ -219,7 +222,7 @@ def _stem(path: Path) -> str:
 
 
 @contextmanager
-def _client(name: str, spec: Spec) -> Iterator[None]:
+def own_of_client(name: str, spec: Spec) -> Iterator[None]:
     """Puts the client's name before what is wrong with its file; of a private job's file nobody else reads more than that."""
     try:
         yield

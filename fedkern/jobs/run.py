@@ -19,6 +19,7 @@ from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
 from . import machine
+from .held import Held
 from .hooks import RunHooks
 from .keeping import Exchange
 from .parties import Parties
@@ -57,11 +58,13 @@ class Part(Generic[C]):
     place : a process, or an MPI rank
     config : the job file with all its defaults
     folder : to which the job's paths are relative
+    held : tables in memory that stand in the place of the job's files
     """
 
     place: Place
     config: C
     folder: Path
+    held: Held | None = None
 
 
 @dataclass(frozen=True)

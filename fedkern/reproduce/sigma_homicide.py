@@ -19,7 +19,7 @@ from ..data.sets import county_homicide
 from .common import Array, Column, Json, references, table, verdicts
 from .sigma import Areas, Trained, fit, trained, write_map
 
-N_GLOBAL, N_LOCAL, GAMMA, STEPS, ROUNDS = 40, 20, 0.8, 500, 6_000
+N_GLOBAL, N_LOCAL, GAMMA, STEPS, ROUNDS = 40, 20, 0.8, 500, 16_000
 HIGHEST = 0.99  # phi
 
 
@@ -51,7 +51,7 @@ def posterior(prior: Trained, rounds: int) -> Areas:
         "job": {"rounds": rounds},
         "data": {"area": "county", "offset": "offset", "standardise": "none"},
         "model": {"family": "poisson"},
-        "algorithm": {"learning_rate": 0.02},
+        "algorithm": {"learning_rate": 0.005},
     }
     return fit(prior, columns, areas.client, tables)
 

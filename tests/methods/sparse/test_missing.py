@@ -73,9 +73,12 @@ def test_what_is_missing_at_random_leaves_no_bias(tmp_path: Path, how: str) -> N
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("how", HOW)
 def test_means_are_those_of_the_whole_data(tmp_path: Path, how: str) -> None:
-    """Over 40 federations: one alone differs, for less is known of it. Of 1,200 rows a site, for the prior draws slopes to zero by
-    more where less is known (of 150 by a quarter of a standard deviation), and a bias of the imputation would grow with the rows;
-    but the slope of a column that a site lacks is the prior's there, however many rows it has."""
+    """Over 40 federations: one alone differs, for less is known of it.
+
+    Of 1,200 rows a site, for the prior draws slopes to zero by more where less is known (of 150 by a quarter of a standard
+    deviation), and a bias of the imputation would grow with the rows; but the slope of a column that a site lacks is the prior's
+    there, however many rows it has.
+    """
     off, n = [], 150 if how == "a column at one site" else 1200
     for seed in range(40):
         whole = sites(n, seed)

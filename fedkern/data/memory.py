@@ -1,0 +1,195 @@
+"""Rows that lie in memory, as the table that a file with the same cells would be.
+
+Data frames (pandas, polars, pyarrow) come through narwhals. Arrays are a matrix X with one response for each row, or X alone: of
+NumPy, or of whatever offers `__dlpack__` on the CPU. No text of an error shows a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from .cells import Cells, as_text, plain
+from .plain_text import canonical
+from .table import Table
+
+__all__ = ["header", "table"]
+
+WANTED = "give a data frame (pandas, polars or pyarrow), or arrays (X, y)"
+CPU = 1  # kDLCPU
+
+
+def table(held: Any, source: str, *, text: frozenset[str] = frozenset(), response: str = "y") -> Table:
+    """Rows in memory as a table.
+
+    Parameters
+    ----------
+    held : a data frame; (X, y), arrays of (n, p) and (n,) whose columns are x1, x2, ... and `response`; or X alone
+    source : what errors call it
+    text : columns that are kept as texts even where all look like numbers
+    response : the name that y gets
+
+    Raises
+    ------
+    JobError
+        It is no table, a column has a type that none can be made of, no name or that of another, or arrays differ in length.
+    """
+    if (frame := _frame(held, source)) is not None:
+        names = _names(frame, source)
+        columns = {name: _column(frame[given], name, source, name in text) for name, given in names.items()}
+        texts = frozenset(name for name, given in names.items() if not _numbers(frame[given]))
+        return Table(source, tuple(names), columns, len(frame), texts=texts)
+    X, y = _arrays(held, source)
+    columns = dict(zip(_numbered(X), (_array_column(X[:, j], f"x{j + 1}" in text) for j in range(X.shape[1]))))
+    if y is not None:
+        columns[response] = _array_column(y, response in text)
+    return Table(source, tuple(columns), columns, len(X))
+
+
+def header(held: Any, source: str, *, response: str = "y") -> tuple[str, ...]:
+    """Names of the columns; JobError as `table`."""
+    if (frame := _frame(held, source)) is not None:
+        return tuple(_names(frame, source))
+    X, y = _arrays(held, source)
+    return (*_numbered(X), *([] if y is None else [response]))
+
+
+def kind(held: Any) -> str:
+    """An object by its type alone."""
+    one = type(held)
+    return f"a value of type {one.__qualname__ if one.__module__ == 'builtins' else f'{one.__module__}.{one.__qualname__}'}"
+
+
+# Data frames
+
+
+def _frame(held: Any, source: str) -> Any:
+    """As narwhals has it; None of what is no data frame."""
+    if isinstance(held, tuple | np.ndarray) or _is_plain(held):
+        return None
+    try:
+        import narwhals as nw
+    except ImportError:
+        if hasattr(held, "__dlpack__"):
+            return None
+        raise JobError(f"{source}: data frames need narwhals; pip install 'fedkern[data]', or {WANTED}") from None
+    try:
+        return nw.from_native(held, eager_only=True)
+    except TypeError:
+        if hasattr(held, "collect"):
+            raise JobError(f"{source}: {kind(held)} has not been computed yet; give what its .collect() returns") from None
+        return None
+    except Exception:  # narwhals' words on what it cannot read: of names that are there twice, say
+        names = [str(name) for name in getattr(held, "columns", ())]
+        if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
+            raise JobError(f"{source}: two columns are called {twice!r}; rename one") from None
+        raise JobError(f"{source}: {kind(held)} that cannot be read; {WANTED}") from None
+
+
+def _is_plain(held: Any) -> bool:
+    return held is None or isinstance(held, str | bytes | bool | int | float | list | dict | set | Mapping)
+
+
+def _names(frame: Any, source: str) -> dict[str, Any]:
+    """Name in the one way in which names are written -> the frame's own."""
+    names: dict[str, Any] = {}
+    for at, given in enumerate(frame.columns, start=1):
+        if isinstance(given, bool) or not isinstance(given, str | int):
+            raise JobError(f"{source}: column {at} is named by {kind(given)}; name columns by texts")
+        if not (name := canonical(str(given))) or "\0" in name:
+            raise JobError(f"{source}: column {at} has no name; name it")
+        if name in names:
+            raise JobError(f"{source}: two columns are called {name!r}; rename one")
+        names[name] = given
+    if not names:
+        raise JobError(f"{source}: has no columns; {WANTED}")
+    return names
+
+
+def _numbers(series: Any) -> bool:
+    """Whether a column's type is of numbers or truth values."""
+    return bool(series.dtype.is_numeric()) or str(series.dtype) == "Boolean"
+
+
+def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
+    dtype = str(series.dtype)
+    if _numbers(series):
+        import narwhals as nw
+
+        if keep:
+            return as_text([*map(plain, series.to_list())])
+        of_numbers = series.cast(nw.Int8) if dtype == "Boolean" else series
+        return np.ascontiguousarray(of_numbers.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    if dtype == "Object":
+        return _objects(series.to_list(), name, source, keep)
+    if dtype.startswith(("String", "Categorical", "Enum", "Date", "Time", "Null")):
+        return as_text([*map(plain, series.to_list())])
+    raise JobError(f"{source}: column {name!r} has type {dtype}; numbers, truth values and texts can be used")
+
+
+def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
+    """A column of Python objects: all numbers or all texts, and what is missing."""
+    there = {type(cell) for cell in cells if cell is not None and cell == cell}
+    if all(issubclass(one, int | float | Decimal | np.number | np.bool_) for one in there):
+        if not keep:
+            return np.array([np.nan if cell is None or cell != cell else float(cell) for cell in cells], dtype=np.float64)
+    elif not all(issubclass(one, str) for one in there):
+        found = " and ".join(sorted(one.__name__ for one in there))
+        raise JobError(f"{source}: column {name!r} holds objects ({found}); make it a column of numbers, or of texts")
+    return as_text([*map(plain, cells)])
+
+
+# Arrays
+
+
+def _numbered(X: NDArray[Any]) -> tuple[str, ...]:
+    return tuple(f"x{j + 1}" for j in range(X.shape[1]))
+
+
+def _arrays(held: Any, source: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """X (n, p) and y (n,), or None."""
+    parts = held if isinstance(held, tuple) else (held, None)
+    if len(parts) != 2:
+        raise JobError(f"{source}: a tuple of {len(parts)} is no table; {WANTED}")
+    X = _array(parts[0], f"{source}: X" if isinstance(held, tuple) else source)
+    y = None if parts[1] is None else _array(parts[1], f"{source}: y")
+    if X.ndim != 2:
+        raise JobError(f"{source}: X has shape {X.shape}; it needs (n, p), a row for each person and a column for each covariate")
+    if not X.shape[1]:
+        raise JobError(f"{source}: X has no columns; {WANTED}")
+    if y is not None and y.shape != X.shape[:1]:
+        raise JobError(f"{source}: y has shape {y.shape}; it needs ({len(X)},), one value for each row of X")
+    return X, y
+
+
+def _array(one: Any, who: str) -> NDArray[Any]:
+    if not isinstance(one, np.ndarray):
+        if not hasattr(one, "__dlpack__"):
+            raise JobError(f"{who}: {kind(one)} is no table; {WANTED}")
+        one = _from_dlpack(one, who)
+    if one.dtype.kind not in "fiubU":
+        raise JobError(f"{who}: has type {one.dtype}; it needs numbers")
+    return np.asarray(one)
+
+
+def _from_dlpack(one: Any, who: str) -> NDArray[Any]:
+    """The array, without a copy."""
+    try:
+        device = one.__dlpack_device__()[0]
+        if device == CPU:
+            return np.from_dlpack(one)
+    except Exception as error:
+        why = " ".join(str(error).split())
+        raise JobError(f"{who}: {kind(one)} gives no array ({why}); give a NumPy array") from None
+    raise JobError(f"{who}: {kind(one)} lies on another device than the CPU; move it to this machine's memory first")
+
+
+def _array_column(values: NDArray[Any], keep: bool) -> Cells:
+    if values.dtype.kind == "U" or keep:
+        return as_text([*map(plain, values.tolist())])
+    return np.ascontiguousarray(values, dtype=np.float64)

@@ -1,0 +1,88 @@
+"""What the caller of `fedkern.run` holds in memory in the place of files: rows of the clients, test rows, the server's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..data import memory
+from ..data.table import Table
+from ..errors import JobError, owned
+from ..privacy.policy import DataSet
+from .parties import Parties, own_of_client
+
+IN_MEMORY = "(in memory)"
+OWN = ("test", "server")
+
+
+@dataclass(frozen=True)
+class Held:
+    """Tables in memory; see `data.memory`.
+
+    Attributes
+    ----------
+    clients : name -> rows, sorted by name as files are; empty: the job's own
+    own : of `test` and `server`, those that are there
+    """
+
+    clients: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: Any, test: Any, server: Any) -> Held:
+        """Of the arguments of `fedkern.run`; JobError where `data` are no clients' tables."""
+        if data is not None and (not isinstance(data, Mapping) or not data):
+            raise JobError(f"data: wanted a table for each client's name, such as {{'site-a': frame}}, not {_said(data)}")
+        for name in data or ():
+            if not isinstance(name, str):
+                raise JobError(f"data: a client is named by {memory.kind(name)}; name clients by texts")
+        own = {name: held for name, held in zip(OWN, (test, server)) if held is not None}
+        return cls(dict(sorted((data or {}).items())), own)
+
+    def laid(self) -> dict[str, Any]:
+        """The keys of [data] that stand for files, with a word in their place."""
+        keys: dict[str, Any] = dict.fromkeys(self.own, IN_MEMORY)
+        if self.clients:
+            keys |= {"clients": [f"{IN_MEMORY} {k}" for k in range(len(self.clients))], "names": [*self.clients]}
+        return keys
+
+    def over(self, found: Parties) -> Parties:
+        """The parties, with these tables in the place of files."""
+        response = found.spec.response or "y"
+        held, names = [*self.clients.values()], found.names
+
+        def rows(k: int) -> Table:
+            with owned(k), own_of_client(names[k], found.spec):
+                return memory.table(held[k], source(k), text=found.texts, response=response)
+
+        def header(k: int) -> tuple[str, tuple[str, ...]]:
+            with owned(k), own_of_client(names[k], found.spec):
+                return source(k), memory.header(held[k], source(k), response=response)
+
+        def source(k: int) -> str:
+            return f"data[{names[k]!r}]"
+
+        def own(name: str) -> Table:
+            return memory.table(self.own[name], name, text=found.texts, response=response)
+
+        if held:
+            called = [DataSet((name,)) for name in names]
+            found = replace(found, rows=rows, header=header, holding=lambda k: called[k], fingerprint=lambda k: None)
+        test, server = (partial(own, name) if name in self.own else kept for name, kept in zip(OWN, (found.test, found.server)))
+        return replace(found, test=test, server=server)
+
+
+def _said(data: Any) -> str:
+    return "none" if isinstance(data, Mapping) else memory.kind(data)
+
+
+def folder_of(prior: Any) -> str:
+    """The folder of a prior that was built or trained: its path, or of what says it (`folder`)."""
+    path = prior if isinstance(prior, str | os.PathLike) else getattr(prior, "folder", None)
+    if not isinstance(path, str | os.PathLike):
+        raise JobError(f"prior: {memory.kind(prior)} is no prior; give the folder that `fedkern sigma build` or `train` wrote")
+    return str(Path(path).absolute())

@@ -1,0 +1,276 @@
+"""`fedkern.run(job, data=..)`: rows that lie in memory give what files with the same cells give."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import fedkern
+from fedkern.data.simulate import federations
+from fedkern.errors import JobError
+from fedkern.jobs import progress
+from fedkern.jobs.run import Output
+from fedkern.methods.sigma.prior import build
+from fedkern.methods.sigma.prior.keys import load
+
+FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "pyarrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+}
+
+
+class Elsewhere:
+    """An array of another library: nothing but its bytes, by the protocol."""
+
+    def __init__(self, values: Any, device: int = 1) -> None:
+        self.values, self.device = np.asarray(values), device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+
+ARRAYS: dict[str, Callable[[Any], Any]] = {"NumPy": lambda array: array, "dlpack": Elsewhere}
+SHORT = {"pvi": {"rounds": 3}, "sparse": {"rounds": 30}, "vertical": {"rounds": 40}, "sigma": {"rounds": 12}}
+KINDS = ("logistic", "poisson", "regression", "sparse", "mrf", "sem", "vertical", "sigma")
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Kind -> a job file."""
+    jobs = {}
+    for kind in KINDS:
+        folder = tmp_path_factory.mktemp(kind)
+        jobs[kind] = federations.simulate(kind, folder, federations.Settings(clients=3, rows=36, columns=3))
+        if kind == "sigma":
+            build.perform(*load(folder / "prior.toml"), Output(folder / "prior", quiet=True))
+    return jobs
+
+
+def short(job: Path) -> dict[str, Any]:
+    """Sections that make a job short."""
+    method = tomllib.loads(job.read_text())["job"]["method"]
+    return {"job": SHORT[method]}
+
+
+def held(job: Path, of: Callable[[pd.DataFrame], Any] = lambda frame: frame) -> dict[str, Any]:
+    """What the job's files hold, in memory; clients in another order than their names'."""
+
+    def frame(path: Path) -> Any:
+        return of(pd.read_csv(path, dtype={"id": str, "area": str}))
+
+    clients = {path.stem: frame(path) for path in sorted((job.parent / "clients").glob("*.csv"), reverse=True)}
+    own = {name: frame(path) for name in ("test", "server") if (path := job.parent / f"{name}.csv").exists()}
+    return {"data": clients, **own}
+
+
+@pytest.mark.parametrize("form", FRAMES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_give_the_digest_of_their_files(simulated: dict[str, Path], kind: str, form: str) -> None:
+    """Also of test rows and of the server's own."""
+    job = simulated[kind]
+    files = fedkern.run(job, **short(job))
+    memory = fedkern.run(job, **held(job, FRAMES[form]), **short(job))
+    assert memory.digest == files.digest
+    assert memory.metrics == files.metrics
+    assert [*memory.summary["clients"]] == [*files.summary["clients"]]
+
+
+@pytest.mark.parametrize("form", ARRAYS)
+@pytest.mark.parametrize("kind", ["logistic", "poisson", "regression", "sparse"])
+def test_arrays_with_a_response(simulated: dict[str, Path], kind: str, form: str) -> None:
+    job, of = simulated[kind], ARRAYS[form]
+
+    def arrays(frame: pd.DataFrame) -> Any:
+        y = frame["y"].to_numpy(float)
+        return of(frame.drop(columns="y").to_numpy(float)), of(y)
+
+    assert fedkern.run(job, **held(job, arrays), **short(job)).digest == fedkern.run(job, **short(job)).digest
+
+
+@pytest.mark.parametrize("form", ARRAYS)
+@pytest.mark.parametrize("kind", ["mrf", "sem"])
+def test_arrays_without_one(simulated: dict[str, Path], kind: str, form: str) -> None:
+    job = simulated[kind]
+    arrays = held(job, lambda frame: ARRAYS[form](frame.to_numpy(float)))
+    assert fedkern.run(job, **arrays, **short(job)).digest == fedkern.run(job, **short(job)).digest
+
+
+def mixed(n: int, seed: int) -> pd.DataFrame:
+    """Columns of many types, without a missing cell."""
+    random = np.random.default_rng(seed)
+    sex = np.where(random.random(n) < 0.5, "W", "M")
+    return pd.DataFrame(
+        {
+            "age": random.integers(20, 90, n),
+            "sex": pd.Categorical(sex),
+            "größe": random.normal(170, 9, n),
+            "smokes": random.random(n) < 0.3,
+            "y": (random.random(n) < 0.4).astype(int),
+        }
+    )
+
+
+JOB = {"job": {"rounds": 3}, "data": {"response": "y"}}
+
+
+@pytest.mark.parametrize("form", FRAMES)
+def test_texts_truth_values_and_other_types(tmp_path: Path, form: str) -> None:
+    frames = {name: mixed(40, k) for k, name in enumerate(("nord", "süd.1"))}
+    for name, frame in frames.items():
+        frame.assign(smokes=frame["smokes"].astype(int)).to_csv(tmp_path / f"{name}.csv", index=False)
+    files = fedkern.run(JOB, data={"clients": [str(tmp_path / "*.csv")], "response": "y"})
+    memory = fedkern.run(JOB, data={name: FRAMES[form](frame) for name, frame in frames.items()})
+    assert memory.digest == files.digest
+    assert [*memory.summary["clients"]] == ["nord", "süd.1"]
+    assert any("sex" in name for name in memory.parameters)
+
+
+def test_pandas_own_types_for_what_may_be_missing() -> None:
+    plain = mixed(40, 1)
+    nullable = plain.convert_dtypes()
+    assert str(nullable["age"].dtype) == "Int64"
+    objects = plain.astype({"age": object, "sex": object})
+    digests = {fedkern.run(JOB, data={"a": frame}).digest for frame in (plain, nullable, objects)}
+    assert len(digests) == 1
+
+
+def test_check_says_what_it_says_of_files(simulated: dict[str, Path]) -> None:
+    job = simulated["logistic"]
+    files = fedkern.check(job)
+    assert fedkern.check(job, **held(job)) == files
+    assert any("clients" in line for line in files)
+
+
+def test_keys_of_the_section_still_go_through_data(simulated: dict[str, Path]) -> None:
+    job = simulated["logistic"]
+    one = {"clients": ["clients/client-01.csv"]}
+    assert [*fedkern.run(job, data=one, **short(job)).summary["clients"]] == ["client-01"]
+
+
+def test_a_private_job_spends_what_it_would_with_files(simulated: dict[str, Path], tmp_path: Path) -> None:
+    job = simulated["logistic"]
+    columns = {f"x{j}": {"center": 0.0, "scale": 2.0} for j in (1, 2, 3)}
+    privacy = {"epsilon": 2.0, "delta": 1e-5, "clip": 2.0, "noise_multiplier": 4.0, "sampling_rate": 0.2, "noise_source": "keyed"}
+    private = {"privacy": privacy, "data": {"columns": columns, "standardise": "public"}, "algorithm": {"local_steps": 2}}
+    tables = {"job": {"rounds": 2}, **private, "data": {**private["data"], "response": "y"}}
+    frames = held(job)["data"]
+    files = fedkern.run(tables, data={**tables["data"], "clients": [str(job.parent / "clients" / "*.csv")]})
+    memory = fedkern.run(tables, data=frames)
+    assert memory.digest == files.digest
+    assert memory.privacy == files.privacy
+
+
+def test_a_resumed_run_needs_the_same_rows(simulated: dict[str, Path], tmp_path: Path) -> None:
+    """A finished folder says so; other rows under the same names would be noticed by their digest."""
+    job = simulated["logistic"]
+    fedkern.run(job, **held(job), **short(job), out=tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "job.json").read_text())
+    assert record["data"]["names"] == ["client-01", "client-02", "client-03"]
+    with pytest.raises(JobError, match="has finished"):
+        fedkern.run(job, **held(job), **short(job), out=tmp_path / "run")
+
+
+def test_progress_is_shown_where_it_is_wanted(
+    simulated: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = simulated["logistic"]
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    fedkern.run(job, **short(job))
+    assert capsys.readouterr().err == ""
+    fedkern.run(job, **short(job), progress=True)
+    assert "round" in capsys.readouterr().err
+
+
+def test_a_prior_by_its_folder(simulated: dict[str, Path], tmp_path: Path) -> None:
+    job = simulated["sigma"]
+    want = fedkern.run(job, **short(job))
+    (job.parent / "prior").rename(tmp_path / "elsewhere")
+    try:
+        assert fedkern.run(job, prior=tmp_path / "elsewhere", **short(job)).digest == want.digest
+        with pytest.raises(JobError, match="prior: a value of type object is no prior; give the folder"):
+            fedkern.run(job, prior=object(), **short(job))
+    finally:
+        (tmp_path / "elsewhere").rename(job.parent / "prior")
+
+
+SECRET = "Zappa"
+
+
+def frame(**columns: Any) -> pd.DataFrame:
+    return pd.DataFrame({"name": [SECRET, "b", "c"], "y": [0, 1, 1], **columns})
+
+
+ODD: dict[str, tuple[Any, str]] = {
+    "list": ([[1, 2], [3, 4]], r"data\['a'\]: a value of type list is no table"),
+    "object": (object(), r"data\['a'\]: a value of type object is no table"),
+    "none": (None, "a value of type NoneType is no table"),
+    "lazy": (pl.LazyFrame({"y": [1]}), r"LazyFrame has not been computed yet; give what its .collect\(\)"),
+    "vector": ((np.ones(3), np.ones(3)), r"X has shape \(3,\); it needs \(n, p\)"),
+    "lengths": ((np.ones((3, 2)), np.ones(2)), r"y has shape \(2,\); it needs \(3,\)"),
+    "three": ((np.ones((3, 2)), np.ones(3), 1), "a tuple of 3 is no table"),
+    "complex": ((np.ones((3, 2), complex), np.ones(3)), "X: has type complex128; it needs numbers"),
+    "no columns": ((np.ones((3, 0)), np.ones(3)), "X has no columns"),
+    "elsewhere": ((Elsewhere(np.ones((3, 2)), 2), np.ones(3)), "lies on another device than the CPU; move it"),
+    "twice": (pd.DataFrame(np.ones((2, 2)), columns=["y", "y"]), "two columns are called 'y'; rename one"),
+    "twice but for blanks": (frame(**{"y ": 1}), "two columns are called 'y'"),
+    "named by numbers": (pd.DataFrame({1.5: [1], "y": [1]}), "column 1 is named by a value of type float"),
+    "objects": (frame(o=[object(), 1, "x"]), r"column 'o' holds objects \(int and object and str\)"),
+    "nested": (pl.DataFrame({"y": [0, 1], "l": [[1], [2]]}), r"column 'l' has type List\(Int64\)"),
+    "not a number": (frame(x=[1.0, np.nan, 2.0]), "1 rows? cannot be used"),
+    "no response": (frame().rename(columns={"y": "z"}), "column 'y' is missing"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_no_table_is_named_by_its_type(odd: str) -> None:
+    value, said = ODD[odd]
+    with pytest.raises(JobError, match=said) as fault:
+        fedkern.run(JOB, data={"a": value, "b": frame()})
+    assert "'a'" in str(fault.value)
+    assert "\n" not in str(fault.value)
+    assert SECRET not in str(fault.value)
+    assert "--local" not in str(fault.value)
+
+
+def test_names_that_are_none(simulated: dict[str, Path]) -> None:
+    with pytest.raises(JobError, match=r"data: wanted a table for each client's name, .*, not a value of type .*DataFrame"):
+        fedkern.run(JOB, data=frame())  # type: ignore[arg-type]
+    with pytest.raises(JobError, match="data: a client is named by a value of type int"):
+        fedkern.run(JOB, data={1: frame()})  # type: ignore[dict-item]
+    with pytest.raises(JobError, match=r"did you mean data\.response"):
+        fedkern.run(JOB, data={"respones": "y"})
+
+
+def test_levels_that_differ_between_sites_are_joined_as_those_of_files() -> None:
+    one, other = (pd.DataFrame({"g": [*levels] * 4, "y": [0, 1, 1] * 4}) for levels in ("uvu", "uuw"))
+    names = " ".join(fedkern.run(JOB, data={"a": one, "b": other}).parameters)
+    assert all(f"g={level}" in names for level in "vw"), names
+
+
+def test_without_narwhals_arrays_still_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    with pytest.raises(JobError, match=r"data frames need narwhals; pip install 'fedkern\[data\]'"):
+        fedkern.run(JOB, data={"a": frame()})
+    X, y = np.random.default_rng(1).normal(size=(9, 2)), np.arange(9) % 2
+    assert fedkern.run(JOB, data={"a": (X, y)}).summary["rounds"] == 3
+
+
+def test_narwhals_is_not_loaded_for_files(simulated: dict[str, Path]) -> None:
+    program = "import sys, fedkern; fedkern.run(sys.argv[1], job={'rounds': 1}); assert 'narwhals' not in sys.modules"
+    subprocess.run([sys.executable, "-P", "-c", program, str(simulated["logistic"])], check=True)
+
