@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .dialect import has_decimal_comma
 from .plain_text import canonical
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only
@@ -31,9 +32,10 @@ class Text:
         return np.array([*map(number, self.levels)], dtype=np.float64)[self.codes]
 
     def kind(self) -> Literal["numeric", "categorical"]:
-        """Numeric if at least half of the cells that are not missing are numbers: the others are then mistakes, not levels."""
+        """Numeric if at least half of the cells that are not missing are numbers, be it with a decimal comma: the others are then
+        mistakes, not levels."""
         present = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool)
-        numeric = np.array([not math.isnan(number(level)) for level in self.levels], dtype=bool)
+        numeric = np.array([not math.isnan(number(level)) or has_decimal_comma(level) for level in self.levels], dtype=bool)
         counts = np.bincount(self.codes, minlength=len(self.levels))
         return "numeric" if 2 * counts[numeric].sum() >= counts[present].sum() else "categorical"
 

@@ -19,7 +19,8 @@ from ..errors import JobError, OwnFault
 from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
 from ..models.encoding import Column, Encoding, Spec
 from .cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, number, plain, too_large
-from .faults import HINT, NO_VALUE, Fault, Faults, Marks, told, who
+from .dialect import has_decimal_comma
+from .faults import COMMA, HINT, NO_VALUE, Fault, Faults, Marks, told, who
 from .header import check_header
 from .table import Table
 
@@ -300,6 +301,8 @@ def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> ND
             marks.mark(empty & said, name, "is missing", f"fill in the value or remove the row ({NO_VALUE})")
         shown = np.array([np.isnan(number(level)) for level in column.levels], dtype=bool)[column.codes]
         remedy = f'correct or remove the row (or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
+        if any(map(has_decimal_comma, column.levels)):
+            remedy = f"{COMMA}, or {remedy}"
         marks.mark(shown & ~empty, name, "is not a number", remedy)
         if not missing:
             empty[:] = False

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
-from .cells import Cells, as_text, plain
-from .plain_text import canonical
+from .cells import Cells, Text, as_text, plain
+from .plain_text import LOST, canonical
 from .table import Table
 
 __all__ = ["header", "table"]
@@ -43,7 +43,7 @@ def table(held: Any, source: str, *, text: frozenset[str] = frozenset(), respons
         names = _names(frame, source)
         columns = {name: _column(frame[given], name, source, name in text) for name, given in names.items()}
         texts = frozenset(name for name, given in names.items() if not _numbers(frame[given]))
-        return Table(source, tuple(names), columns, len(frame), texts=texts)
+        return Table(source, tuple(names), columns, len(frame), broken=_lost(columns), texts=texts)
     X, y = _arrays(held, source)
     columns = dict(zip(_numbered(X), (_array_column(X[:, j], f"x{j + 1}" in text) for j in range(X.shape[1]))))
     if y is not None:
@@ -130,6 +130,16 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
     if dtype.startswith(("String", "Categorical", "Enum", "Date", "Time", "Null")):
         return as_text([*map(plain, series.to_list())])
     raise JobError(f"{source}: column {name!r} has type {dtype}; numbers, truth values and texts can be used")
+
+
+def _lost(columns: Mapping[str, Cells]) -> dict[int, str]:
+    """Rows with a character that stands for lost letters: as in a file, where two levels might differ in them alone."""
+    rows: set[int] = set()
+    for column in columns.values():
+        if isinstance(column, Text) and any("\ufffd" in level for level in column.levels):
+            lost = np.array(["\ufffd" in level for level in column.levels])[column.codes]
+            rows |= {*np.flatnonzero(lost).tolist()}
+    return dict.fromkeys(sorted(rows), LOST)
 
 
 def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:

@@ -7,6 +7,7 @@ file is an error whose public text has nothing that stands in the file; what is 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -15,8 +16,14 @@ from pathlib import Path
 
 from ..errors import JobError, OwnFault
 
-NOT_UTF8 = "has bytes that are not UTF-8; if the file is Latin-1 (or Windows-1252), save it as UTF-8"
-ZERO = "has zero bytes; if the file is UTF-16, save it as UTF-8"
+NOT_UTF8 = (
+    "has bytes that are not UTF-8; if the file is Latin-1 (or Windows-1252), save it as UTF-8, or set [data.dialect] "
+    'encoding = "latin-1" (or "cp1252")'
+)
+LOST = (
+    "has the character U+FFFD, which stands for letters that were lost; export the file anew, or correct [data.dialect] encoding"
+)
+ZERO = 'has zero bytes; if the file is UTF-16, save it as UTF-8, or set [data.dialect] encoding = "utf-16"'
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # UTF-32, too, begins with one of them, or with zeros
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _ESCAPED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a byte that is not UTF-8
@@ -55,19 +62,24 @@ def check_header(path: Path, line: bytes, separator: str) -> None:
         It is not; the text says what to do.
     """
     if line.startswith(UTF16) or b"\0" in line:
-        raise _of_header(path, "is UTF-16 or no text at all; save it as UTF-8 (in a spreadsheet: CSV UTF-8)", line)
+        remedy = 'save it as UTF-8 (in a spreadsheet: CSV UTF-8), or set [data.dialect] encoding = "utf-16"'
+        raise _of_header(path, f"is UTF-16 or no text at all; {remedy}", line)
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise _of_header(path, f"the header {NOT_UTF8}", line) from None
+    if "\ufffd" in text:
+        raise _of_header(path, f"the header {LOST}", line)
     outside = re.sub('"[^"]*"', "", text)
     if separator in outside:
         return
     other = max(SEPARATORS, key=outside.count)
     if outside.count(other):
-        remedy = f"save it with {SEPARATORS[separator]} between its cells"
-        remedy += " (and points in its numbers)" if other == ";" else " (or name it .tsv)" if other == "\t" else ""
+        between = SEPARATORS.get(separator, repr(separator))
+        remedy = f"set [data.dialect] delimiter = {json.dumps(other)}"
+        remedy += {";": ' (and decimal = "," if its numbers have commas)', "\t": " (or name it .tsv)"}.get(other, "")
         remedy = "name it .csv, or " + remedy if (other, separator) == (",", "\t") else remedy
+        remedy += f", or save it with {between} between its cells"
         raise _of_header(path, f"its cells are separated by {SEPARATORS[other]}; {remedy}", line)
 
 
@@ -84,12 +96,14 @@ def fault(line: str) -> str | None:
     """What is wrong with the characters of one line."""
     if "\0" in line:
         return ZERO
+    if "\ufffd" in line:
+        return LOST
     return NOT_UTF8 if not line.isascii() and _ESCAPED.search(line) else None
 
 
 def told(reason: str) -> str:
     """Why a line of an open job's file cannot be read, as every party may hear it: a library's words may quote the line."""
-    return next((what for what in (NOT_UTF8, ZERO) if what in reason), "cannot be read")
+    return next((what for what in (NOT_UTF8, ZERO, LOST) if what in reason), "cannot be read")
 
 
 def canonical(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads a data holder's file into named columns: csv, parquet, npz, or a pair of npy files (memory-mapped).
+"""Reads a data holder's file into named columns: csv (or csv.gz), parquet, npz, or a pair of npy files (memory-mapped).
 
 What is wrong with the file as a whole (no such file, no header, a column twice) is a `JobError`; where it was found in the file,
 an `OwnFault`, for the first line of a file that lacks its header is a row. What is wrong with a row is only noted here: whether
@@ -24,12 +24,15 @@ from ..errors import JobError, OwnFault
 from ..privacy.binding import BESIDE
 from . import plain_text
 from .cells import Cells, Text, as_text, plain
+from .dialect import Dialect, stem, suffix
 
 __all__ = ["Table", "Text", "files_of", "find", "header", "load"]
 
+PLAIN = Dialect()
 LONGEST_HEADER = 1 << 24  # bytes
 NUMBERS = ("int", "uint", "float", "half", "double", "decimal", "bool", "null")  # types in parquet files; null: no value at all
 READABLE = "see whether it is a file of text, and may be read"
+ENCODED = "see whether it is what its name says, and in the encoding that [data.dialect] says"
 
 
 @dataclass(frozen=True)
@@ -79,19 +82,22 @@ class Table:
         return Table(source or self.source, self.names, columns, len(rows), broken=broken, lines=lines)
 
 
-def load(path: str | Path, *, text: Collection[str] = (), response: str = "y") -> Table:
+def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", dialect: Dialect = PLAIN) -> Table:
     """Reads one file.
 
     Parameters
     ----------
     path
-        `x.csv` (or .tsv), `x.parquet`, `x.npz` (members of one dimension are columns; a matrix `X` is one column for each of its
-        own, named by a member `columns`, else x1, x2, ...), `x.X.npy` with `x.y.npy` beside it, or a folder with `X.npy` and
-        `y.npy` (names of X's columns may stand in `x.columns.txt` or `columns.txt`, one a line). npy files are mapped, not read.
+        `x.csv` (or .tsv, and either with .gz), `x.parquet`, `x.npz` (members of one dimension are columns; a matrix `X` is one
+        column for each of its own, named by a member `columns`, else x1, x2, ...), `x.X.npy` with `x.y.npy` beside it, or a
+        folder with `X.npy` and `y.npy` (names of X's columns may stand in `x.columns.txt` or `columns.txt`, one a line). npy
+        files are mapped, not read.
     text
         Columns whose cells are kept as they are written even where all look like numbers (categories, row ids).
     response
         The name that y gets in npy pairs.
+    dialect
+        Of text files.
 
     Raises
     ------
@@ -100,15 +106,15 @@ def load(path: str | Path, *, text: Collection[str] = (), response: str = "y") -
         package is missing.
     """
     path = Path(path)
-    read: Callable[[Path, frozenset[str], str], Table] = _READERS[_type(path)][1]
-    return read(path, frozenset(text), response)
+    read: Callable[[Path, frozenset[str], str, Dialect], Table] = _READERS[_type(path)][1]
+    return read(path, frozenset(text), response, dialect)
 
 
-def header(path: str | Path, *, response: str = "y") -> tuple[str, ...]:
+def header(path: str | Path, *, response: str = "y", dialect: Dialect = PLAIN) -> tuple[str, ...]:
     """Names of the columns, read without reading a row."""
     path = Path(path)
-    names: Callable[[Path, str], tuple[str, ...]] = _READERS[_type(path)][0]
-    return names(path, response)
+    names: Callable[[Path, str, Dialect], tuple[str, ...]] = _READERS[_type(path)][0]
+    return names(path, response, dialect)
 
 
 def find(patterns: Sequence[str], folder: str | Path = ".") -> dict[str, Path]:
@@ -131,7 +137,7 @@ def find(patterns: Sequence[str], folder: str | Path = ".") -> dict[str, Path]:
         if not paths:
             raise JobError(f"[data] clients: no file matches {pattern!r} in {folder.resolve()}; check the pattern")
         for path in paths:
-            name = path.name.removesuffix(".X.npy") if path.name.endswith(".X.npy") else path.stem
+            name = path.name.removesuffix(".X.npy") if path.name.endswith(".X.npy") else stem(path)
             if name in found and found[name] != path:
                 raise JobError(f"[data] clients: {found[name]} and {path} would both be client {name!r}; rename one")
             found[name] = path
@@ -148,9 +154,9 @@ def files_of(path: Path) -> tuple[Path, ...]:
 def _type(path: Path) -> str:
     if not plain_text.is_there(path):
         raise JobError(f"{path}: no such file on this machine; every client's rank needs its own client's file")
-    kind = "folder" if path.is_dir() else path.suffix.lower()
+    kind = "folder" if path.is_dir() else suffix(path)
     if kind not in _READERS:
-        raise JobError(f"{path}: unknown type {path.suffix!r}; there are csv, tsv, parquet, npz, and X.npy with y.npy")
+        raise JobError(f"{path}: unknown type {kind!r}; there are csv, tsv (both also .gz), parquet, npz, and X.npy with y.npy")
     return kind
 
 
@@ -196,10 +202,10 @@ def _lines_of(content: bytes) -> bytes:
     return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _first_line(path: Path, block: int = 1 << 14) -> bytes:
+def _first_line(path: Path, dialect: Dialect, block: int = 1 << 14) -> bytes:
     """Up to the first line end; a file of one enormous line is not read to its end."""
     content = b""
-    with path.open("rb") as file:
+    with dialect.reader(path) as file:
         while (more := file.read(block)) and len(content) < LONGEST_HEADER:
             content += more
             if b"\n" in more or b"\r" in more[:-1]:
@@ -215,36 +221,32 @@ def _cells(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True), [])
 
 
-def _csv_names(path: Path, line: bytes) -> tuple[str, ...]:
-    plain_text.check_header(path, line, _delimiter(path))
+def _csv_names(path: Path, line: bytes, dialect: Dialect) -> tuple[str, ...]:
+    plain_text.check_header(path, line, dialect.between(path))
     try:
-        cells = _cells(line.decode("utf-8-sig").rstrip("\r\n"), _delimiter(path))
+        cells = _cells(line.decode("utf-8-sig").rstrip("\r\n"), dialect.between(path))
         return _checked_names(path, [plain_text.canonical(cell) for cell in cells])
     except (UnicodeDecodeError, csv.Error) as fault:
         what = "the header can't be read"
         raise _fault(path, what, f"{what} ({fault})", "save the file as UTF-8 text") from None
 
 
-def _delimiter(path: Path) -> str:
-    return "\t" if path.suffix.lower() == ".tsv" else ","
+def _csv_header(path: Path, response: str, dialect: Dialect) -> tuple[str, ...]:
+    with _reading(path, "can't be read", READABLE if dialect.encoding is None else ENCODED):
+        line = _first_line(path, dialect)
+    return _csv_names(path, line, dialect) if line.strip() else _checked_names(path, [])
 
 
-def _csv_header(path: Path, response: str) -> tuple[str, ...]:
-    with _reading(path, "can't be read", READABLE):
-        line = _first_line(path)
-    return _csv_names(path, line) if line.strip() else _checked_names(path, [])
-
-
-def _csv(path: Path, text: frozenset[str], response: str) -> Table:
-    with _reading(path, "can't be read", READABLE):
-        content = path.read_bytes()
+def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> Table:
+    with _reading(path, "can't be read", READABLE if dialect.encoding is None else ENCODED):
+        content = dialect.bytes_of(path)
     first, _, body = _lines_of(content).partition(b"\n")
-    names = _csv_names(path, first) if first.strip() else _checked_names(path, [])
-    delimiter, width = _delimiter(path), len(names)
+    names = _csv_names(path, first, dialect) if first.strip() else _checked_names(path, [])
+    delimiter, width = dialect.between(path), len(names)
     text_body = plain_text.decoded(body)
     written = [(at, line) for at, line in enumerate(text_body.split("\n"), start=2) if line and not line.isspace()]
     lines, texts = [at for at, _ in written], [line for _, line in written]
-    numbers = None if text & set(names) else _all_numbers(texts, delimiter, width)
+    numbers = None if text & set(names) or not dialect.plain else _all_numbers(texts, delimiter, width)
     if numbers is not None:
         return Table(str(path), names, dict(zip(names, numbers)), len(lines), lines=lines)
     rows: list[list[str]] = []
@@ -259,7 +261,9 @@ def _csv(path: Path, text: frozenset[str], response: str) -> Table:
             cells = [*cells[:width], *[""] * (width - len(cells))]
         rows.append(cells)
     careful = "_" in text_body
-    by_column = zip(*rows) if rows else ((),) * width
+    by_column: Sequence[Sequence[str]] = [*zip(*rows)] if rows else [()] * width
+    if not dialect.plain:
+        by_column = [dialect.cells(cells, numbers=name not in text) for name, cells in zip(names, by_column)]
     columns = {name: _column(cells, name in text, careful) for name, cells in zip(names, by_column)}
     return Table(str(path), names, columns, len(rows), broken=broken, lines=lines)
 
@@ -312,14 +316,14 @@ def _parquet_module(path: Path) -> Any:
     return parquet
 
 
-def _parquet_header(path: Path, response: str) -> tuple[str, ...]:
+def _parquet_header(path: Path, response: str, dialect: Dialect) -> tuple[str, ...]:
     parquet = _parquet_module(path)
     with _reading(path, "not a parquet file", "write it anew"):
         return _checked_names(path, parquet.read_schema(path).names)
 
 
-def _parquet(path: Path, text: frozenset[str], response: str) -> Table:
-    names = _parquet_header(path, response)
+def _parquet(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> Table:
+    names = _parquet_header(path, response, dialect)
     columns: dict[str, Cells] = {}
     texts = set()
     with _reading(path, "not a parquet file that can be read", "write it anew"):
@@ -337,7 +341,7 @@ def _parquet(path: Path, text: frozenset[str], response: str) -> Table:
     return Table(str(path), names, columns, data.num_rows, texts=frozenset(texts))
 
 
-def _npz(path: Path, text: frozenset[str], response: str) -> Table:
+def _npz(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> Table:
     columns: dict[str, Cells] = {}
     matrix: NDArray[Any] | None = None
     matrix_names: tuple[str, ...] = ()
@@ -365,7 +369,7 @@ def _npz_members(path: Path) -> dict[str, NDArray[Any]]:
         return {name: archive[name] for name in archive.files}
 
 
-def _npz_header(path: Path, response: str) -> tuple[str, ...]:
+def _npz_header(path: Path, response: str, dialect: Dialect) -> tuple[str, ...]:
     names: list[str] = []
     with (
         _reading(path, "not a npz file of plain arrays", "write it with numpy.savez"),
@@ -434,11 +438,11 @@ def _npy_parts(path: Path, response: str) -> tuple[NDArray[Any], NDArray[Any], t
     return matrix, y, names
 
 
-def _npy_header(path: Path, response: str) -> tuple[str, ...]:
+def _npy_header(path: Path, response: str, dialect: Dialect) -> tuple[str, ...]:
     return (*_npy_parts(path, response)[2], response)
 
 
-def _npy(path: Path, text: frozenset[str], response: str) -> Table:
+def _npy(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> Table:
     matrix, y, names = _npy_parts(path, response)
     columns = _matrix_columns(path, matrix, names, text) | {response: _typed(path, response, y, response in text)}
     return Table(str(path), (*names, response), columns, len(matrix), matrix, names)
@@ -447,6 +451,8 @@ def _npy(path: Path, text: frozenset[str], response: str) -> Table:
 _READERS: dict[str, tuple[Any, Any]] = {
     ".csv": (_csv_header, _csv),
     ".tsv": (_csv_header, _csv),
+    ".csv.gz": (_csv_header, _csv),
+    ".tsv.gz": (_csv_header, _csv),
     ".parquet": (_parquet_header, _parquet),
     ".npz": (_npz_header, _npz),
     ".npy": (_npy_header, _npy),

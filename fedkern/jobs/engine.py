@@ -97,7 +97,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     config = part.config
     parties = method.rows.parties(config, part.folder)
-    rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y")
+    dialect = config.data.dialect.dialect
+    rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y", dialect=dialect)
     spec = parties.spec_of(rows.names)
     check_header(rows.names, spec, rows.source)
     encoding = spec.encoding(tuple(column_of(spec, rows, name) for name in spec.covariates(rows.names)))

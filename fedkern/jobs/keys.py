@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ..data.dialect import Dialect
 from ..results.plain import plain
 
 Raw = Mapping[str, Any]  # tables of a file, as they came
@@ -94,6 +96,40 @@ class ColumnSection(Section):
     upper: Finite | None = key(None, help="with lower")
 
 
+def _delimiter(value: Any) -> Any:
+    if value is None or (isinstance(value, str) and len(value) == 1 and value not in '"\n\r.' and not value.isalnum()):
+        return value
+    raise PydanticCustomError("delimiter", 'one character, such as ";" or "\\t"')
+
+
+def _encoding(value: Any) -> Any:
+    with suppress(LookupError, ValueError, TypeError):
+        if value is None or "".encode(value) is not None:
+            return value
+    raise PydanticCustomError("encoding", 'an encoding that Python knows, such as "latin-1", "cp1252" or "utf-16"')
+
+
+class DialectSection(Section):
+    """How text files are written; a holder's own site.toml goes before it."""
+
+    delimiter: Annotated[str | None, BeforeValidator(_delimiter)] = key(
+        None, help="between the cells of a line; by default a comma, in .tsv files a tab"
+    )
+    decimal: Literal[".", ","] = key(".", help="what stands before a number's decimals")
+    encoding: Annotated[str | None, BeforeValidator(_encoding)] = key(None, help="of the letters; by default UTF-8")
+    missing: list[str] = key([], help='cells that count as empty, such as "-9" or "unknown", beside empty ones')
+
+    @model_validator(mode="after")
+    def _not_both(self) -> Self:
+        if self.delimiter == self.decimal:
+            raise PydanticCustomError("dialect", "a delimiter that is not the decimal sign, too")
+        return self
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.decimal, self.encoding, tuple(self.missing))
+
+
 class SplitSection(Section):
     """How built-in data are dealt to clients (docs/methods/pvi.md, section 13)."""
 
@@ -123,6 +159,7 @@ class DataSection(Section):
     standardise: Literal["public", "exchange", "none"] = key("exchange", help="by [data.columns], by statistics, or not")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
     test: str | None = key(None, help="a file of test rows, held by the server")
+    dialect: DialectSection = key(DialectSection(), help="how the parties' text files are written")
 
 
 class CommonOutputSection(Section):
@@ -147,6 +184,8 @@ class Data(Protocol):
     def names(self) -> list[str]: ...
     @property
     def ignore(self) -> list[str]: ...
+    @property
+    def dialect(self) -> DialectSection: ...
 
 
 @runtime_checkable

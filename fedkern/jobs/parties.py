@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..data import table
+from ..data.dialect import stem
 from ..data.faults import HINT
 from ..data.header import unfit
 from ..data.plain_text import is_there
@@ -169,21 +170,21 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
     JobError
         No file matches, or two clients have one name.
     """
-    data = config.data
+    data, dialect = config.data, config.data.dialect.dialect
     files: list[tuple[str, Path]] = []
     for pattern in data.clients:
         # A plain path is not looked for: it may lie on another machine, and only the client's own rank opens it.
         wild = any(mark in pattern for mark in "*?[")
-        files += table.find([pattern], folder).items() if wild else [(_stem(Path(pattern)), folder / pattern)]
+        files += table.find([pattern], folder).items() if wild else [(stem(Path(pattern)), folder / pattern)]
     names, paths = named(config, tuple(name for name, _ in files)), [path for _, path in files]
 
     def rows(k: int) -> Table:
         with owned(k), own_of_client(names[k], spec):
-            return table.load(paths[k], text=texts, response=spec.response or "y")
+            return table.load(paths[k], text=texts, response=spec.response or "y", dialect=dialect)
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         with owned(k), own_of_client(names[k], spec):
-            return str(paths[k]), table.header(paths[k], response=spec.response or "y")
+            return str(paths[k]), table.header(paths[k], response=spec.response or "y", dialect=dialect)
 
     def own(name: str) -> Table | None:
         """A file of the server's: `test` or `server`."""
@@ -191,7 +192,7 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
         with owned(SERVER):
             if path and not is_there(folder / path):
                 raise JobError(f"data.{name}: {folder / path}: no such file where the server runs; correct the path")
-            return table.load(folder / path, text=texts, response=spec.response or "y") if path else None
+            return table.load(folder / path, text=texts, response=spec.response or "y", dialect=dialect) if path else None
 
     test, server = partial(own, "test"), partial(own, "server")
     held = tuple(data_set(folder / path) for name in ("test", "server") if (path := getattr(data, name, None)))
@@ -203,7 +204,7 @@ def data_set(path: Path) -> DataSet:
     """What a policy may call a file: its stem, and that of the file it is a link to."""
     if "\0" in str(path):
         raise JobError(f"data: {str(path)!r} is no path")
-    return DataSet(tuple(dict.fromkeys((_stem(path), _stem(Path(os.path.realpath(path)))))), table.files_of(path))
+    return DataSet(tuple(dict.fromkeys((stem(path), stem(Path(os.path.realpath(path)))))), table.files_of(path))
 
 
 def fingerprint(path: Path) -> str | None:
@@ -215,10 +216,6 @@ def fingerprint(path: Path) -> str | None:
             return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
     except OSError:  # reading the rows will say so
         return None
-
-
-def _stem(path: Path) -> str:
-    return path.stem.removesuffix(".X")
 
 
 @contextmanager

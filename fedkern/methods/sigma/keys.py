@@ -16,6 +16,7 @@ from ...jobs.keys import (
     CommonOutputSection,
     Count,
     CountedJobSection,
+    DialectSection,
     Draws,
     Finite,
     FitUntilSection,
@@ -77,6 +78,7 @@ class DataSection(Section):
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["exchange", "public", "none"] = key("exchange", help="by statistics, by [data.columns], or not")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
+    dialect: DialectSection = key(DialectSection(), help="how the parties' text files are written")
 
 
 class ModelSection(Section):

@@ -17,6 +17,7 @@ from ...jobs.keys import (
     CommonOutputSection,
     Count,
     CountedJobSection,
+    DialectSection,
     Draws,
     Finite,
     FitUntilSection,
@@ -77,6 +78,7 @@ class DataSection(Section):
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["own", "public", "none"] = key("own", help="by a client's own training rows, by [data.columns], or not")
     columns: dict[str, ColumnSection] = key({}, help="what is known of the columns")
+    dialect: DialectSection = key(DialectSection(), help="how the parties' text files are written")
 
 
 class ModelSection(Section):
