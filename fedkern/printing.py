@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from unicodedata import category
 
 # Control characters, marks that turn or hide what stands beside them, line ends, and halves of characters.
@@ -24,3 +25,10 @@ def printable(text: str, keep: str = "") -> str:
 def several(text: str) -> str:
     """The same for a text of several lines."""
     return printable(text, keep="\n")
+
+
+def aligned(*values: float, width: int = 8) -> list[str]:
+    """The numbers of one row, right-aligned: three decimals, or powers of ten where those would say nothing (a coefficient of
+    10^-6 a unit, a ratio of 10^70)."""
+    largest = max((abs(value) for value in values if isfinite(value)), default=0.0)
+    return [f"{value:>{width}.3f}" if largest == 0 or 0.02 <= largest < 1e5 else f"{value:>{width}.1e}" for value in values]

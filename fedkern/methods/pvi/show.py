@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...printing import aligned
 from ...privacy.certificate import certificates
 from ...results.gaussian import comparable
 from ...results.plain import Record
@@ -39,6 +40,7 @@ def _coefficients(parameters: Record) -> Iterator[str]:
     yield f"{'coefficient':<{width}}     mean       sd       5 %      95 %"
     for name in (name for name in standard if name in clearest):
         v = standard[name]
-        yield f"{name:<{width}} {v['mean']:>8.3f} {v['sd']:>8.3f}  {v['q05']:>8.3f}  {v['q95']:>8.3f}"
+        mean, sd, low, high = aligned(v["mean"], v["sd"], v["q05"], v["q95"])
+        yield f"{name:<{width}} {mean} {sd}  {low}  {high}"
     if len(standard) > SHOWN:
         yield f"({SHOWN} of {len(standard)}, those furthest from zero in standard deviations)"

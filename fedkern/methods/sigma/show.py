@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...printing import aligned
 from ...results.plain import Record, real
 
 
@@ -18,7 +19,8 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield f"{'':<{width}}     mean       sd       5 %      95 %" + ("   R-hat      ESS" if sampled else "")
     for name, row in rows.items():
         mixing = f"  {real(row['rhat']):>6.3f} {real(row['ess']):>8.0f}" if "rhat" in row else ""  # nan of fewer than 4 draws
-        yield f"{name:<{width}} {row['mean']:>8.3f} {row['sd']:>8.3f}  {row['q05']:>8.3f}  {row['q95']:>8.3f}" + mixing
+        mean, sd, low, high = aligned(*(row[what] for what in ("mean", "sd", "q05", "q95")))
+        yield f"{name:<{width}} {mean} {sd}  {low}  {high}" + mixing
     yield from _ratios(about.get("ratios", {}))
     if chains := about.get("chains"):
         rate = sum(chains["acceptance"]) / len(chains["acceptance"])
@@ -45,4 +47,4 @@ def _ratios(ratios: Record) -> Iterator[str]:
     yield ""
     yield f"{ratios['is']:<{width}}   median     2.5 %    97.5 %"
     for name, row in rows:
-        yield f"{name:<{width}} {row['q50']:>8.3f}  {row['q025']:>8.3f}  {row['q975']:>8.3f}"
+        yield f"{name:<{width}} {'  '.join(aligned(*(row[what] for what in ('q50', 'q025', 'q975'))))}"

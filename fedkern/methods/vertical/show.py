@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ...printing import aligned
 from ...privacy.certificate import certificates
 from ...results.plain import Record, real
 
@@ -22,7 +23,8 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if parameters:
         yield ""
     for name, row in parameters.items():
-        yield f"{name:<12} {row['mean']:>8.3f} sd {row['sd']:.3f}  ({row['q05']:.3f}, {row['q95']:.3f})"
+        mean, sd, low, high = aligned(*(row[what] for what in ("mean", "sd", "q05", "q95")))
+        yield f"{name:<12} {mean} sd {sd.strip()}  ({low.strip()}, {high.strip()})"
     if "elbo" in content:
         yield f"ELBO {content['elbo']:.2f} ± {real(content['elbo_error']):.2g} (mean of the last fifth of the rounds)"
     yield ""
