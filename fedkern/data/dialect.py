@@ -61,7 +61,7 @@ class Dialect:
         return file if self.encoding is None else codecs.EncodedFile(file, "utf-8", self.encoding, "replace")
 
     def cells(self, cells: Sequence[str], *, numbers: bool) -> list[str]:
-        """A column's cells as a file with decimal points and empty cells would have them; `numbers`: unless it is kept as text."""
+        """A column's cells as a file with decimal points and empty cells would have them; `numbers`: not kept as text."""
         missing = {canonical(word) for word in self.missing}
         cells = ["" if missing and canonical(cell) in missing else cell for cell in cells]
         return [_pointed(cell) for cell in cells] if numbers and self.decimal == "," else cells
