@@ -15,10 +15,7 @@ SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -na
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
 	@rm -rf runs/demo
-	@if [ "$$(id -u)" = 0 ]; then \
-	  echo "You are root: telling Open MPI that this is allowed (OMPI_ALLOW_RUN_AS_ROOT)."; \
-	  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; \
-	fi; $(call timed,job,PATH="$(BIN):$$PATH" mpi/run.sh -n 6 mpi/breast-cancer.toml --out runs/demo && $(BIN)/fedkern report runs/demo)
+	@$(call timed,job,PATH="$(BIN):$$PATH" $(BIN)/fedkern demo)
 	@awk '{ s[$$1] += $$2 } END { printf "Seconds: pip %d, compiler %d, job %d.\n", s["pip"], s["compiler"], s["job"] }' $(VENV)/seconds
 	@rm $(VENV)/seconds
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
+from typing import NoReturn
 
 from .. import __version__
 from ..errors import FedkernError, JobError, no_memory, plainly
@@ -20,9 +23,30 @@ EXIT_CODES = """exit codes: 0 finished; 1 internal error; 2 bad job or data; 3 s
 checkpoint (--resume goes on); 4 finished without some lost clients; 5 a privacy budget ended the job before min_updates"""
 
 
+class Parser(argparse.ArgumentParser):
+    """Names the nearest command or option."""
+
+    def error(self, message: str) -> NoReturn:
+        if wrong := re.search(r"argument (?:COMMAND|STEP): invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            near = get_close_matches(wrong[1], choices := re.findall(r"[\w-]+", wrong[2]), 1)
+            known = f"did you mean {near[0]}?" if near else f"there are {', '.join(choices)}"
+            message = f"{wrong[1]}: no such command; {known}"
+        elif message.startswith("unrecognized arguments: "):
+            near = get_close_matches(message.split()[2], _options(self), 1)
+            message += f"; did you mean {near[0]}?" if near else ""
+        super().error(message)
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """Of a parser and of its commands."""
+    found = [word for action in parser._actions for word in action.option_strings]
+    commands = [action.choices for action in parser._actions if isinstance(action.choices, dict)]
+    return found + [word for names in commands for command in names.values() for word in _options(command)]
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands and options."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="fedkern",
         description="Federated Bayesian inference.",
         epilog=EXIT_CODES,
@@ -31,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"fedkern {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    job = argparse.ArgumentParser(add_help=False)
+    job = Parser(add_help=False)
     job.add_argument("job", metavar="JOB.toml")
     job.add_argument("--mpi", action="store_true", help="one rank of an mpirun: rank 0 is the server, the others hold clients")
     job.add_argument(
@@ -39,15 +63,30 @@ def parser() -> argparse.ArgumentParser:
     )
 
     run = commands.add_parser("run", parents=[job], help="run a job")
-    run.add_argument("--out", metavar="DIR", help="folder for the results (default: runs/ and the job file's name)")
+    run.add_argument("--out", metavar="DIR", help="folder for the results (default: runs/NAME of the job file, then NAME-2)")
     run.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     run.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    run.add_argument("--log-level", choices=("debug", "info", "warning"), help="say more: of stages, checkpoints and rounds")
+    run.add_argument("--log-file", metavar="FILE", help="and write it there (over MPI each rank to a file of its own)")
     run.add_argument("--quiet", action="store_true", help="no progress and no summary")
     run.set_defaults(call=_run)
 
     check = commands.add_parser("check", parents=[job], help="validate a job, and print its privacy plan and what will be sent")
     check.add_argument("--local", metavar="FILE", help="for the data holder: the faults in the rows of this file; nothing leaves")
     check.set_defaults(call=_check)
+
+    launch = commands.add_parser(
+        "launch",
+        help="run a job over MPI on this machine: rank 0 is the server, the others hold clients",
+        usage="fedkern launch -n RANKS JOB.toml [options of `fedkern run`]",
+    )
+    launch.add_argument("-n", dest="ranks", type=int, required=True, metavar="RANKS")
+    launch.add_argument("arguments", nargs=argparse.REMAINDER, metavar="JOB.toml")
+    launch.set_defaults(call=_launch)
+
+    demo = commands.add_parser("demo", help="a server and five clients on this machine, with a privacy certificate and a page")
+    demo.add_argument("--out", metavar="DIR", default="runs/demo", help="folder for the results (default: runs/demo)")
+    demo.set_defaults(call=_demo)
 
     info = commands.add_parser("info", help="versions, instruction set, threads, BLAS, MPI, CUDA, and the kernel table")
     info.add_argument("--json", action="store_true")
@@ -146,6 +185,18 @@ def _check(options: argparse.Namespace) -> int:
     from . import job
 
     return job.check(options)
+
+
+def _launch(options: argparse.Namespace) -> int:
+    from . import launch
+
+    return launch.launch(options)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from . import launch
+
+    return launch.demo(options)
 
 
 def _info(options: argparse.Namespace) -> int:

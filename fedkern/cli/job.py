@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from ..api import checked, perform, too_few
 from ..errors import BudgetSpent, FedkernError, JobError, plainly
 from ..jobs.engine import local
+from ..jobs.files import writing
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.run import Output, Part
 from ..methods import load, named
@@ -26,10 +29,11 @@ def run(options: argparse.Namespace) -> int:
     """Runs `fedkern run` and returns the exit code."""
     if options.device == "cuda":
         raise JobError("--device cuda: this version has no CUDA kernels; use --device cpu")
-    out = Path(options.out or Path("runs") / Path(options.job).stem)
 
     def main(place: Place) -> int:
+        _log(options, place)
         config, folder = load(options.job, options.sets)
+        out = Path(options.out) if options.out else _folder(place, Path("runs") / Path(options.job).stem, options.resume)
         result = perform(place, config, folder, Output(out, resume=options.resume, quiet=options.quiet))
         if result is None:
             return 0
@@ -39,6 +43,37 @@ def run(options: argparse.Namespace) -> int:
         return exit_code(result, config.least_updates)
 
     return place_for(options, main)
+
+
+def _folder(place: Place, first: Path, resume: bool) -> Path:
+    """The first of NAME, NAME-2, .. that holds no finished run, with --resume the last that is there: as rank 0 finds them."""
+
+    def chosen() -> Path:
+        number, path = 2, first
+        while (path / "summary.json").exists() and (not resume or _next(first, number).exists()):
+            path, number = _next(first, number), number + 1
+        return path
+
+    return Path(place.settle(b"", lambda told: str(chosen()).encode()).decode())
+
+
+def _next(first: Path, number: int) -> Path:
+    return first.with_name(f"{first.name}-{number}")
+
+
+def _log(options: argparse.Namespace, place: Place) -> None:
+    """What is logged, and where: by default nothing is."""
+    if options.log_level is None and options.log_file is None:
+        return
+    name = options.log_file and (options.log_file if place.size == 1 else f"{options.log_file}.{place.rank}")
+    with writing(Path(name)) if name else nullcontext():
+        handler = logging.FileHandler(name, encoding="utf-8") if name else logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s rank {place.rank} %(name)s: %(message)s"))
+    log = logging.getLogger("fedkern")
+    for before in log.handlers:
+        before.close()
+    log.handlers = [handler]
+    log.setLevel((options.log_level or "info").upper())
 
 
 def check(options: argparse.Namespace) -> int:

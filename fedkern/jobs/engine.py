@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -24,6 +25,8 @@ from .parties import Parties, fingerprint
 from .publish import publish
 from .run import Output, Part, Run
 from .stage import Stage
+
+LOG = logging.getLogger(__name__)
 
 
 def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
@@ -50,9 +53,12 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.note_use()
         run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages)
+        LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         fit = method.run.fit(run)
         with owned(SERVER):
-            return None if fit is None else publish(run, fit)
+            result = None if fit is None else publish(run, fit)
+        LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")
+        return result
 
 
 def there(method: Method[C], part: Part[C]) -> Parties:

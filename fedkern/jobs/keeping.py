@@ -8,6 +8,7 @@ file.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 import traceback
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
 from ..errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError, OwnFault, outline
+from ..printing import printable
 from ..privacy.chain import Mark
 from ..results.plain import Record
 from ..results.summary import Wire
@@ -29,6 +31,8 @@ from .releases import Releases
 from .stamp import Stamp, boot
 
 OPEN = (JobError, LostPeer, BudgetSpent, RemoteFault, KeyboardInterrupt)  # faults whose text tells nothing of rows
+
+LOG = logging.getLogger(__name__)
 
 
 class Exchange(NamedTuple):
@@ -201,6 +205,7 @@ class Keeper(Hooks):
             about["gone"] = self.gone
             content = {"state": pack(saved), "frames": pack_frames(f for _, f in frames), "about": json.dumps(about).encode()}
             self.folder.keep(SERVER, self.protocol, number, content, self.stamp(SERVER, sync=True))
+            LOG.info("checkpoint %d of %s", number, self.protocol)
             if self._releases and isinstance(done := saved.get("round"), int):
                 self._releases.passed(done)
             self._since = time.monotonic()
@@ -209,6 +214,7 @@ class Keeper(Hooks):
         return f"client {self.wire.clients[client]!r}"
 
     def lost(self, client: int, why: str) -> None:
+        LOG.warning("client %r is lost: %s", self.wire.clients[client], printable(why))
         self.gone[self.wire.clients[client]] = why
 
     def public(self, error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from .parties import Parties
 from .progress import Progress
 from .stage import Stage
 from .watch import Lines, Watch
+
+LOG = logging.getLogger(__name__)
 
 C = TypeVar("C")
 S = TypeVar("S")
@@ -147,6 +150,7 @@ class Run(At[C]):
         return replace(self, lines=lines)
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
+        LOG.info("stage %s%s", stage.protocol.name, ", resumed" if self.output.resume and stage.resumable else "")
         place = self.place.gathering if stage.allgather else self.place
         resume = (self.output.resume and not stage.alias) if stage.resumable else None
         if self.lines is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +11,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..results.plain import Record
 from .progress import Progress
+
+LOG = logging.getLogger(__name__)
 
 State = TypeVar("State")
 
@@ -62,6 +65,7 @@ class Watch(Generic[State]):
         seconds = {"seconds": round(time.monotonic() - self._began, 3)} if self.timed else {}
         self.write({"round": self.round, **line.content, **seconds})
         self.progress.show(self.round, line.words)
+        LOG.debug("round %d%s", self.round, f": {line.words}" if line.words else "")
 
 
 def measuring(measured: Callable[[State], Mapping[str, float]]) -> Lines[State]:

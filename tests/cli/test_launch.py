@@ -1,0 +1,78 @@
+"""`fedkern launch` and `fedkern demo`, as an installed package has them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mpi4py")
+from fedkern.cli import launch
+from support.mpirun import environment
+
+FEDKERN = [sys.executable, "-P", "-m", "fedkern"]
+
+
+def started(*arguments: str, **env: str) -> subprocess.Popen[str]:
+    full = environment() | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"} | env
+    return subprocess.Popen([*FEDKERN, *arguments], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(*arguments: str, **env: str) -> tuple[int, str, str]:
+    out, err = (job := started(*arguments, **env)).communicate(timeout=100)
+    return job.returncode, out, err
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    code, _, err = ended("simulate", "logistic", "--out", str(tmp_path / "sites"), "--clients", "2", "--rows", "40")
+    assert code == 0, err
+    return tmp_path / "sites" / "job.toml"
+
+
+def test_a_job_is_that_of_one_process(job: Path, tmp_path: Path) -> None:
+    for name, how in (("ranks", ["launch", "-n", "3"]), ("one", ["run"])):
+        code, _, err = ended(*how, str(job), "--out", str(tmp_path / name), "--set", "job.rounds=4")
+        assert code == 0, err
+    digests = [json.loads((tmp_path / name / "summary.json").read_text())["digest"] for name in ("ranks", "one")]
+    assert digests[0] == digests[1]
+
+
+def test_a_request_to_end_reaches_the_job(job: Path, tmp_path: Path) -> None:
+    running = started("launch", "-n", "3", str(job), "--out", str(tmp_path / "run"), "--set", "job.rounds=200000")
+    until = time.monotonic() + 60
+    while not (tmp_path / "run" / "metrics.jsonl").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGTERM)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 3
+    assert "--resume goes on from" in err
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "two", "job.toml"), ("job.toml",), ("-n", "3")])
+def test_wrong_arguments_show_the_right_ones(arguments: tuple[str, ...]) -> None:
+    code, _, err = ended("launch", *arguments)
+    assert code == 2
+    assert "-n RANKS" in err
+    assert "JOB.toml" in err
+
+
+def test_the_demo_is_that_of_the_repository(tmp_path: Path) -> None:
+    """Short here: its job file is the one that `make demo` runs."""
+    code, out, err = ended("demo", "--out", str(tmp_path / "demo"))
+    assert code == 0, err
+    assert "privacy certificate" in out
+    assert str(tmp_path / "demo" / "report.html") in out
+    assert launch.DEMO.samefile(Path(__file__).parents[2] / "mpi" / "breast-cancer.toml")
+
+
+def test_without_bash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.shutil, "which", lambda name: None)
+    with pytest.raises(launch.JobError, match="start the ranks yourself: mpirun"):
+        launch._command([])
