@@ -53,6 +53,10 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"fedkern {__version__}")
+    with suppress(ImportError):  # pip install 'fedkern[shell]'
+        import shtab
+
+        shtab.add_argument_to(top, "--print-completion", help="a shell's completion of commands and options: bash, zsh or tcsh")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     job = Parser(add_help=False)
@@ -91,6 +95,20 @@ def parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="versions, instruction set, threads, BLAS, MPI, CUDA, and the kernel table")
     info.add_argument("--json", action="store_true")
     info.set_defaults(call=_info)
+
+    init = commands.add_parser("init", help="write a commented job from the headers and the types of cells of files")
+    init.add_argument("files", nargs="+", metavar="FILE", help="of the clients")
+    init.add_argument("--method", metavar="NAME", help="pvi, vertical, sigma or sparse (default: what the headers look like)")
+    init.add_argument("--private", action="store_true", help="with [privacy], whose constants are to be filled in")
+    init.add_argument("--holder", action="store_true", help="a policy of these files' holder instead of a job")
+    for name, what in (("response", "the column to be explained"), ("test", "test rows"), ("server", "vertical: its own rows")):
+        init.add_argument(f"--{name}", metavar="NAME" if name == "response" else "FILE", help=what)
+    init.add_argument("--out", metavar="FILE", help="default: job.toml, of a holder policy.toml")
+    init.set_defaults(call=_init)
+
+    schema = commands.add_parser("schema", help="JSON Schema of job files, for editors")
+    schema.add_argument("--method", metavar="NAME", default="pvi", help="pvi (default), vertical, sigma or sparse")
+    schema.set_defaults(call=_schema)
 
     simulate = commands.add_parser("simulate", help="write a synthetic federation: client files, truth.json, job.toml")
     simulate.add_argument("kind", metavar="KIND", help="logistic, poisson, regression, sparse, mrf, sem, vertical or sigma")
@@ -207,13 +225,27 @@ def _info(options: argparse.Namespace) -> int:
     return 0
 
 
+def _init(options: argparse.Namespace) -> int:
+    from . import init
+
+    return init.init(options)
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from . import init
+
+    return init.schema(options)
+
+
 def _simulate(options: argparse.Namespace) -> int:
     from ..data.simulate import federations as synthetic
     from ..jobs.files import writing
+    from . import init
 
     settings = synthetic.Settings(options.clients, options.rows, options.columns, options.seed)
     with machine.refusals(options.out), writing(Path(options.out)):
         job = synthetic.simulate(options.kind, options.out, settings)
+        init.with_schema(job)
     prior = Path(job).with_name("prior.toml")
     if prior.exists():
         print(f"{prior}\nbuild it:  fedkern sigma build {prior} --out {prior.with_suffix('')}")

@@ -84,7 +84,7 @@ def declared(config: JobConfig, data: DataSection) -> dict[str, Column]:
     """What the job file says of columns."""
     tables = data.columns.items()
     said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in tables}
-    return {name: Column.declared(name, keys) for name, keys in said.items() if keys or config.privacy is None}
+    return {name: Column.declared(name, keys) for name, keys in said.items()}
 
 
 class Known(NamedTuple):

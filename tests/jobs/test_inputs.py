@@ -549,7 +549,7 @@ def test_overrides(place: Any) -> None:
 
 COMMANDS: list[tuple[tuple[str, ...], str]] = [
     ((), "usage"),
-    (("rum",), "invalid choice"),
+    (("rum",), "no such command; did you mean run"),
     (("run",), "required"),
     (("run", "job.toml", "--rounds", "3"), "unrecognized"),
     (("run", "job.toml", "--device", "tpu"), "invalid choice"),
