@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import FedkernError
 from ..results.digest import digest
 from ..results.inference_data import netcdf
-from ..results.plain import Record
+from ..results.plain import Record, plain
 from ..results.released import Released
 from ..results.result import Result
 from ..results.summary import Outcome, summary
@@ -91,7 +91,8 @@ def publish(run: Run[C], fit: Fit) -> Result:
     content = summary(job.method, fit.posterior, outcome, fit.more)
     if files is not None:
         files.write_json("summary.json", content)
-    return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws)
+    tables = plain(run.config.model_dump())
+    return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws, tables)
 
 
 def _said(error: Exception) -> str:

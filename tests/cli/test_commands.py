@@ -313,5 +313,6 @@ def test_a_report_of_a_run_that_went_on_after_a_torn_line(torn: bytes, fedkern: 
 
 def test_every_command_has_help() -> None:
     for action in parser()._subparsers._group_actions:  # type: ignore[union-attr]
-        assert {c.dest for c in action._choices_actions} == {"run", "check", "info", "simulate", "sigma", "report", "reproduce"}  # type: ignore[attr-defined]
+        commands = {"run", "check", "info", "simulate", "sigma", "report", "predict", "reproduce"}
+        assert {c.dest for c in action._choices_actions} == commands  # type: ignore[attr-defined]
         assert all(c.help for c in action._choices_actions)  # type: ignore[attr-defined]

@@ -261,9 +261,6 @@ def _data(config: Config) -> Iterator[str]:
         yield "data.response is missing: the column to be explained"
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
-    for name, column in data.columns.items():
-        if column.reference is not None:
-            yield f'data.columns.{name}.reference is for method = "sparse"; here every level has a coefficient'
     yield from faults_of_names(data.names, "data.names")
 
 
