@@ -87,6 +87,10 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--level", action="append", default=[], metavar="COLUMN=LEVEL", dest="levels", help="with --table: compare levels with it"
     )
+    report.add_argument(
+        "--reference", metavar="FILE", help="compare with this posterior (netCDF of ArviZ), parameter by parameter"
+    )
+    report.add_argument("--names", metavar="FILE", help='with --reference: TOML, "OUR NAME" = "THEIR NAME"')
     report.set_defaults(call=_report)
 
     predict = commands.add_parser("predict", help="what a finished run says of new rows, where its method can")
@@ -198,6 +202,8 @@ def _sigma_train(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from . import report, tables
 
+    if options.reference:
+        return tables.against(options)
     if options.table:
         return tables.parameters(options)
     print(printable(str(report.write(Path(options.folder)))))
