@@ -107,16 +107,9 @@ class Posterior:
         moments |= {"shift": ("coefficient", self.q.h), "precision": (square, self.q.P)}  # q itself, for `fedkern.load`
         return {
             "posterior": Group(variables, {**sampled, **columns}),
-            "sample_stats": Group({"lp": (axes, self._log_density(standard))}, sampled),
+            "sample_stats": Group({"lp": (axes, self.q.log_density(standard))}, sampled),
             "constant_data": Group(moments, {"coefficient": list(self.names)}),
         }
-
-    def _log_density(self, standard: Vector) -> Vector:
-        """(chains, draws) log q of each draw."""
-        q, z = self.q, standard - self.q.mean
-        square = (z * z) @ q.P if q.diagonal else np.einsum("cdi,ij,cdj->cd", z, q.P, z)
-        density: Vector = 0.5 * (q.log_det_precision - q.d * np.log(2 * np.pi) - square)
-        return density
 
     def on_data_scale(self, draws: Vector) -> Vector:
         """(..., d) draws of theta from those of theta_std."""
