@@ -20,6 +20,7 @@ from .jobs.run import Output, Part
 from .methods import METHODS, named
 from .methods import load as job_of
 from .results import stored
+from .results.inference_data import MADE
 from .results.result import Result
 from .transports.inprocess import InProcess
 from .transports.place import Place
@@ -152,9 +153,10 @@ def load(folder: str | Path) -> Result:
     job, summary = (_json(folder / name) for name in ("job.json", "summary.json"))
     job.pop("run", None)
     posterior = stored.read(folder, summary)
+    made = {key: value for key, value in stored.attributes(folder).items() if key in MADE}
     output = job.get("output", {})
     chains, draws = stored.shape(posterior) or (int(output.get("chains", 4)), int(output.get("draws", 1000)))
-    return _predicting(Result(summary, posterior, folder, int(job["job"]["seed"]), chains, draws, job))
+    return _predicting(Result(summary, posterior, folder, int(job["job"]["seed"]), chains, draws, job, made))
 
 
 def _json(path: Path) -> dict[str, Any]:

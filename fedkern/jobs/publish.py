@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class Fit:
     more : what only this method has in summary.json
     tables : files beside it, such as predictions.csv: name -> columns
     drawn : whether there is a `posterior.nc`
+    inference : what draws came of, where that is neither Markov chains nor a variational fit
     """
 
     posterior: Released
@@ -58,16 +60,21 @@ class Fit:
     more: Record = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
     drawn: bool = True
+    inference: str = ""
 
 
 def publish(run: Run[C], fit: Fit) -> Result:
     """Everything that the server publishes, in the run's folder if there is one."""
     hooks, job = run.hooks, run.config.job
     files, notes = hooks.folder, [*hooks.notes, *fit.notes]
+    made: dict[str, Any] = {"created_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    made |= {"inference": fit.inference} if fit.inference else {}
+    if not run.config.private:  # how long clients compute is not covered by epsilon
+        made["sampling_time"] = round(hooks.seconds, 3)
     if files is not None:
         if fit.drawn:
             try:
-                drawn = netcdf(fit.posterior, seed=job.seed, chains=fit.chains, draws=fit.draws)
+                drawn = netcdf(fit.posterior, seed=job.seed, chains=fit.chains, draws=fit.draws, made=made)
             except Exception as error:  # the rounds may have cost a privacy budget: nothing that comes after may lose them
                 notes.append(f"no posterior.nc: {_said(error)}")
             else:
@@ -92,7 +99,7 @@ def publish(run: Run[C], fit: Fit) -> Result:
     if files is not None:
         files.write_json("summary.json", content)
     tables = plain(run.config.model_dump())
-    return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws, tables)
+    return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws, tables, made)
 
 
 def _said(error: Exception) -> str:

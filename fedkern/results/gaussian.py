@@ -60,6 +60,11 @@ class Posterior:
             out |= {name: values for (name, values), differs in zip(standard.items(), scaled) if differs}
         return out
 
+    @property
+    def sampled(self) -> bool:
+        """No: draws of a Gaussian are independent."""
+        return False
+
     def marginal(self, name: str, site: str = "") -> Normal | None:
         """A coefficient on the data's scale: exact, and jointly with all others."""
         index = self._index.get(name)

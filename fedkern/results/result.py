@@ -29,6 +29,7 @@ class Result:
     folder : where the run's files are; None if nothing was written
     seed, chains, n_draws : of `to_arviz`
     job : the job's tables with all defaults
+    made : when, and how long it took, as ArviZ has it
     predictor : rows -> what the posterior says of them; see `predict`
     """
 
@@ -39,6 +40,7 @@ class Result:
     chains: int = 4
     n_draws: int = 1000
     job: Mapping[str, Any] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
     predictor: Callable[[Any], Prediction] | None = field(default=None, compare=False)
 
     @property
@@ -151,7 +153,7 @@ class Result:
         """Posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""
         from .inference_data import inference_data
 
-        return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws)
+        return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws, made=self.made)
 
     def __repr__(self) -> str:
         """Ten lines: whether it has converged, what ended it, metrics and privacy, and the first rows of the table."""

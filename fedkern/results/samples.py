@@ -201,6 +201,11 @@ class Samples:
         contrast: Array = own - (every - own) / (len(self.sites) - 1)
         return contrast
 
+    @property
+    def sampled(self) -> bool:
+        """Yes."""
+        return True
+
     def marginal(self, name: str, site: str = "") -> Drawn | None:
         """A parameter by its draws, on the data's scale; None of what follows from the kept draws alone, such as `negligible`."""
         return by_name.of_draws(self._groups, name, site)

@@ -13,7 +13,7 @@ from ..models.encoding import Encoding
 from ..models.expfam import Gaussian
 from . import by_name
 from .gaussian import Posterior
-from .inference_data import REMEDY
+from .inference_data import REMEDY, SAMPLED
 from .marginals import Drawn
 from .plain import Record
 from .released import Drawing, Group, Released
@@ -28,11 +28,13 @@ class Stored:
     summary : summary.json
     kept : the groups of posterior.nc; empty where there is none
     path : of that file
+    sampled : whether its draws are the states of Markov chains
     """
 
     summary: Record
     kept: Mapping[str, Group] = field(default_factory=dict)
     path: str = ""
+    sampled: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ def read(folder: Path, summary: Record) -> Released:
     groups = opened(path)
     constants = groups["constant_data"].variables if "constant_data" in groups else {}
     if "precision" not in constants:
-        return Stored(summary, groups, str(path))
+        return Stored(summary, groups, str(path), attributes(folder).get("inference") == SAMPLED)
     names = tuple(str(name) for name in groups["constant_data"].coordinates["coefficient"])
     affine = None
     if "columns" in summary["encoding"]:
@@ -88,6 +90,17 @@ def shape(posterior: Released) -> tuple[int, int] | None:
         return None
     at = posterior.kept["posterior"].coordinates
     return len(at["chain"]), len(at["draw"])
+
+
+def attributes(folder: Path) -> dict[str, str | float]:
+    """What the run's posterior.nc says of how its draws were made; empty where there is none."""
+    path = folder / "posterior.nc"
+    if not path.exists():
+        return {}
+    import h5netcdf
+
+    with h5netcdf.File(path, "r") as file:
+        return {str(name): value.item() if hasattr(value, "item") else value for name, value in file["posterior"].attrs.items()}
 
 
 def opened(path: Path) -> dict[str, Group]:

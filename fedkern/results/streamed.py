@@ -99,6 +99,11 @@ class Streamed:
         upper[np.triu_indices(p, 1)] = self.streams["partial"].mean
         return upper + upper.T, None
 
+    @property
+    def sampled(self) -> bool:
+        """Yes."""
+        return True
+
     def marginal(self, name: str, site: str = "") -> Drawn | None:
         """A coefficient by its thinned draws."""
         return by_name.of_draws(self._groups, name, site)

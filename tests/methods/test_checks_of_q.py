@@ -119,7 +119,7 @@ def test_private_jobs_send_neither() -> None:
     for name in ("reweigh", "loo"):
         with pytest.raises(JobError, match=rf"output.{name} has clients send numbers of their rows without noise"):
             parse({**tables, "output": {name: True}})
-    with pytest.raises(JobError, match="output.loo needs output.reweigh"):
+    with pytest.raises(JobError, match=r"output\.loo needs output\.reweigh"):
         parse({"data": {"builtin": "breast-cancer"}, "output": {"loo": True, "reweigh": False}})
 
 

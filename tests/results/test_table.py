@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from scipy.special import expit
 import fedkern as package
 from fedkern.errors import JobError
 from fedkern.results.result import Result
+from support.command import PRIVATE
 
 N, CLIENTS = 24_000, 3
 
@@ -148,7 +150,28 @@ def test_what_is_loaded_is_what_was_run(federated: tuple[Result, pd.DataFrame, P
         assert set(one[group].data_vars) == set(two[group].data_vars)
         for name in two[group].data_vars:
             np.testing.assert_array_equal(one[group][name].values, two[group][name].values, err_msg=name)
+        assert one[group].attrs == two[group].attrs
     np.testing.assert_array_equal(*(one.prediction(folder / "test.csv").mean for one in (result, loaded)))
+
+
+def test_groups_say_how_and_when_they_were_made(
+    federated: tuple[Result, pd.DataFrame, Path], sparse: tuple[Result, Path], fedkern: Any, job: Any
+) -> None:
+    about = federated[0].to_arviz()["posterior"].attrs
+    assert about["inference"] == "variational"
+    assert about["draws"].startswith("independent")
+    assert datetime.now(UTC) - timedelta(hours=1) < datetime.fromisoformat(about["created_at"]) < datetime.now(UTC)
+    assert 0 < about["sampling_time"] < 600
+    chains = sparse[0].to_arviz()["posterior"].attrs
+    assert chains["inference"] == "mcmc"
+    assert "draws" not in chains
+    assert package.load(sparse[1] / "out").posterior.sampled
+    assert "rhat" not in federated[0].table().columns
+    assert "rhat" in sparse[0].table().columns
+    assert fedkern("run", job(PRIVATE), "--out", "private", "--quiet").code == 0
+    private = package.load("private").to_arviz()["posterior"].attrs
+    assert "sampling_time" not in private, "how long clients compute is not covered by epsilon"
+    assert "created_at" in private
 
 
 def test_a_folder_without_a_finished_run_says_so(tmp_path: Path) -> None:
