@@ -114,8 +114,8 @@ class Result:
 
         Parameters
         ----------
-        rows : path of a file as the clients have theirs (csv, parquet, npz), a data frame (pandas, polars, pyarrow), or arrays (X, y)
-            or X, whose columns are x1, x2, ...
+        rows : path of a file as the clients have theirs (csv, parquet, npz), a data frame (pandas, polars, pyarrow), or arrays
+            (X, y) or X, whose columns are x1, x2, ...
 
         Returns
         -------
