@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Result", "check", "get_include", "kernels", "run"]
+__all__ = ["Result", "check", "get_include", "kernels", "load", "run"]
 
 # Loaded when first asked for: a client rank that only needs kernels must not pay for configuration or plots. Their types stand in
 # `__init__.pyi`: each `from .. import _core` counts as an import of this module, and would be one of all that it imports.
-_LAZY = {"run": "fedkern.api", "check": "fedkern.api", "Result": "fedkern.results.result"}
+_LAZY = {"run": "fedkern.api", "check": "fedkern.api", "load": "fedkern.api", "Result": "fedkern.results.result"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,12 @@
-"""Running a job from Python: `fedkern.run`, and `fedkern.check`."""
+"""Running a job from Python, and its result again from its folder: `fedkern.run`, `fedkern.check`, `fedkern.load`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,10 @@ from .jobs.held import Held, folder_of
 from .jobs.keys import JobConfig
 from .jobs.load import merged
 from .jobs.run import Output, Part
-from .methods import METHODS, load, named
+from .methods import METHODS, named
+from .methods import load as job_of
+from .results import stored
+from .results.inference_data import MADE
 from .results.result import Result
 from .transports.inprocess import InProcess
 from .transports.place import Place
@@ -108,7 +114,7 @@ def _given(
     said: dict[str, dict[str, Any]] = {"data": {**keys, **held.laid()}}
     if prior is not None:
         said["model"] = {"prior": folder_of(prior)}
-    config, folder = load(job, sections=merged(sections, {name: table for name, table in said.items() if table}))
+    config, folder = job_of(job, sections=merged(sections, {name: table for name, table in said.items() if table}))
     return config, folder, held if held.clients or held.own else None
 
 
@@ -131,9 +137,47 @@ def _are_keys(data: Any) -> bool:
     return all(isinstance(v, str | bool | int | float) or (isinstance(v, list | Mapping) and k in known) for k, v in data.items())
 
 
+def load(folder: str | Path) -> Result:
+    """`fedkern.load`: the result of a finished run, as the run gave it.
+
+    Parameters
+    ----------
+    folder : the run's (`--out`)
+
+    Raises
+    ------
+    JobError
+        The folder holds no finished run, or a file of it cannot be read.
+    """
+    folder = Path(folder)
+    job, summary = (_json(folder / name) for name in ("job.json", "summary.json"))
+    job.pop("run", None)
+    posterior = stored.read(folder, summary)
+    made = {key: value for key, value in stored.attributes(folder).items() if key in MADE}
+    output = job.get("output", {})
+    chains, draws = stored.shape(posterior) or (int(output.get("chains", 4)), int(output.get("draws", 1000)))
+    return _predicting(Result(summary, posterior, folder, int(job["job"]["seed"]), chains, draws, job, made))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise JobError(f"{path.parent}: holds no finished run of fedkern (no {path.name}); give the --out of one that has ended")
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise JobError(f"{path}: cannot be read ({error})") from None
+    return content
+
+
+def _predicting(result: Result) -> Result:
+    """With what its method says of new rows."""
+    return replace(result, predictor=partial(named(result.summary["method"]).predict.predicted, result))
+
+
 def perform(place: Place, config: JobConfig, folder: Path, output: Output, held: Held | None = None) -> Result | None:
     """The part of one place in a job whose paths are relative to `folder`: the result at the server's, None elsewhere."""
-    return engine.perform(named(config.job.method), Part(place, config, folder, held), output)
+    result = engine.perform(named(config.job.method), Part(place, config, folder, held), output)
+    return None if result is None else _predicting(result)
 
 
 def checked(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:

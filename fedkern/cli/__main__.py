@@ -139,7 +139,22 @@ def parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="one self-contained HTML page from a finished or interrupted run")
     report.add_argument("folder", metavar="DIR")
+    report.add_argument("--table", choices=("csv", "text"), help="print the table of parameters and contrasts instead of a page")
+    report.add_argument("--exp", action="store_true", help="with --table: odds or rate ratios")
+    report.add_argument(
+        "--level", action="append", default=[], metavar="COLUMN=LEVEL", dest="levels", help="with --table: compare levels with it"
+    )
+    report.add_argument(
+        "--reference", metavar="FILE", help="compare with this posterior (netCDF of ArviZ), parameter by parameter"
+    )
+    report.add_argument("--names", metavar="FILE", help='with --reference: TOML, "OUR NAME" = "THEIR NAME"')
     report.set_defaults(call=_report)
+
+    predict = commands.add_parser("predict", help="what a finished run says of new rows, where its method can")
+    predict.add_argument("folder", metavar="DIR", help="of the run")
+    predict.add_argument("rows", metavar="ROWS", help="a file as the clients have theirs; the response may be missing")
+    predict.add_argument("--out", metavar="FILE", help="csv for the predictions (default: printed)")
+    predict.set_defaults(call=_predict)
 
     reproduce = commands.add_parser("reproduce", help="a table or figure of a paper; without NAME: list them")
     reproduce.add_argument("name", nargs="?", metavar="NAME")
@@ -268,10 +283,20 @@ def _sigma_train(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from . import report
+    from . import report, tables
 
+    if options.reference:
+        return tables.against(options)
+    if options.table:
+        return tables.parameters(options)
     print(printable(str(report.write(Path(options.folder)))))
     return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from . import tables
+
+    return tables.predictions(options)
 
 
 def _reproduce(options: argparse.Namespace) -> int:

@@ -42,6 +42,7 @@ class RunHooks(Keeper):
     Attributes
     ----------
     watch : called at the server with its state after every event, while it is set
+    seconds : that the rounds took, of this start of the run
     """
 
     def __init__(self, config: JobConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
@@ -51,6 +52,7 @@ class RunHooks(Keeper):
         self.holders: dict[int, Holder] = {}
         self.alone, self.quiet = True, True  # whether all parties are this process; whether only warnings are said
         self.watch: Watch[Any] | None = None
+        self.seconds = 0.0
         self._warnings: dict[int, list[str]] = {}
         self._elsewhere: TemporaryDirectory[str] | None = None
         self._identity: Identity | None = None

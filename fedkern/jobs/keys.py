@@ -89,7 +89,7 @@ class ColumnSection(Section):
 
     kind: Literal["numeric", "categorical"] | None = key(None, help="of the column; default: what clients find; private: none")
     levels: list[str] | None = key(None, min_length=1, help="all levels of a categorical column")
-    reference: str | None = key(None, help="sparse: the level without a coefficient; by default the first in sorted order")
+    reference: str | None = key(None, help="level that others are compared with; sparse: has no coefficient. Default: the first")
     center: Finite | None = key(None, help="what standardising subtracts")
     scale: Positive | None = key(None, help="what standardising divides by")
     lower: Finite | None = key(None, help="with upper, instead of center and scale: the bounds become -1 and 1")

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ..results.plain import Record
+from ..results.prediction import Prediction
 from ..results.report import Report
+from ..results.result import Result
 from .check import Check, OwnFile, Said
 from .keys import C, JobConfig, Keys
 from .parties import Parties
@@ -48,6 +50,12 @@ class Show(Protocol):
     def lines(self, content: Record, why: str) -> Iterator[str]: ...
 
 
+class Predict(Protocol):
+    """`predict`: what the released posterior says of new rows; JobError with the reason where it cannot."""
+
+    def predicted(self, result: Result, rows: Any) -> Prediction: ...
+
+
 class Method(NamedTuple, Generic[C]):
     """One method's doors."""
 
@@ -57,3 +65,4 @@ class Method(NamedTuple, Generic[C]):
     stages: Stages[C]
     show: Show
     report: Report
+    predict: Predict

@@ -84,6 +84,9 @@ def declared(config: JobConfig, data: DataSection) -> dict[str, Column]:
     """What the job file says of columns."""
     tables = data.columns.items()
     said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in tables}
+    for name, section in tables:
+        if section.reference is not None:
+            said[name].setdefault("kind", "categorical")
     return {name: Column.declared(name, keys) for name, keys in said.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import FedkernError
 from ..results.digest import digest
 from ..results.inference_data import netcdf
-from ..results.plain import Record
+from ..results.plain import Record, plain
 from ..results.released import Released
 from ..results.result import Result
 from ..results.summary import Outcome, summary
@@ -41,6 +42,7 @@ class Fit:
     more : what only this method has in summary.json
     tables : files beside it, such as predictions.csv: name -> columns
     drawn : whether there is a `posterior.nc`
+    inference : what draws came of, where that is neither Markov chains nor a variational fit
     """
 
     posterior: Released
@@ -58,16 +60,21 @@ class Fit:
     more: Record = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
     drawn: bool = True
+    inference: str = ""
 
 
 def publish(run: Run[C], fit: Fit) -> Result:
     """Everything that the server publishes, in the run's folder if there is one."""
     hooks, job = run.hooks, run.config.job
     files, notes = hooks.folder, [*hooks.notes, *fit.notes]
+    made: dict[str, Any] = {"created_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    made |= {"inference": fit.inference} if fit.inference else {}
+    if not run.config.private:  # how long clients compute is not covered by epsilon
+        made["sampling_time"] = round(hooks.seconds, 3)
     if files is not None:
         if fit.drawn:
             try:
-                drawn = netcdf(fit.posterior, seed=job.seed, chains=fit.chains, draws=fit.draws)
+                drawn = netcdf(fit.posterior, seed=job.seed, chains=fit.chains, draws=fit.draws, made=made)
             except Exception as error:  # the rounds may have cost a privacy budget: nothing that comes after may lose them
                 notes.append(f"no posterior.nc: {_said(error)}")
             else:
@@ -91,7 +98,8 @@ def publish(run: Run[C], fit: Fit) -> Result:
     content = summary(job.method, fit.posterior, outcome, fit.more)
     if files is not None:
         files.write_json("summary.json", content)
-    return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws)
+    tables = plain(run.config.model_dump())
+    return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws, tables, made)
 
 
 def _said(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -158,7 +159,9 @@ class Run(At[C]):
         hooks, config = self.hooks, self.hooks.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
             hooks.watch = Watch(self.lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
+            began = time.monotonic()
             ended = hooks.run(place, exchange, resume=resume)
+            hooks.seconds += time.monotonic() - began
             hooks.watch = None
         return ended
 

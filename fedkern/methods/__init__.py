@@ -1,6 +1,6 @@
 """The four methods, each with the same doors, which docs/develop/architecture.md explains.
 
-They are keys, rows, model, budget (of private jobs), stages, run, publish, own, show, report, and doors.
+They are keys, rows, model, budget (of private jobs), stages, run, publish, own, show, report, predict, and doors.
 """
 
 from __future__ import annotations

@@ -234,6 +234,14 @@ class Encoding:
             names += [column.name] if column.levels is None else [f"{column.name}={level}" for level in column.levels]
         return tuple(names)
 
+    def check_references(self, references: Mapping[str, str | None]) -> None:
+        """JobError unless each is a level of its column, where that has some; None is none. `references`: column -> level."""
+        levels = {column.name: column.levels for column in self.columns if column.levels is not None}
+        for name, level in references.items():
+            if level is not None and level not in levels.get(name, (level,)):
+                what = f"none of the {len(levels[name])} levels that were found"
+                raise JobError(f"data.columns.{name}.reference = {level!r}: {what}")
+
     @property
     def spread(self) -> NDArray[np.float64]:
         """(d,) mean squares of the coefficients' columns if numeric ones are standardised, and levels equally frequent."""

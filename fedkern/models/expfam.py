@@ -102,6 +102,13 @@ class Gaussian:
         """Lower Cholesky factor of the covariance (d, d)."""
         return np.asarray(np.linalg.cholesky(self.covariance), np.float64)
 
+    def log_density(self, theta: Vector) -> Vector:
+        """(...) of points (..., d)."""
+        z = theta - self.mean
+        square = (z * z) @ self.P if self.diagonal else np.einsum("...i,ij,...j->...", z, self.P, z)
+        density: Vector = 0.5 * (self.log_det_precision - self.d * np.log(2 * np.pi) - square)
+        return density
+
     @property
     def log_det_precision(self) -> float:
         if self.diagonal:

@@ -13,6 +13,7 @@ from .expfam import Gaussian
 
 Vector = NDArray[np.float64]
 BLOCK = 1 << 14
+FEW = 1 << 10  # rows, where each has a number for each draw
 
 
 @dataclass(frozen=True)
@@ -85,3 +86,19 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[st
     if record.domain is BINARY:
         return {"accuracy": float(((p > 0.5) == (y > 0.5)).mean()), "log_likelihood": log_likelihood}
     return {"log_likelihood": log_likelihood, "rmse": float(np.sqrt(((y - p) ** 2).mean()))}
+
+
+def log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> Vector:
+    """(m, n) log-likelihoods of n rows at m draws theta (m, d), times the rows' weights."""
+    eta = theta @ np.asarray(rows.X, np.float64).T
+    eta = eta if rows.offset is None else eta + rows.offset
+    value = FAMILIES[family].value(rows.y, eta, scale, None)
+    return value if rows.weights is None else value * rows.weights
+
+
+def total_log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> Vector:
+    """(m,) of all rows at m draws theta (m, d); block by block, for X may be a memory map."""
+    total = np.zeros(len(theta))
+    for at in range(0, len(rows), FEW):
+        total += log_likelihood(rows.take(np.arange(at, min(at + FEW, len(rows)))), theta, family, scale).sum(axis=1)
+    return total

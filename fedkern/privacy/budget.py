@@ -224,9 +224,7 @@ class Ledger:
     def parts(self, data: Collection[str], *, but: tuple[str, Mechanism] | None = None) -> Parts:
         """(mechanism, steps) of a data set, by all its names, but for one job's one mechanism."""
         return tuple(
-            (mechanism, steps)
-            for (of, job, mechanism), steps in self.spent.items()
-            if of in data and (job, mechanism) != but
+            (mechanism, steps) for (of, job, mechanism), steps in self.spent.items() if of in data and (job, mechanism) != but
         )
 
 

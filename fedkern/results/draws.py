@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import diagnostics, mixing
+from .marginals import Drawn
 from .released import Drawing, Group
 
 Array = NDArray[np.float64]
@@ -50,6 +51,10 @@ class Draws:
             return None
         name = min(judged, key=lambda name: judged[name]["ess"])
         return max(row["rhat"] for row in judged.values()), judged[name]["ess"], name
+
+    def marginal(self, name: str, site: str = "") -> Drawn | None:
+        """A number by its draws."""
+        return Drawn(self.values[name]) if name in self.values and not site else None
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """All draws, whatever is asked for."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from scipy.special import ndtri
 from ..algorithms.core.messages import SERVER
 from ..kernels import rng
 from ..models.expfam import Gaussian
+from .marginals import Normal
 from .released import Drawing, Group
 
 Vector = NDArray[np.float64]
@@ -57,6 +60,33 @@ class Posterior:
             out |= {name: values for (name, values), differs in zip(standard.items(), scaled) if differs}
         return out
 
+    @property
+    def sampled(self) -> bool:
+        """No: draws of a Gaussian are independent."""
+        return False
+
+    def marginal(self, name: str, site: str = "") -> Normal | None:
+        """A coefficient on the data's scale: exact, and jointly with all others."""
+        index = self._index.get(name)
+        if site or index is None:
+            return None
+        mean = self._moments[0]
+        if self.affine is None:
+            row = np.zeros(len(self.names))
+            row[index] = 1.0
+        else:
+            row = self.affine[index]
+        return Normal(float(mean[index]), row * self._moments[1] if self.q.diagonal else row @ self._moments[1])
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {label(name): j for j, name in enumerate(self.names)}
+
+    @cached_property
+    def _moments(self) -> tuple[Vector, Vector]:
+        """Means on the data's scale, and what q's draws are of standard normals: (d,) where it is diagonal, (d, d) where not."""
+        return self.mean, self.q.sd if self.q.diagonal else self.q.scale_tril
+
     def draws(self, n: int, *, seed: int, chain: int = 0) -> Vector:
         """(n, d) independent draws on the standardised scale, from the server's part of the keyed stream "posterior"."""
         d = len(self.names)
@@ -77,19 +107,14 @@ class Posterior:
                 variables[f"{name}{suffix}"] = (axes, values[..., self.names.index(name)])
         sampled = {"chain": np.arange(drawing.chains), "draw": np.arange(drawing.draws)}
         columns = {"column": [self.names[j] for j in slopes]} if slopes else {}
-        moments = {"mean_std": ("coefficient", self.q.mean), "sd_std": ("coefficient", self.q.sd)}
+        moments: dict[str, tuple[Any, Vector]] = {"mean_std": ("coefficient", self.q.mean), "sd_std": ("coefficient", self.q.sd)}
+        square = "coefficient" if self.q.diagonal else ("coefficient", "coefficient_")
+        moments |= {"shift": ("coefficient", self.q.h), "precision": (square, self.q.P)}  # q itself, for `fedkern.load`
         return {
             "posterior": Group(variables, {**sampled, **columns}),
-            "sample_stats": Group({"lp": (axes, self._log_density(standard))}, sampled),
+            "sample_stats": Group({"lp": (axes, self.q.log_density(standard))}, sampled),
             "constant_data": Group(moments, {"coefficient": list(self.names)}),
         }
-
-    def _log_density(self, standard: Vector) -> Vector:
-        """(chains, draws) log q of each draw."""
-        q, z = self.q, standard - self.q.mean
-        square = (z * z) @ q.P if q.diagonal else np.einsum("cdi,ij,cdj->cd", z, q.P, z)
-        density: Vector = 0.5 * (q.log_det_precision - q.d * np.log(2 * np.pi) - square)
-        return density
 
     def on_data_scale(self, draws: Vector) -> Vector:
         """(..., d) draws of theta from those of theta_std."""

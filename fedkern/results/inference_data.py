@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from .. import __version__
@@ -17,7 +18,14 @@ from .released import Drawing, Released
 REMEDY = "pip install 'fedkern[results]'"
 
 
-def groups(posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000) -> dict[str, Any]:
+SAMPLED, VARIATIONAL = "mcmc", "variational"  # the attribute `inference`
+MADE = ("created_at", "sampling_time", "inference")
+INDEPENDENT = "independent: R-hat and ESS say nothing of whether the fit has converged"
+
+
+def groups(
+    posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000, made: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Groups posterior (theta, intercept, and theta_std, intercept_std where they differ), sample_stats (lp) and constant_data.
 
     Of a sampler: all kept draws, or the thinned ones beside streaming summaries.
@@ -26,10 +34,12 @@ def groups(posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000
     ----------
     posterior : what a job has released
     seed, chains, draws : of a Gaussian's draws, see `Drawing`
+    made : `created_at`, `sampling_time` in seconds, and `inference` where it is neither of the two, as far as they are known
 
     Returns
     -------
-    name -> xarray.Dataset
+    name -> xarray.Dataset with the attributes that ArviZ knows; `inference` is "mcmc" or "variational", and of independent draws
+    `draws` says so
 
     Raises
     ------
@@ -41,10 +51,14 @@ def groups(posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000
     except ImportError as error:
         raise JobError(f"draws need xarray ({error}): {REMEDY}") from None
     about = {"inference_library": "fedkern", "inference_library_version": __version__}
+    about |= {"inference": SAMPLED} if posterior.sampled else {"inference": VARIATIONAL, "draws": INDEPENDENT}
+    about |= {key: made[key] for key in MADE if made and key in made}
     return {name: Dataset(*group, about) for name, group in posterior.groups(Drawing(seed, chains, draws)).items()}
 
 
-def inference_data(posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000) -> Any:
+def inference_data(
+    posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000, made: Mapping[str, Any] | None = None
+) -> Any:
     """The same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x).
 
     Raises
@@ -58,7 +72,7 @@ def inference_data(posterior: Released, *, seed: int, chains: int = 4, draws: in
             import arviz
     except ImportError as error:
         raise JobError(f"draws for ArviZ need ArviZ ({error}): {REMEDY}") from None
-    data = groups(posterior, seed=seed, chains=chains, draws=draws)
+    data = groups(posterior, seed=seed, chains=chains, draws=draws, made=made)
     if int(arviz.__version__.partition(".")[0]) < 1:
         return arviz.InferenceData(**data)
     from xarray import DataTree
@@ -66,7 +80,7 @@ def inference_data(posterior: Released, *, seed: int, chains: int = 4, draws: in
     return DataTree.from_dict(data)
 
 
-def netcdf(posterior: Released, *, seed: int, chains: int, draws: int) -> memoryview:
+def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Mapping[str, Any] | None = None) -> memoryview:
     """The bytes of `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
 
     Raises
@@ -74,7 +88,7 @@ def netcdf(posterior: Released, *, seed: int, chains: int, draws: int) -> memory
     JobError
         xarray or h5netcdf is not installed.
     """
-    data = groups(posterior, seed=seed, chains=chains, draws=draws)
+    data = groups(posterior, seed=seed, chains=chains, draws=draws, made=made)
     try:
         import h5netcdf
         from xarray.backends import H5NetCDFStore

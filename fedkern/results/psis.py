@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
+GOOD = 0.5  # k-hat up to which it says much
 UNRELIABLE = 0.7  # k-hat above which an estimate says little
 LEAST_TAIL = 5  # draws
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from .marginals import Marginal
+
 
 class Drawing(NamedTuple):
     """Independent draws from the keyed stream "posterior", one key for each chain. A sampler has draws of its own."""
@@ -33,3 +35,10 @@ class Released(Protocol):
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """Groups posterior, and as far as they apply sample_stats and constant_data."""
+
+    @property
+    def sampled(self) -> bool:
+        """Whether its draws are the states of Markov chains; else they are independent, and R-hat says nothing of them."""
+
+    def marginal(self, name: str, site: str = "") -> Marginal | None:
+        """One of its parameters on the data's scale, or a client's own; None where nothing is kept of it but the summary."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..errors import JobError
+from ..printing import printable
+from . import page, plain, table
+from .prediction import Prediction
 from .released import Released
 from .verdict import Word
+
+LINES = 10  # of `repr`
+SHOWN = 50  # rows in notebooks
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,9 @@ class Result:
     posterior : means, deviations and draws; of a sampler its kept draws (or streaming summaries)
     folder : where the run's files are; None if nothing was written
     seed, chains, n_draws : of `to_arviz`
+    job : the job's tables with all defaults
+    made : when, and how long it took, as ArviZ has it
+    predictor : rows -> what the posterior says of them; see `predict`
     """
 
     summary: Mapping[str, Any]
@@ -29,6 +39,9 @@ class Result:
     seed: int = 0
     chains: int = 4
     n_draws: int = 1000
+    job: Mapping[str, Any] = field(default_factory=dict)
+    made: Mapping[str, Any] = field(default_factory=dict)
+    predictor: Callable[[Any], Prediction] | None = field(default=None, compare=False)
 
     @property
     def parameters(self) -> dict[str, dict[str, float]]:
@@ -64,8 +77,119 @@ class Result:
         """Why the job ended: "rounds", "converged", "budget", "updates" or "lost"."""
         return str(self.summary["stop"])
 
+    def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None) -> list[table.Row]:
+        """The rows of `table`, each a dictionary."""
+        columns = self.job.get("data", {}).get("columns") or {}
+        categorical = {column["name"] for column in self.summary["encoding"].get("columns", ()) if "levels" in column}
+        declared = {name: columns[name]["reference"] for name in categorical & columns.keys() if columns[name].get("reference")}
+        family = str(self.job.get("model", {}).get("family") or "")
+        graph = self.job.get("model", {}).get("kind") in ("mrf", "sem")
+        asked = table.Asked(exp, "" if graph else family, {**declared, **(reference or {})})
+        return table.rows(self.summary, self.posterior, asked)
+
+    def table(self, exp: bool = False, reference: Mapping[str, str] | None = None) -> Any:
+        """All parameters on the data's scale, of each site where the server has them, and levels against their reference.
+
+        Parameters
+        ----------
+        exp : odds ratios (logistic) or rate ratios (counts) instead of coefficients: posterior medians and intervals, of slopes
+            and of contrasts
+        reference : categorical column -> the level that others are compared with; by default `[data.columns.NAME] reference`,
+            else the first in sorted order
+
+        Returns
+        -------
+        a pandas DataFrame with columns `parameter`, `site`, `mean`, `sd`, `q025`, `q05`, `q95`, `q975` and, where they are known,
+        `rhat`, `ess`, `pip`; a list of dictionaries where pandas is not installed
+
+        Raises
+        ------
+        JobError
+            A reference is no level of the result, or coefficients are no logarithms of ratios.
+        """
+        return table.framed(self.rows(exp=exp, reference=reference))
+
+    def predict(self, rows: Any) -> Any:
+        """What the posterior says of new rows, without any client.
+
+        Parameters
+        ----------
+        rows : path of a file as the clients have theirs (csv, parquet, npz), a data frame (pandas, polars, pyarrow), or arrays
+            (X, y) or X, whose columns are x1, x2, ...
+
+        Returns
+        -------
+        a pandas DataFrame (a list of dictionaries where pandas is not installed) with a row for each: `mean`, the predictive mean
+        of the response; quantiles of its mean over the posterior; `linear_mean` and `linear_sd` of the linear predictor
+
+        Raises
+        ------
+        JobError
+            The method cannot predict at the server, and why; or a fault of the rows.
+        """
+        return self.prediction(rows).table()
+
+    def scores(self, rows: Any) -> dict[str, float]:
+        """How well rows with the response are predicted: what `metrics` says of the test rows.
+
+        Raises
+        ------
+        JobError
+            As `predict`; or the rows lack the response.
+        """
+        found = self.prediction(rows).scores
+        if not found:
+            response = self.summary["encoding"].get("response")
+            raise JobError(f"the rows have no column {response!r} to compare predictions with; add it, or use predict")
+        return dict(found)
+
+    def prediction(self, rows: Any) -> Prediction:
+        """Predictions and scores as arrays."""
+        if self.predictor is None:
+            raise JobError("this result has lost its job: load it with fedkern.load(DIR)")
+        return self.predictor(rows)
+
     def to_arviz(self) -> Any:
         """Posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""
         from .inference_data import inference_data
 
-        return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws)
+        return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws, made=self.made)
+
+    def __repr__(self) -> str:
+        """Ten lines: whether it has converged, what ended it, metrics and privacy, and the first rows of the table."""
+        lines = [*self._head(), *_shown(rows := self.rows(), LINES - 2 - len(self._head()))]
+        if len(lines) - len(self._head()) - 1 < len(rows):
+            lines.append(f"({len(rows)} rows in all: .table())")
+        return "\n".join(printable(line) for line in lines)
+
+    def _head(self) -> list[str]:
+        s = self.summary
+        done = f"{s['rounds']} rounds of {len(s['clients'])} clients ({self.stop})"
+        lines = [str(s["verdict"]), f"{s['method']}, {s['claim']}: {done}"]
+        if s["metrics"]:
+            lines.append("test rows: " + ", ".join(f"{name} {plain.real(value):.4f}" for name, value in s["metrics"].items()))
+        if s["privacy"]:
+            worst = max(plain.real(one.get("epsilon")) for one in s["privacy"].values())
+            lines.append(f"largest epsilon of a client {worst:.4g}")
+        return lines
+
+    def _repr_html_(self) -> str:
+        """The verdict and the table, for notebooks."""
+        head, *others = self._head()
+        rows = self.rows()
+        text = f"<p><b>{page.escape(head)}</b><br>{'<br>'.join(map(page.escape, others))}</p>"
+        if rows:
+            text += page.table(list(rows[0]), [[page.number(value) for value in row.values()] for row in rows[:SHOWN]])
+        return text + (f"<p>{SHOWN} of {len(rows)} rows; .table() has all</p>" if len(rows) > SHOWN else "")
+
+
+def _shown(rows: list[table.Row], most: int) -> list[str]:
+    """The first rows in columns, under a heading."""
+    if not rows:
+        return []
+    names = [row["parameter"] + (f"@{row['site']}" if row["site"] else "") for row in rows[:most]]
+    width = max(map(len, names))
+    lines = [" ".join([f"{'parameter':<{width}}", *(f"{key:>9}" for key in table.NUMBERS)])]
+    for name, row in zip(names, rows):
+        lines.append(" ".join([f"{name:<{width}}", *(f"{row[key]:>9.4g}" for key in table.NUMBERS)]))
+    return lines

@@ -97,6 +97,7 @@ def reweighed(names: Sequence[str], draws: Array, log_ratios: Array) -> Reweighe
     # What a draw adds to each difference, by the delta method: of the weighted moments less those without weights.
     width = (z**2 - 1) / (2 * S)
     of_mean = w * (z - mean) - z / S - mean * width
-    of_sd = w * ((z - mean) ** 2 - spread**2) / (2 * spread) - spread * width
+    with np.errstate(divide="ignore", invalid="ignore"):  # where one draw has all the weight there is no spread
+        of_sd = w * ((z - mean) ** 2 - spread**2) / (2 * spread) - spread * width
     mean_error, sd_error = (np.sqrt((one**2).sum(axis=0)) for one in (of_mean, of_sd))
     return Reweighed(tuple(names), k_hat, mean, spread - 1, mean_error, sd_error)

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from . import diagnostics, mixing
+from . import by_name, diagnostics, mixing
+from .marginals import Drawn
 from .released import Drawing, Group
 from .selection import LARGE, matrix, partial_correlations
 
@@ -200,6 +201,19 @@ class Samples:
         contrast: Array = own - (every - own) / (len(self.sites) - 1)
         return contrast
 
+    @property
+    def sampled(self) -> bool:
+        """Yes."""
+        return True
+
+    def marginal(self, name: str, site: str = "") -> Drawn | None:
+        """A parameter by its draws, on the data's scale; None of what follows from the kept draws alone, such as `negligible`."""
+        return by_name.of_draws(self._groups, name, site)
+
+    @cached_property
+    def _groups(self) -> dict[str, Group]:
+        return self.groups(Drawing(0))
+
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """All kept draws; coordinates are the names of coefficients, clients and nodes."""
         axes, per = ("chain", "draw"), "coefficient"
@@ -210,6 +224,8 @@ class Samples:
         derived = {f"{NAMES[name]}_std": getattr(self, name) for name in NAMES}
         variables |= {name: ((*axes, per), draws) for name, draws in derived.items() if draws is not None}
         variables |= {name: ((*axes, f"{name}_of"), draws) for name, draws in (("eta", self.eta), ("rho", self.rho))}
+        several = {f"{name}_of": draws.shape[-1] for name, draws in (("eta", self.eta), ("rho", self.rho)) if draws.shape[-1] > 1}
+        names |= {axis: list(self._labels(n)) for axis, n in several.items() if len(self._labels(n)) == n}
         if self.sites:
             names["client"] = list(self.sites)
             variables["theta_std_at"] = ((*axes, "client", per), np.stack(list(self.sites.values()), axis=2))

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from . import by_name
+from .marginals import Drawn
 from .released import Drawing, Group
 from .samples import OWN, Array, Row
 from .streaming import Stream
@@ -96,6 +98,19 @@ class Streamed:
         upper = np.zeros((p, p))
         upper[np.triu_indices(p, 1)] = self.streams["partial"].mean
         return upper + upper.T, None
+
+    @property
+    def sampled(self) -> bool:
+        """Yes."""
+        return True
+
+    def marginal(self, name: str, site: str = "") -> Drawn | None:
+        """A coefficient by its thinned draws."""
+        return by_name.of_draws(self._groups, name, site)
+
+    @cached_property
+    def _groups(self) -> dict[str, Group]:
+        return self.groups(Drawing(0))
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """The thinned draws of theta, and what was counted of it and of the inclusion."""

@@ -257,7 +257,8 @@ BAD_REPLIES = {
     "missing field": (reply(0, {"names": ["age"]}), "has the fields names; needs kinds, names"),
     "extra field": (reply(0, good() | {"rows": 3}), "has the fields"),
     "missing field of rows": (
-        reply(1, {k: v for k, v in good(1).items() if k != "rows"}), "has the fields labels, levels, sums; needs"
+        reply(1, {k: v for k, v in good(1).items() if k != "rows"}),
+        "has the fields labels, levels, sums; needs",
     ),
     "extra field of rows": (reply(1, good(1) | {"rows_themselves": [1.0]}), "has the fields"),
     "names": (reply(0, good() | {"names": ["age", 3]}), "names must be a list of different texts"),

@@ -36,7 +36,14 @@ PUBLIC = {
     "fedkern.data.sets.heart_failure": ["Patients", "read"],
     "fedkern.data.simulate.vertical": ["areas", "logistic"],
     "fedkern.algorithms.exchanges.columns": [
-        "PROTOCOL", "AskSchema", "SchemaReply", "Agreed", "Client", "Server", "Summary", "start",
+        "PROTOCOL",
+        "AskSchema",
+        "SchemaReply",
+        "Agreed",
+        "Client",
+        "Server",
+        "Summary",
+        "start",
     ],
 }
 

@@ -22,6 +22,7 @@ DOORS = {
     "stages": protocols.Stages,
     "show": protocols.Show,
     "report": Report,
+    "predict": protocols.Predict,
 }
 
 
@@ -46,7 +47,7 @@ def test_a_method_without_a_door_fails_with_its_name(monkeypatch: pytest.MonkeyP
         named("none")
 
 
-@pytest.mark.parametrize("file", ["doors", "keys", "model", "run", "stages", "publish", "show", "report", "rows"])
+@pytest.mark.parametrize("file", ["doors", "keys", "model", "run", "stages", "publish", "show", "report", "rows", "predict"])
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_question_has_the_same_file(name: str, file: str) -> None:
     assert (FOLDER / name / f"{file}.py").exists()

@@ -43,7 +43,7 @@ def test_a_run_leaves_what_the_interface_promises(fedkern: Any, job: Any) -> Non
     assert (ended.code, ended.err) == (0, "")
     folder = Path("out")
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary.keys() == KEYS
+    assert summary.keys() == KEYS | {"weights"}
     assert (summary["method"], summary["claim"], summary["stop"], summary["rounds"]) == ("pvi", "federated", "rounds", 3)
     judged = (summary["converged"], summary["verdict"], summary["worst"])
     assert judged[0] in ("settled", False)  # three rounds of an exact optimiser, each client once in each
@@ -313,6 +313,7 @@ def test_a_report_of_a_run_that_went_on_after_a_torn_line(torn: bytes, fedkern: 
 
 def test_every_command_has_help() -> None:
     for action in parser()._subparsers._group_actions:  # type: ignore[union-attr]
-        known = {"run", "check", "launch", "demo", "info", "init", "schema", "simulate", "sigma", "report", "reproduce"}
+        known = {"run", "check", "launch", "demo", "info", "init", "schema", "simulate", "sigma"}
+        known |= {"report", "predict", "reproduce"}
         assert {c.dest for c in action._choices_actions} == known  # type: ignore[attr-defined]
         assert all(c.help for c in action._choices_actions)  # type: ignore[attr-defined]

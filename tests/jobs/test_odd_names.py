@@ -100,8 +100,8 @@ def test_faults_that_name_them(fedkern: Any, tmp_path: Path) -> None:
 
 def test_a_private_job_prints_its_clients(fedkern: Any, tmp_path: Path) -> None:
     path = federation(tmp_path, "pvi", ["x", "y"])
-    privacy = '[privacy]\nepsilon = 8.0\ndelta = 1e-3\nclip = 2.0\nnoise_multiplier = 3.0\nsampling_rate = 0.2\n'
-    path.write_text(path.read_text().replace("[output]", '[data.columns]\nx = {center = 0, scale = 1}\n[output]') + privacy)
+    privacy = "[privacy]\nepsilon = 8.0\ndelta = 1e-3\nclip = 2.0\nnoise_multiplier = 3.0\nsampling_rate = 0.2\n"
+    path.write_text(path.read_text().replace("[output]", "[data.columns]\nx = {center = 0, scale = 1}\n[output]") + privacy)
     for command in (["check", path], ["run", path, "--out", "out"], ["report", "out"]):
         ended = fedkern(*command)
         assert ended.code == 0, ended.err

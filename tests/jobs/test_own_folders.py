@@ -79,9 +79,7 @@ def test_they_are_closed_in_a_map(tmp_path: Path) -> None:
     assert {"rows.json", "areas.csv", "areas.json"} <= {path.name for path in own(tmp_path / "out")}
 
 
-def test_a_fault_of_a_private_job_is_the_clients_too(
-    fedkern: Any, clients: TwoClients, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_a_private_job_is_the_clients_too(fedkern: Any, clients: TwoClients, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedkern.methods.pvi.run.Local", lambda *arguments, **more: 1 / 0)
     before = os.umask(0)
     try:

@@ -259,9 +259,7 @@ def test_epsilon_is_that_of_all_gaussian_releases(rounds, sigma, kind):
 
 def test_what_it_costs():
     """The figures of the module's docstring."""
-    found = [
-        accountant.calibrate(mechanism(2000, 10, None), 3.0, 1e-5, private_split.releases(rounds)) for rounds in (10, 200)
-    ]
+    found = [accountant.calibrate(mechanism(2000, 10, None), 3.0, 1e-5, private_split.releases(rounds)) for rounds in (10, 200)]
     assert [round(sigma) for sigma in found] == [12, 56]
 
 

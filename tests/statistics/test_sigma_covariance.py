@@ -33,9 +33,7 @@ def measured(variant: str, seed: int, draws: int = 20_000) -> dict[str, object]:
     architecture = source.architecture(config)
     settings = train.settings_of(config, architecture, train.gamma_of(config, source))
     table = train.tables(source, config)(0)
-    state = sigma_training.train(
-        architecture, lambda k: table, settings, state=train.start(config, source, settings)
-    )
+    state = sigma_training.train(architecture, lambda k: table, settings, state=train.start(config, source, settings))
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
     found = [prior_fit.compare(source.prior, federation, phi, draws=draws, seed=seed) for phi in PHI]
     common = train.tables(source, config)(99)  # the same draws for both variants
@@ -68,9 +66,7 @@ def test_networks_that_multiply_meet_their_bars_soon() -> None:
     architecture = source.architecture(config)
     settings = train.settings_of(config, architecture, train.gamma_of(config, source))
     table = train.tables(source, config)(0)
-    state = sigma_training.train(
-        architecture, lambda k: table, settings, state=train.start(config, source, settings)
-    )
+    state = sigma_training.train(architecture, lambda k: table, settings, state=train.start(config, source, settings))
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
     found = [prior_fit.compare(source.prior, federation, phi, draws=4000) for phi in PHI]
     assert max(one.error for one in found) <= 0.15

@@ -363,6 +363,7 @@ def faults(m: Method) -> Iterator[tuple[str, Fault]]:
     for name, line in LINES.items():
         yield name, replaced(line)
     for name, wrong in m.cells.items():
+
         def changed(row: str, wrong: Mapping[str, str] = wrong) -> str:
             return ",".join(wrong.get(column, cell) for column, cell in zip(names, row.split(",")))
 

@@ -13,8 +13,7 @@ VERTICAL = (
     'server = "server.csv"\n'
 )
 SIGMA = (
-    '[job]\nmethod = "sigma"\n[data]\nclients = ["data/a.csv", "data/b.csv"]\narea = "id"\nresponse = "y"\n'
-    '[model]\nprior = "p"\n'
+    '[job]\nmethod = "sigma"\n[data]\nclients = ["data/a.csv", "data/b.csv"]\narea = "id"\nresponse = "y"\n[model]\nprior = "p"\n'
 )
 JOBS = {
     "pvi, open": HEAD,

@@ -66,7 +66,8 @@ def test_the_code_is_what_rank_0_says_whatever_mpirun_says(beside, code):
         ("exit 2", 2, None),  # the ranks have said why
         ("exit 213", 1, "mpirun ended with code 213"),
         (
-            "echo fedkern: no peer >&2; exit 213", 3,
+            "echo fedkern: no peer >&2; exit 213",
+            3,
             "no peer\nfedkern: mpirun ended with code 213 before the job had begun; start it again",
         ),
         ("exit 137", 3, "rank 0 (the server) did not say how the job ended; start it again"),

@@ -1,20 +1,21 @@
-"""After an open spatial fit that has settled: each client's log-likelihood at draws of the global unknowns from q.
+"""After an open variational job: each client's log-likelihood at draws of the global unknowns from q.
 
-The draws are made of the job's seed and of q(xi), which every client has been told, so only the answers travel: one number for
-each draw. With them the server weights its draws (`results.reweighed`). Where something still moves nobody is asked.
+The draws are made of the job's seed and of q, so only the answers travel: one number for each draw. Of a spatial fit every client
+has been told q(xi), and where something still moves nobody is asked; of a partitioned job the question has the released q. With
+the answers the server weights its draws (`results.reweighed`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, evolve
 from ..core.rounds import needed
 
 DRAWS = 400
@@ -31,6 +32,15 @@ class AskTerms(Message, kind=165):
 
 
 @dataclass(frozen=True)
+class AskTermsOf(Message, kind=149):
+    """Server to client: at draws from this q, shift and packed precision."""
+
+    round: int
+    h: Annotated[NDArray[np.float64], "d"]
+    P: Annotated[NDArray[np.float64], "p"]
+
+
+@dataclass(frozen=True)
 class LogTerms(Message, kind=166):
     """Client to server: estimates of log p(y_j | xi), and nothing of its own unknowns."""
 
@@ -39,19 +49,30 @@ class LogTerms(Message, kind=166):
 
 
 @dataclass(frozen=True)
-class Client:
-    """`terms` computes the answer, if it is asked for."""
+class LogTermsOf(Message, kind=150):
+    """Client to server: log p(y_j | theta) at draws of q."""
 
-    terms: Callable[[], NDArray[np.float64]]
+    round: int
+    values: Terms
+
+
+@dataclass(frozen=True)
+class Client:
+    """`terms` computes the answer, if it is asked for; `asked`: by what question it was."""
+
+    terms: Callable[[AskTerms | AskTermsOf], NDArray[np.float64]]
+    asked: AskTerms | AskTermsOf | None = None
 
 
 @dataclass(frozen=True)
 class Server:
-    """`asks` is False where the fit still moves."""
+    """`asks` is False where the fit still moves; `spared`: the job goes on without the `lost` clients' numbers."""
 
     n_clients: int
     asks: bool
     replies: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    spared: bool = False
+    lost: frozenset[int] = frozenset()
 
 
 def start(n_clients: int, asks: bool) -> tuple[Server, ServerEffects]:
@@ -59,23 +80,33 @@ def start(n_clients: int, asks: bool) -> tuple[Server, ServerEffects]:
     return Server(n_clients, asks), once.ask(n_clients, AskTerms(0)) if asks else []
 
 
+def start_of(n_clients: int, question: AskTermsOf | None) -> tuple[Server, ServerEffects]:
+    """Asks everybody at draws from a q, or nobody; a job that has done its work does not end with a client that is lost now."""
+    effects = [] if question is None else once.ask(n_clients, question)
+    return Server(n_clients, question is not None, spared=True), effects
+
+
 def finished(state: Server) -> bool:
-    return not state.asks or len(state.replies) == state.n_clients
+    return not state.asks or len(state.replies.keys() | state.lost) == state.n_clients
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers."""
-    if not isinstance(event, AskTerms):
+    if not isinstance(event, AskTerms | AskTermsOf):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    return state, [LogTerms(event.round, state.terms())]
+    answer = LogTermsOf if isinstance(event, AskTermsOf) else LogTerms
+    return evolve(state, asked=event), [answer(event.round, state.terms(event))]
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's numbers."""
+    """One client's numbers, or its loss."""
+    if isinstance(event, ClientLost) and state.spared:
+        return replace(state, lost=state.lost | {event.client}), []
     needed(event, "its log-likelihoods had not come; --resume goes on from the last checkpoint")
-    if not isinstance(event, LogTerms) or sender in state.replies:
+    if not isinstance(event, LogTerms | LogTermsOf) or sender in state.replies:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     return once.with_reply(state, sender, event.values), []
 
 
 PROTOCOL = once.protocol("terms", (AskTerms,), (LogTerms,), server_receive, client_receive, finished)
+OF_Q = once.protocol("terms-of-q", (AskTermsOf,), (LogTermsOf,), server_receive, client_receive, finished)

@@ -96,7 +96,6 @@ class Settings:
         left = (self.rounds - round) / max(self.cool_down * self.rounds, 1e-300)
         return self.learning_rate * min(1.0, left)
 
-
     def kept(self, round: int) -> float:
         """The weight of the old average of messages when that of a round comes.
 

@@ -107,6 +107,10 @@ class OutputSection(CommonOutputSection):
     metrics_every: Count = key(1, help="rounds between two measurements on the test rows")
     draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws")
+    reweigh: bool = key(
+        help="clients also send their log-likelihood at 400 draws from q, once: k-hat of q; default: true if open"
+    )
+    loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO; open jobs")
 
 
 class Config(JobConfig):
@@ -156,12 +160,13 @@ BASE: Tables = {
         "average": "none",
     },
 }
-OPEN: Tables = {"algorithm": {"optimiser": "exact", "damping_form": "natural"}}
+OPEN: Tables = {"algorithm": {"optimiser": "exact", "damping_form": "natural"}, "output": {"reweigh": True}}
 # pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
 PRIVATE: Tables = {
     "job": {"rounds": "budget"},
     "data": {"standardise": "public"},
     "algorithm": {"optimiser": "adagrad", "damping_form": "moment", "damping": 0.1, "average": "half"},
+    "output": {"reweigh": False},
 }
 SHARDS: Tables = {"algorithm": {"optimiser": "adagrad"}, "privacy": {"sampling": "shards"}}
 GLOBAL_VI: Tables = {"algorithm": {"optimiser": "adagrad", "local_steps": 1, "learning_rate": 0.05, "damping": 1.0}}
@@ -245,6 +250,8 @@ def conflicts(config: Config) -> Iterator[str]:
     if privacy is not None:
         yield from _private(config, privacy)
         return
+    if config.output.loo and not config.output.reweigh:
+        yield "output.loo needs output.reweigh, by which clients are told the released q; set it to true, or remove output.loo"
     if sharded:
         yield f'algorithm.variant = "{algorithm.variant}" is for private jobs; take "pvi", or give a [privacy] section'
     if config.job.rounds == "budget":
@@ -261,14 +268,14 @@ def _data(config: Config) -> Iterator[str]:
         yield "data.response is missing: the column to be explained"
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
-    for name, column in data.columns.items():
-        if column.reference is not None:
-            yield f'data.columns.{name}.reference is for method = "sparse"; here every level has a coefficient'
     yield from faults_of_names(data.names, "data.names")
 
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     algorithm = config.algorithm
+    for name in ("reweigh", "loo"):
+        if getattr(config.output, name):
+            yield f"output.{name} has clients send numbers of their rows without noise, and this job is private; remove it"
     if algorithm.batch != 1:
         yield "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how rows enter a step"
     if algorithm.variant in ONE_SHOT:

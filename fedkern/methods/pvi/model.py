@@ -38,6 +38,9 @@ class Model:
     names: tuple[str, ...]
     encoding: Encoding
 
+    def __post_init__(self) -> None:
+        self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
+
     @property
     def prior(self) -> Gaussian:
         """Of all coefficients, in the form of the posterior."""

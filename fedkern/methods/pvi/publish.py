@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,33 @@ from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, metrics
 from ...results.gaussian import Posterior
+from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
 from .budget import steps_of_an_update
 from .keys import ONE_SHOT
 from .model import Model, Server
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is known of the released q; None and empty where the job does not ask, or a client was lost.
+
+    Attributes
+    ----------
+    weights : by importance weights
+    content, notes : for summary.json: `loo`, where the job asks for it
+    """
+
+    weights: Reweighed | None = None
+    content: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """For summary.json."""
+        found = {} if self.weights is None else {"weights": self.weights.content}
+        return found | ({"loo": self.content} if self.content else {})
+
 
 MEAN, SD = 0.1, 0.05  # by how many sds a mean may move that has settled, and by what part an sd
 FAR_ENOUGH = 0.95  # of the way that updates lead q
@@ -35,10 +59,12 @@ class Ended:
     ----------
     server : its machine's last state
     told : what each client's noisy gradients add up to, where the posterior is made of them
+    checked : what the clients of an open job say of q
     """
 
     server: Server
     told: Mapping[int, noise_aware.Sums]
+    checked: Checked = field(default_factory=Checked)
 
 
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
@@ -57,7 +83,8 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         draws=config.output.draws,
         encoding=encoding.to_dict(),
         metrics={} if test is None else metrics(q, test, config.model.family, config.model.scale),
-        notes=[*_remarks(model, server, q), *_of_estimate(model, ended, estimate)],
+        notes=[*_remarks(model, server, q), *_of_estimate(model, ended, estimate), *ended.checked.notes],
+        more=ended.checked.more,
     )
 
 

@@ -21,7 +21,7 @@ from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, metrics
 from ...results.plain import Record
-from . import own, publish
+from . import own, publish, weights
 from .keys import Config
 from .model import Client, Model, Server
 from .stages import noisy_sums, trained
@@ -47,8 +47,11 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
     told = _noisy_sums(run, model, clients)
+    checked = weights.exchanged(run, model, server, {k: _rows(design) for k, design in designs.items()})
     certificates = _certified(run, model)
-    return None if server is None else replace(publish.fit(model, publish.Ended(server, told), test), privacy=certificates)
+    return (
+        None if server is None else replace(publish.fit(model, publish.Ended(server, told, checked), test), privacy=certificates)
+    )
 
 
 def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:

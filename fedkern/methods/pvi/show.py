@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ...printing import aligned
 from ...privacy.certificate import certificates
+from ...results import psis
 from ...results.gaussian import comparable
-from ...results.plain import Record
+from ...results.plain import Record, real
 
 SHOWN = 12  # coefficients; all of them are in summary.json
 
@@ -18,6 +19,12 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield f"{why}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"
     if content["metrics"]:
         yield "test rows: " + ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in content["metrics"].items())
+    if "weights" in content:
+        k_hat = real(content["weights"]["k_hat"])
+        yield f"q against the pooled posterior: k-hat {k_hat:.2f} ({_grade(k_hat)})"
+    if "loo" in content:
+        found = content["loo"]
+        yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
     yield ""
     yield from _coefficients(content["parameters"])
     yield ""
@@ -30,6 +37,11 @@ def lines(content: Record, why: str) -> Iterator[str]:
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
+
+
+def _grade(k_hat: float) -> str:
+    """What a k-hat says of q."""
+    return "near" if k_hat <= psis.GOOD else "near enough for weighted means" if k_hat < psis.UNRELIABLE else "not near"
 
 
 def _coefficients(parameters: Record) -> Iterator[str]:

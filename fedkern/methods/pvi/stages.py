@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...algorithms.exchanges import certificates, column_notes
+from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.pvi import noise_aware
 from ...data.design import check_header, describe
@@ -26,13 +26,25 @@ def stages(model: Model) -> list[Stage]:
     open_job = model.privacy is None
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
-    return [*notes, trained(model), *sums, *([] if open_job or model.by_client else [Stage.of(certificates)])]
+    output = model.config.output
+    after = ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
+    return [*notes, trained(model), *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
 def trained(model: Model) -> Stage:
     """The rounds."""
     settings = model.settings
     return Stage(model.protocol, settings.sizes(model.encoding.size), rounds=settings.rounds, resumable=True)
+
+
+def weighed(model: Model) -> Stage:
+    """After the rounds of an open job: clients' log-likelihoods at draws from the released q."""
+    return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), **terms.DIMS})
+
+
+def left_out() -> Stage:
+    """And sums of the rows' leave-one-out densities."""
+    return Stage.of(loo_sums)
 
 
 def noisy_sums(model: Model) -> Stage:

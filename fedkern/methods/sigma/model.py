@@ -53,6 +53,7 @@ class SigmaModel:
 
     def __post_init__(self) -> None:
         kind_of(self.config, self.common)
+        self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
 
     @property
     def kind(self) -> Kind:

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.messages import SERVER
+from ...algorithms.core.messages import SERVER, Message
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import terms
 from ...algorithms.sfvi import machine as sfvi
@@ -51,7 +51,7 @@ def exchanged(
     return reweighed(publish.unknowns(model), xi, ratios)
 
 
-def _answer(model: SigmaModel, client: sfvi.Client) -> Array:
+def _answer(model: SigmaModel, client: sfvi.Client, asked: Message) -> Array:
     """A client's log-likelihoods."""
     assert client.fitted is not None
     key = rng.key(model.config.job.seed, "posterior", LOCAL)

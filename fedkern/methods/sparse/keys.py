@@ -97,6 +97,7 @@ class OutputSection(CommonOutputSection):
     largest: Count = key(2000, help="coefficients above which only streaming moments are kept")
     sensitivity: bool = key(False, help="the table of PIPs under other priors: six more runs")
     leave_one_out: bool = key(False, help="the effects without each client: as many more runs")
+    loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
     site_fits: bool = key(False, help="each client also sends least-squares estimates and errors, for a meta-analysis")
 
 
@@ -202,6 +203,10 @@ def _model(config: Config) -> Iterator[str]:
         yield 'model.missing = "impute" needs family = "gaussian"'
     if config.output.site_fits and (model.kind != "regression" or not real):
         yield 'output.site_fits are least-squares fits of kind = "regression" with family = "gaussian"; remove the key'
+    if config.output.loo:
+        wrong = {'kind = "regression"': model.kind != "regression", 'missing = "refuse"': model.missing != "refuse"}
+        wrong |= {'algorithm.statistics = "local"': a.statistics == "pooled"}
+        yield from (f"output.loo needs {name}; set it, or remove output.loo" for name, bad in wrong.items() if bad)
     if model.splines and model.missing == "impute":
         yield 'model.splines with model.missing = "impute" do not exist together; leave one out'
     for name, knots in model.splines.items():

@@ -87,6 +87,11 @@ class SparseModel:
                 raise JobError("a graph needs at least two columns; there is one")
         elif not self.coefficients.size:
             raise JobError("no covariate is left beside the response; add columns")
+        elif self.config.output.loo and self.coefficients.size > self.config.output.largest:
+            raise JobError(
+                f"output.loo needs kept draws, and of {self.coefficients.size} coefficients none are kept "
+                f"(output.largest = {self.config.output.largest}); raise it, or remove output.loo"
+            )
 
     def public(self, name: str) -> str:
         """A coefficient as every party may read it: all know the columns' names by now, but levels are cells of rows."""

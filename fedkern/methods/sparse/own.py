@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.exchanges.loo_sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import BINARY, FAMILIES
-from ...results import chains, selection
+from ...results import chains, loo, selection
 from ...results.plain import Record
 from .keys import Config
 from .model import Columns, SparseModel
@@ -116,6 +117,21 @@ def _intercept(model: SparseModel, own: Own) -> Array:
         return np.asarray(centre + client.trace["alpha"][..., 0] * scales[w])
     z = rng.normal(centre.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(centre.shape)
     return np.asarray(centre + z * np.sqrt(client.trace["sigma_sq"][..., 0] / len(own.columns.values)) * scales[w])
+
+
+def left_out(model: SparseModel, own: Own) -> LooSums | None:
+    """Leave-one-out sums of the client's rows (regression), at its kept draws; None without a draw."""
+    trace, values = own.client.trace, own.columns.values
+    if isinstance(trace, Streams) or not trace.count:
+        return None
+    slopes = (trace["theta"] * model.factors(own.scales)).reshape(trace["theta"].shape[0] * trace["theta"].shape[1], -1)
+    w = slopes.shape[1]
+    alpha = _intercept(model, own).reshape(-1, 1) if model.config.model.intercept else np.zeros((1, 1))
+    family = FAMILIES[model.config.model.family]
+    sd = 1.0 if family.domain is BINARY else np.sqrt(trace["sigma_sq"][..., :1].reshape(-1, 1)) * own.scales[w]
+    return loo.sums(
+        len(values), lambda at: np.asarray(family.value(values[at, w], slopes @ values[at, :w].T + alpha, sd, None), np.float64)
+    )
 
 
 def _described(name: str, labels: tuple[str, ...], draws: Array) -> dict[str, dict[str, float]]:

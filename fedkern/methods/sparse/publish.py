@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import fits as site_fits
+from ...algorithms.exchanges import loo_sums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models.incomplete import Completed
-from ...results import chains, meta, selection, verdict
+from ...results import chains, loo, meta, selection, verdict
 from ...results.plain import Record
 from ...results.samples import Samples
 from ...results.streamed import Streamed
@@ -160,6 +162,14 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array) -> Fit:
 def with_others(fit: Fit, others: Record) -> Fit:
     """With what came of further runs, by its key in summary.json."""
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
+
+
+def with_sums(fit: Fit, asked: loo_sums.Server) -> Fit:
+    """With how well rows are foreseen without themselves."""
+    content = loo.summary(in_order(asked.replies))
+    silent = sum(one.rows == 0 for one in asked.replies.values())
+    notes = [*fit.notes, *loo.notes(content, silent, len(asked.lost))]
+    return replace(fit, notes=notes, more={**fit.more, "loo": content} if content else fit.more)
 
 
 def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:

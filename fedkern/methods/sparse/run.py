@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import ServerEffects
-from ...algorithms.exchanges import counts
+from ...algorithms.exchanges import counts, loo_sums
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.gibbs import machine as gibbs
@@ -82,10 +82,23 @@ def fit(run: Run[Config]) -> Fit | None:
     server, clients = sampled(run.saying(_line), data, Variant())
     for k, client in clients.items():
         own.write(run, model, own.Own(client, data.columns[k], data.scales.each))
+    rows = {k: own.Own(client, data.columns[k], data.scales.each) for k, client in clients.items()}
+    left_out = _left_out(run, model, rows)
     if config.algorithm.statistics == "local":
         server = _counted(run, server, clients)
     others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
-    return None if server is None else publish.with_others(publish.fit(model, server, data.scales.each), others)
+    if server is None:
+        return None
+    fitted = publish.with_others(publish.fit(model, server, data.scales.each), others)
+    return fitted if left_out is None else publish.with_sums(fitted, left_out)
+
+
+def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> loo_sums.Server | None:
+    """How well rows are foreseen without themselves, at the server's place, where the job asks."""
+    if not run.config.output.loo:
+        return None
+    clients = {k: loo_sums.Client(own.left_out(model, one)) for k, one in rows.items()}
+    return run.exchange(Stage.of(loo_sums), lambda: loo_sums.start(len(run.names)), clients)[0]
 
 
 def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:

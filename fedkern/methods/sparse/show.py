@@ -27,6 +27,9 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield ""
     if "ess" in sampler:
         yield f"R-hat at most {sampler['rhat']:.4f}, ESS at least {sampler['ess']:.0f} ({sampler['slowest']})"
+    if "loo" in content:
+        found = content["loo"]
+        yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
     yield from _imputed(content.get("imputed", {}))
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"

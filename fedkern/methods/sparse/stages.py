@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...algorithms.exchanges import column_notes, counts
+from ...algorithms.exchanges import column_notes, counts, loo_sums
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
@@ -33,7 +33,8 @@ def stages(model: SparseModel) -> list[Stage]:
     scales = [scaled(model)] if model.exchanges_scales else []
     fits = [fitted(model)] if config.output.site_fits else []
     counted = [Stage.of(counts)] if config.algorithm.statistics == "local" else []
-    return [Stage.of(column_notes), *scales, *fits, sampled(model), *counted]
+    sums = [Stage.of(loo_sums)] if config.output.loo else []
+    return [Stage.of(column_notes), *scales, *fits, sampled(model), *sums, *counted]
 
 
 def scaled(model: SparseModel) -> Stage:
@@ -138,6 +139,9 @@ def disclosure(model: SparseModel) -> str:
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
     if model.config.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
+    if model.config.output.loo:
+        text += f"; sums over each client's rows, if it has at least {loo_sums.LEAST}, of their leave-one-out log densities, the "
+        text += "squares of those and the effective numbers of parameters, with counts of k-hat, once"
     return text
 
 

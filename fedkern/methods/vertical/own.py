@@ -38,7 +38,7 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
     if isinstance(client, soul.Client):
         content = _conditional(client, columns)
     else:
-        content = _posterior(model, client, columns)
+        content = {**_posterior(model, client, columns), **_contrasts(model, client, columns)}
         if not model.network:
             content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
@@ -73,6 +73,26 @@ def _posterior(model: VerticalModel, client: vertical.Client, columns: Columns) 
     if isinstance(site.predictor, Multilevel):
         return {"parameters": _multilevel(model, client, columns)}
     return {"parameters": slopes(columns, part[: len(columns.encoding.names)], site.block.sd(part))}
+
+
+def _contrasts(model: VerticalModel, client: vertical.Client, columns: Columns) -> Record:
+    """Of a linear predictor: levels of a categorical column against its reference level, jointly with all others."""
+    site, names = client.site, columns.encoding.names
+    if model.config.model.kind in ("network", "bayes-network") or isinstance(site.predictor, Multilevel):
+        return {}
+    declared = model.config.data.columns
+    references = {name: column.reference for name, column in declared.items()}
+    part, rows = client.released[site.parts["theta"]], dict[str, dict[str, float]]()
+    scale = site.block.scale(part)
+    for column in columns.encoding.columns:
+        base = references.get(column.name) or (column.levels or ("",))[0]
+        for level in column.levels or ():
+            if level != base:
+                j, k = (names.index(f"{column.name}={one}") for one in (level, base))
+                mean = float(part[j] - part[k])
+                sd = float(np.linalg.norm(scale[j] - scale[k]) if site.block.full else np.hypot(scale[j], scale[k]))
+                rows |= _normal((f"{column.name}[{level} vs {base}]",), np.array([mean]), np.array([sd]))
+    return {"contrasts": rows} if rows else {}
 
 
 def slopes(columns: Columns, mean: Array, sd: Array) -> dict[str, dict[str, float]]:

@@ -100,6 +100,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         more={"inference": _inference(model), **fitted.more} | ({"prediction": scores} if scores else {}),
         tables={"predictions.csv": table} if rows.ids and predicted is not None else {},
         drawn=bool(fitted.posterior.names),
+        inference="langevin" if config.algorithm.inference == "soul" else "",
     )
 
 

@@ -252,6 +252,7 @@ def columns(read: Reading, train: Index) -> Columns:
         values = np.empty(0) if private else np.asarray(summary.numeric[train, next(numeric)], np.float64)  # type: ignore[index]
         complete.append(_standardised(read, declared, values))
     encoding = spec.encoding(tuple(complete))
+    encoding.check_references({name: column.reference for name, column in read.config.data.columns.items()})
     design = encode(table, encoding, private=private, client=client)
     X = np.ascontiguousarray(design.X, np.float64)
     if not private:

@@ -206,8 +206,6 @@ def test_check_plans_the_rounds_that_run_and_says_what_they_cost(data: dict[str,
     assert "whose work counts" not in full
 
 
-
-
 # --- kills
 
 
@@ -343,9 +341,7 @@ def test_a_round_is_released_once_however_often_the_run_is_killed(
 def test_a_run_that_was_stopped_goes_on_without_another_charge(data: dict[str, Any], tmp_path: Path, lines: int) -> None:
     tables, out = job(data), tmp_path / "out"
     with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
-        perform(
-            InProcess(signals=StopsAt(out / "metrics.jsonl", lines)), parse(tables), tmp_path, Output(out, quiet=True)
-        )
+        perform(InProcess(signals=StopsAt(out / "metrics.jsonl", lines)), parse(tables), tmp_path, Output(out, quiet=True))
     assert charged(out) == lines + 1  # the next round is paid for
     run(tables, out, resume=True)
     assert charged(out) == tables["job"]["rounds"]

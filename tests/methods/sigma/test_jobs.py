@@ -132,9 +132,7 @@ def test_variants_run_and_send_only_what_the_specification_names(tmp_path: Path,
     assert not (tmp_path / "out" / "areas.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("inference", "ranks"), [("sfvi", 3), pytest.param("sfvi", 4, marks=pytest.mark.nightly), ("hmc", 3)]
-)
+@pytest.mark.parametrize(("inference", "ranks"), [("sfvi", 3), pytest.param("sfvi", 4, marks=pytest.mark.nightly), ("hmc", 3)])
 def test_one_process_and_several_ranks_give_the_same_bits(tmp_path: Path, inference: str, ranks: int) -> None:
     few = {"inference": inference, "leapfrog_steps": 2}
     path = job(tmp_path, job={"rounds": 10}, algorithm=few, output={"chains": 2})

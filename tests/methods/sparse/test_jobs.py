@@ -146,7 +146,7 @@ def test_moves_exist_in_every_model_of_regressions(tmp_path: Path, kind: str, ch
 
 def test_large_jobs_are_told_of_moves_and_what_they_send(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
     path = job(tmp_path, clients=8, rows=12)
-    words = 'algorithm.moves = "auto" would take interweave, and send X\'y / sigma^2 and X\'X / sigma^2 of every client'
+    words = "algorithm.moves = \"auto\" would take interweave, and send X'y / sigma^2 and X'X / sigma^2 of every client"
     assert words in fedkern("check", path).out
     assert words in fedkern("run", path, "--set", "job.rounds=5").out
     for given in ("moves=[]", "moves=auto", "statistics=pooled", "aggregate=sums", "participation=0.5", "topology=allgather"):

@@ -1,0 +1,60 @@
+"""What the released posterior says of new rows: it has all that it takes, so no client is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ...data import memory, table
+from ...data.design import encode
+from ...data.table import Table
+from ...errors import JobError
+from ...jobs.keys import DialectSection
+from ...kernels.families import FAMILIES
+from ...models.encoding import Encoding
+from ...models.glm import Rows, metrics, predictive_mean
+from ...results.gaussian import Posterior
+from ...results.prediction import Prediction
+from ...results.result import Result
+from ...results.table import ENDS
+
+
+def predicted(result: Result, rows: Any) -> Prediction:
+    """Of a path, a data frame, or arrays.
+
+    Raises
+    ------
+    JobError
+        The run left no posterior to predict with, or a fault of the rows.
+    """
+    q = result.posterior.q if isinstance(result.posterior, Posterior) else None
+    if q is None:
+        raise JobError(
+            "predict needs the run's posterior.nc, and there is none: run the job where xarray and h5netcdf are installed"
+        )
+    encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
+    read = _read(result, encoding, rows)
+    known = encoding.response in read.names
+    if not known:
+        encoding = replace(encoding, response=None, positive=None, labels=(), weight=None)
+    design = encode(read, replace(encoding, row_id=None))
+    own, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(model["scale"])
+    mean, sd = np.asarray(design.X @ q.mean), np.sqrt(q.variance_of(np.asarray(design.X, np.float64)))
+    mean = mean if design.offset is None else mean + design.offset
+    of = FAMILIES[family].mean
+    quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
+    scores = metrics(q, own, family, scale) if known else {}
+    return Prediction(predictive_mean(q, own, family, scale), quantiles, mean, sd, scores)
+
+
+def _read(result: Result, encoding: Encoding, rows: Any) -> Table:
+    """The rows as the job's files were read."""
+    response = encoding.response or "y"
+    if not isinstance(rows, str | Path):
+        return memory.table(rows, "rows", text=encoding.texts, response=response)
+    dialect = DialectSection.model_validate(result.job["data"].get("dialect") or {}).dialect
+    return table.load(rows, text=encoding.texts, response=response, dialect=dialect)

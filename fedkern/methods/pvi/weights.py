@@ -1,0 +1,99 @@
+"""How well q agrees with the pooled posterior, and how well rows are foreseen without themselves: from draws that all make.
+
+Both are of open jobs. The server sends the released q once; a client answers with its log-likelihood at draws from it, and where
+the job asks with sums of its leave-one-out densities. Source: docs/concepts/convergence.md, "Whether it is right".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.core.messages import Message
+from ...algorithms.core.rounds import in_order, summed
+from ...algorithms.exchanges import loo_sums, terms
+from ...algorithms.pvi import machine as pvi
+from ...errors import owned
+from ...jobs.run import Run
+from ...models.expfam import Gaussian, pack, unpack
+from ...models.glm import Rows, log_likelihood, total_log_likelihood
+from ...results import loo
+from ...results.gaussian import Posterior, label
+from ...results.reweighed import reweighed
+from . import stages
+from .keys import Config
+from .model import Model, Server
+from .publish import Checked
+
+Array = NDArray[np.float64]
+
+NEVER = 1e100  # the log-likelihood of a draw that cannot be, with the other sign
+SHARED = 1001  # chain of the stream "posterior": released draws have the first 1,000
+
+
+def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Checked:
+    """What is found, at the server's place; nothing elsewhere."""
+    if not run.config.output.reweigh:
+        return Checked()
+    question = None
+    if server is not None and not server.lost:
+        q = pvi.released(server)
+        question = terms.AskTermsOf(0, q.h, pack(q.P))
+    clients = {k: terms.Client(partial(_answer, model, own, k)) for k, own in rows.items()}
+    told, clients = run.exchange(stages.weighed(model), lambda: terms.start_of(len(run.names), question), clients)
+    found = None
+    if server is not None and told is not None and told.asks and not told.lost:
+        q, prior = pvi.released(server), model.prior
+        theta = _posterior(model, q).draws(terms.DRAWS, seed=model.config.job.seed, chain=SHARED)
+        ratios = summed(in_order(told.replies)) + prior.log_density(theta) - q.log_density(theta)
+        suffix = "_std" if model.encoding.standardised else ""
+        found = reweighed([label(name, suffix) for name in model.encoding.names], theta, ratios)
+    if not run.config.output.loo:
+        return Checked(found)
+    own = {k: loo_sums.Client(_sums(model, rows[k], client.asked, k)) for k, client in clients.items()}
+    asks = told is not None and told.asks
+    asked, _ = run.exchange(stages.left_out(), lambda: loo_sums.start(len(run.names), asks), own)
+    if asked is None:
+        return Checked(found)
+    if not asked.asks:
+        return Checked(found, None, ("no leave-one-out sums: a client was lost",))
+    content = loo.summary(in_order(asked.replies))
+    silent = sum(one.rows == 0 for one in asked.replies.values())
+    return Checked(found, content, tuple(loo.notes(content, silent, len(asked.lost))))
+
+
+def _q(model: Model, asked: Message | None) -> Gaussian | None:
+    """The released q, as a client was told it."""
+    if not isinstance(asked, terms.AskTermsOf):
+        return None
+    return Gaussian(asked.h, unpack(asked.P, model.encoding.size))
+
+
+def _posterior(model: Model, q: Gaussian) -> Posterior:
+    """On the model's scale."""
+    return Posterior(model.encoding.names, q)
+
+
+def _answer(model: Model, rows: Rows, client: int, asked: Message) -> Array:
+    """A client's log-likelihoods."""
+    q = _q(model, asked)
+    assert q is not None
+    theta = _posterior(model, q).draws(terms.DRAWS, seed=model.config.job.seed, chain=SHARED)
+    with owned(client):
+        found = total_log_likelihood(rows, theta, model.config.model.family, model.config.model.scale)
+    return np.nan_to_num(found, nan=-NEVER, posinf=NEVER, neginf=-NEVER)  # a draw that cannot be is not a fault of this client
+
+
+def _sums(model: Model, rows: Rows, asked: Message | None, client: int) -> loo_sums.LooSums | None:
+    """Of a client's rows, at the draws that posterior.nc has."""
+    q, output = _q(model, asked), model.config.output
+    if q is None:
+        return None
+    drawn = _posterior(model, q)
+    theta = np.concatenate([drawn.draws(output.draws, seed=model.config.job.seed, chain=c) for c in range(output.chains)])
+    family, scale = model.config.model.family, model.config.model.scale
+    with owned(client):
+        return loo.sums(len(rows), lambda at: log_likelihood(rows.take(np.arange(at.start, at.stop)), theta, family, scale))

@@ -1,0 +1,18 @@
+"""Why the server of a sparse job cannot predict new rows alone."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ...errors import JobError
+from ...results.result import Result
+
+WHY = (
+    "a sparse job cannot predict at the server: each site's intercept and noise are in its own folder, and the server has "
+    "slopes alone; a client predicts with the posterior.json of its own folder"
+)
+
+
+def predicted(result: Result, rows: Any) -> NoReturn:
+    """Nothing: JobError with the reason."""
+    raise JobError(WHY)

@@ -1,0 +1,221 @@
+"""A posterior against another one of the same model: that of Stan, PyMC or NumPyro on pooled rows, as ArviZ stores it.
+
+The distance of a parameter is the first Wasserstein distance of the two marginals, over the reference's sd: by how many sds, on
+average over quantiles, one has to move the reference's mass. A shift of a by itself is a distance of a.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from . import diagnostics, mixing, page, plots
+from .marginals import Drawn, Marginal
+from .released import Drawing, Group, Released
+
+Array = NDArray[np.float64]
+
+NAMED = 4  # names in an error
+PLOTTED = 60  # parameters
+GRID = 2000  # quantiles that a distance is made of
+REMEDY = 'give --names FILE, a TOML file with a line "OURS" = "THEIRS" for each parameter, or for a whole array'
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One parameter.
+
+    Attributes
+    ----------
+    name, other : as the run and as the reference call it
+    mean, sd, other_mean, other_sd : of the run's posterior, and of the reference
+    shift : difference of the means in the reference's sds
+    error : its Monte-Carlo standard error; NaN without ArviZ
+    sd_ratio : the run's sd over the reference's
+    distance : Wasserstein distance in the reference's sds
+    ours, theirs : what it is computed from
+    """
+
+    name: str
+    other: str
+    mean: float
+    sd: float
+    other_mean: float
+    other_sd: float
+    shift: float
+    error: float
+    sd_ratio: float
+    distance: float
+    ours: Marginal
+    theirs: Drawn
+
+
+def compare(
+    posterior: Released, drawing: Drawing, reference: Group, names: Mapping[str, str] | None, path: str
+) -> list[Compared]:
+    """The parameters that both have, those that are farthest apart first.
+
+    Parameters
+    ----------
+    posterior, drawing : of the run
+    reference : group `posterior` of another library
+    names : ours -> theirs, of parameters ("theta[age]", "beta[0]") or of whole arrays ("theta", "beta"), whose elements are then
+        taken in their order; None: equal names
+    path : of the reference, for errors
+
+    Raises
+    ------
+    JobError
+        No name matches, a name is none, or two arrays have other shapes.
+    """
+    groups = posterior.groups(drawing)
+    ours, theirs = arrays(groups["posterior"], "the run"), arrays(reference, path)
+    if names is None:
+        pairs = _equal(ours, theirs, path)
+    else:
+        pairs = [pair for name, other in names.items() for pair in _paired(ours, theirs, name, other, path)]
+    flat_ours, flat_theirs = _flat(ours), _flat(theirs)
+    found = []
+    for name, other in pairs:
+        exact = posterior.marginal(name) if name in posterior.parameters() else None
+        found.append(_compared(name, other, exact or Drawn(flat_ours[name]), Drawn(flat_theirs[other])))
+    return sorted(found, key=lambda one: -one.distance if one.distance == one.distance else -math.inf)
+
+
+Arrays = Mapping[str, Mapping[str, Array]]  # variable -> label ("" of a number) -> (c, t) draws
+
+
+def arrays(group: Group, whose: str) -> Arrays:
+    """All variables of a group, element by element.
+
+    Raises
+    ------
+    JobError
+        A variable has no chains and draws.
+    """
+    found = {}
+    for name, (dims, values) in group.variables.items():
+        if np.asarray(values).dtype.kind not in "fiub":
+            continue  # texts and times are no parameters
+        if tuple(dims[:2]) != ("chain", "draw"):
+            raise JobError(f"{whose}: {name} has dimensions ({', '.join(dims)}); wanted chain and draw first, as ArviZ has them")
+        axes = [
+            [str(one) for one in group.coordinates[dim]] if dim in group.coordinates else [str(k) for k in range(size)]
+            for dim, size in zip(dims[2:], values.shape[2:])
+        ]
+        flat = np.asarray(values, np.float64).reshape(*values.shape[:2], -1)
+        found[name] = {",".join(label): flat[:, :, k] for k, label in enumerate(product(*axes))}
+    return found
+
+
+def _flat(found: Arrays) -> dict[str, Array]:
+    return {_label(name, label): draws for name, those in found.items() for label, draws in those.items()}
+
+
+def _label(name: str, label: str) -> str:
+    return f"{name}[{label}]" if label else name
+
+
+def _equal(ours: Arrays, theirs: Arrays, path: str) -> list[tuple[str, str]]:
+    both = [name for name in _flat(ours) if name in _flat(theirs)]
+    if both:
+        return [(name, name) for name in both]
+    for name in ours:
+        if name in theirs:
+            n, m = len(ours[name]), len(theirs[name])
+            what = f"{m} elements there, {n} in the run" if n != m else f"elements with other names ({_some(theirs[name])})"
+            raise JobError(f"{path}: {name} has {what}; {REMEDY}")
+    raise JobError(f"{path}: has {_some(_flat(theirs))}, and the run {_some(_flat(ours))}: no name is the same; {REMEDY}")
+
+
+def _paired(ours: Arrays, theirs: Arrays, name: str, other: str, path: str) -> list[tuple[str, str]]:
+    """One line of the names' file."""
+    if name in _flat(ours) and other in _flat(theirs):
+        return [(name, other)]
+    for whose, wanted, there in (("the run", name, ours), (path, other, theirs)):
+        if wanted not in there and wanted not in _flat(there):
+            raise JobError(f"{whose}: has no parameter {wanted!r} (there are {_some(_flat(there))}); correct the file of names")
+    one, two = ours.get(name), theirs.get(other)
+    if one is None or two is None or len(one) != len(two):
+        n, m = (1 if x is None else len(x) for x in (one, two))
+        raise JobError(
+            f"{path}: {other!r} has {m} elements, and {name!r} of the run {n}; name them one by one in the file of names"
+        )
+    return [(_label(name, a), _label(other, b)) for a, b in zip(one, two)]
+
+
+def _some(names: Sequence[str] | Mapping[str, object]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:NAMED]) + (f" and {len(listed) - NAMED} more" if len(listed) > NAMED else "")
+
+
+def _compared(name: str, other: str, ours: Marginal, theirs: Drawn) -> Compared:
+    """Infinite shifts and ratios where the reference is a constant."""
+    at = ((np.arange(GRID) + 0.5) / GRID).tolist()
+    apart = float(np.mean(np.abs(np.array(ours.quantiles(at)) - np.array(theirs.quantiles(at)))))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shift, ratio, distance = (float(np.divide(x, theirs.sd)) for x in (ours.mean - theirs.mean, ours.sd, apart))
+        error = float(np.divide(np.hypot(_error(ours), _error(theirs)), theirs.sd))
+    return Compared(name, other, ours.mean, ours.sd, theirs.mean, theirs.sd, shift, error, ratio, distance, ours, theirs)
+
+
+def _error(marginal: Marginal) -> float:
+    """Of a mean; 0 where it is exact."""
+    if not isinstance(marginal, Drawn):
+        return 0.0
+    return float(mixing.mean_error(marginal.draws[..., np.newaxis])[0]) if diagnostics.available() else math.nan
+
+
+HEAD = ("parameter", "distance", "shift", "error", "sd_ratio", "mean", "sd", "other_mean", "other_sd")
+
+
+def rows(found: Sequence[Compared]) -> list[dict[str, str | float]]:
+    """A row for each parameter, worst first."""
+    return [{"parameter": one.name, **{key: getattr(one, key) for key in HEAD[1:]}} for one in found]
+
+
+def document(title: str, verdict: str, found: Sequence[Compared], reference: str) -> str:
+    """A page: what it means, the table, and a plot for each parameter."""
+    text = (
+        f"<header><h1>{page.escape(title)}</h1><p><b>{page.escape(verdict)}</b></p>"
+        f"<p class=muted>against {page.escape(reference)}; the worst first</p></header>"
+    )
+    words = (
+        "distance: first Wasserstein distance of the two marginals, in the reference's sds; shift: difference of means in these "
+        "sds, with its Monte-Carlo standard error; sd ratio: the run's over the reference's."
+    )
+    table = page.table(HEAD, [[page.number(value) for value in row.values()] for row in rows(found)])
+    sections = [page.section("Differences", f"<p class=muted>{words}</p>{table}")]
+    note = f"The {PLOTTED} of {len(found)} that are farthest apart. " if len(found) > PLOTTED else ""
+    for k, one in enumerate(found[:PLOTTED]):
+        caption = f"{note if not k else ''}distance {one.distance:.3f}, shift {one.shift:+.3f}, sd ratio {one.sd_ratio:.3f}"
+        sections.append(page.figure(page.escape(one.name), drawn(one), caption))
+    return page.document(title, text, sections)
+
+
+def drawn(one: Compared) -> plots.Figure:
+    """Both marginals' densities."""
+    figure = plots.canvas(7.2, 1.7)
+    axes = figure.subplots()
+    flat = one.theirs.draws.ravel()
+    ends = [0.001, 0.999]
+    both = [*one.ours.quantiles(ends), *one.theirs.quantiles(ends)]
+    bins = np.linspace(min(both), max(both), 60).tolist() if max(both) > min(both) else 10
+    axes.hist(flat, bins=bins, density=True, color=plots.GRID, label="reference")
+    if isinstance(one.ours, Drawn):
+        draws = one.ours.draws.ravel()
+        axes.hist(draws, bins=bins, density=True, histtype="step", color=plots.BLUE, linewidth=1.4, label="run")
+    else:
+        x = np.linspace(min(both), max(both), 200)
+        density = np.exp(-0.5 * ((x - one.ours.mean) / one.ours.sd) ** 2) / (one.ours.sd * math.sqrt(2 * math.pi))
+        axes.plot(x, density, color=plots.BLUE, linewidth=1.4, label="run")
+    axes.set_yticks([])
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    plots.tidy(axes, "x")
+    return figure

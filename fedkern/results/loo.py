@@ -1,0 +1,69 @@
+"""Leave-one-out predictive density of single rows by PSIS, computed where the rows are, and what sums over clients say.
+
+The tails have the length for independent draws (a relative efficiency of 1), whatever the sampler. Source: Vehtari, Gelman and
+Gabry (2017), Practical Bayesian model evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..algorithms.exchanges.loo_sums import BINS, LooSums
+from . import psis
+
+Array = NDArray[np.float64]
+
+EDGES = (psis.GOOD, psis.UNRELIABLE, 1.0)  # of the bins of k-hat
+NEVER = 1e100  # the log-likelihood of a draw that cannot be, with the other sign
+BLOCK = 256  # rows at once: memory is that of the draws times this
+
+
+def sums(n_rows: int, log_likelihood: Callable[[slice], Array]) -> LooSums:
+    """Of a client's rows.
+
+    Parameters
+    ----------
+    n_rows : of the client
+    log_likelihood : rows -> (m, rows) of each row at m draws of the posterior
+
+    Returns
+    -------
+    what the server may get of it
+    """
+    density, squares, effective = 0.0, 0.0, 0.0
+    bins = np.zeros(BINS)
+    for start in range(0, n_rows, BLOCK):
+        values = log_likelihood(slice(start, min(start + BLOCK, n_rows)))
+        found = psis.left_out(np.nan_to_num(values, nan=-NEVER, neginf=-NEVER))
+        density += float(found.elpd.sum())
+        squares += float((found.elpd**2).sum())
+        effective += float(found.effective.sum())
+        bins += np.bincount(np.searchsorted(EDGES, found.k_hat), minlength=BINS)
+    return LooSums(0, n_rows, density, squares, effective, bins)
+
+
+def summary(told: Sequence[LooSums]) -> dict[str, Any]:
+    """For summary.json, of clients' sums in their order: `elpd`, its standard error over rows, `p_loo`, `rows`, and `k_hat`, how
+    many rows have one of at most 0.5, 0.7, 1, and more; empty without rows."""
+    n = sum(one.rows for one in told)
+    if not n:
+        return {}
+    density, squares, effective = (float(sum(getattr(one, name) for one in told)) for name in ("density", "squares", "effective"))
+    spread = max(squares - density**2 / n, 0.0)  # n times the variance over rows, as ArviZ has it
+    bins = [int(count) for count in np.sum([one.bins for one in told], axis=0)]
+    labels = [*(f"<= {edge:g}" for edge in EDGES), f"> {EDGES[-1]:g}"]
+    return {"elpd": density, "se": spread**0.5, "p_loo": effective, "rows": n, "k_hat": dict(zip(labels, bins))}
+
+
+def notes(content: dict[str, Any], silent: int, lost: int) -> list[str]:
+    """What a reader should know of it: rows that say little, and clients that are not in it."""
+    said = [f"{silent} clients have fewer than 5 rows: they are not in the leave-one-out sums"] if silent else []
+    said += [f"{lost} clients were lost: they are not in the leave-one-out sums"] if lost else []
+    far = content["k_hat"][f"<= {EDGES[-1]:g}"] + content["k_hat"][f"> {EDGES[-1]:g}"] if content else 0
+    if far:
+        said.append(f"leave-one-out densities of {far} rows are not reliable (k-hat above {psis.UNRELIABLE:g})")
+    return said

@@ -1,0 +1,129 @@
+"""A posterior as a run's folder has it: summary.json and posterior.nc."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import JobError
+from ..models.encoding import Encoding
+from ..models.expfam import Gaussian
+from . import by_name
+from .gaussian import Posterior
+from .inference_data import REMEDY, SAMPLED
+from .marginals import Drawn
+from .plain import Record
+from .released import Drawing, Group, Released
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What was released as draws, or with no file of draws.
+
+    Attributes
+    ----------
+    summary : summary.json
+    kept : the groups of posterior.nc; empty where there is none
+    path : of that file
+    sampled : whether its draws are the states of Markov chains
+    """
+
+    summary: Record
+    kept: Mapping[str, Group] = field(default_factory=dict)
+    path: str = ""
+    sampled: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.summary["parameters"])
+
+    def parameters(self) -> dict[str, dict[str, float]]:
+        """Those of summary.json."""
+        return dict(self.summary["parameters"])
+
+    def marginal(self, name: str, site: str = "") -> Drawn | None:
+        """A parameter by its draws."""
+        return by_name.of_draws(self.kept, name, site)
+
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """Those of the file, whatever is asked for.
+
+        Raises
+        ------
+        JobError
+            The run wrote none.
+        """
+        if not self.kept:
+            raise JobError(f"{self.path}: the run left no draws there; its notes say why, if it had any")
+        return dict(self.kept)
+
+
+def read(folder: Path, summary: Record) -> Released:
+    """The posterior of a finished run: with the bits that the run released.
+
+    Raises
+    ------
+    JobError
+        xarray or h5netcdf is not installed, or the file cannot be read.
+    """
+    path = folder / "posterior.nc"
+    if not path.exists():
+        return Stored(summary, path=str(path))
+    groups = opened(path)
+    constants = groups["constant_data"].variables if "constant_data" in groups else {}
+    if "precision" not in constants:
+        return Stored(summary, groups, str(path), attributes(folder).get("inference") == SAMPLED)
+    names = tuple(str(name) for name in groups["constant_data"].coordinates["coefficient"])
+    affine = None
+    if "columns" in summary["encoding"]:
+        encoding = Encoding.from_dict(summary["encoding"])
+        affine = encoding.affine() if encoding.standardised else None
+    return Posterior(names, Gaussian(constants["shift"][1], constants["precision"][1]), affine)
+
+
+def shape(posterior: Released) -> tuple[int, int] | None:
+    """Chains and draws of a file of draws; None where they are made anew."""
+    if not isinstance(posterior, Stored) or "posterior" not in posterior.kept:
+        return None
+    at = posterior.kept["posterior"].coordinates
+    return len(at["chain"]), len(at["draw"])
+
+
+def attributes(folder: Path) -> dict[str, str | float]:
+    """What the run's posterior.nc says of how its draws were made; empty where there is none."""
+    path = folder / "posterior.nc"
+    if not path.exists():
+        return {}
+    import h5netcdf
+
+    with h5netcdf.File(path, "r") as file:
+        return {str(name): value.item() if hasattr(value, "item") else value for name, value in file["posterior"].attrs.items()}
+
+
+def opened(path: Path) -> dict[str, Group]:
+    """All groups of a netCDF file.
+
+    Raises
+    ------
+    JobError
+        xarray or h5netcdf is not installed, or the file cannot be read.
+    """
+    try:
+        import h5netcdf
+        import xarray
+    except ImportError as error:
+        raise JobError(f"{path}: reading draws needs xarray and h5netcdf ({error}): {REMEDY}") from None
+    try:
+        with h5netcdf.File(path, "r") as file:
+            names = list(file.groups)
+        found = {}
+        for name in names:
+            with xarray.open_dataset(path, group=name, engine="h5netcdf") as data:
+                variables = {str(key): (tuple(map(str, x.dims)), np.asarray(x.values)) for key, x in data.data_vars.items()}
+                found[name] = Group(variables, {str(key): np.asarray(x.values) for key, x in data.coords.items()})
+    except (OSError, ValueError, KeyError) as error:
+        raise JobError(f"{path}: not a netCDF file of draws that can be read ({' '.join(str(error).split())})") from None
+    return found

@@ -1,0 +1,169 @@
+"""A result as a table: a row for each parameter (and site), and for each level of a categorical column against its reference.
+
+Means, deviations and 90 % intervals are those of `summary.json`; 95 % intervals and contrasts are computed from the posterior.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import JobError
+from ..kernels.families import FAMILIES
+from .marginals import difference
+from .plain import Record, real
+from .released import Released
+
+Row = dict[str, Any]
+
+NUMBERS = ("mean", "sd", "q025", "q05", "q95", "q975")
+ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
+MORE = ("rhat", "ess", "pip")  # where they are known
+RATIOS = {"logit": "odds_ratio", "log": "rate_ratio"}  # link -> what exp(coefficient) is
+COEFFICIENTS = ("theta", "average", "average_by_rows")  # on the scale of the linear predictor
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a table.
+
+    Attributes
+    ----------
+    exp : ratios instead of coefficients
+    family : of the response
+    reference : categorical column -> the level that others are compared with; by default the first in sorted order
+    """
+
+    exp: bool = False
+    family: str = ""
+    reference: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> str:
+        """What exp of a coefficient is called.
+
+        Raises
+        ------
+        JobError
+            It is no ratio.
+        """
+        link = FAMILIES[self.family].link if self.family in FAMILIES else ""
+        if link not in RATIOS:
+            raise JobError(
+                f"exp = True: coefficients of a {self.family or 'graph'} response are differences, not logarithms of ratios; "
+                "leave exp out"
+            )
+        return RATIOS[link]
+
+
+def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
+    """The table.
+
+    Parameters
+    ----------
+    summary : what `summary.json` holds
+    posterior : that it is of
+    asked : which table
+
+    Returns
+    -------
+    rows with `parameter`, `site` (of a client's own coefficient, else ""), the numbers, and `rhat`, `ess`, `pip` where any has
+    one. With `exp`: coefficients and contrasts alone, `odds_ratio` or `rate_ratio` (posterior median) instead of `mean` and `sd`
+
+    Raises
+    ------
+    JobError
+        A reference is no level, or there is no ratio.
+    """
+    levels = {str(c["name"]): [str(level) for level in c["levels"]] for c in _columns(summary) if "levels" in c}
+    _check(asked.reference, levels)
+    found = [*_parameters(summary, posterior), *contrasts(summary, posterior, levels, asked.reference)]
+    if asked.exp:
+        ratio, hot = asked.ratio, {f"{name}={level}" for name, those in levels.items() for level in those}
+        found = [_ratio(row, ratio) for row in found if row["contrast"] or _slope(row["parameter"], hot)]
+    more = [key for key in MORE if any(key in row for row in found)]
+    head = ("parameter", "site", *((asked.ratio, *ENDS) if asked.exp else NUMBERS), *more)
+    return [{key: row.get(key, math.nan) for key in head} for row in found]
+
+
+def framed(found: Sequence[Row]) -> Any:
+    """A pandas DataFrame; the rows themselves where pandas is not installed."""
+    try:
+        from pandas import DataFrame
+    except ImportError:
+        return list(found)
+    return DataFrame(list(found))
+
+
+def parted(name: str, clients: Mapping[str, Any]) -> tuple[str, str]:
+    """A name of `summary.json` without the client whose own it is, and that client ("": nobody's own)."""
+    before, at, site = name.rpartition("]@")
+    return (before + "]", site) if at and site in clients else (name, "")
+
+
+def contrasts(
+    summary: Record, posterior: Released, levels: Mapping[str, Sequence[str]], reference: Mapping[str, str]
+) -> Iterator[Row]:
+    """Each level of a categorical column less the reference level, over all sites and of each."""
+    sites = dict.fromkeys(parted(name, summary["clients"])[1] for name in summary["parameters"])
+    blank = {name for name, row in summary["parameters"].items() if math.isnan(real(row.get("mean")))}
+    for column, those in levels.items():
+        base = reference.get(column, those[0])
+        for site in ("", *(site for site in sites if site)):
+            for level in those:
+                names = [f"theta[{column}={one}]" for one in (level, base)]
+                if level == base or blank & set(names):
+                    continue
+                both = difference(*(posterior.marginal(name, site) for name in names))
+                if both is None:
+                    continue
+                row: Row = {"parameter": f"{column}[{level} vs {base}]", "site": site, "mean": both.mean, "sd": both.sd}
+                ends = both.quantiles([*ENDS.values(), 0.5])
+                yield row | dict(zip([*ENDS, "median"], ends)) | {"contrast": True}
+
+
+def _columns(summary: Record) -> Sequence[Record]:
+    columns: Sequence[Record] = summary["encoding"].get("columns", ())
+    return columns
+
+
+def _check(reference: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> None:
+    for column, level in reference.items():
+        if level not in levels.get(column, ()):
+            known = ", ".join(levels.get(column, ())) if column in levels else ""
+            there = f"its levels are {known}" if known else f"categorical columns are {', '.join(levels) or 'none'}"
+            raise JobError(f"reference {column}={level}: no such level of this result; {there}")
+
+
+def _parameters(summary: Record, posterior: Released) -> Iterator[Row]:
+    """Those on the data's scale, and those that have one scale only."""
+    every: Mapping[str, Record] = summary["parameters"]
+    for name, numbers in every.items():
+        parameter, site = parted(name, summary["clients"])
+        stem, bracket, label = parameter.partition("[")
+        if stem.endswith("_std"):
+            continue
+        standard = every.get(f"{stem}_std{bracket}{label}" + (f"@{site}" if site else ""), {})
+        values = {"pip": standard["pip"]} if "pip" in standard else {}
+        known = {key: real(value) for key, value in {**values, **numbers}.items() if key in (*NUMBERS, *MORE)}
+        row: Row = {"parameter": parameter, "site": site, "contrast": False, **known}
+        marginal = None if math.isnan(row["mean"]) else posterior.marginal(parameter, site)
+        if marginal is not None:
+            row["q025"], row["median"], row["q975"] = marginal.quantiles([0.025, 0.5, 0.975])
+        yield row
+
+
+def _slope(parameter: str, hot: set[str]) -> bool:
+    """Whether exp of it is a ratio by itself: a level's is one against another level only."""
+    stem, bracket, label = parameter.partition("[")
+    return stem in COEFFICIENTS and bool(bracket) and label.removesuffix("]") not in hot
+
+
+def _ratio(row: Row, name: str) -> Row:
+    def exp(key: str) -> float:
+        with_it = real(row.get(key))
+        return math.exp(with_it) if with_it < 700 else math.inf if with_it >= 700 else math.nan
+
+    return {**row, name: exp("median"), **{key: exp(key) for key in ENDS}}

@@ -1,0 +1,243 @@
+"""What clients of open jobs say of a posterior after the rounds: k-hat of q, and leave-one-out sums; equal to pooled ones."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from scipy.stats import norm
+
+import fedkern
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.exchanges import loo_sums, terms
+from fedkern.errors import JobError
+from fedkern.methods import parse
+from fedkern.methods.sparse import own
+from fedkern.results import loo, psis
+from fedkern.results.gaussian import Posterior
+from fedkern.results.result import Result
+from support.wires import checked_and_run
+
+N = 300
+
+
+def rows(family: str, correlation: float = 0.0) -> pd.DataFrame:
+    random = np.random.default_rng(11)
+    a, z = random.normal(size=(2, N))
+    b = correlation * a + np.sqrt(1 - correlation**2) * z
+    eta = 0.3 + 0.8 * a - 0.5 * b
+    y = {"bernoulli": (random.random(N) < expit(eta)) * 1.0, "poisson": random.poisson(np.exp(eta)) * 1.0}
+    return pd.DataFrame({"a": a, "b": b, "y": y.get(family, eta + 0.7 * random.normal(size=N))})
+
+
+def job(folder: Path, frame: pd.DataFrame, **sections: Any) -> dict[str, Any]:
+    paths = [folder / f"c{k}.csv" for k in range(3)]
+    for path, part in zip(paths, (frame[:150], frame[150:260], frame[260:])):
+        part.to_csv(path, index=False)
+    tables: dict[str, Any] = {"job": {"rounds": 8, "seed": 4}, "data": {"clients": [str(p) for p in paths], "response": "y"}}
+    tables["model"] = {"covariance": "full"}
+    return {**tables, **{name: {**tables.get(name, {}), **keys} for name, keys in sections.items()}}
+
+
+def log_likelihood(frame: pd.DataFrame, family: str, theta: np.ndarray) -> np.ndarray:
+    """(m, n) at draws of (intercept, a, b) on the data's scale; written for itself."""
+    eta, y = theta @ np.column_stack([np.ones(len(frame)), frame["a"], frame["b"]]).T, frame["y"].to_numpy()
+    if family == "bernoulli":
+        return np.where(y > 0.5, -np.logaddexp(0, -eta), -np.logaddexp(0, eta))
+    if family == "poisson":
+        from scipy.stats import poisson
+
+        return poisson.logpmf(y, np.exp(eta))
+    return norm.logpdf(y, eta, 1.0)
+
+
+def on_data(posterior: Posterior, draws: np.ndarray) -> np.ndarray:
+    return draws if posterior.affine is None else draws @ posterior.affine.T
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
+def test_k_hat_is_that_of_the_pooled_rows(family: str, tmp_path: Path) -> None:
+    frame = rows(family)
+    result = fedkern.run(job(tmp_path, frame, model={"family": family}))
+    assert isinstance(result.posterior, Posterior)
+    q = result.posterior.q
+    draws = result.posterior.draws(terms.DRAWS, seed=4, chain=1001)
+    pooled = log_likelihood(frame, family, on_data(result.posterior, draws)).sum(axis=1)
+    centred = draws - q.mean
+    log_q = -0.5 * np.einsum("mi,ij,mj->m", centred, np.linalg.inv(q.covariance), centred)
+    ratios = pooled - 0.5 * (draws**2).sum(axis=1) - log_q
+    found = result.summary["weights"]
+    if family == "gaussian":  # q is the posterior: what is left of the ratios is rounding
+        assert np.ptp(ratios) < 1e-8
+        assert found["k_hat"] < psis.UNRELIABLE
+        assert max(abs(row["mean"]) for row in found["moves"].values()) < 1e-8
+        return
+    assert found["k_hat"] == pytest.approx(psis.smoothed(ratios)[1], abs=1e-6)
+    assert found["k_hat"] < psis.GOOD
+    assert found["moves"].keys() == {"theta_std[a]", "theta_std[b]", "intercept_std"}
+    weights = np.exp(psis.smoothed(ratios)[0])
+    move = (weights @ draws[:, 1] - draws[:, 1].mean()) / draws[:, 1].std()
+    assert found["moves"]["theta_std[a]"]["mean"] == pytest.approx(move, abs=1e-6)
+
+
+def test_a_mean_field_q_of_correlated_columns_is_told_apart(tmp_path: Path) -> None:
+    frame = rows("bernoulli", correlation=0.97)
+    near = fedkern.run(job(tmp_path, frame, job={"rounds": 30}))
+    far = fedkern.run(job(tmp_path, frame, job={"rounds": 30}, model={"covariance": "diagonal"}))
+    assert near.summary["weights"]["k_hat"] < psis.GOOD
+    assert far.summary["weights"]["k_hat"] > psis.UNRELIABLE or not far.summary["weights"]["agrees"]
+    assert far.summary["weights"]["k_hat"] > near.summary["weights"]["k_hat"] + 0.3
+
+
+def test_the_numbers_can_be_left_out_and_change_nothing(tmp_path: Path) -> None:
+    frame = rows("bernoulli")
+    silent = fedkern.run(job(tmp_path, frame, output={"reweigh": False}), out=tmp_path / "silent")
+    told = fedkern.run(job(tmp_path, frame, output={"loo": True}), out=tmp_path / "told")
+    assert silent.digest == told.digest
+    assert "weights" not in silent.summary
+    assert "loo" not in silent.summary
+
+    def kinds(folder: str) -> list[str]:
+        lines = (tmp_path / folder / "ledger" / "c0.jsonl").read_text().splitlines()
+        return [json.loads(line)["kind"] for line in lines]
+
+    assert not {"LogTermsOf", "LooSums"} & set(kinds("silent"))
+    assert [kind for kind in kinds("told") if kind in ("LogTermsOf", "LooSums")] == ["LogTermsOf", "LooSums"]
+    checked_and_run(job(tmp_path, frame, output={"loo": True}), tmp_path / "checked")
+
+
+def test_private_jobs_send_neither() -> None:
+    private = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 2.0, "sampling_rate": 0.1}
+    tables: dict[str, Any] = {"data": {"builtin": "breast-cancer"}, "privacy": private}
+    assert parse(tables).output.reweigh is False  # type: ignore[attr-defined]
+    for name in ("reweigh", "loo"):
+        with pytest.raises(JobError, match=rf"output.{name} has clients send numbers of their rows without noise"):
+            parse({**tables, "output": {name: True}})
+    with pytest.raises(JobError, match=r"output\.loo needs output\.reweigh"):
+        parse({"data": {"builtin": "breast-cancer"}, "output": {"loo": True, "reweigh": False}})
+
+
+def arviz_loo(log_likelihoods: np.ndarray) -> Any:
+    """Of pooled (c, t, n), by ArviZ."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import arviz
+
+        data = arviz.from_dict(posterior={"x": np.zeros(log_likelihoods.shape[:2])}, log_likelihood={"y": log_likelihoods})
+        return arviz.loo(data, reff=1.0, pointwise=True)
+
+
+def compare(found: dict[str, Any], pooled: Any) -> None:
+    assert found["rows"] == N
+    assert found["elpd"] == pytest.approx(pooled.elpd_loo, rel=1e-9)
+    assert found["se"] == pytest.approx(pooled.se, rel=1e-9)
+    assert found["p_loo"] == pytest.approx(pooled.p_loo, rel=1e-9, abs=1e-9)
+    k = pooled.pareto_k.values
+    assert list(found["k_hat"].values()) == [int(c) for c in np.histogram(k, [-np.inf, 0.5, 0.7, 1, np.inf])[0]]
+    assert list(found["k_hat"]) == ["<= 0.5", "<= 0.7", "<= 1", "> 1"]
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
+def test_leave_one_out_of_pvi_is_that_of_the_pooled_rows(family: str, tmp_path: Path) -> None:
+    frame = rows(family)
+    result = fedkern.run(job(tmp_path, frame, model={"family": family}, output={"loo": True, "draws": 300, "chains": 3}))
+    draws = result.to_arviz()["posterior"]
+    theta = np.concatenate([draws["intercept"].values[..., None], draws["theta"].values], axis=-1)
+    pooled = log_likelihood(frame, family, theta.reshape(-1, 3)).reshape(3, 300, N)
+    compare(result.summary["loo"], arviz_loo(pooled))
+
+
+@pytest.fixture
+def matrices(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """Each client's log-likelihoods, as the sums are made of them."""
+    found: list[np.ndarray] = []
+    original = loo.sums
+
+    def sums(n_rows: int, of: Any) -> Any:
+        found.append(of(slice(0, n_rows)))
+        return original(n_rows, of)
+
+    monkeypatch.setattr(loo, "sums", sums)
+    return found
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
+def test_leave_one_out_of_sparse_is_that_of_the_pooled_rows(
+    family: str, tmp_path: Path, matrices: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame, kept = rows(family), list[Any]()
+    original = own.left_out
+    monkeypatch.setattr(own, "left_out", lambda model, one: (kept.append((model, one)), original(model, one))[1])
+    tables = job(tmp_path, frame, job={"method": "sparse", "rounds": 150}, algorithm={"burn_in": 50, "chains": 2})
+    tables |= {"model": {"family": family}, "output": {"loo": True}}
+    result = fedkern.run(tables)
+    c, t = 2, 100
+    compare(result.summary["loo"], arviz_loo(np.concatenate(matrices, axis=1).reshape(c, t, N)))
+    for (model, one), got in zip(kept, matrices, strict=True):  # by the client's own coefficients, on the data's scale
+        theta = (one.client.trace["theta"] * model.factors(one.scales)).reshape(c * t, 2)
+        part = pd.DataFrame(one.columns.values, columns=["a", "b", "y"])
+        alpha = own._intercept(model, one).reshape(-1)
+        if family == "bernoulli":
+            wanted = log_likelihood(part, family, np.column_stack([alpha, theta]))
+        else:
+            sd = np.sqrt(one.client.trace["sigma_sq"]).reshape(-1, 1) * one.scales[-1]
+            wanted = norm.logpdf(part["y"].to_numpy(), alpha[:, None] + theta @ part[["a", "b"]].to_numpy().T, sd)
+            assert float(sd.mean()) == pytest.approx(0.7, abs=0.08)
+        np.testing.assert_allclose(got, wanted, rtol=1e-9)
+    assert "rows without themselves" in "\n".join(fedkern.methods.named("sparse").show.lines(result.summary, ""))
+    for output, text in (({"loo": True, "largest": 1}, "output.loo needs kept draws"),):
+        with pytest.raises(JobError, match=text):
+            fedkern.run({**tables, "output": output})
+    with pytest.raises(JobError, match=r'output.loo needs kind = "regression"'):
+        parse({**tables, "model": {"kind": "mrf"}, "data": {"clients": ["x.csv"]}})
+    checked_and_run(tables, tmp_path / "checked")
+
+
+def test_sums_of_few_rows_and_of_lost_clients_are_not_there() -> None:
+    few = loo_sums.LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0]))
+    told = loo_sums.client_receive(loo_sums.Client(few), loo_sums.AskLoo(0))[1][0]
+    assert isinstance(told, loo_sums.LooSums)
+    assert (told.rows, told.density, told.bins.sum()) == (0, 0.0, 0)
+    state, _ = loo_sums.start(3)
+    enough = loo_sums.LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))
+    state, _ = loo_sums.server_receive(state, 0, enough)
+    state, _ = loo_sums.server_receive(state, 1, told)
+    assert not loo_sums.finished(state)
+    state, _ = loo_sums.server_receive(state, 2, ClientLost(2))
+    assert loo_sums.finished(state)
+    content = loo.summary([state.replies[0], state.replies[1]])
+    assert (content["rows"], content["elpd"]) == (6, -3.0)
+    text = "; ".join(loo.notes(content, 1, 1))
+    assert "1 clients have fewer than 5 rows" in text
+    assert "1 clients were lost" in text
+    assert "of 2 rows are not reliable" in text
+    for wrong in (
+        loo_sums.LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 0])),
+        loo_sums.LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0])),
+        loo_sums.LooSums(0, 6, -3.0, -3.0, 0.5, np.array([6.0, 0, 0, 0])),
+    ):
+        with pytest.raises(RemoteFault, match="cannot be"):
+            loo_sums.server_receive(loo_sums.start(1)[0], 0, wrong)
+
+
+def test_a_client_that_is_lost_after_the_rounds_costs_the_numbers_and_not_the_result() -> None:
+    state, effects = terms.start_of(2, terms.AskTermsOf(0, np.zeros(2), np.ones(2)))
+    assert len(effects) == 2
+    state, _ = terms.server_receive(state, 0, terms.LogTermsOf(0, np.zeros(terms.DRAWS)))
+    state, _ = terms.server_receive(state, 1, ClientLost(1))
+    assert terms.finished(state)
+    assert state.lost == {1}
+    with pytest.raises(Exception, match="had not come"):
+        terms.server_receive(terms.start(2, True)[0], 1, ClientLost(1))
+
+
+def test_the_terminal_says_it(tmp_path: Path) -> None:
+    result: Result = fedkern.run(job(tmp_path, rows("bernoulli")))
+    lines = list(fedkern.methods.named("pvi").show.lines(result.summary, "why"))
+    assert any(line.startswith("q against the pooled posterior: k-hat ") for line in lines)

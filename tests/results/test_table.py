@@ -1,0 +1,329 @@
+"""A result as a table: contrasts, ratios, the result again from its folder, and what it says of new rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from scipy.special import expit
+
+import fedkern as package
+from fedkern.errors import JobError
+from fedkern.results.result import Result
+from support.command import PRIVATE
+
+N, CLIENTS = 24_000, 3
+
+
+def rows(seed: int = 5) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    age, sex = random.normal(50, 10, N), random.choice(["F", "M"], N)
+    site = random.choice(["low", "mid", "high"], N)
+    eta = -0.4 + 0.05 * (age - 50) + 0.5 * (sex == "M") + np.select([site == "mid", site == "high"], [-0.3, 0.4])
+    return pd.DataFrame({"age": age, "sex": sex, "site": site, "y": (random.random(N) < expit(eta)).astype(int)})
+
+
+def dealt(folder: Path, frame: pd.DataFrame, clients: int = CLIENTS) -> list[str]:
+    paths = [folder / f"client-{k}.csv" for k in range(clients)]
+    for k, path in enumerate(paths):
+        frame.iloc[k::clients].to_csv(path, index=False)
+    return [str(path) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def federated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, pd.DataFrame, Path]:
+    folder = tmp_path_factory.mktemp("pvi")
+    frame = rows()
+    train, test = frame.iloc[:-400], frame.iloc[-400:]
+    test.to_csv(folder / "test.csv", index=False)
+    job = {
+        "job": {"method": "pvi", "rounds": 6},
+        "data": {"clients": dealt(folder, train), "response": "y", "test": str(folder / "test.csv")},
+        "model": {"covariance": "full", "prior_precision": 1e-4},
+        "algorithm": {"local_steps": 6},
+        "output": {"draws": 200},
+    }
+    return package.run(job, out=folder / "out"), train, folder
+
+
+def maximum_likelihood(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (intercept, age, M, mid, low; bases F and high) and their covariance, by Newton's method."""
+    site = frame["site"]
+    X = np.column_stack([np.ones(len(frame)), frame["age"] - 50, frame["sex"] == "M", site == "mid", site == "low"]).astype(float)
+    y, theta = frame["y"].to_numpy(float), np.zeros(5)
+    for _ in range(20):
+        p = expit(X @ theta)
+        information = X.T @ (X * (p * (1 - p))[:, None])
+        theta = theta + np.linalg.solve(information, X.T @ (y - p))
+    return theta, np.linalg.inv(information)
+
+
+def named(result: Result, parameter: str, **asked: Any) -> dict[str, Any]:
+    return next(row for row in result.rows(**asked) if row["parameter"] == parameter)
+
+
+def test_contrasts_are_those_of_pooled_maximum_likelihood(federated: tuple[Result, pd.DataFrame, Path]) -> None:
+    result, train, _ = federated
+    theta, covariance = maximum_likelihood(train)
+    wanted = {"sex[M vs F]": 2, "site[mid vs high]": 3, "site[low vs high]": 4}
+    for name, j in wanted.items():
+        row, sd = named(result, name), np.sqrt(covariance[j, j])
+        assert row["mean"] == pytest.approx(theta[j], abs=1e-3), name
+        assert row["sd"] == pytest.approx(sd, abs=1e-3), name
+        assert [row["q025"], row["q975"]] == pytest.approx([theta[j] - 1.96 * sd, theta[j] + 1.96 * sd], abs=3e-3)
+    other = named(result, "site[mid vs low]", reference={"site": "low", "sex": "M"})
+    assert other["mean"] == pytest.approx(theta[3] - theta[4], abs=1e-3)
+    sd = np.sqrt(covariance[3, 3] + covariance[4, 4] - 2 * covariance[3, 4])
+    assert other["sd"] == pytest.approx(sd, abs=1e-3)
+    assert result.parameters["theta[sex=M]"]["sd"] > 5 * named(result, "sex[M vs F]")["sd"], "levels alone lean on the prior"
+    assert named(result, "sex[F vs M]", reference={"sex": "M"})["mean"] == -named(result, "sex[M vs F]")["mean"]
+
+
+def test_the_table_has_the_summary_s_numbers_and_wider_intervals(federated: tuple[Result, pd.DataFrame, Path]) -> None:
+    result, _, _ = federated
+    table = result.table()
+    assert list(table.columns) == ["parameter", "site", "mean", "sd", "q025", "q05", "q95", "q975"]
+    data = [name for name in result.parameters if "_std" not in name]
+    assert list(table["parameter"]) == [*data, "sex[M vs F]", "site[low vs high]", "site[mid vs high]"]
+    for name in data:
+        row = named(result, name)
+        assert {key: row[key] for key in ("mean", "sd", "q05", "q95")} == result.parameters[name]
+        assert row["q025"] == pytest.approx(row["mean"] - 1.959964 * row["sd"])
+        assert row["q975"] == pytest.approx(row["mean"] + 1.959964 * row["sd"])
+
+
+def test_exp_gives_odds_ratios_of_slopes_and_contrasts_alone(federated: tuple[Result, pd.DataFrame, Path]) -> None:
+    result, _, _ = federated
+    table = result.table(exp=True)
+    assert list(table.columns) == ["parameter", "site", "odds_ratio", "q025", "q05", "q95", "q975"]
+    assert list(table["parameter"]) == ["theta[age]", "sex[M vs F]", "site[low vs high]", "site[mid vs high]"]
+    for name in table["parameter"]:
+        plain, ratio = named(result, name), named(result, name, exp=True)
+        assert ratio["odds_ratio"] == pytest.approx(np.exp(plain["mean"]))
+        assert ratio["q95"] == pytest.approx(np.exp(plain["q95"]))
+
+
+def test_a_level_that_is_none_is_refused(federated: tuple[Result, pd.DataFrame, Path]) -> None:
+    result, _, folder = federated
+    with pytest.raises(JobError, match=r"reference sex=X: no such level of this result; its levels are F, M"):
+        result.table(reference={"sex": "X"})
+    with pytest.raises(JobError, match=r"reference age=F: .* categorical columns are sex, site"):
+        result.table(reference={"age": "F"})
+    data = {"clients": result.job["data"]["clients"], "response": "y"}
+    job = {"job": {"method": "pvi", "rounds": 1}, "data": data | {"columns": {"sex": {"reference": "X"}}}}
+    with pytest.raises(JobError, match=r"data.columns.sex.reference = 'X': none of the 2 levels"):
+        package.run(job)
+    job["data"]["columns"] = {"sex": {"reference": "M"}}
+    assert [row["parameter"] for row in package.run(job).rows() if "sex[" in row["parameter"]] == ["sex[F vs M]"]
+    assert (folder / "out").exists()
+
+
+def test_ten_lines_say_what_it_is_and_the_verdict_first(federated: tuple[Result, pd.DataFrame, Path]) -> None:
+    result, _, _ = federated
+    lines = repr(result).splitlines()
+    assert len(lines) == 10
+    assert lines[0] == result.summary["verdict"]
+    assert "theta[age]" in repr(result)
+    page = result._repr_html_()
+    assert page.startswith(f"<p><b>{lines[0]}</b>")
+    assert "sex[M vs F]" in page
+
+
+def test_what_is_loaded_is_what_was_run(federated: tuple[Result, pd.DataFrame, Path]) -> None:
+    result, _, folder = federated
+    loaded = package.load(folder / "out")
+    assert loaded.summary == result.summary
+    assert repr(loaded) == repr(result)
+    assert loaded.rows() == result.rows()
+    assert (loaded.seed, loaded.chains, loaded.n_draws, loaded.job) == (result.seed, result.chains, result.n_draws, result.job)
+    one, two = loaded.to_arviz(), result.to_arviz()
+    for group in ("posterior", "sample_stats", "constant_data"):
+        assert set(one[group].data_vars) == set(two[group].data_vars)
+        for name in two[group].data_vars:
+            np.testing.assert_array_equal(one[group][name].values, two[group][name].values, err_msg=name)
+        assert one[group].attrs == two[group].attrs
+    np.testing.assert_array_equal(*(one.prediction(folder / "test.csv").mean for one in (result, loaded)))
+
+
+def test_groups_say_how_and_when_they_were_made(
+    federated: tuple[Result, pd.DataFrame, Path], sparse: tuple[Result, Path], fedkern: Any, job: Any
+) -> None:
+    about = federated[0].to_arviz()["posterior"].attrs
+    assert about["inference"] == "variational"
+    assert about["draws"].startswith("independent")
+    assert datetime.now(UTC) - timedelta(hours=1) < datetime.fromisoformat(about["created_at"]) < datetime.now(UTC)
+    assert 0 < about["sampling_time"] < 600
+    chains = sparse[0].to_arviz()["posterior"].attrs
+    assert chains["inference"] == "mcmc"
+    assert "draws" not in chains
+    assert package.load(sparse[1] / "out").posterior.sampled
+    assert "rhat" not in federated[0].table().columns
+    assert "rhat" in sparse[0].table().columns
+    assert fedkern("run", job(PRIVATE), "--out", "private", "--quiet").code == 0
+    private = package.load("private").to_arviz()["posterior"].attrs
+    assert "sampling_time" not in private, "how long clients compute is not covered by epsilon"
+    assert "created_at" in private
+
+
+def test_a_folder_without_a_finished_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"holds no finished run of fedkern \(no job.json\)"):
+        package.load(tmp_path)
+    (tmp_path / "job.json").write_text("{}")
+    with pytest.raises(JobError, match=r"holds no finished run of fedkern \(no summary.json\)"):
+        package.load(tmp_path)
+
+
+def test_without_pandas_the_table_is_rows(federated: tuple[Result, pd.DataFrame, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _, _ = federated
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert result.table() == result.rows()
+    assert repr(result).startswith(result.summary["verdict"])
+
+
+def test_predictions_score_as_the_server_s_test_rows(federated: tuple[Result, pd.DataFrame, Path]) -> None:
+    result, _, folder = federated
+    frame = pd.read_csv(folder / "test.csv")
+    forms = [folder / "test.csv", frame, polars.from_dict({name: frame[name].tolist() for name in frame})]
+    for form in forms:
+        assert result.scores(form) == pytest.approx(result.metrics, rel=1e-12, abs=1e-12)
+        p = result.predict(form)["mean"].to_numpy()
+        y = frame["y"].to_numpy()
+        assert ((p > 0.5) == (y > 0.5)).mean() == result.metrics["accuracy"]
+        log_likelihood = np.mean(np.log(np.where(y == 1, p, 1 - p) + 1e-10))
+        assert log_likelihood == pytest.approx(result.metrics["log_likelihood"], abs=1e-12)
+    found = result.predict(frame.drop(columns="y"))
+    np.testing.assert_array_equal(found["mean"], result.predict(frame)["mean"])
+    assert (found["q025"] < found["q05"]).all()
+    assert (found["q95"] < found["q975"]).all()
+    with pytest.raises(JobError, match="the rows have no column 'y'"):
+        result.scores(frame.drop(columns="y"))
+    with pytest.raises(JobError, match="'sex' is missing"):
+        result.predict(frame.drop(columns="sex"))
+    with pytest.raises(JobError, match="give a data frame"):
+        result.predict(7)
+
+
+def test_the_command_line_prints_both_tables(federated: tuple[Result, pd.DataFrame, Path], fedkern: Any) -> None:
+    result, _, folder = federated
+    ended = fedkern("report", folder / "out", "--table", "csv")
+    assert (ended.code, ended.err) == (0, "")
+    printed = list(csv.DictReader(io.StringIO(ended.out)))
+    for row, wanted in zip(printed, result.rows(), strict=True):
+        assert (row["parameter"], row["site"]) == (wanted["parameter"], wanted["site"])
+        assert [float(row[key]) for key in ("mean", "q025")] == [wanted[key] for key in ("mean", "q025")]
+    ended = fedkern("report", folder / "out", "--table", "text", "--exp", "--level", "sex=M")
+    assert ended.out.splitlines()[0].split() == ["parameter", "site", "odds_ratio", "q025", "q05", "q95", "q975"]
+    assert "sex[F vs M]" in ended.out
+    assert fedkern("report", folder / "out", "--table", "csv", "--level", "sex").code == 2
+    ended = fedkern("predict", folder / "out", folder / "test.csv", "--out", "p.csv")
+    assert ended.code == 0
+    assert f"accuracy {result.metrics['accuracy']:.4f}" in ended.out
+    written = pd.DataFrame(list(csv.DictReader(io.StringIO(Path("p.csv").read_text())))).astype(float)
+    pd.testing.assert_frame_equal(written, result.predict(folder / "test.csv"), rtol=0, atol=0)
+    ended = fedkern("predict", folder / "out", folder / "test.csv")
+    assert ended.out.splitlines()[0] == "mean,q025,q05,q95,q975,linear_mean,linear_sd"
+    assert "accuracy" in ended.err
+    assert fedkern("predict", folder / "out", "nothing.csv").code == 2
+
+
+def test_a_linear_model_has_no_ratios_and_predicts_all_the_same(tmp_path: Path) -> None:
+    frame = rows().iloc[:300].assign(y=lambda f: 0.1 * f["age"] + np.random.default_rng(0).normal(size=300))
+    frame.to_csv(tmp_path / "test.csv", index=False)
+    data = {"clients": dealt(tmp_path, frame), "response": "y", "test": str(tmp_path / "test.csv")}
+    result = package.run({"job": {"rounds": 4}, "data": data, "model": {"family": "gaussian", "scale": 1.2}})
+    assert result.scores(frame) == pytest.approx(result.metrics, rel=1e-12)
+    with pytest.raises(JobError, match="coefficients of a gaussian response are differences"):
+        result.table(exp=True)
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    folder = tmp_path_factory.mktemp("sparse")
+    frame = rows().iloc[:360]
+    job = {
+        "job": {"method": "sparse", "rounds": 150},
+        "data": {"clients": dealt(folder, frame), "response": "y"},
+        "model": {"family": "bernoulli"},
+        "algorithm": {"burn_in": 50, "chains": 2, "share_local": True},
+    }
+    return package.run(job, out=folder / "out"), folder
+
+
+def test_sites_and_inclusion_probabilities_have_their_place(sparse: tuple[Result, Path]) -> None:
+    result, folder = sparse
+    found = result.rows()
+    for site in ("client-0", "client-1", "client-2"):
+        row = next(r for r in found if (r["parameter"], r["site"]) == ("theta[age]", site))
+        assert row["mean"] == result.parameters[f"theta[age]@{site}"]["mean"]
+        assert row["q025"] <= row["q05"] <= row["q95"] <= row["q975"]
+        contrast = next(r for r in found if (r["parameter"], r["site"]) == ("sex[M vs F]", site))
+        assert contrast["mean"] == pytest.approx(result.parameters[f"theta[sex=M]@{site}"]["mean"]), "F has no coefficient"
+    everywhere = [r for r in found if not r["site"]]
+    pips = {r["parameter"]: r["pip"] for r in everywhere if r["parameter"].startswith("theta[")}
+    assert pips == {name: result.parameters[name.replace("theta", "theta_std")]["pip"] for name in pips}
+    low, mid = (np.asarray(result.posterior.marginal(f"theta[site={level}]").draws) for level in ("low", "mid"))  # type: ignore
+    row = next(r for r in result.rows(reference={"site": "mid"}) if r["parameter"] == "site[low vs mid]" and not r["site"])
+    assert row["mean"] == pytest.approx((low - mid).mean())
+    assert row["q975"] == pytest.approx(np.quantile(low - mid, 0.975))
+    high = next(r for r in result.rows(reference={"site": "mid"}) if r["parameter"] == "site[high vs mid]" and not r["site"])
+    assert high["mean"] == pytest.approx(-mid.mean())
+    loaded = package.load(folder / "out")
+    pd.testing.assert_frame_equal(loaded.table(), result.table(), rtol=0, atol=0)
+    np.testing.assert_array_equal(loaded.to_arviz()["posterior"]["theta_std_at"], result.to_arviz()["posterior"]["theta_std_at"])
+    assert (loaded.chains, loaded.n_draws) == (result.chains, result.n_draws)
+    with pytest.raises(JobError, match="a sparse job cannot predict at the server: each site's intercept"):
+        loaded.predict(folder / "client-0.csv")
+
+
+def test_a_vertical_client_has_its_contrasts_in_its_own_folder(tmp_path: Path) -> None:
+    random, n = np.random.default_rng(3), 400
+    sex, x = random.choice(["F", "M"], n), random.normal(size=n)
+    y = 0.5 * x + 0.8 * (sex == "M") + 0.3 * random.normal(size=n)
+    ids = [f"r{k}" for k in range(n)]
+    pd.DataFrame({"id": ids, "sex": sex}).to_csv(tmp_path / "one.csv", index=False)
+    pd.DataFrame({"id": ids, "x": x}).to_csv(tmp_path / "two.csv", index=False)
+    pd.DataFrame({"id": ids, "y": y}).to_csv(tmp_path / "server.csv", index=False)
+    job = {
+        "job": {"method": "vertical", "rounds": 1500},
+        "data": {"clients": [str(tmp_path / "one.csv"), str(tmp_path / "two.csv")], "server": str(tmp_path / "server.csv")},
+        "model": {"family": "gaussian"},
+    }
+    job["data"] |= {"id": "id", "response": "y"}
+    result = package.run(job, out=tmp_path / "out")
+    own = json.loads((tmp_path / "out" / "client-one" / "posterior.json").read_text())
+    row = own["contrasts"]["sex[M vs F]"]
+    assert row["mean"] == pytest.approx(own["parameters"]["theta[sex=M]"]["mean"] - own["parameters"]["theta[sex=F]"]["mean"])
+    assert row["mean"] == pytest.approx(0.8, abs=0.15)
+    one, two = (own["parameters"][f"theta[sex={level}]"]["sd"] for level in "MF")
+    assert abs(one - two) < row["sd"] < one + two, "whatever their correlation"
+    assert row["q95"] - row["mean"] == pytest.approx(1.644854 * row["sd"])
+    assert "contrasts" not in json.loads((tmp_path / "out" / "client-two" / "posterior.json").read_text())
+    loaded = package.load(tmp_path / "out")
+    assert repr(loaded) == repr(result)
+    with pytest.raises(JobError, match="a vertical job cannot predict at the server"):
+        loaded.predict(tmp_path / "one.csv")
+
+
+def test_a_spatial_result_is_loaded_and_has_rate_ratios(fedkern: Any) -> None:
+    assert fedkern("simulate", "sigma", "--out", "map", "--clients", "3", "--rows", "12", "--columns", "2").code == 0
+    assert fedkern("sigma", "build", "map/prior.toml", "--out", "map/prior", "--quiet").code == 0
+    result = package.run("map/job.toml", out="out", job={"rounds": 150})
+    loaded = package.load("out")
+    pd.testing.assert_frame_equal(loaded.table(), result.table(), rtol=0, atol=0)
+    name = next(name for name in result.parameters if name.startswith("theta["))
+    draws = np.asarray(result.to_arviz()["posterior"][name])
+    row = next(r for r in loaded.rows(exp=True) if r["parameter"] == name)
+    ratio = "rate_ratio" if "rate_ratio" in row else "odds_ratio"
+    assert row[ratio] == pytest.approx(np.exp(np.median(draws)))
+    assert row["q025"] == pytest.approx(np.exp(np.quantile(draws, 0.025)))
+    with pytest.raises(JobError, match="a spatial job cannot predict at the server"):
+        loaded.predict("map/client-1.csv")
