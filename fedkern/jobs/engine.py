@@ -13,7 +13,7 @@ from ..data.design import check_header, encode
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
-from . import holders, wire
+from . import holders, incomplete, wire
 from .check import Check, OwnFile, column_of, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
@@ -58,7 +58,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
 def there(method: Method[C], part: Part[C]) -> Parties:
     """Who takes part, with what the caller holds in the place of files."""
     found = method.rows.parties(part.config, part.folder)
-    return found if part.held is None else part.held.over(found)
+    return incomplete.laid(part.config, found if part.held is None else part.held.over(found))
 
 
 def agree(part: Part[C], parties: Parties) -> None:
@@ -99,6 +99,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     parties = method.rows.parties(config, part.folder)
     dialect = config.data.dialect.dialect
     rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y", dialect=dialect)
+    rows = incomplete.prepared(config, parties, rows)
     spec = parties.spec_of(rows.names)
     check_header(rows.names, spec, rows.source)
     encoding = spec.encoding(tuple(column_of(spec, rows, name) for name in spec.covariates(rows.names)))
@@ -110,7 +111,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += holders.local(config, parties, path)
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
-    lines += [f"  note: {note}" for note in (*design.notes, *own_columns(spec, rows).lines())]
+    notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
+    lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     if faults.rows and not spec.private:
         return JobError.exit_code
