@@ -10,6 +10,7 @@ from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
 from ..data import table
 from ..data.design import check_header, encode
+from ..data.dialect import Dialect
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
@@ -19,6 +20,7 @@ from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
 from .keys import C
+from .machine import cores
 from .method import Method
 from .parties import Parties, fingerprint
 from .publish import publish
@@ -38,6 +40,9 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     parties = there(method, part)
     mine = place.mine(parties.n_clients)
     agree(part, parties)
+    limits = [site.threads for k in mine if (site := parties.site(k)).threads is not None]
+    if limits:
+        place.n_threads = min(place.n_threads or cores(), *limits)
     identity, folder = job_bytes(config, parties.names), output.folder
     files = None if folder is None else RunFolder(folder, parties.names, identity, config.output.own_folders(part.folder))
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
@@ -93,11 +98,20 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     return [*said.lines, "", *wire.lines(parties.n_clients, stages, parties.spec), *wire.unknown(said.unknown)]
 
 
+def _written(parties: Parties, path: Path) -> Dialect | None:
+    """How a file is written, if it is a client's whose site file says so."""
+    for k in range(parties.n_clients):
+        site = parties.site(k)
+        if site.dialect is not None and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
+            return site.dialect
+    return None
+
+
 def local(method: Method[C], part: Part[C], path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     config = part.config
     parties = method.rows.parties(config, part.folder)
-    dialect = config.data.dialect.dialect
+    dialect = _written(parties, path) or config.data.dialect.dialect
     rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y", dialect=dialect)
     rows = incomplete.prepared(config, parties, rows)
     spec = parties.spec_of(rows.names)
