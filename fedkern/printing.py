@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import isfinite
 from unicodedata import category
 
@@ -20,6 +21,14 @@ def printable(text: str, keep: str = "") -> str:
         character.encode("unicode_escape").decode() if character not in stays and category(character) in UNSEEN else character
         for character in text
     )
+
+
+_PATH = re.compile(r"(?<![\w.~/-])/(?:[^/\s'\",;:()\[\]]+/)+([^/\s'\",;:()\[\]]+)")
+
+
+def without_folders(text: str) -> str:
+    """A text in which absolute paths are the names of their files: other parties need not know where a holder keeps them."""
+    return _PATH.sub(r"\1", text)
 
 
 def several(text: str) -> str:

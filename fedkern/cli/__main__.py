@@ -66,6 +66,8 @@ def parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="section.key=value", dest="sets", help="override a key of the job file"
     )
 
+    job.add_argument("--site", metavar="FILE", help="a holder's own site.toml, or a folder with NAME.toml for each client")
+
     run = commands.add_parser("run", parents=[job], help="run a job")
     run.add_argument("--out", metavar="DIR", help="folder for the results (default: runs/NAME of the job file, then NAME-2)")
     run.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

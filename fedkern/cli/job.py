@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from ..jobs.engine import local
 from ..jobs.files import writing
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.run import Output, Part
+from ..jobs.site import GIVEN
 from ..methods import load, named
 from ..printing import printable, several
 from ..results.result import Result
@@ -27,6 +29,7 @@ from . import show
 
 def run(options: argparse.Namespace) -> int:
     """Runs `fedkern run` and returns the exit code."""
+    _name_site(options)
     if options.device == "cuda":
         raise JobError("--device cuda: this version has no CUDA kernels; use --device cpu")
 
@@ -78,6 +81,7 @@ def _log(options: argparse.Namespace, place: Place) -> None:
 
 def check(options: argparse.Namespace) -> int:
     """Runs `fedkern check` and returns the exit code."""
+    _name_site(options)
     if options.local:
         config, folder = load(options.job, options.sets)
         with plainly():
@@ -91,6 +95,12 @@ def check(options: argparse.Namespace) -> int:
         return 0
 
     return place_for(options, main)
+
+
+def _name_site(options: argparse.Namespace) -> None:
+    """The holder's own file is no part of the job: every place finds it for itself."""
+    if options.site:
+        os.environ[GIVEN] = os.path.abspath(options.site)
 
 
 def exit_code(result: Result, min_updates: int) -> int:

@@ -41,7 +41,7 @@ class Table:
 
     `columns`: name -> values (n,), or `Text`. `matrix`: where all covariates are one array (npy, npz), that array, whose columns
     `matrix_names` names; `columns` then holds views of it. `broken`: row -> what was wrong with the whole row. `texts`: columns
-    whose type in the file is not a number (csv files have no types).
+    whose type in the file is not a number (csv files have no types). `incomplete`: rows that lack a cell, where that was asked.
     """
 
     source: str
@@ -53,6 +53,7 @@ class Table:
     broken: Mapping[int, str] = field(default_factory=dict)
     lines: Sequence[int] | None = None  # csv: line of each row in the file
     texts: frozenset[str] = frozenset()
+    incomplete: int | None = None
 
     def place(self, row: int) -> str:
         """Where a person finds this row."""

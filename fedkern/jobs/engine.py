@@ -11,15 +11,17 @@ from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
 from ..data import table
 from ..data.design import check_header, encode
+from ..data.dialect import Dialect
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
-from . import holders, wire
+from . import holders, incomplete, wire
 from .check import Check, OwnFile, column_of, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
 from .keys import C
+from .machine import cores
 from .method import Method
 from .parties import Parties, fingerprint
 from .publish import publish
@@ -41,6 +43,9 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     parties = there(method, part)
     mine = place.mine(parties.n_clients)
     agree(part, parties)
+    limits = [site.threads for k in mine if (site := parties.site(k)).threads is not None]
+    if limits:
+        place.n_threads = min(place.n_threads or cores(), *limits)
     identity, folder = job_bytes(config, parties.names), output.folder
     files = None if folder is None else RunFolder(folder, parties.names, identity, config.output.own_folders(part.folder))
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
@@ -64,7 +69,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
 def there(method: Method[C], part: Part[C]) -> Parties:
     """Who takes part, with what the caller holds in the place of files."""
     found = method.rows.parties(part.config, part.folder)
-    return found if part.held is None else part.held.over(found)
+    return incomplete.laid(part.config, found if part.held is None else part.held.over(found))
 
 
 def agree(part: Part[C], parties: Parties) -> None:
@@ -99,12 +104,22 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     return [*said.lines, "", *wire.lines(parties.n_clients, stages, parties.spec), *wire.unknown(said.unknown)]
 
 
+def _written(parties: Parties, path: Path) -> Dialect | None:
+    """How a file is written, if it is a client's whose site file says so."""
+    for k in range(parties.n_clients):
+        site = parties.site(k)
+        if site.dialect is not None and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
+            return site.dialect
+    return None
+
+
 def local(method: Method[C], part: Part[C], path: Path) -> int:
     """What is wrong with the rows of one's own file. Nothing leaves this process."""
     config = part.config
     parties = method.rows.parties(config, part.folder)
-    dialect = config.data.dialect.dialect
+    dialect = _written(parties, path) or config.data.dialect.dialect
     rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y", dialect=dialect)
+    rows = incomplete.prepared(config, parties, rows)
     spec = parties.spec_of(rows.names)
     check_header(rows.names, spec, rows.source)
     encoding = spec.encoding(tuple(column_of(spec, rows, name) for name in spec.covariates(rows.names)))
@@ -116,7 +131,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += holders.local(config, parties, path)
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
-    lines += [f"  note: {note}" for note in (*design.notes, *own_columns(spec, rows).lines())]
+    notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
+    lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     if faults.rows and not spec.private:
         return JobError.exit_code

@@ -138,6 +138,8 @@ def _unknown(root: Model, location: Sequence[int | str]) -> str:
     if not path:
         near = get_close_matches(last, root.model_fields, 1)
         hint = f"did you mean [{near[0]}]?" if near else f"there are {', '.join(root.model_fields)}"
+        if near and not any(_tables(root.model_fields[near[0]].annotation)):  # a file with keys outside of sections
+            return f"unknown key {last}; did you mean {near[0]}?"
         return f"unknown section [{last}]; {hint}"
     section, _ = _walk(root, path)
     own = list(section.model_fields) if section is not None else []

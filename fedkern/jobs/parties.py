@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..data import table
-from ..data.dialect import stem
+from ..data.dialect import Dialect, stem
 from ..data.faults import HINT
 from ..data.header import unfit
 from ..data.plain_text import is_there
@@ -25,6 +25,7 @@ from ..models.encoding import Column, Spec
 from ..privacy.policy import DataSet
 from .keys import DataSection, JobConfig
 from .naming import faults as faults_of_names
+from .site import Site, Sites
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Parties:
     own : the same of the server's own files
     specs : names of a file's columns -> what is known of them, where that is another for each client
     texts : columns that are read as text
+    site : client number -> what its site file says
     fingerprint : client number -> of its file, see `fingerprint`; None for built-in data
     """
 
@@ -57,6 +59,7 @@ class Parties:
     own: tuple[DataSet, ...] = ()
     specs: Callable[[tuple[str, ...]], Spec] | None = None
     texts: frozenset[str] = frozenset()
+    site: Callable[[int], Site] = lambda client: Site()
 
     @property
     def n_clients(self) -> int:
@@ -181,13 +184,28 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
         files += table.find([pattern], folder).items() if wild else [(stem(Path(pattern)), folder / pattern)]
     names, paths = named(config, tuple(name for name, _ in files)), [path for _, path in files]
 
+    sites = Sites(folder, names)
+
+    def site(k: int) -> Site:
+        with owned(k):
+            return sites.of(names[k])
+
+    def source(k: int) -> tuple[Path, Dialect]:
+        said = site(k)
+        return said.path or paths[k], said.dialect or dialect
+
     def rows(k: int) -> Table:
+        path, written = source(k)
         with owned(k), own_of_client(names[k], spec):
-            return table.load(paths[k], text=texts, response=spec.response or "y", dialect=dialect)
+            return table.load(path, text=texts, response=spec.response or "y", dialect=written)
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
+        path, written = source(k)
         with owned(k), own_of_client(names[k], spec):
-            return str(paths[k]), table.header(paths[k], response=spec.response or "y", dialect=dialect)
+            return str(path), table.header(path, response=spec.response or "y", dialect=written)
+
+    def holding(k: int) -> DataSet:
+        return replace(data_set(source(k)[0]), policy=site(k).policy)
 
     def own(name: str) -> Table | None:
         """A file of the server's: `test` or `server`."""
@@ -199,8 +217,8 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
 
     test, server = partial(own, "test"), partial(own, "server")
     held = tuple(data_set(folder / path) for name in ("test", "server") if (path := getattr(data, name, None)))
-    holding, mark = lambda k: data_set(paths[k]), lambda k: fingerprint(paths[k])
-    return Parties(names, spec, rows, header, test, holding, mark, server, held, texts=texts)
+    mark = lambda k: fingerprint(source(k)[0])  # noqa: E731
+    return Parties(names, spec, rows, header, test, holding, mark, server, held, texts=texts, site=site)
 
 
 def data_set(path: Path) -> DataSet:

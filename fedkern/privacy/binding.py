@@ -3,6 +3,7 @@
 Policies are looked for
 
 * beside the data, links resolved: `fedkern-policy.toml` in the folder of each of their files;
+* where the holder's site file says, beside all other places;
 * in `/etc/fedkern/policy.toml`, `~/.fedkern/policy.toml` and `$FEDKERN_CLIENT_HOME/policy.toml`;
 * in `$FEDKERN_CLIENT_HOME/<client>/policy.toml`, for every client: the client's name is the job file's choice.
 
@@ -34,7 +35,7 @@ POLICY, BESIDE, LEDGER = "policy.toml", "fedkern-policy.toml", "budget.jsonl"
 SYSTEM = Path("/etc/fedkern")
 ACCOUNTS = ".accounts"  # in a home: budgets of policies whose own folder can't be written
 
-Where = Literal["beside", "system", "home", "root", "own", "other"]
+Where = Literal["beside", "site", "system", "home", "root", "own", "other"]
 
 
 class Bound(NamedTuple):
@@ -154,8 +155,8 @@ def _required(files: list[tuple[Where, PolicyFile]], must: str) -> str | None:
     for where, file in files:
         if file.require:
             return f"{file.path} says require = true"
-        if where == "beside":
-            return f"{file.path} lies beside the data"
+        if where in ("beside", "site"):
+            return f"{file.path} lies beside the data" if where == "beside" else f"the site file names {file.path}"
         if where in ("own", "other") and must == "named":
             return f"clients' policies lie in {client_home()}"
     return None
@@ -183,7 +184,7 @@ def account(found: Binding) -> Account | None:
 def _places_of_budgets(found: Binding) -> dict[Path, str]:
     """Folder -> what the data set is called there; the best first."""
     own = [(_folder_of(one.file), one.policy.data) for one in found.bound]
-    steady = [place for place, one in zip(own, found.bound) if one.where in ("beside", "system", "home")]
+    steady = [place for place, one in zip(own, found.bound) if one.where in ("beside", "site", "system", "home")]
     spare = [(home / ACCOUNTS / _short(one.file.path), one.policy.data) for one in found.bound for home in _homes()]
     fixed = [(one.file.accounts, one.policy.data) for one in found.bound if one.file.accounts is not None]
     best: dict[Path, str] = {}
@@ -241,6 +242,8 @@ def _places(client: str, data: DataSet) -> Iterator[tuple[Where, Path]]:
     """Where policies may be, in the order in which their folders are taken for budgets."""
     for folder in dict.fromkeys(folder for path in data.paths for folder in _folders(path)):
         yield "beside", folder / BESIDE
+    if data.policy is not None:
+        yield "site", data.policy
     yield "system", SYSTEM / POLICY
     home, root = _user_home(), client_home()
     if home is not None:

@@ -53,10 +53,12 @@ Word = TypeVar("Word", bound=str)
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a job knows of one holder's data: what they are called, and their files (none for built-in data)."""
+    """What a job knows of one holder's data: what they are called, their files (none for built-in data), and a policy file that
+    the holder's site file names."""
 
     names: tuple[str, ...]
     paths: tuple[Path, ...] = ()
+    policy: Path | None = None
 
 
 @dataclass(frozen=True)

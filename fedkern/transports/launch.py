@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import HolderError, JobError, LostPeer
-from ..printing import several
+from ..printing import several, without_folders
 from . import parent
 from .driver import Ended, Hooks, Timeouts, exit_code
 from .place import Place
@@ -109,7 +109,7 @@ def _result(main: Callable[[Place], int], ranks: Place, say: Callable[[str], Non
         return fault.exit_code, fault.text
     except BaseException as cause:
         error = ranks.signals.stopped or cause  # some code makes another exception of it
-        text = (ranks.hooks or Hooks()).public(error)
+        text = without_folders((ranks.hooks or Hooks()).public(error))
         text = text if ranks.is_server else f"rank {ranks.rank}: {text}"
         if isinstance(error, HolderError):  # the whole of it is said here, and nowhere else
             say(str(error))

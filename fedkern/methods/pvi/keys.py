@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from ...jobs import incomplete
 from ...jobs.explain import remedy, unbounded
 from ...jobs.keys import Chains, CommonOutputSection, Count, DataSection, Draws, JobConfig, Positive, Raw, Section, Tables, key
 from ...jobs.load import layered, table
@@ -31,7 +32,7 @@ OF_NOISE_AWARE = ("bernoulli", "gaussian")
 ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
 
 
-class ModelSection(Section):
+class ModelSection(incomplete.ModelSection):
     kind: Literal["glm"] = key("glm", help="generalised linear model")
     family: families.OfPvi = key("bernoulli", help="of the response, with its canonical link")
     covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
@@ -269,6 +270,7 @@ def _data(config: Config) -> Iterator[str]:
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
     yield from faults_of_names(data.names, "data.names")
+    yield from incomplete.conflicts(config, {data.response, data.offset, data.weight, data.row_id, *data.ignore})
 
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...jobs import incomplete
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
 from .keys import Config
@@ -18,7 +19,7 @@ def parties(config: Config, folder: Path) -> Parties:
         No file matches, two clients have one name, or the job file names clients that do not exist.
     """
     data, model = config.data, config.model
-    declared = jobs.declared(config, data)
+    declared = jobs.declared(config, data) | incomplete.marks(config)
     known = jobs.Known(model.family, data.response, data.positive, declared, model.intercept)
     if data.builtin:
         dealt = jobs.dealt(data)

@@ -14,7 +14,7 @@ from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Design, encode
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import column_notes
+from ...jobs import column_notes, incomplete
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
 from ...jobs.run import Run
@@ -32,6 +32,8 @@ def fit(run: Run[Config]) -> Fit | None:
     tables = run.tables()
     model = Model(run.config, run.names, run.agreed(tables))
     run = run.knowing(model)
+    counted = incomplete.exchanged(run, tables)
+    run.hooks.notes += incomplete.notes(run.config, counted)
     designs, degenerates = {}, {}
     for k in list(tables):
         with owned(k):
@@ -49,9 +51,11 @@ def fit(run: Run[Config]) -> Fit | None:
     told = _noisy_sums(run, model, clients)
     checked = weights.exchanged(run, model, server, {k: _rows(design) for k, design in designs.items()})
     certificates = _certified(run, model)
-    return (
-        None if server is None else replace(publish.fit(model, publish.Ended(server, told, checked), test), privacy=certificates)
-    )
+    if server is None:
+        return None
+    more = {"incomplete": counted} if counted else {}
+    fitted = publish.fit(model, publish.Ended(server, told, checked), test)
+    return replace(fitted, privacy=certificates, more={**fitted.more, **more})
 
 
 def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
@@ -59,7 +63,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     else, as what is wrong with its rows."""
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
-    notes = [*design.notes, *nothing.lines()]
+    notes = [*design.notes, *incomplete.own_notes(model.config, table), *nothing.lines()]
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")

@@ -8,7 +8,7 @@ from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.pvi import noise_aware
 from ...data.design import check_header, describe
-from ...jobs import memory, wire
+from ...jobs import incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
@@ -26,9 +26,10 @@ def stages(model: Model) -> list[Stage]:
     open_job = model.privacy is None
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
+    before = [*incomplete.stages(model.config), *notes]
     output = model.config.output
     after = ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
-    return [*notes, trained(model), *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
+    return [*before, trained(model), *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
 def trained(model: Model) -> Stage:
@@ -61,7 +62,8 @@ def checked(at: Check[Config]) -> Said | None:
     if (test := at.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
     model, unknown = Model(at.config, at.names, encoding), at.unknown(encoding)
-    lines = [*_lines(model, bool(unknown)), *memory.lines(*_memory(model)), *notes, "", *_privacy(at.config, model)]
+    missing, bytes_needed = incomplete.lines(at.config), memory.lines(*_memory(model))
+    lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(at.config, model)]
     return Said(model, lines, unknown)
 
 

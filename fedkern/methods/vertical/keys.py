@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from ...jobs import incomplete
 from ...jobs.explain import unbounded
 from ...jobs.keys import (
     MOST_ROUNDS,
@@ -81,7 +82,7 @@ class DataSection(Section):
     dialect: DialectSection = key(DialectSection(), help="how the parties' text files are written")
 
 
-class ModelSection(Section):
+class ModelSection(incomplete.ModelSection):
     kind: Literal["linear", "multilevel", "network", "bayes-network"] = key(
         "linear", help="of a client's part: linear, slopes by group, split network, hierarchical Bayes split network"
     )
@@ -297,6 +298,12 @@ def _data(config: Config) -> Iterator[str]:
     if len(set(roles)) < len(roles):
         yield f"data: id, response, offset and group must be different columns, got {', '.join(roles)}"
     yield from faults_of_names(data.names, "data.names")
+    if model.missing == "drop":
+        yield (
+            'model.missing = "drop" is not for method = "vertical": all must leave out the same rows, so that every party would '
+            'learn which rows lack a cell; take "indicator", or remove these rows at all parties'
+        )
+    yield from incomplete.conflicts(config, {*roles, *data.ignore})
 
 
 def _model(config: Config) -> Iterator[str]:

@@ -18,6 +18,7 @@ from ...data.faults import HINT, told, who
 from ...data.header import unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault
+from ...jobs import incomplete
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
 from ...privacy.policy import DataSet
@@ -70,6 +71,7 @@ def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> S
     data = config.data
     said = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
     columns = {name: Column.declared(name, given) for name, given in said.items() if given or config.privacy is None}
+    columns |= {name: column for name, column in incomplete.marks(config).items() if name in names}
     ignore = {*data.ignore, data.group, None if response else data.response} - {None}
     return Spec(
         response=data.response if response else None,
@@ -113,7 +115,7 @@ def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, .
     ids = table.cells(name)
     places = [table.place(row) for row in range(table.n_rows)]
     order = alignment.order(ids, config.job.seed, who, places, f"{who}, {table.source}", counted=config.privacy is None)
-    return table.select(order), tuple(ids[row] for row in order)
+    return replace(table.select(order), incomplete=table.incomplete), tuple(ids[row] for row in order)
 
 
 def _missing(what: str, table: Table, config: Config) -> tuple[str, str]:
@@ -259,16 +261,17 @@ def columns(read: Reading, train: Index) -> Columns:
         _refuse_constants(read, encoding, X[train])
     group, levels = _grouped(table, read.config)
     nothing = degenerate(X[train], encoding)
-    notes = (*(design.notes if response else ()), *nothing.lines())
+    notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.lines())
     return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing)
 
 
 def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:
-    """A column with one value says what the intercept says. (A level that no training row has is left to the prior.)"""
-    at = 0
+    """A column with one value says what the intercept says. (A level that no training row has, and a mark of cells that no such
+    row lacks, are left to the prior.)"""
+    at, marks = 0, incomplete.marks(read.config)
     for column in encoding.columns:
         width = 1 if column.levels is None else len(column.levels)
-        if len(X) > 1 and (np.ptp(X[:, at]) == 0 if column.levels is None else width == 1):
+        if len(X) > 1 and column.name not in marks and (np.ptp(X[:, at]) == 0 if column.levels is None else width == 1):
             what = f"has one value in all {len(X)} training rows, which the intercept already says; add it to data.ignore"
             text = f"{read.who}: {read.called(column.name)} {what}"
             raise OwnFault(text, f"client {read.name!r}, {read.table.source}: column {column.name!r} {what}")

@@ -16,7 +16,7 @@ from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes, convergence
+from ...jobs import column_notes, convergence, incomplete
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
@@ -75,6 +75,8 @@ def fit(run: Run[Config]) -> Fit | None:
     model = VerticalModel(config, run.names, len(at.train), len(at.test) + len(at.new))
     run = run.knowing(model)
     check_counts(config, len(at.train), len(at.new))
+    counted = incomplete.exchanged(run, at.tables)
+    run.hooks.notes += incomplete.notes(config, counted)
     rows = _rows(run, model, at)
     fitted: publish.Fitted | None
     clients: Mapping[int, Client]
@@ -99,7 +101,8 @@ def fit(run: Run[Config]) -> Fit | None:
     certificates = run.certified() if config.privacy is not None else {}
     if fitted is None:
         return None
-    return replace(publish.fit(model, replace(fitted, predicted=predicted, filled=filled), rows), privacy=certificates)
+    fit = publish.fit(model, replace(fitted, predicted=predicted, filled=filled), rows)
+    return replace(fit, privacy=certificates, more={**fit.more, **({"incomplete": counted} if counted else {})})
 
 
 def _aligned(run: Run[Config]) -> Aligned:

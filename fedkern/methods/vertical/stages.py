@@ -14,7 +14,7 @@ from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
 from ...data.design import check_header
 from ...data.faults import who
-from ...jobs import memory
+from ...jobs import incomplete, memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
@@ -48,7 +48,8 @@ def stages(model: VerticalModel) -> list[Stage]:
     spent = [] if open_job else [Stage.of(certificates)]
     bits = [Stage.of(settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
-    return [*responses, *notes, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled]
+    before = [*incomplete.stages(model.config), *responses, *notes]
+    return [*before, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled]
 
 
 def responded(model: VerticalModel) -> Stage:
@@ -89,7 +90,7 @@ def checked(at: Check[Config]) -> Said | None:
     train, test = held_out(at.config, *rows)
     check_counts(at.config, len(train), len(rows[1]))
     model = VerticalModel(at.config, at.names, len(train), len(test) + len(rows[1]))
-    return Said(model, [*_lines(model), *_memory(at.config.algorithm.covariance), *notes])
+    return Said(model, [*_lines(model), *incomplete.lines(at.config), *_memory(at.config.algorithm.covariance), *notes])
 
 
 def look_through(file: OwnFile[Config]) -> None:

@@ -1,0 +1,112 @@
+"""Rows that lack a cell: left out of an open job's table, or filled and marked by a column of their own.
+
+A row whose line cannot be read at all is neither: it stays a fault (`faults`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from ..models.encoding import Spec
+from .cells import MISSING, Cells, Text
+from .table import Table
+
+Mask = NDArray[np.bool_]
+
+
+def marked(name: str) -> str:
+    """The 0/1 column that says where another one has no value."""
+    return f"{name}[missing]"
+
+
+def without(table: Table, spec: Spec) -> Table:
+    """The table as if its rows that lack a cell which the job uses had never stood in the file; it knows how many they were.
+
+    Parameters
+    ----------
+    spec : which columns the job uses, and what they are
+    """
+    used = {*spec.covariates(table.names), spec.response, spec.offset, spec.weight} & {*table.names}
+    lacking = np.zeros(table.n_rows, dtype=bool)
+    for name in sorted(str(one) for one in used):
+        lacking |= _empty(table.columns[name], _numeric(table.columns[name], name, spec))
+    lacking[[*table.broken]] = False
+    if not lacking.any():
+        return replace(table, incomplete=0)
+    kept = table.select(np.flatnonzero(~lacking))
+    return replace(kept, columns={k: _compact(v) for k, v in kept.columns.items()}, incomplete=int(lacking.sum()))
+
+
+def filled(table: Table, centers: Mapping[str, float]) -> Table:
+    """The table with every empty cell of some columns filled, and a 0/1 column for each that says where; it knows in how many
+    rows.
+
+    Parameters
+    ----------
+    centers : name of a numeric column -> what fills it; those that the table lacks are passed over
+
+    Raises
+    ------
+    JobError
+        A column has already the name of such a 0/1 column.
+    """
+    columns, lacking = dict(table.columns), np.zeros(table.n_rows, dtype=bool)
+    there = [name for name in centers if name in table.columns]
+    readable = np.ones(table.n_rows, dtype=bool)
+    readable[[*table.broken]] = False
+    for name in there:
+        empty = _empty(table.columns[name], True) & readable
+        columns[name] = _filled(table.columns[name], empty, centers[name])
+        columns[marked(name)] = empty.astype(np.float64)
+        lacking |= empty
+    names = named(table.names, centers)
+    return replace(table, names=names, columns=columns, matrix=None, matrix_names=(), incomplete=int(lacking.sum()))
+
+
+def named(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ...]:
+    """The header of a table that `filled` has made."""
+    more = tuple(marked(name) for name in centers if name in names)
+    for name in more:
+        if name in names:
+            raise JobError(f'column {name!r} is there already, and model.missing = "indicator" makes one of this name; rename it')
+    return (*names, *more)
+
+
+def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
+    """Whether words such as "NA" are empty cells of this column, and no levels of it."""
+    if name == spec.response:
+        return spec.positive is None
+    if name in (spec.offset, spec.weight) or not isinstance(cells, Text):
+        return True
+    declared = spec.columns.get(name)
+    return (declared.kind if declared is not None else cells.kind()) == "numeric"
+
+
+def _empty(cells: Cells, numeric: bool) -> Mask:
+    """(n,) which cells are empty."""
+    if not isinstance(cells, Text):
+        return np.isnan(np.asarray(cells, np.float64))
+    empty = [level == "" or (numeric and level.lower() in MISSING) for level in cells.levels]
+    return np.array(empty, dtype=bool)[cells.codes]
+
+
+def _filled(cells: Cells, empty: Mask, value: float) -> Cells:
+    if not isinstance(cells, Text):
+        return np.where(empty, value, np.asarray(cells, np.float64))
+    return Text(np.where(empty, len(cells.levels), cells.codes), (*cells.levels, repr(float(value))))
+
+
+def _compact(cells: Cells) -> Cells:
+    """Only levels that a row still has, by first appearance, as a file without the other rows has them."""
+    if not isinstance(cells, Text):
+        return cells
+    used, first, codes = np.unique(cells.codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(used), np.int64)
+    place[order] = np.arange(len(used))
+    return Text(place[codes], tuple(cells.levels[used[k]] for k in order))

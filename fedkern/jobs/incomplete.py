@@ -1,0 +1,145 @@
+"""`model.missing` of the methods that leave out rows which lack a cell, or fill and mark them: the same for all of them.
+
+In a private job nothing is left out, for the number of rows that a client works on must not depend on a cell: a row that lacks
+one weighs nothing, as every bad row does, and only the client's own folder says so. Cells are filled in both kinds of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from ..algorithms.exchanges import incomplete as exchange
+from ..data import incomplete
+from ..data.table import Table
+from ..errors import owned
+from ..models.encoding import Column
+from ..results.plain import Record
+from .keys import ColumnSection, JobConfig, Section, key
+from .parties import Parties
+from .run import At
+from .stage import Stage
+
+Missing = Literal["error", "drop", "indicator"]
+HELP = "rows that lack a cell: a fault, left out, or filled by data.columns.NAME.center and marked by a column NAME[missing]"
+DONE = {"drop": "left out", "indicator": "filled and marked"}
+
+
+class ModelSection(Section):
+    """Of a method that has `model.missing`."""
+
+    missing: Missing = key("error", help=HELP)
+
+
+def of(config: JobConfig) -> Missing:
+    """What becomes of rows that lack a cell."""
+    return config.model.missing if isinstance(config.model, ModelSection) else "error"
+
+
+def centers(config: JobConfig) -> dict[str, float]:
+    """The columns that are filled and marked, and what fills each: those that the job file declares as numeric."""
+    if of(config) != "indicator":
+        return {}
+    said = {name: c.model_dump(exclude_none=True, exclude={"reference"}) for name, c in _columns(config)}
+    declared = {name: Column.declared(name, keys) for name, keys in said.items()}
+    return {name: column.center or 0.0 for name, column in declared.items() if column.kind == "numeric"}
+
+
+def marks(config: JobConfig) -> dict[str, Column]:
+    """The 0/1 columns, which every party knows from the job file; they are not standardised."""
+    return {incomplete.marked(name): Column(incomplete.marked(name), "numeric", None, 0.0, 1.0) for name in centers(config)}
+
+
+def conflicts(config: JobConfig, roles: set[str | None]) -> Iterator[str]:
+    """What is wrong with `model.missing`; `roles`: names of columns that are no covariates."""
+    if of(config) != "indicator":
+        return
+    declared = [(name, c) for name, c in _columns(config) if name not in roles and c.levels is None and c.kind != "categorical"]
+    if not declared:
+        yield (
+            'model.missing = "indicator" marks the numeric columns that the job file declares, and it declares none: give '
+            "[data.columns.NAME] with kind, center and scale"
+        )
+    if getattr(config.data, "standardise", "none") == "none":
+        return
+    for name, column in declared:
+        if column.center is None and column.lower is None:
+            what = 'model.missing = "indicator" fills an empty cell with it'
+            yield f"data.columns.{name}.center is missing: {what}; give it, and scale"
+
+
+def _columns(config: JobConfig) -> list[tuple[str, ColumnSection]]:
+    return [*getattr(config.data, "columns", {}).items()]
+
+
+def laid(config: JobConfig, found: Parties) -> Parties:
+    """The parties, with tables as `model.missing` has them."""
+    if of(config) == "error":
+        return found
+
+    def rows(k: int) -> Table:
+        with owned(k):
+            return prepared(config, found, found.rows(k))
+
+    def header(k: int) -> tuple[str, tuple[str, ...]]:
+        source, names = found.header(k)
+        with owned(k):
+            return source, incomplete.named(names, centers(config))
+
+    def test() -> Table | None:
+        table = found.test()
+        return None if table is None else prepared(config, found, table, open_file=True)
+
+    return replace(found, rows=rows, header=header, test=test)
+
+
+def prepared(config: JobConfig, found: Parties, table: Table, *, open_file: bool = False) -> Table:
+    """One party's table; `open_file`: the server's, whose rows no noise protects in any job."""
+    if of(config) == "indicator":
+        return incomplete.filled(table, centers(config))
+    if of(config) == "drop" and (open_file or config.privacy is None):
+        return incomplete.without(table, found.spec_of(table.names))
+    return table
+
+
+def stages(config: JobConfig) -> list[Stage]:
+    """What is exchanged for it: in a private job nothing."""
+    return [] if of(config) == "error" or config.privacy is not None else [Stage.of(exchange)]
+
+
+def lines(config: JobConfig) -> list[str]:
+    """What `fedkern check` says of it."""
+    if of(config) == "error":
+        return []
+    if of(config) == "indicator":
+        return [f"missing  empty cells of {', '.join(centers(config))} are filled and marked, others are faults"]
+    weighs = "" if config.privacy is None else "; here they weigh nothing, as bad rows do, and nothing says how many they are"
+    return [f"missing  rows that lack a cell are left out{weighs}"]
+
+
+def exchanged(at: At[Any], tables: Mapping[int, Table]) -> Record:
+    """client -> its rows and those that lack a cell, at the server's place; nothing elsewhere, or where nothing is exchanged."""
+    if not stages(at.config):
+        return {}
+    clients = {}
+    for k, table in tables.items():
+        lacking = table.incomplete or 0
+        clients[k] = exchange.Client(table.n_rows + (lacking if of(at.config) == "drop" else 0), lacking)
+    server, _ = at.exchange(Stage.of(exchange), lambda: exchange.start(len(at.names)), clients)
+    if server is None:
+        return {}
+    return {at.names[k]: {"rows": reply.rows, "incomplete": reply.lacking} for k, reply in sorted(server.replies.items())}
+
+
+def notes(config: JobConfig, counted: Record) -> list[str]:
+    """For the reader of the result: how many rows of each client lack a cell, and what became of them."""
+    lacking = [f"{name} {one['incomplete']} of {one['rows']}" for name, one in counted.items() if one["incomplete"]]
+    return [f"rows that lack a cell, {DONE[of(config)]}: {', '.join(lacking)}"] if lacking else []
+
+
+def own_notes(config: JobConfig, table: Table) -> list[str]:
+    """For the client's own eyes alone."""
+    if table.incomplete is None or not table.incomplete:
+        return []
+    return [f"{table.incomplete} rows lack a cell: {DONE[of(config)]}"]

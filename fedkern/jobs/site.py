@@ -1,0 +1,128 @@
+"""A holder's own file beside the job: where its data lie, how they are written, its policy, its threads.
+
+It is no part of the job: other parties never see it, and the job's digest has nothing of it. For a client it is
+
+1. what `--site` (or FEDKERN_SITE) names: a file, or a folder with NAME.toml for the client NAME; else
+2. `sites/NAME.toml` beside the job; else
+3. `site.toml` beside the job.
+
+What is wrong with it is told to others without a path: they read its name and its key's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ..data.dialect import Dialect
+from ..errors import JobError, OwnFault
+from .keys import Count, DialectSection, Section, key
+from .load import tables_of, validated
+
+GIVEN = "FEDKERN_SITE"
+SHARED, EACH = "site.toml", "sites"
+
+
+class SiteFile(Section):
+    """The keys of a site file."""
+
+    client: str | None = key(None, help="whose it is, where several clients would find it")
+    path: str | None = key(None, help="of the client's data, in the place of data.clients; relative ones begin at this file")
+    policy: str | None = key(None, help="a policy file that binds these data too, wherever else policies lie")
+    threads: Count | None = key(None, help="the most threads that the client's kernels may use")
+    dialect: DialectSection | None = key(None, help="how the client's text file is written, instead of the job's [data.dialect]")
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a client's site file says; by default nothing.
+
+    Attributes
+    ----------
+    path, policy : absolute; they are there
+    """
+
+    path: Path | None = None
+    policy: Path | None = None
+    threads: int | None = None
+    dialect: Dialect | None = None
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The site files that a place can see.
+
+    Attributes
+    ----------
+    folder : of the job
+    names : of all clients
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+
+    @cached_property
+    def given(self) -> Path | None:
+        """What the holder names, if it does."""
+        text = os.environ.get(GIVEN)
+        return Path(text).expanduser().absolute() if text else None
+
+    def of(self, client: str) -> Site:
+        """A client's.
+
+        Raises
+        ------
+        OwnFault
+            It cannot be read, has a key that does not exist, or names a file that is not there.
+        """
+        found = self._file(client)
+        if found is None:
+            return Site()
+        try:
+            return self._read(found, client)
+        except JobError as fault:
+            text = str(fault).replace(f"{found.parent.absolute()}{os.sep}", "").replace(f"{found.parent}{os.sep}", "")
+            raise OwnFault(f"client {client!r}: {text}", f"client {client!r}: {found}: {fault}") from None
+
+    def _file(self, client: str) -> Path | None:
+        """The site file that a client would find."""
+        places = list(self._places(client))
+        if self.given is not None:
+            if not os.path.exists(self.given):
+                name = self.given.name
+                what = f"--site ({GIVEN}): no such file or folder; correct it"
+                raise OwnFault(f"client {client!r}: {name}: {what}", f"client {client!r}: {self.given}: {what}")
+            places = [self.given / f"{client}.toml"] if self.given.is_dir() else [self.given]
+        return next((path for path in places if os.path.exists(path)), None)
+
+    def _places(self, client: str) -> Iterator[Path]:
+        if Path(client).name == client:
+            yield self.folder / EACH / f"{client}.toml"
+        yield self.folder / SHARED
+
+    def _read(self, path: Path, client: str) -> Site:
+        said = validated(SiteFile, tables_of(path, "site"), lambda _: iter(()), path.name)
+        own = path.stem == client and path.name != SHARED
+        if said.client is not None and said.client != client:
+            if own or said.client not in self.names:
+                known = ", ".join(self.names)
+                raise JobError(f"{path.name}: client = {said.client!r} is not {client!r}; the job's clients are {known}")
+            return Site()
+        if said.path is not None and not own and said.client is None and len(self.names) > 1:
+            many = f"it names a path, and the job has {len(self.names)} clients"
+            raise JobError(f"{path.name}: client is missing: {many}; say whose it is, or write {EACH}/NAME.toml for each")
+        data, policy = (_there(path, name, getattr(said, name)) for name in ("path", "policy"))
+        return Site(data, policy, said.threads, None if said.dialect is None else said.dialect.dialect)
+
+
+def _there(site: Path, name: str, text: str | None) -> Path | None:
+    """What a key of a site file names."""
+    if text is None:
+        return None
+    path = (site.parent / os.path.expanduser(text)).absolute()
+    if not os.path.exists(path):  # False also where it may not be looked at
+        raise JobError(f"{site.name}: {name}: {os.path.basename(text)} is not there; correct {name}")
+    return path

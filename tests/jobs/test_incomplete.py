@@ -1,0 +1,164 @@
+"""`model.missing`: rows that lack a cell are left out, or filled and marked; what others learn of that, and what nobody does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.errors import JobError
+
+LACK = {2: "x", 5: "ward", 9: "y", 11: "x", 14: "z"}  # row -> the cell that it lacks
+PRIVATE = {"epsilon": 3.0, "delta": 1e-5, "clip": 2.0, "noise_multiplier": 4.0, "sampling_rate": 0.2, "noise_source": "keyed"}
+COLUMNS = {"x": {"center": 60.0, "scale": 9.0}, "z": {"center": 0.0, "scale": 1.0}, "ward": {"levels": ["a", "b", "c"]}}
+
+
+def rows(seed: int) -> list[dict[str, str]]:
+    random = np.random.default_rng(seed)
+    return [
+        {
+            "id": f"r{k}",
+            "x": f"{random.normal(60, 9):.2f}",
+            "z": f"{random.normal():.3f}",
+            "ward": "abc"[k % 3],
+            "y": str(int(random.random() < 0.5)),
+        }
+        for k in range(40)
+    ]
+
+
+def holey(table: list[dict[str, str]], lack: dict[int, str] = LACK) -> list[dict[str, str]]:
+    """Cells are missing; the first has a level that no other row has, and no file without these rows would."""
+    out = [dict(row) for row in table]
+    for k, name in lack.items():
+        out[k][name] = "NA" if name == "z" else ""
+    return out
+
+
+def written(path: Path, table: list[dict[str, str]]) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([",".join(table[0]), *(",".join(row.values()) for row in table)]) + "\n")
+    return str(path)
+
+
+def job(clients: list[str], missing: str = "error", **sections: Any) -> dict[str, Any]:
+    data = {"clients": clients, "response": "y", "ignore": ["id"], **sections.pop("data", {})}
+    return {"job": {"rounds": 3}, "data": data, "model": {"missing": missing}, **sections}
+
+
+def test_dropped_rows_had_as_well_never_been_there(tmp_path: Path) -> None:
+    """Also a level that only such a row has; the counts are in the summary, the notes and the report."""
+    table = holey(rows(1))
+    table[2]["ward"] = "lost"
+    whole = [row for k, row in enumerate(table) if k not in LACK]
+    other = written(tmp_path / "b.csv", rows(2))
+    plain = fedkern.run(job([written(tmp_path / "plain" / "a.csv", whole), other]))
+    odd = fedkern.run(job([written(tmp_path / "a.csv", table), other], "drop"), out=tmp_path / "run")
+    assert odd.digest == plain.digest
+    assert odd.summary["incomplete"] == {"a": {"rows": 40, "incomplete": 5}, "b": {"rows": 40, "incomplete": 0}}
+    note = "rows that lack a cell, left out: a 5 of 40"
+    assert note in odd.summary["notes"]
+    assert "5 rows lack a cell: left out" in json.loads((tmp_path / "run/client-a/rows.json").read_text())["notes"]
+    assert "incomplete" not in plain.summary
+    from fedkern.cli import report
+
+    assert note in report.write(tmp_path / "run").read_text()
+
+
+def test_a_line_that_cannot_be_read_is_not_a_row_that_lacks_a_cell(tmp_path: Path) -> None:
+    path = Path(written(tmp_path / "a.csv", rows(1)))
+    path.write_text(path.read_text() + "r40,1\n")
+    with pytest.raises(JobError, match="1 row cannot be used"):
+        fedkern.run(job([str(path)], "drop"))
+
+
+def test_indicators_are_columns_of_the_job(tmp_path: Path) -> None:
+    """The same as a file with cells filled by the centre and 0/1 columns of its own."""
+    lack = {2: "x", 11: "x", 14: "z"}
+    by_hand = [
+        {**row, "x": row["x"] if lack.get(k) != "x" else "60", "z": row["z"] if lack.get(k) != "z" else "0"}
+        | {f"{name}[missing]": str(int(lack.get(k) == name)) for name in ("x", "z")}
+        for k, row in enumerate(rows(1))
+    ]
+    marks = {f"{name}[missing]": {"center": 0.0, "scale": 1.0} for name in ("x", "z")}
+    plain = fedkern.run(job([written(tmp_path / "plain" / "a.csv", by_hand)], data={"columns": {**COLUMNS, **marks}}))
+    path = written(tmp_path / "a.csv", holey(rows(1), lack))
+    odd = fedkern.run(job([path], "indicator", data={"columns": COLUMNS}))
+    assert odd.digest == plain.digest
+    assert "theta[x[missing]]" in odd.parameters
+    assert odd.summary["incomplete"] == {"a": {"rows": 40, "incomplete": 3}}
+    empty = written(tmp_path / "c.csv", holey(rows(1), {2: "x", 5: "ward"}))
+    with pytest.raises(JobError, match=r"1 row cannot be used \(column 'ward' is empty: 1\)"):
+        fedkern.run(job([empty], "indicator", data={"columns": COLUMNS}))
+
+
+@pytest.mark.parametrize("missing", ["error", "drop", "indicator"])
+def test_a_private_job_tells_nothing_of_missing_cells(tmp_path: Path, missing: str) -> None:
+    """Messages, their lengths and what is public have the same form for files with and without them."""
+    seen = []
+    for name, table in (("plain", rows(1)), ("odd", holey(rows(1)))):
+        clients = [written(tmp_path / name / "a.csv", table), written(tmp_path / name / "b.csv", rows(2))]
+        data = {"columns": COLUMNS, "standardise": "public"}
+        out = tmp_path / f"run-{name}"
+        result = fedkern.run(job(clients, missing, data=data, privacy=PRIVATE), out=out)
+        assert "incomplete" not in result.summary
+        assert not any("lack" in note for note in result.summary["notes"])
+        lines = [json.loads(line) for line in (out / "ledger/a.jsonl").read_text().splitlines()]
+        seen.append([(line.get("kind"), line.get("bytes")) for line in lines])
+        assert any(length for _, length in seen[-1])
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("missing", ["drop", "indicator"])
+def test_check_lists_the_counts_of_an_open_job_alone(tmp_path: Path, missing: str) -> None:
+    path = written(tmp_path / "a.csv", holey(rows(1), {2: "x"}))
+    data = {"columns": COLUMNS, "standardise": "public"}
+    said = "\n".join(fedkern.check(job([path], missing, data=data)))
+    assert "Incomplete" in said
+    assert re.search(r"missing  .*(left out|filled and marked)", said)
+    private = "\n".join(fedkern.check(job([path], missing, data=data, privacy=PRIVATE)))
+    assert "Incomplete" not in private
+
+
+def vertical(folder: Path, lack: dict[int, str], missing: str, **sections: Any) -> dict[str, Any]:
+    table = holey(rows(1), lack)
+    parts = {"a": ("id", "x"), "b": ("id", "z"), "server": ("id", "y")}
+    paths = {name: written(folder / f"{name}.csv", [{c: row[c] for c in kept} for row in table]) for name, kept in parts.items()}
+    data = {"clients": [paths["a"], paths["b"]], "server": paths["server"], "id": "id", "response": "y"}
+    columns = {"columns": {"x": COLUMNS["x"]}}
+    return {
+        "job": {"method": "vertical", "rounds": 20},
+        "data": data | (columns if missing == "indicator" else {}),
+        "model": {"missing": missing},
+        **sections,
+    }
+
+
+def test_indicators_of_a_vertical_job(tmp_path: Path) -> None:
+    """A mark that no row needs is left to its prior, and ends no job."""
+    result = fedkern.run(vertical(tmp_path / "odd", {2: "x", 7: "x"}, "indicator"))
+    assert result.summary["incomplete"] == {"a": {"rows": 40, "incomplete": 2}, "b": {"rows": 40, "incomplete": 0}}
+    assert "rows that lack a cell, filled and marked: a 2 of 40" in result.summary["notes"]
+    assert fedkern.run(vertical(tmp_path / "none", {}, "indicator")).summary["incomplete"]["a"]["incomplete"] == 0
+    with pytest.raises(JobError, match="1 row cannot be used"):
+        fedkern.run(vertical(tmp_path / "error", {2: "x"}, "error"))
+
+
+def test_what_cannot_be(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", rows(1))
+    with pytest.raises(JobError, match=r'"drop" is not for method = "vertical".*take "indicator", or remove these rows'):
+        fedkern.run(vertical(tmp_path, {}, "drop"))
+    with pytest.raises(JobError, match=r"it declares none: give \[data.columns.NAME\]"):
+        fedkern.run(job([path], "indicator"))
+    with pytest.raises(JobError, match=r"data.columns.x.center is missing"):
+        fedkern.run(job([path], "indicator", data={"columns": {"x": {"kind": "numeric"}}}))
+    with pytest.raises(JobError, match=r'wanted "error", "drop" or "indicator"; did you mean "drop"'):
+        fedkern.run(job([path], "dropp"))
+    named = [{**row, "x[missing]": "0"} for row in rows(1)]
+    with pytest.raises(JobError, match=r"column 'x\[missing\]' is there already"):
+        fedkern.run(job([written(tmp_path / "n.csv", named)], "indicator", data={"columns": COLUMNS}))
