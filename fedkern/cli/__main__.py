@@ -139,6 +139,7 @@ def parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="one self-contained HTML page from a finished or interrupted run")
     report.add_argument("folder", metavar="DIR")
+    report.add_argument("--open", action="store_true", help="show the page in a browser")
     report.set_defaults(call=_report)
 
     reproduce = commands.add_parser("reproduce", help="a table or figure of a paper; without NAME: list them")
@@ -270,7 +271,13 @@ def _sigma_train(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from . import report
 
-    print(printable(str(report.write(Path(options.folder)))))
+    page = report.write(Path(options.folder))
+    print(printable(str(page)))
+    if options.open:
+        import webbrowser
+
+        if not webbrowser.open(page.resolve().as_uri()):
+            print("no browser is known here: open that file in one", file=sys.stderr)
     return 0
 
 

@@ -13,7 +13,7 @@ from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi import noise_aware
 from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
-from ...models.glm import Rows, metrics
+from ...models.glm import Rows, metrics, tested
 from ...results.gaussian import Posterior
 from ...results.verdict import Verdict, not_judged
 from .budget import steps_of_an_update
@@ -57,6 +57,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         draws=config.output.draws,
         encoding=encoding.to_dict(),
         metrics={} if test is None else metrics(q, test, config.model.family, config.model.scale),
+        more={} if test is None else {"test": tested(q, test, config.model.family, config.model.scale)},
         notes=[*_remarks(model, server, q), *_of_estimate(model, ended, estimate)],
     )
 
@@ -80,7 +81,7 @@ def _verdict(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
-LACKING = "no client got far enough for a posterior that contains the noise: this one is q, and does not"
+LACKING = "no client got far enough for a posterior that contains the noise: this one does not"
 
 
 def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:

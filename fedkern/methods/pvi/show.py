@@ -8,6 +8,7 @@ from ...printing import aligned
 from ...privacy.certificate import certificates
 from ...results.gaussian import comparable
 from ...results.plain import Record
+from ...results.report import against_guessing
 
 SHOWN = 12  # coefficients; all of them are in summary.json
 
@@ -18,6 +19,8 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield f"{why}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"
     if content["metrics"]:
         yield "test rows: " + ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in content["metrics"].items())
+        if worse := against_guessing(content["metrics"]["log_likelihood"], content.get("test", {}).get("guess")):
+            yield worse
     yield ""
     yield from _coefficients(content["parameters"])
     yield ""
