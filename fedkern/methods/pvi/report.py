@@ -40,5 +40,5 @@ def _guessing(run: RunFiles) -> str:
 def _calibration(run: RunFiles) -> str:
     bins = run.summary.get("test", {}).get("reliability", [])
     rows = sum(b["rows"] for b in bins)
-    text = f"{rows:,} test rows in tenths of the predicted probability, with their numbers. On the line prediction and frequency agree."
+    text = f"{rows:,} test rows in tenths of the predicted probability. On the line prediction and frequency agree."
     return figure("Calibration", plots.reliability(bins), text)
