@@ -52,11 +52,10 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
             axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color=shade)
     axes.tick_params(length=0, labelcolor=INK)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel("from", color=MUTED)
-    axes.set_ylabel("to", color=MUTED)
+    shaded = f"\nshaded: {LEGEND.removeprefix(MARK).strip()}" if unsure.any() else ""
+    axes.set_xlabel(f"from{shaded}", color=MUTED, fontsize=8)
+    axes.set_ylabel("to", color=MUTED, fontsize=8)
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
-    if unsure.any():
-        drawing.text(0.01, 0.005, f"shaded: {LEGEND.removeprefix(MARK).strip()}", fontsize=7, color=MUTED)
     bar = drawing.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8)

@@ -151,7 +151,8 @@ def svg(figure: Figure) -> str:
     body = re.sub(r' xmlns(:xlink)?="[^"]*"', "", body).replace("xlink:href", "href")
     body = re.sub(r"(fill|stroke): (#\w{6})\b", lambda found: f"{found[1]}: {_of_page(found[2])}", body)
     body = body.replace("stroke: #ffffff", "stroke: var(--card)")
-    return re.sub(r'<svg width="[^"]*" height="[^"]*"', "<svg", body, count=1)
+    widest = f'<svg style="max-width:{1.6 * 72 * figure.get_figwidth():.0f}px"'  # else letters of a narrow figure would be huge
+    return re.sub(r'<svg width="[^"]*" height="[^"]*"', widest, body, count=1)
 
 
 def _of_page(colour: str) -> str:

@@ -58,7 +58,7 @@ MEASURE = """
           pictures: document.querySelectorAll("svg").length, texts: document.body.innerText.length};
 })()
 """
-PAGES = {"pvi open": 3, "pvi private": 3, "regression": 2, "mrf": 2, "sem": 2, "vertical": 2, "sigma": 3, "sigma client": 2}
+PAGES = {"pvi open": 3, "pvi private": 3, "regression": 2, "mrf": 1, "sem": 1, "vertical": 2, "sigma": 3, "sigma client": 2}
 
 
 def made(folder: Path) -> dict[str, Path]:
@@ -94,7 +94,7 @@ def made(folder: Path) -> dict[str, Path]:
         "regression": ("sparse/regression", share),
         "mrf": ("sparse/mrf", {}),
         "sem": ("sparse/sem", {}),
-        "vertical": ("vertical/open", {}),
+        "vertical": ("vertical/open", {"data": {"holdout": 0.3}}),
         "sigma": ("sigma/map", {}),
     }
     out = {name: folder / name for name in runs}

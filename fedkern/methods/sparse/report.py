@@ -64,8 +64,9 @@ def _effects(summary: Record) -> str:
 def _details(parameters: Mapping[str, Record]) -> str:
     shown = dict(list(parameters.items())[:MOST_NUMBERS])
     unsure = [name for name, row in shown.items() if any(is_doubtful(real(row.get(key))) for key in ("rhat", "pip_rhat"))]
-    rows = [[marked(name, unsure), *(_cell(row.get(key)) for key in NUMBERS)] for name, row in shown.items()]
-    return details("All numbers", table(["name", *NUMBERS.values()], rows), _legend(unsure))
+    known = {key: head for key, head in NUMBERS.items() if any(row.get(key) is not None for row in shown.values())}
+    rows = [[marked(name, unsure), *(_cell(row.get(key)) for key in known)] for name, row in shown.items()]
+    return details("All numbers", table(["name", *known.values()], rows), _legend(unsure))
 
 
 def _legend(unsure: Collection[str]) -> str:
@@ -120,7 +121,8 @@ def _graph(summary: Record, title: str = "") -> list[str]:
     unsure = [e.name for e in edges[:MOST] if e.is_doubtful]
     listed = [table(["edge", "effect, standardised", "PIP", "its error", "R-hat"], rows), _legend(unsure)] if rows else []
     network, heat = graphs.network(edges[:MOST_EDGES], nodes), graphs.heat_map(pip, nodes, rhat=rhat)
-    drawn = figure(f"{title}Graph at a false discovery rate of {level:g}", network, text, *listed)
+    found = f"{title}Graph at a false discovery rate of {level:g}"
+    drawn = figure(found, network, text, *listed) if edges else section(found, text)
     more = _details(summary["parameters"]) if summary["parameters"] else ""
     return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
 
