@@ -52,8 +52,9 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
             axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color=shade)
     axes.tick_params(length=0, labelcolor=INK)
     axes.spines[:].set_visible(False)
-    shaded = f"\nshaded: {LEGEND.removeprefix(MARK).strip()}" if unsure.any() else ""
-    axes.set_xlabel(f"from{shaded}", color=MUTED, fontsize=8)
+    axes.set_xlabel("from", color=MUTED, fontsize=8)
+    if unsure.any():
+        drawing.supxlabel(f"shaded: {LEGEND.removeprefix(MARK).strip()}", x=0.01, ha="left", fontsize=7, color=MUTED)
     axes.set_ylabel("to", color=MUTED, fontsize=8)
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
     bar = drawing.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)

@@ -76,11 +76,12 @@ def made(folder: Path) -> dict[str, Path]:
         path.write_text(f"{header.replace('x', ODD).replace('z', json.dumps(QUOTED).replace(chr(92), chr(34)))}\n{rest}")
     (folder / "pvi" / "rows" / "ada.csv").rename(folder / "pvi" / "rows" / "<img src=x onerror=alert(1)>.csv")
     private = folder / "pvi" / "private-bernoulli.toml"
-    text = private.read_text().replace("columns.x]", f"columns.{json.dumps(ODD)}]").replace("columns.z]", f"columns.{json.dumps(QUOTED)}]")
-    private.write_text(text)
+    text = private.read_text().replace("columns.x]", f"columns.{json.dumps(ODD)}]")
+    private.write_text(text.replace("columns.z]", f"columns.{json.dumps(QUOTED)}]"))
     places = [f"{name}-{i}" for name, size in zip(artifacts.NAMES, artifacts.SIZES) for i in range(size)]
     (folder / "sigma").mkdir()
-    (folder / "sigma" / "map.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [*map(cell, range(len(places)), places)]}))
+    features = {"type": "FeatureCollection", "features": [*map(cell, range(len(places)), places)]}
+    (folder / "sigma" / "map.geojson").write_text(json.dumps(features))
     artifacts.written(folder / "sigma" / "prior", "multiplicative")
     artifacts.counts(folder / "sigma" / "rows")
     (folder / "sigma" / "map.toml").write_text(

@@ -78,7 +78,8 @@ class Browser:
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """The answer to a command of the protocol."""
         self._number += 1
-        asked = {"id": self._number, "method": method, "params": parameters} | ({"sessionId": self._session} if self._session else {})
+        asked: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        asked |= {"sessionId": self._session} if self._session else {}
         os.write(self._write, json.dumps(asked).encode() + b"\0")
         until = time.monotonic() + PATIENCE
         while True:
