@@ -147,7 +147,7 @@ def svg(figure: Figure) -> str:
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(text, format="svg", transparent=True, metadata=nothing)
     body = text.getvalue()
-    body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body[body.index("<svg") :], flags=re.DOTALL)  # they repeat names
+    body = re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
     body = re.sub(r' xmlns(:xlink)?="[^"]*"', "", body).replace("xlink:href", "href")
     body = re.sub(r"(fill|stroke): (#\w{6})\b", lambda found: f"{found[1]}: {_of_page(found[2])}", body)
     body = body.replace("stroke: #ffffff", "stroke: var(--card)")
