@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # $(call timed,NAME,COMMAND): `make demo` ends with the seconds of each name.
 timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VENV)/seconds
 LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-asv
-SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def')
+SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def' -o -path '*/templates/*')
 
 .PHONY: demo install test suite share lint $(LINTS) nightly golden docs pages references clean
 

@@ -150,6 +150,7 @@ def parser() -> argparse.ArgumentParser:
         "--reference", metavar="FILE", help="compare with this posterior (netCDF of ArviZ), parameter by parameter"
     )
     report.add_argument("--names", metavar="FILE", help='with --reference: TOML, "OUR NAME" = "THEIR NAME"')
+    report.add_argument("--open", action="store_true", help="show the page in a browser")
     report.set_defaults(call=_report)
 
     predict = commands.add_parser("predict", help="what a finished run says of new rows, where its method can")
@@ -291,7 +292,13 @@ def _report(options: argparse.Namespace) -> int:
         return tables.against(options)
     if options.table:
         return tables.parameters(options)
-    print(printable(str(report.write(Path(options.folder)))))
+    page = report.write(Path(options.folder))
+    print(printable(str(page)))
+    if options.open:
+        import webbrowser
+
+        if not webbrowser.open(page.resolve().as_uri()):
+            print("no browser is known here: open that file in one", file=sys.stderr)
     return 0
 
 

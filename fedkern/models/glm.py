@@ -102,3 +102,33 @@ def total_log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 
     for at in range(0, len(rows), FEW):
         total += log_likelihood(rows.take(np.arange(at, min(at + FEW, len(rows)))), theta, family, scale).sum(axis=1)
     return total
+
+
+def on_average(rows: Rows, family: str, scale: float = 1.0) -> float:
+    """Mean log-likelihood of rows that are all foreseen by what they are on average: their rate (of counts, by exposure), or
+    their mean and variance. What predicts worse than that is worse than guessing."""
+    record, y = FAMILIES[family], rows.y
+    assert record.predictive is not None
+    exposure = np.ones(len(y)) if record.link != "log" or rows.offset is None else np.exp(rows.offset)
+    mean = exposure * y.sum() / exposure.sum()
+    if record.link == "log":
+        mean = np.maximum(mean, 1e-10)
+    spread = np.full(len(y), max(float(y.var()) - scale**2, 1e-12))
+    return float(record.predictive(y, mean, lambda: spread, scale).mean())
+
+
+def tested(q: Gaussian, rows: Rows, family: str, scale: float) -> dict[str, object]:
+    """Number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot."""
+    found: dict[str, object] = {"rows": len(rows), "guess": on_average(rows, family, scale)}
+    if FAMILIES[family].domain is BINARY:
+        found["reliability"] = reliability(predictive_mean(q, rows, family, scale), rows.y)
+    return found
+
+
+def reliability(p: Vector, y: Vector, bins: int = 10) -> list[dict[str, float]]:
+    """Predicted probabilities (n,) in tenths: rows, mean probability and observed frequency of each bin that has some."""
+    which = np.minimum((p * bins).astype(int), bins - 1)
+    return [
+        {"rows": int(here.sum()), "probability": float(p[here].mean()), "frequency": float(y[here].mean())}
+        for here in (which == b for b in np.unique(which))
+    ]

@@ -11,7 +11,7 @@ from .accountant import epsilon as composed
 
 Certificate = Mapping[str, str | float]
 
-HONEST = "q describes the data as the noisy optimisation found them; it does not contain the privacy noise"
+HONEST = "the posterior describes the data as the noisy optimisation found them; it does not contain the privacy noise"
 WITH_NOISE = (
     "the posterior contains the noise of privacy, of sampling and of the data; its intervals do not cover the bias of the clip "
     "where that cuts rows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .diagnostics import MARKED
 from .gaussian import comparable
-from .plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, canvas, caption, tidy
+from .plots import BLUE, GRID, INK, MUTED, ON_LIGHT, ORANGE, Figure, canvas, caption, tidy
 from .selection import Edge, known
 from .verdict import LEGEND, MARK, marked
 
@@ -18,6 +19,7 @@ SITE_COLOURS = ("#e08a1e", "#4c9f70", "#8e5ea2", "#c8553d", "#3aa6b9", "#a0763a"
 MOST_LABELS = 60  # nodes that a heat map names
 MOST_NODES = 40  # that a graph draws: more would be a ball of wool
 MOST_EFFECTS = 30
+MOST_FORESTS, MOST_SITES = 6, 60  # panels of a forest of sites, and its rows
 DOUBT = (0.88, 0.54, 0.12, 0.35)  # colour over what has not converged
 
 
@@ -45,16 +47,16 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
         axes.set_yticks([])
     if p <= 15:
         for i, j in zip(*np.nonzero(~np.isnan(values))):
-            shade = "white" if values[i, j] > 0.5 else INK
+            shade = "white" if values[i, j] > 0.5 else ON_LIGHT
             text = f"{values[i, j]:.2f}{MARK if unsure[i, j] else ''}"
             axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color=shade)
     axes.tick_params(length=0, labelcolor=INK)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel("from", color=MUTED)
-    axes.set_ylabel("to", color=MUTED)
-    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
+    axes.set_xlabel("from", color=MUTED, fontsize=8)
     if unsure.any():
-        drawing.text(0.01, 0.005, f"shaded: {LEGEND.removeprefix(MARK).strip()}", fontsize=7, color=MUTED)
+        drawing.supxlabel(f"shaded: {LEGEND.removeprefix(MARK).strip()}", x=0.01, ha="left", fontsize=7, color=MUTED)
+    axes.set_ylabel("to", color=MUTED, fontsize=8)
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
     bar = drawing.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8)
@@ -181,6 +183,50 @@ def effects(
     axes.legend(handles=handles, frameon=False, fontsize=8, ncols=min(len(lines), 4), loc="lower left", bbox_to_anchor=(0, 1.0))
     if title:
         drawing.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
+    return drawing
+
+
+def sites(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
+    """A forest of every coefficient: means and 90 % intervals of each site, and of the average of all below them, standardised.
+
+    Parameters
+    ----------
+    parameters : of summary.json. Of more than 6 coefficients those whose sites are furthest apart are drawn, of 60 sites
+
+    Returns
+    -------
+    the figure; None where no site's coefficients are known
+    """
+    kind = re.compile(r"(theta|average)(?:_std)?\[(.*)\](?:@(.*))?", re.DOTALL)
+    named: dict[str, dict[str, Mapping[str, float]]] = {}
+    for name, value in comparable(parameters).items():
+        found = kind.fullmatch(name)
+        if found and (found[3] or found[1] == "average"):
+            named.setdefault(found[2], {})[found[3] or ""] = value
+    apart = {label: float(np.ptp([v["mean"] for site, v in of.items() if site] or [0.0])) for label, of in named.items()}
+    shown = [label for label in named if apart[label] > 0 and label in sorted(apart, key=lambda x: -apart[x])[:MOST_FORESTS]]
+    rows = list(dict.fromkeys(site for label in shown for site in named[label] if site))[:MOST_SITES]
+    if not rows:
+        return None
+    across = min(len(shown), 3)
+    down = -(-len(shown) // across)
+    drawing = canvas(7.4, down * (0.8 + 0.17 * len(rows)))
+    panels = drawing.subplots(down, across, squeeze=False, sharey=True).ravel()
+    for axes, label in zip(panels, shown):
+        for at, site in enumerate([*rows, ""]):
+            if site not in named[label]:
+                continue
+            value = named[label][site]
+            colour = INK if not site else BLUE if value["q05"] > 0 or value["q95"] < 0 else MUTED
+            axes.plot([value["q05"], value["q95"]], [at, at], color=colour, linewidth=2.2, alpha=0.5, solid_capstyle="round")
+            axes.plot([value["mean"]], [at], "o" if site else "D", color=colour, markersize=4, zorder=3)
+        axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
+        axes.set_title(caption(label), loc="left", fontsize=9.5, fontweight="bold", color=INK)
+        tidy(axes, "x")
+    for axes in panels[len(shown) :]:
+        axes.set_visible(False)
+    panels[0].set_yticks(range(len(rows) + 1), [*map(caption, rows), "average"], fontsize=8)
+    panels[0].set_ylim(len(rows) + 0.6, -0.6)
     return drawing
 
 

@@ -1,48 +1,84 @@
-"""An HTML page and its pieces: sections, tables and numbers as text."""
+"""An HTML page and its pieces, from the templates beside this file: a text that is no piece is escaped, wherever it stands."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
-from html import escape as quoted
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from ..errors import JobError
 from ..printing import several
 from . import plots
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
-def escape(text: str) -> str:
-    """A text inside of a page: no markup, and nothing that turns or hides what stands beside it."""
-    return quoted(several(text))
-
-
-def document(title: str, head: str, sections: Iterable[str]) -> str:
-    """The whole page."""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>\n"
-        + head
-        + "\n".join(sections)
-        + "\n</main></body></html>\n"
-    )
-
-
-def section(title: str, body: str) -> str:
-    """A box with a title; nothing where the body is empty."""
-    return f"<section><h2>{title}</h2>{body}</section>" if body else ""
+GLOSSARY = {
+    "ELBO": "evidence lower bound: what variational inference maximises. The larger, the nearer the fit to the posterior.",
+    "ESS": "effective sample size: how many independent draws would tell a mean as well as the chains do.",
+    "R-hat": "compares each chain with all of them. It is 1 where they agree; below 1.01 is wanted.",
+    "PIP": "posterior inclusion probability: that a coefficient is in the slab, hence not close to zero.",
+    "elpd": "expected log predictive density: of areas (or rows) that are foreseen without themselves, summed. More is better.",
+    "PIT": "probability integral transform: where an observation lies in its own forecast, from 0 (below all) to 1 (above all).",
+    "k-hat": "shape of the tail of importance weights. Below 0.7 what they say can be trusted.",
+    "q": "the approximation that the fit has found, in which the posterior is sought.",
+    "I²": "the share of differences between clients' estimates that chance does not explain.",
+    "KL": "Kullback-Leibler divergence: how far a distribution is from another one, in nats.",
+    "Brier score": "mean square of probability less outcome; 0 is perfect, and always saying 1/2 has 0.25.",
+    "theta": "the coefficients that all clients have in common.",
+}
 
 
-def figure(title: str, drawn: plots.Figure | None, text: str, more: str = "") -> str:
+def document(title: str, sections: Iterable[str], **head: Any) -> str:
+    """The whole page: `head` has its word, mood, verdict, doubt, labels, tiles and notes."""
+    inside = [part for part in sections if part]
+    said = re.sub(r"<svg.*?</svg>|<pre>.*?</pre>", "", " ".join(inside), flags=re.DOTALL)
+    words = {word: meaning for word, meaning in GLOSSARY.items() if re.search(rf"(?<!\w){word}(?!\w)", said)}
+    inside += [section("Words", piece("glossary", words))] if words else []
+    return _templates().get_template("page.html").render(title=title, sections=inside, **head)
+
+
+def section(title: str, *parts: str) -> str:
+    """A box with a title; nothing where it would be empty. Parts are pieces, or texts: each is a paragraph."""
+    return piece("section", title, parts) if any(parts) else ""
+
+
+def figure(title: str, drawn: plots.Figure | None, text: str, *more: str) -> str:
     """A box with a figure and a text under it; nothing without a figure."""
     if drawn is None:
         return ""
-    return f"<section><h2>{title}</h2><div class=figure>{plots.svg(drawn)}</div><p class=muted>{text}</p>{more}</section>"
+    shown = piece("drawing", markup(plots.svg(drawn)), f"{title}. {text}")  # drawn here, with names as outlines of letters
+    return section(title, shown, paragraph(text), *more)
+
+
+def paragraph(text: str, kind: str = "muted") -> str:
+    """A text that is "muted", or a "note" that stands out."""
+    return piece("paragraph", text, kind)
+
+
+def details(title: str, *parts: str) -> str:
+    """Parts that unfold."""
+    return piece("details", title, parts)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of texts."""
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<div class=scroll><table><tr>{''.join(f'<th>{escape(h)}</th>' for h in head)}</tr>{body}</table></div>"
+    return piece("table", head, [*rows])
+
+
+def piece(name: str, *arguments: Any) -> str:
+    """A macro of pieces.html; a piece is put into others as it is."""
+    made: str = getattr(_templates().get_template("pieces.html").module, name)(*arguments)
+    return made
+
+
+def markup(text: str) -> str:
+    """Words of this package's own, as they are: never what somebody may have named."""
+    from markupsafe import Markup
+
+    return Markup(text)
 
 
 def number(value: Any) -> str:
@@ -52,24 +88,18 @@ def number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-STYLE = """
-:root{color-scheme:light;--ink:#1f2933;--muted:#6b7785;--line:#e4e7eb;--blue:#2364aa}
-body{margin:0;background:#f5f6f8;color:var(--ink);font:15px/1.55 system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
-main{max-width:880px;margin:0 auto;padding:2.2rem 1.2rem 4rem}
-h1{font-size:1.65rem;margin:0;letter-spacing:-.01em}h2{font-size:1.05rem;margin:0 0 .7rem}
-h1 i{font:600 .8rem/1 system-ui,sans-serif;vertical-align:middle;padding:.32em .7em;border-radius:2em;letter-spacing:0}
-.good{background:#dff3e4;color:#1c6b36}.bad{background:#fbe3dd;color:#9a3412}
-section{background:#fff;border:1px solid var(--line);border-radius:10px;padding:1.2rem 1.4rem;margin-top:1.1rem}
-p{margin:.4rem 0}.muted{color:var(--muted);font-size:.9rem}
-.note{border-left:3px solid var(--blue);background:#f2f6fb;padding:.55rem .9rem;margin-top:.9rem;font-size:.93rem}
-.tiles{display:flex;flex-wrap:wrap;gap:.7rem;margin-top:1rem}
-.tile{background:#fff;border:1px solid var(--line);border-radius:10px;padding:.65rem 1rem;min-width:7.2rem}
-.tile b{display:block;font-size:1.35rem;font-variant-numeric:tabular-nums}.tile span{color:var(--muted);font-size:.82rem}
-.figure svg{width:100%;height:auto;display:block}.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:.87rem;font-variant-numeric:tabular-nums}
-th{font-weight:600;color:var(--muted);text-align:left;white-space:nowrap}
-th,td{padding:.36rem .9rem .36rem 0;border-bottom:1px solid var(--line);vertical-align:top}tr:last-child td{border-bottom:0}
-details{margin-top:.8rem}summary{cursor:pointer;color:var(--blue)}pre{overflow-x:auto;font-size:.8rem}
-code{font-size:.8rem;word-break:break-all}
-@media print{body{background:#fff}section{break-inside:avoid;border:0;padding:0}}
-"""
+@cache
+def _templates() -> Environment:
+    """They show nothing that turns or hides what stands beside it."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise JobError(f"pages need jinja2 ({error}): pip install 'fedkern[results]'") from None
+    return Environment(
+        loader=PackageLoader("fedkern.results"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: several(value) if type(value) is str else value,
+    )

@@ -21,6 +21,8 @@ else:
     Axes = Figure = object  # others import the types from here
 
 INK, MUTED, GRID, BLUE, ORANGE = "#1f2933", "#7b8794", "#e4e7eb", "#2364aa", "#c8553d"
+ON_LIGHT = "#111827"  # letters on a light cell, whatever the page's colours are
+PAGE = {INK: "ink", MUTED: "muted", GRID: "line", BLUE: "blue", ORANGE: "orange", "#000000": "ink"}  # light and dark in style.css
 WORDS = {"accuracy": "Test accuracy", "log_likelihood": "Mean test log-likelihood", "rmse": "Test root mean square error"}
 MOST_ROWS = 60
 Part = tuple[NDArray[np.float64], ...]  # of an area: a closed line (k, 2) around it, and one around each hole
@@ -101,6 +103,35 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     return figure
 
 
+def reliability(bins: Sequence[Mapping[str, float]]) -> Figure | None:
+    """Observed frequencies against predicted probabilities, with the number of rows of each bin.
+
+    Parameters
+    ----------
+    bins : "rows", "probability" and "frequency" of each
+
+    Returns
+    -------
+    the figure; None without bins
+    """
+    if not bins:
+        return None
+    drawn = canvas(7.2, 3.2)
+    axes = drawn.subplots()
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--", zorder=1)
+    x, y, n = (([b[key] for b in bins]) for key in ("probability", "frequency", "rows"))
+    axes.plot(x, y, color=BLUE, linewidth=1.2, alpha=0.6, zorder=2)
+    axes.scatter(x, y, s=[14 + 200 * count / max(n) for count in n], color=BLUE, edgecolor="white", linewidth=0.8, zorder=3)
+    for at, height, count in zip(x, y, n):
+        above: dict[str, Any] = {"xytext": (0, 11), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(f"{count:,.0f}", (at, height), **above, fontsize=7.5, color=INK)
+    axes.set(xlim=(-0.04, 1.04), ylim=(-0.06, 1.16), xlabel="predicted probability", ylabel="observed frequency")
+    tidy(axes, "y")
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.yaxis.label.set(color=MUTED, fontsize=8.5)
+    return drawn
+
+
 def caption(name: str) -> str:
     """A name as a figure shows it: a dollar sign begins no formula, and a low line hides it from no legend."""
     return (" " if name.startswith("_") else "") + printable(name).replace("$", r"\$")
@@ -113,11 +144,19 @@ def svg(figure: Figure) -> str:
     text = io.StringIO()
     with rc_context({"svg.hashsalt": "fedkern"}), catch_warnings():  # the same figure gives the same text
         filterwarnings("ignore", r"Glyph \d+", UserWarning)  # of a script that the font lacks
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(text, format="svg", transparent=True, metadata=nothing)
     body = text.getvalue()
     body = re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
     body = re.sub(r' xmlns(:xlink)?="[^"]*"', "", body).replace("xlink:href", "href")
-    return re.sub(r'<svg width="[^"]*" height="[^"]*"', "<svg", body, count=1)
+    body = re.sub(r"(fill|stroke): (#\w{6})\b", lambda found: f"{found[1]}: {_of_page(found[2])}", body)
+    body = body.replace("stroke: #ffffff", "stroke: var(--card)")
+    widest = f'<svg style="max-width:{1.6 * 72 * figure.get_figwidth():.0f}px"'  # else letters of a narrow figure would be huge
+    return re.sub(r'<svg width="[^"]*" height="[^"]*"', widest, body, count=1)
+
+
+def _of_page(colour: str) -> str:
+    return f"var(--{PAGE[colour]})" if colour in PAGE else colour
 
 
 def canvas(width: float, height: float) -> Figure:

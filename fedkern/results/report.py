@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..privacy.certificate import WITH_NOISE
 from . import plots
-from .page import document, escape, figure, number, table
+from .page import details, document, figure, markup, number, paragraph, piece, section, table
 from .plain import Record, real
 
 Tile = tuple[str, str]  # words, and the number above them
@@ -39,7 +39,7 @@ CERTIFICATE = {
     "accountant": "accountant",
 }
 HONEST = (
-    "The posterior q describes what the rows say about the coefficients, as the noisy optimisation found it. It does <b>not</b> "
+    "The posterior describes what the rows say about the coefficients, as the noisy optimisation found it. It does <b>not</b> "
     "contain the privacy noise itself: its means may be off by more than its standard deviations tell."
 )
 UNCLAIMED = (
@@ -91,9 +91,8 @@ def page(run: RunFiles, method: Report | None = None) -> str:
     """The whole page as text. A run that did not finish has what the server measured on the way."""
     tiles = measured(run) if method is None else method.tiles(run)
     sections = [learning(run)] if method is None else method.sections(run)
-    if run.own:
-        return document(run.own, _head(run, tiles), [*sections, _record(run)])
-    return document(run.name, _head(run, tiles), [*sections, _privacy(run), _wire(run), _ledger(run), _record(run)])
+    more = [_record(run)] if run.own else [_privacy(run), _wire(run), _ledger(run), _record(run)]
+    return document(run.own or run.name, [*sections, *more], **_head(run, tiles))
 
 
 def measured(run: RunFiles) -> list[Tile]:
@@ -108,35 +107,39 @@ def learning(run: RunFiles) -> str:
     return figure("Learning curves", plots.learning_curves(run.lines), "Measured by the server on its own test rows.")
 
 
-def _head(run: RunFiles, tiles: Sequence[Tile]) -> str:
-    word, mood = (
-        ("a client's own areas", "good") if run.own else STOPS.get(run.summary.get("stop"), (str(run.summary.get("stop")), "bad"))
-    )
+def against_guessing(log_likelihood: float, guess: float | None) -> str:
+    """A sentence where test rows are foreseen worse than by what they are on average."""
+    if guess is None or not log_likelihood < guess:
+        return ""
+    return f"Worse than guessing: always to say the test rows' own mean has a log-likelihood of {number(guess)} a row."
+
+
+def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
+    summary, last = run.summary, run.lines[-1] if run.lines else {}
+    word, mood = STOPS.get(summary.get("stop"), (str(summary.get("stop")), "bad"))
     algorithm, model = run.job.get("algorithm", {}), run.job.get("model", {})
-    kinds = [model.get(key) for key in ("kind", "family", "covariance")]
-    labels = [algorithm.get("variant"), *kinds, algorithm.get("schedule")]
-    last = run.lines[-1] if run.lines else {}
+    labels = [algorithm.get("variant"), *(model.get(key) for key in ("kind", "family", "covariance")), algorithm.get("schedule")]
+    certificates = summary.get("privacy", {}).values()
+    by_client = any(c.get("unit") == "client" for c in certificates)
     tiles = [*tiles]
-    spent = [real(c["epsilon"]) for c in run.summary.get("privacy", {}).values()]
-    by_client = any(c.get("unit") == "client" for c in run.summary.get("privacy", {}).values())
-    tiles += [("ε of every client" if by_client else "Largest ε of a client", number(max(spent)))] if spent else []
-    clients = run.summary.get("clients", {})
-    tiles += [("Clients", str(len(clients)))] if clients else []
-    rounds = run.summary.get("rounds", last.get("round"))
-    tiles += [("Rounds", number(rounds))] if rounds is not None else []
-    sent = sum(way["to_server"]["bytes"] for way in run.summary.get("wire", {}).values())
-    tiles += [("Sent by clients", _bytes(sent))] if sent else []
-    boxes = "".join(f"<div class=tile><b>{escape(value)}</b><span>{escape(label)}</span></div>" for label, value in tiles)
-    return (
-        f"<header><h1>{escape(run.own or run.name)} <i class={mood}>{escape(word)}</i></h1>{_verdict(run.summary)}"
-        f"<p class=muted>{escape(' · '.join(str(w) for w in labels if w))}</p><div class=tiles>{boxes}</div></header>"
-    )
-
-
-def _verdict(summary: Record) -> str:
-    """Whether the result has converged: what is read first."""
-    text = summary.get("verdict")
-    return f"<p{' class=note' if summary['converged'] is False else ''}><b>{escape(text)}</b></p>" if text else ""
+    if certificates:
+        worst = max(real(c["epsilon"]) for c in certificates)
+        tiles.append(("ε of every client" if by_client else "Largest ε of a client", number(worst)))
+    if clients := summary.get("clients"):
+        tiles.append(("Clients", str(len(clients))))
+    if (rounds := summary.get("rounds", last.get("round"))) is not None:
+        tiles.append(("Rounds", number(rounds)))
+    if sent := sum(way["to_server"]["bytes"] for way in summary.get("wire", {}).values()):
+        tiles.append(("Sent by clients", _bytes(sent)))
+    return {
+        "word": "a client's own areas" if run.own else word,
+        "mood": "good" if run.own else mood,
+        "verdict": summary.get("verdict"),
+        "doubt": summary.get("converged") is False,
+        "labels": [word for word in labels if word],
+        "tiles": tiles,
+        "notes": [],
+    }
 
 
 def _privacy(run: RunFiles) -> str:
@@ -145,24 +148,38 @@ def _privacy(run: RunFiles) -> str:
         claimed = bool(run.job.get("privacy")) and not run.summary
         whose = "the server's" if (run.job.get("privacy") or {}).get("unit") == "client" else "each client's own"
         text = f"The run did not finish: {whose} ledger and budget say what was spent." if claimed else UNCLAIMED
-        return f"<section><h2>Privacy</h2><p>{text}</p></section>"
-    keys = [key for key in CERTIFICATE if any(key in c for c in certificates.values())]
-    rows = [[client, *(_cell(key, c) for key in keys)] for client, c in certificates.items()]
-    head = ["client", *(CERTIFICATE[key] for key in keys)]
+        return section("Privacy", markup(f"<p>{text}</p>"))
     delta = max(real(c["delta"]) for c in certificates.values())
     worst = max(real(c["epsilon"]) for c in certificates.values())
     claim = f"{_protected(certificates)} protected by (ε, δ)-differential privacy with ε ≤ {number(worst)}, δ ≤ {number(delta)}"
     if math.isinf(worst):
         claim = "The noise of this run was keyed, hence predictable: it protects nobody, and ε is infinite"
     trusted = dict.fromkeys(str(c["trust"]) for c in certificates.values() if "trust" in c)
-    trust = "".join(f"<p>The claim trusts {escape(text)}.</p>" for text in trusted)
-    note = _honest(certificates)
-    return f"<section><h2>Privacy</h2><p>{claim}.</p>{trust}{table(head, rows)}<p class=note>{note}</p></section>"
+    with_noise = all(c.get("posterior") == WITH_NOISE for c in certificates.values())
+    note = paragraph(f"{WITH_NOISE}." if with_noise else markup(HONEST), "note")
+    said = [markup(f"<p>{claim}.</p>"), *(f"The claim trusts {text}." for text in trusted)]
+    return section("Privacy", *said, *_certificates(certificates), note)
 
 
-def _honest(certificates: Mapping[str, Record]) -> str:
-    """What the intervals contain."""
-    return escape(f"{WITH_NOISE}.") if all(c.get("posterior") == WITH_NOISE for c in certificates.values()) else HONEST
+def _certificates(certificates: Mapping[str, Record]) -> list[str]:
+    """What all have in common, line by line; and what differs, with clients that are alike in one row."""
+    keys = [key for key in CERTIFICATE if any(key in c for c in certificates.values())]
+    differ = [key for key in keys if len({_cell(key, c) for c in certificates.values()}) > 1]
+    first = next(iter(certificates.values()))
+    common = [[CERTIFICATE[key], _cell(key, first)] for key in keys if key not in differ]
+    if not differ:
+        return [table(["clients", ", ".join(certificates)], common)]
+    rows = joined([client, *(_cell(key, c) for key in differ)] for client, c in certificates.items())
+    own = table(["client", *(CERTIFICATE[key] for key in differ)], rows)
+    return [own, table(["every client", ""], common)] if common else [own]
+
+
+def joined(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """One row for all that are equal but for the name in front."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, *rest in rows:
+        alike.setdefault(tuple(rest), []).append(name)
+    return [[", ".join(names), *rest] for rest, names in alike.items()]
 
 
 def _protected(certificates: Mapping[str, Record]) -> str:
@@ -192,7 +209,7 @@ def _wire(run: RunFiles) -> str:
         )
         rows[-1] += [f"{down['messages']:,}", _bytes(down["bytes"])]
     head = ["client", "updates", "status", "messages sent", "bytes sent", "messages received", "bytes received"]
-    return f"<section><h2>On the wire</h2>{table(head, rows)}</section>"
+    return section("On the wire", table(head, joined(rows)))
 
 
 def _ledger(run: RunFiles) -> str:
@@ -208,7 +225,7 @@ def _ledger(run: RunFiles) -> str:
             fields = ", ".join(f"{name} {_shape(shapes.get(name))}".strip() for name in those[0].get("fields", {}))
             rows.append([client, kind, f"{len(those):,}", fields, _bytes(sum(int(line.get("bytes", 0)) for line in those))])
     text = "What left each client, from the ledgers that were written before it was sent."
-    return f"<section><h2>Ledger</h2><p>{text}</p>{table(['client', 'message', 'times', 'fields', 'bytes'], rows)}</section>"
+    return section("Ledger", text, table(["client", "message", "times", "fields", "bytes"], joined(rows)))
 
 
 def _shape(shape: Any) -> str:
@@ -216,14 +233,16 @@ def _shape(shape: Any) -> str:
 
 
 def _record(run: RunFiles) -> str:
-    notes = "".join(f"<li>{escape(str(note))}</li>" for note in [*run.notes, *run.summary.get("notes", [])])
-    versions = " · ".join(f"{k} {v}" for k, v in run.summary.get("versions", {}).items())
-    parts = [f"<ul>{notes}</ul>" if notes else ""]
-    parts += [f"<p>Digest <code>{escape(str(run.summary['digest']))}</code></p>"] if run.summary.get("digest") else []
-    parts += [f"<p class=muted>{escape(versions)}</p>"] if versions else []
+    summary, parts = run.summary, []
+    if notes := [str(note) for note in [*run.notes, *summary.get("notes", [])]]:
+        parts.append(piece("bullets", notes))
+    if summary.get("digest"):
+        parts.append(piece("code", "Digest", str(summary["digest"])))
+    if versions := summary.get("versions"):
+        parts.append(paragraph(" · ".join(f"{k} {v}" for k, v in versions.items())))
     if run.job:
-        parts.append(f"<details><summary>The job</summary><pre>{escape(json.dumps(run.job, indent=2))}</pre></details>")
-    return f"<section><h2>Record</h2>{''.join(parts)}</section>"
+        parts.append(details("The job", piece("source", json.dumps(run.job, indent=2))))
+    return section("Record", *parts)
 
 
 def _bytes(n: int) -> str:

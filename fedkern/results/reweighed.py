@@ -78,7 +78,8 @@ class Reweighed:
         k = self.worst
         mean = f"mean {self.mean[k]:+.2f} ± {self.mean_error[k]:.2f} sd (wanted within {MEAN:g})"
         sd = f"sd {100 * self.sd[k]:+.1f} ± {100 * self.sd_error[k]:.1f} % (wanted within {100 * SD:g})"
-        return f"k-hat {self.k_hat:.2f}, by its weights {self.names[k]} is off most, {mean}, {sd}"
+        tail = f"k-hat {self.k_hat:.2f} (weights can be trusted below {psis.UNRELIABLE:g})"
+        return f"{tail}, by its weights {self.names[k]} is off most, {mean}, {sd}"
 
 
 def reweighed(names: Sequence[str], draws: Array, log_ratios: Array) -> Reweighed:

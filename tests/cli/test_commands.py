@@ -19,6 +19,7 @@ from fedkern.kernels import list as kernels
 from support.command import OPEN, PRIVATE
 
 KEYS = {
+    "test",
     "method",
     "claim",
     "stop",
@@ -275,7 +276,7 @@ def test_a_simulated_federation_runs_as_it_is(fedkern: Any, kind: str) -> None:
         assert abs(found[name]["mean"] - value) < 4.5 * found[name]["sd"], name
 
 
-def test_a_report_of_a_finished_and_of_an_interrupted_run(fedkern: Any, job: Any) -> None:
+def test_a_report_of_a_finished_and_of_an_interrupted_run(fedkern: Any, job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fedkern("run", job(PRIVATE), "--out", "out", "--quiet")
     ended = fedkern("report", "out")
     assert (ended.code, ended.out.strip()) == (0, "out/report.html")
@@ -288,6 +289,13 @@ def test_a_report_of_a_finished_and_of_an_interrupted_run(fedkern: Any, job: Any
         "does <b>not</b> contain the privacy noise",
     ):
         assert words in page
+    asked: list[str] = []
+    for known, words in ((True, ""), (False, "no browser is known here")):
+        monkeypatch.setattr("webbrowser.open", lambda address, known=known: bool(asked.append(address)) or known)
+        ended = fedkern("report", "out", "--open")
+        assert (ended.code, ended.out.strip()) == (0, "out/report.html")
+        assert words in ended.err
+    assert asked == [Path("out/report.html").resolve().as_uri()] * 2
     Path("out/summary.json").unlink()
     with Path("out/metrics.jsonl").open("a") as file:
         file.write('{"round": 5, "upd')  # a crash while a line was written

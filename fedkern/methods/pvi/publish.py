@@ -14,7 +14,7 @@ from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi import noise_aware
 from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
-from ...models.glm import Rows, metrics
+from ...models.glm import Rows, metrics, tested
 from ...results.gaussian import Posterior
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
@@ -72,6 +72,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     config, encoding, server = model.config, model.encoding, ended.server
     estimate = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
+    found = {} if test is None else {"test": tested(q, test, config.model.family, config.model.scale)}
     return Fit(
         posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
         arrays=_arrays(server, q),
@@ -84,7 +85,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         encoding=encoding.to_dict(),
         metrics={} if test is None else metrics(q, test, config.model.family, config.model.scale),
         notes=[*_remarks(model, server, q), *_of_estimate(model, ended, estimate), *ended.checked.notes],
-        more=ended.checked.more,
+        more={**ended.checked.more, **found},
     )
 
 
@@ -107,7 +108,7 @@ def _verdict(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
-LACKING = "no client got far enough for a posterior that contains the noise: this one is q, and does not"
+LACKING = "no client got far enough for a posterior that contains the noise: this one does not"
 
 
 def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:

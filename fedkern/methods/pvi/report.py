@@ -1,16 +1,16 @@
-"""The report's sections on a partitioned job: learning curves and coefficients."""
+"""The report's sections on a partitioned job: coefficients, how test rows are foreseen, and learning curves."""
 
 from __future__ import annotations
 
 from ...results import plots
 from ...results.gaussian import comparable
-from ...results.page import figure, number, table
-from ...results.report import RunFiles, Tile, learning, measured
+from ...results.page import details, figure, number, paragraph, section, table
+from ...results.report import RunFiles, Tile, against_guessing, learning, measured
 
 
 def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run."""
-    return [learning(run), _coefficients(run)]
+    return [_coefficients(run), _guessing(run), _calibration(run), learning(run)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -26,6 +26,19 @@ def _coefficients(run: RunFiles) -> str:
     note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
     rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
     numbers = table(["name", "mean", "sd", "5 %", "95 %"], rows)
-    text = f"{note}Grey intervals hold zero."
-    more = f"<details><summary>All numbers</summary>{numbers}</details>"
-    return figure("Coefficients", plots.forest(comparable(parameters)), text, more)
+    return figure(
+        "Coefficients", plots.forest(comparable(parameters)), f"{note}Grey intervals hold zero.", details("All numbers", numbers)
+    )
+
+
+def _guessing(run: RunFiles) -> str:
+    metrics, guess = run.summary.get("metrics", {}), run.summary.get("test", {}).get("guess")
+    said = against_guessing(metrics["log_likelihood"], guess) if "log_likelihood" in metrics else ""
+    return section("Test rows", paragraph(said, "note")) if said else ""
+
+
+def _calibration(run: RunFiles) -> str:
+    bins = run.summary.get("test", {}).get("reliability", [])
+    rows = sum(b["rows"] for b in bins)
+    text = f"{rows:,} test rows in tenths of the predicted probability. On the line prediction and frequency agree."
+    return figure("Calibration", plots.reliability(bins), text)

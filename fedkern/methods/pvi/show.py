@@ -9,6 +9,7 @@ from ...privacy.certificate import certificates
 from ...results import psis
 from ...results.gaussian import comparable
 from ...results.plain import Record, real
+from ...results.report import against_guessing
 
 SHOWN = 12  # coefficients; all of them are in summary.json
 
@@ -19,6 +20,8 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield f"{why}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"
     if content["metrics"]:
         yield "test rows: " + ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in content["metrics"].items())
+        if worse := against_guessing(content["metrics"]["log_likelihood"], content.get("test", {}).get("guess")):
+            yield worse
     if "weights" in content:
         k_hat = real(content["weights"]["k_hat"])
         yield f"q against the pooled posterior: k-hat {k_hat:.2f} ({_grade(k_hat)})"

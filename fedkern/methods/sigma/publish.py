@@ -152,8 +152,8 @@ def with_sums(fitted: Fit, asked: fit_sums.Server) -> Fit:
     sums = {"elpd": told.density, "se": spread**0.5, "p_loo": told.effective, "areas": told.areas, "unreliable": told.unreliable}
     if told.unreliable:
         notes.append(
-            f"the fit's density is not reliable in {told.unreliable} of {told.areas} areas (k-hat above {psis.UNRELIABLE:g}): "
-            "their own rows move the rest of the posterior"
+            f"the fit's density is not reliable in {told.unreliable} of {told.areas} areas (k-hat, the shape of the "
+            f"weights' tail, is above {psis.UNRELIABLE:g}): their own rows move the rest of the posterior"
         )
     about = {**fitted.more["sigma"], "fit": sums}
     return replace(fitted, more={**fitted.more, "sigma": about}, notes=[*fitted.notes, *notes])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...results.page import figure, number, section, table
+from ...results.page import figure, number, paragraph, section, table
 from ...results.plain import Record
 from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, Part, areas_drawn, canvas, tidy
 from ...results.report import RunFiles, Shapes, Tile
@@ -21,7 +21,7 @@ def sections(run: RunFiles) -> list[str]:
     of_areas = [_map(rows, names, _shapes(rows, run.shapes)), _smoothing(rows, names), _highest(rows, names), _fits(run.fits)]
     if run.own:
         return of_areas
-    return [_parameters(run.summary), _chains(run.summary), _progress(run.lines), *of_areas]
+    return [_parameters(run.summary), *of_areas, _chains(run.summary), _progress(run.lines)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -61,9 +61,9 @@ def _parameters(summary: Record) -> str:
     else:
         words = f"{about['kind'].capitalize()} model of {about['areas']} areas with a trained {prior} prior: {latents['global']} "
         words += f"global and {latents['local']} local latent variables stand for the map"
-    text = f"<p class=muted>{words}. The areas' posteriors stay with their clients.</p>"
     columns = ["name", *(head.get(key, key) for key in keys), "prior, 5 % to 95 %"]
-    return section("At the server", table(columns, rows) + _ratios(about.get("ratios", {})) + text)
+    said = paragraph(f"{words}. The areas' posteriors stay with their clients.")
+    return section("Coefficients", table(columns, rows), _ratios(about.get("ratios", {})), said)
 
 
 def _ends(prior: Mapping[str, float]) -> str:
@@ -84,8 +84,8 @@ def _chains(summary: Record) -> str:
     if not chains:
         return ""
     rows = [[str(c + 1), number(a), number(h)] for c, (a, h) in enumerate(zip(chains["acceptance"], chains["step_size"]))]
-    text = f"<p class=muted>{chains['divergences']} divergences after {chains['warmup']} rounds of warm-up.</p>"
-    return section("Chains", table(["chain", "acceptance", "step"], rows) + text)
+    text = f"{chains['divergences']} divergences after {chains['warmup']} rounds of warm-up."
+    return section("Chains", table(["chain", "acceptance", "step"], rows), paragraph(text))
 
 
 def _progress(lines: Sequence[Record]) -> str:
@@ -197,11 +197,11 @@ def _fits(fits: Mapping[str, Record]) -> str:
         return ""
     head = ["client", "areas with rows", "elpd", "not reliable", "chi-square", "PIT below .05 / above .95", "Moran's I"]
     text = (
-        "<p class=muted>Each area foreseen without its own rows (elpd, PIT: 5 % should be at each end), and how far its rows are "
+        "Each area foreseen without its own rows (elpd, PIT: 5 % should be at each end), and how far its rows are "
         "from what is fitted: the sum of squares of Pearson's residuals, and whether residuals of neighbours inside the client "
-        "agree (Moran's I, in sds from what independent numbers would give).</p>"
+        "agree (Moran's I, in sds from what independent numbers would give)."
     )
-    return section("Fit", table(head, rows) + text)
+    return section("Fit", table(head, rows), paragraph(text))
 
 
 def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
@@ -223,5 +223,5 @@ def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
     for row in top:
         cells = [row["client"], row["area"], row["observed"], *([number(float(row["exposure"]))] if "exposure" in row else [])]
         body.append(cells + [number(float(row[key])) for key in (f"{level}_mean", f"{level}_q05", f"{level}_q95", above)])
-    text = f"<p class=muted>{len(rows)} areas are in this folder; all of them are in client-NAME/areas.csv.</p>"
-    return section("Highest areas", table(head, body) + text)
+    text = f"{len(rows)} areas are in this folder; all of them are in client-NAME/areas.csv."
+    return section("Highest areas", table(head, body), paragraph(text))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...results import chains, graphs
-from ...results.page import escape, figure, number, section, table
+from ...results.page import details, figure, number, paragraph, section, table
 from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile
 from ...results.selection import Edge
@@ -42,8 +42,8 @@ def sections(run: RunFiles) -> list[str]:
         main = _by_mode(summary["by_mode"], summary["graph"]["nodes"])
     else:
         main = _graph(summary) if "graph" in summary else [_effects(summary)]
-    more = [_modes(summary), _sites(summary), _deviating(summary), _meta(summary), _sensitivity(summary), _left_out(summary)]
-    return [*main, _mixing(summary), _imputed(summary), *more]
+    more = [_modes(summary), _sites(summary), _deviating(summary), _meta(summary)]
+    return [*main, *more, _mixing(summary), _sensitivity(summary), _left_out(summary), _imputed(summary)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -55,21 +55,23 @@ def tiles(run: RunFiles) -> list[Tile]:
 
 def _effects(summary: Record) -> str:
     parameters = summary["parameters"]
-    text = escape(f"Selection: {summary['selection']['text']}.")
+    text = f"Selection: {summary['selection']['text']}."
     drawn = graphs.effects(parameters, unsure=summary.get("unsettled", ()))
-    return figure("Effects", drawn, text, _details(parameters))
+    sites = "Each site's coefficients by its own rows and, through the common part, the others'. Grey intervals hold zero."
+    return figure("Effects", drawn, text, _details(parameters)) + figure("Coefficients of sites", graphs.sites(parameters), sites)
 
 
 def _details(parameters: Mapping[str, Record]) -> str:
     shown = dict(list(parameters.items())[:MOST_NUMBERS])
     unsure = [name for name, row in shown.items() if any(is_doubtful(real(row.get(key))) for key in ("rhat", "pip_rhat"))]
-    rows = [[marked(name, unsure), *(_cell(row.get(key)) for key in NUMBERS)] for name, row in shown.items()]
-    return f"<details><summary>All numbers</summary>{table(['name', *NUMBERS.values()], rows)}{_legend(unsure)}</details>"
+    known = {key: head for key, head in NUMBERS.items() if any(row.get(key) is not None for row in shown.values())}
+    rows = [[marked(name, unsure), *(_cell(row.get(key)) for key in known)] for name, row in shown.items()]
+    return details("All numbers", table(["name", *known.values()], rows), _legend(unsure))
 
 
 def _legend(unsure: Collection[str]) -> str:
     """What the mark means, where one was set."""
-    return f"<p class=muted>{escape(LEGEND)}.</p>" if unsure else ""
+    return paragraph(f"{LEGEND}.") if unsure else ""
 
 
 def _cell(value: Any) -> str:
@@ -87,15 +89,15 @@ def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
         rows.append([label, share, ", ".join(map(str, mode["chains"])), *(_effect(mode, name) for name in differ)])
         if k <= MOST_MODES:
             parts += _graph(mode, f"{label}, {len(mode['chains'])} of {every} chains: ")
-    text = (
-        "<p class=note><b>The chains disagree.</b> They stay in different modes, so there is no mean over all of them: it would "
-        "depend on how many chains each mode has caught. The notes at the end name a remedy.</p>"
-        "<p>Site averages, or global effects where they are not known, with 90 % intervals, standardised, of the coefficients in "
-        "which the modes differ.</p>"
+    said, text = (
+        "The chains disagree. They stay in different modes, so there is no mean over all of them: it would "
+        "depend on how many chains each mode has caught. The notes at the end name a remedy.",
+        "Site averages, or global effects where they are not known, with 90 % intervals, standardised, of the coefficients in "
+        "which the modes differ."
     )
-    few = f"<p>The first {MOST_MODES} follow; all are in summary.json.</p>" if len(modes) > MOST_MODES else ""
+    few = f"The first {MOST_MODES} follow; all are in summary.json." if len(modes) > MOST_MODES else ""
     heads = ["", "chains", "which", *differ]
-    return [section("Modes that chains stay in", text + table(heads, rows) + few), *parts]
+    return [section("Modes that chains stay in", paragraph(said, "note"), text, table(heads, rows), few), *parts]
 
 
 def _effect(mode: Record, name: str) -> str:
@@ -111,15 +113,16 @@ def _graph(summary: Record, title: str = "") -> list[str]:
     assert pip is not None
     few = f" The {MOST_EDGES} surest of {len(edges)} are drawn." if len(edges) > MOST_EDGES else ""
     level = summary["selection"]["fdr"]
-    text = escape(f"Selection: {summary['selection']['text']}.{few}") + " Blue: positive, orange: negative."
+    text = f"Selection: {summary['selection']['text']}.{few} Blue: positive, orange: negative."
     rows = [
         [f"{e.name}{MARK if e.is_doubtful else ''}", number(e.mean), number(e.pip), _cell(e.mcse), _cell(e.rhat)]
         for e in edges[:MOST]
     ]
     unsure = [e.name for e in edges[:MOST] if e.is_doubtful]
-    listed = table(["edge", "effect, standardised", "PIP", "its error", "R-hat"], rows) + _legend(unsure) if rows else ""
+    listed = [table(["edge", "effect, standardised", "PIP", "its error", "R-hat"], rows), _legend(unsure)] if rows else []
     network, heat = graphs.network(edges[:MOST_EDGES], nodes), graphs.heat_map(pip, nodes, rhat=rhat)
-    drawn = figure(f"{title}Graph at a false discovery rate of {level:g}", network, text, listed)
+    found = f"{title}Graph at a false discovery rate of {level:g}"
+    drawn = figure(found, network, text, *listed) if edges else section(found, text)
     more = _details(summary["parameters"]) if summary["parameters"] else ""
     return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
 
@@ -139,7 +142,7 @@ def _mixing(summary: Record) -> str:
         text += "R-hat and effective sample sizes need ArviZ."
     counted = {"scales_clipped": "scales clipped", "qr_fallbacks": "Cholesky factors that failed"}
     counts = [f"{int(s[key]):,} {words}" for key, words in counted.items() if s.get(key)]
-    return section("Convergence", f"<p>{escape(text)}</p>" + (f"<p class=muted>{'; '.join(counts)}.</p>" if counts else ""))
+    return section("Convergence", text, paragraph(f"{'; '.join(counts)}.") if counts else "")
 
 
 def _modes(summary: Record) -> str:
@@ -151,8 +154,8 @@ def _modes(summary: Record) -> str:
     for mode in modes[:10]:
         signs = ", ".join(f"{name} {'−0+'[int(mode['signs'][name]) + 1]}" for name in differ)
         rows.append([f"{real(mode['share']):.2f}", ", ".join(f"{real(x):.2f}" for x in mode["of_chains"]), signs])
-    text = "<p>Draws by the signs of the coefficients in which modes differ: this posterior has more than one.</p>"
-    return section("Modes", text + table(["share", "of each chain", "signs"], rows))
+    text = "Draws by the signs of the coefficients in which modes differ: this posterior has more than one."
+    return section("Modes", text, table(["share", "of each chain", "signs"], rows))
 
 
 def _sites(summary: Record) -> str:
@@ -164,9 +167,9 @@ def _sites(summary: Record) -> str:
         kinds = [label.replace("theta", kind, 1) for kind in ("average", "average_by_rows", "between_sd")]
         each = [*(parameters.get(kind, {}) for kind in kinds), {**new[label], "mean": new[label]["centre"]}]
         rows.append([at[1:-1], *map(_interval, each), _cell(each[-1].get("p_positive"))])
-    text = "<p>Standardised, with 90 % intervals; a new site's middle is its centre's mean.</p>"
+    text = "Standardised, with 90 % intervals; a new site's middle is its centre's mean."
     heads = ["coefficient", "average of sites", "of rows", "sd between sites", "a new site", "P(new site > 0)"]
-    return section("Sites", text + table(heads, rows) if rows and "by_mode" not in summary else "")
+    return section("Sites", text, table(heads, rows)) if rows and "by_mode" not in summary else ""
 
 
 def _interval(row: Mapping[str, Any]) -> str:
@@ -195,19 +198,20 @@ def _deviating(summary: Record) -> str:
         name = f"{row['coefficient']}{MARK if doubt else ''}"
         rows.append([str(row["client"]), name, _cell(row.get("p_differs")), *numbers])
     heads = ["client", "coefficient", "P(differs from the others)", "P(from theta)", "less the others' average", "its own mean"]
-    text = f"<p>By more than {number(summary['selection']['delta'])} standardised units.</p>" if rows else ""
-    every = text + table([*heads, "5 %", "95 %", "global mean"], rows) + _legend(unsure)
-    return section("Clients that differ", every if rows else "")
+    if not rows:
+        return ""
+    text = f"By more than {number(summary['selection']['delta'])} standardised units."
+    return section("Clients that differ", text, table([*heads, "5 %", "95 %", "global mean"], rows), _legend(unsure))
 
 
 def _meta(summary: Record) -> str:
     pooled = summary.get("meta", {}).get("pooled", {})
     keys = ("mean", "se", "q05", "q95", "between_sd", "i_sq")
     rows = [[name, *(number(real(row[key])) for key in keys), str(row["sites"])] for name, row in pooled.items()]
-    text = "<p>Each client's least squares, combined by random effects: Paule and Mandel's variance between clients, "
-    text += "Hartung and Knapp's intervals; on the data's scale.</p>"
+    text = "Each client's least squares, combined by random effects: Paule and Mandel's variance between clients, "
+    text += "Hartung and Knapp's intervals; on the data's scale."
     heads = ["coefficient", "mean", "standard error", "5 %", "95 %", "sd between clients", "I²", "clients"]
-    return section("Separate fits", text + table(heads, rows) if rows else "")
+    return section("Separate fits", text, table(heads, rows)) if rows else ""
 
 
 def _sensitivity(summary: Record) -> str:
@@ -217,7 +221,7 @@ def _sensitivity(summary: Record) -> str:
     names = list(runs[0]["pip"])[:MOST]
     rows = [[name, *(f"{real(one['pip'][name]):.2f}{_star(name, one)}" for one in runs)] for name in names]
     heads = ["PIP", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in runs)]
-    return section("Under other priors", table(heads, rows + _judged(runs)) + _legend(_unsure(runs)))
+    return section("Under other priors", table(heads, rows + _judged(runs)), _legend(_unsure(runs)))
 
 
 def _star(name: str, run: Record) -> str:
@@ -251,5 +255,5 @@ def _left_out(summary: Record) -> str:
         cells = [f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f}){_star(name, one)}" for one in each]
         rows.append([name, *cells])
     heads = ["", *(f"without {client}" for client in runs)]
-    body = "<p>theta, standardised, and PIP.</p>" + table(heads, rows + _judged(each)) + _legend(_unsure(each))
-    return section("Without one client", body)
+    numbers = table(heads, rows + _judged(each))
+    return section("Without one client", "theta, standardised, and PIP.", numbers, _legend(_unsure(each)))

@@ -14,8 +14,10 @@ from ...algorithms.core.windows import Movement
 from ...algorithms.exchanges import missing, predictions
 from ...algorithms.split import machine as vertical
 from ...jobs.publish import Fit
-from ...kernels.families import BINARY
+from ...kernels.families import BINARY, REAL
 from ...models.expfam import Gaussian
+from ...models.glm import Rows as Tested
+from ...models.glm import on_average, reliability
 from ...models.split import predictive
 from ...results.gaussian import Posterior
 from ...results.plain import Record
@@ -184,6 +186,8 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
         return {}, table
     out: dict[str, Any] = {"rule": wanted.rule, "rows": len(rows.test)}
     out["rules"] = {rule: scores(mean, v) for rule, v in under.items()}
+    if likelihood.record.domain in (BINARY, REAL) and likelihood.record.predictive is not None:
+        out["guess"] = on_average(Tested(y[tested, None], y[tested]), likelihood.record.name, 0.0)
     if likelihood.record.domain is BINARY:
-        out["reliability"] = predictive.reliability(p[tested], y[tested])
+        out["reliability"] = reliability(p[tested], y[tested])
     return out | ({"without": without} if without else {}), table

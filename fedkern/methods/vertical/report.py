@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...results.page import figure, number, section, table
+from ...results.page import figure, number, paragraph, section, table
 from ...results.plain import Record
-from ...results.plots import BLUE, GRID, MUTED, Figure, canvas, tidy
-from ...results.report import RunFiles, Tile
+from ...results.plots import BLUE, canvas, reliability, tidy
+from ...results.report import RunFiles, Tile, against_guessing
 
 SCORES = {
     "log_likelihood": "log-likelihood",
@@ -25,7 +25,7 @@ def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run."""
     prediction = run.summary.get("prediction", {})
     scores = [_predictions(prediction), _reliability(prediction), _without(prediction)]
-    return [*scores, _bound(run.lines), _parameters(run.summary)]
+    return [_parameters(run.summary), *scores, _bound(run.lines)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -47,32 +47,19 @@ def _predictions(prediction: Record) -> str:
     if not prediction:
         return ""
     text = (
-        f"<p class=muted>{prediction['rows']} rows were kept for testing. The rule of this run is {prediction['rule']}: "
-        "<i>plug-in</i> takes the predictor's mean, <i>posterior</i> averages over the coefficients' posterior, <i>augmented</i> "
-        "adds the auxiliary variables' variance.</p>"
+        f"{prediction['rows']} rows were kept for testing. The rule of this run is {prediction['rule']}: plug-in takes the "
+        "predictor's mean, posterior averages over the coefficients' posterior, augmented adds the auxiliary variables' variance."
     )
-    return section("Predictions", table(*_rows(prediction["rules"])) + text)
+    own = prediction["rules"][prediction["rule"]]["log_likelihood"]
+    worse = against_guessing(own, prediction.get("guess"))
+    notes = [paragraph(worse, "note")] if worse else []
+    return section("Predictions", *notes, table(*_rows(prediction["rules"])), paragraph(text))
 
 
 def _reliability(prediction: Record) -> str:
     bins = prediction.get("reliability", [])
-    text = "Observed frequency against predicted probability, in tenths; areas are numbers of rows. On the line they agree."
-    return figure("Reliability", _diagram(bins), text) if bins else ""
-
-
-def _diagram(bins: Sequence[Mapping[str, float]]) -> Figure:
-    drawn = canvas(7.2, 3.2)
-    axes = drawn.subplots()
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--", zorder=1)
-    x, y, n = (([b[key] for b in bins]) for key in ("probability", "frequency", "rows"))
-    axes.plot(x, y, color=BLUE, linewidth=1.2, alpha=0.6, zorder=2)
-    largest = max(n)
-    axes.scatter(x, y, s=[14 + 200 * count / largest for count in n], color=BLUE, edgecolor="white", linewidth=0.8, zorder=3)
-    axes.set(xlim=(-0.04, 1.04), ylim=(-0.06, 1.06), xlabel="predicted probability", ylabel="observed frequency")
-    tidy(axes, "y")
-    axes.grid(axis="x", color=GRID, linewidth=0.8)
-    axes.yaxis.label.set(color=MUTED, fontsize=8.5)
-    return drawn
+    text = "Observed frequency against predicted probability, in tenths, with the number of rows. On the line they agree."
+    return figure("Reliability", reliability(bins), text)
 
 
 def _without(prediction: Record) -> str:
@@ -82,8 +69,8 @@ def _without(prediction: Record) -> str:
         head, own = _rows({FILLED[way]: scores for way, scores in ways.items()})
         rows += [[party, *row] for row in own]
     ways = "its mean, by what the others' parts make of it, or by what their columns do"
-    text = f"<p class=muted>What the missing party would add is replaced by {ways}.</p>"
-    return section("If a party is missing", table(["missing", "replaced by", *head[1:]], rows) + text) if rows else ""
+    text = paragraph(f"What the missing party would add is replaced by {ways}.")
+    return section("If a party is missing", table(["missing", "replaced by", *head[1:]], rows), text) if rows else ""
 
 
 def _bound(lines: Sequence[Record]) -> str:
@@ -96,6 +83,7 @@ def _bound(lines: Sequence[Record]) -> str:
     low = sorted(value for _, value in points)[len(points) // 20]
     axes.set_ylim(bottom=low)
     axes.set_xlabel("rounds")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     tidy(axes, "y")
     return figure("ELBO", drawn, "Means over the rounds between two lines of metrics.jsonl; each round has one noisy value.")
 
@@ -103,5 +91,5 @@ def _bound(lines: Sequence[Record]) -> str:
 def _parameters(summary: Record) -> str:
     rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in summary.get("parameters", {}).items()]
     rows += [[name, number(value), "", "", ""] for name, value in summary.get("mode", {}).items()]
-    text = "<p class=muted>Each client's coefficients are in its own folder: no message carries them.</p>"
-    return section("At the server", (table(["name", "mean", "sd", "5 %", "95 %"], rows) if rows else "") + text)
+    text = paragraph("Each client's coefficients are in its own folder: no message carries them.")
+    return section("At the server", table(["name", "mean", "sd", "5 %", "95 %"], rows) if rows else "", text)

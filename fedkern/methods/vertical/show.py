@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from ...printing import aligned
 from ...privacy.certificate import certificates
 from ...results.plain import Record, real
+from ...results.report import against_guessing
 
 FILLED = {"conditional": "given the others", "mean": "by its mean", "columns": "by the others' columns"}
 
@@ -48,6 +49,8 @@ def _scores(prediction: Record) -> Iterator[str]:
     yield " " * width + "".join(f"{name.replace('_', ' '):>22}" for name in names)
     for label, row in rows.items():
         yield f"{label:<{width}}" + _cells(names, row)
+    if worse := against_guessing(rules[prediction["rule"]]["log_likelihood"], prediction.get("guess")):
+        yield worse
     bins = prediction.get("reliability", [])
     if bins:
         yield "predicted / observed: " + ", ".join(f"{b['probability']:.2f}/{b['frequency']:.2f} ({b['rows']})" for b in bins)

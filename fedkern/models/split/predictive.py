@@ -72,16 +72,6 @@ def _calibration(p: Vector, y: Vector) -> float:
     return float(np.abs(sums).sum() / len(p))
 
 
-def reliability(p: Vector, y: Vector) -> list[dict[str, float]]:
-    """The bins of a reliability diagram: rows, mean probability, observed frequency."""
-    bins = np.minimum((p * BINS).astype(int), BINS - 1)
-    rows = []
-    for b in np.unique(bins):
-        here = bins == b
-        rows.append({"rows": int(here.sum()), "probability": float(p[here].mean()), "frequency": float(y[here].mean())})
-    return rows
-
-
 def without(
     party: int, mean: Vector, variance: Vector, moments: tuple[Vector, Vector], rho: float
 ) -> Mapping[str, tuple[Vector, Vector]]:

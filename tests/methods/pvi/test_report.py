@@ -128,6 +128,88 @@ def test_names_cannot_become_markup() -> None:
     assert "&lt;b&gt;clinic&lt;/b&gt;" in text
 
 
+ODD = ("<script>alert(1)</script>", 'a"b', "a'b", "</title><img src=x>", "{{ 7 * 7 }}", "<!--", "&lt;")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_no_name_of_anybody_s_becomes_markup(name: str) -> None:
+    """Of a column, a client, a run, a message and its fields, a note, a version and a key of the job."""
+    own = finished()
+    certificate = own.summary["privacy"][CLIENTS[0]]
+    wire = {name: own.summary["wire"][CLIENTS[0]]}
+    row = parameters(1)["theta[x0]"]
+    said = {"verdict": name, "converged": False, "notes": [name], "versions": {name: name}, "digest": name}
+    said |= {"parameters": {f"theta[{name}]": row}, "privacy": {name: certificate | {"neighbours": name, "trust": name}}}
+    said |= {"wire": wire, "clients": {name: {"updates": 1, "status": name}}, "stop": name}
+    ledger = {name: [{"kind": name, "fields": {name: "d"}, "shapes": {}, "bytes": 1}]}
+    run = RunFiles(name, own.summary | said, {"algorithm": {"variant": name}, name: name}, own.lines, ledger, notes=[name])
+    text = page(run, report)
+    marks = [tag for tag in re.findall(r"<(\w+)", text) if tag in ("script", "img")]
+    assert marks == []
+    assert text.count("<title>") == 1 + text.count("<svg")
+    assert "<!--" not in re.sub("<!--[^<>]*-->", "", text)  # a figure's remarks: what it has written, escaped
+    assert read(text).open == []
+    shown = Seen(text).text
+    assert shown.count(name) >= 15, "and each of them is shown as it is"
+
+
+class Seen(HTMLParser):
+    """The text of a page as its reader sees it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def alike(n: int, **own: float) -> dict[str, Any]:
+    certificate = {"epsilon": 0.98, "epsilon_cap": 1.0, "delta": 1e-5, "neighbours": "add or remove one example", "steps": 500}
+    return {f"clinic-{k}": certificate | ({key: value + k for key, value in own.items()}) for k in range(n)}
+
+
+def privacy(certificates: dict[str, Any]) -> str:
+    text = page(finished(summary=finished().summary | {"privacy": certificates}), report)
+    return text[text.index("<h2>Privacy") : text.index("<h2>On the wire")]
+
+
+def test_equal_certificates_are_one_column_and_unequal_ones_differ_in_what_differs() -> None:
+    same = privacy(alike(4))
+    assert "<th>clinic-0, clinic-1, clinic-2, clinic-3</th>" in same
+    assert same.count("add or remove one example") == 1
+    differ = privacy(alike(3, steps=500) | {"clinic-z": alike(1, steps=500)["clinic-0"]})
+    assert differ.count("add or remove one example") == 1
+    assert "<tr><th>client</th><th>noisy steps</th></tr>" in differ
+    assert "<tr><td>clinic-0, clinic-z</td><td>500</td></tr>" in differ
+    assert "<tr><td>clinic-2</td><td>502</td></tr>" in differ
+
+
+def test_worse_than_guessing_is_said_and_only_then() -> None:
+    bins = [{"rows": 7, "probability": 0.2, "frequency": 0.1}, {"rows": 3, "probability": 0.8, "frequency": 1.0}]
+    for guess, worse in ((-0.2, True), (-0.3, False), (-0.25, False)):
+        summary = finished().summary | {"test": {"rows": 10, "guess": guess, "reliability": bins}}
+        text = page(finished(summary=summary), report)
+        assert ("Worse than guessing" in text) is worse
+        assert "<h2>Calibration</h2>" in text
+        assert "10 test rows" in text
+        assert text.index("<h2>Coefficients") < text.index("<h2>Calibration") < text.index("<h2>Learning curves")
+    assert "Calibration" not in page(finished(), report)
+    drawn = plots.reliability(bins)
+    assert drawn is not None
+    assert [text.get_text() for text in drawn.axes[0].texts] == ["7", "3"]
+
+
+def test_words_are_explained_where_they_stand_and_nowhere_else() -> None:
+    plain = page(finished(), report)
+    assert "<dt>ELBO</dt>" not in plain
+    told = page(finished(summary=finished().summary | {"notes": ["k-hat of the ELBO"]}), report)
+    assert "<dt>ELBO</dt>" in told
+    assert "<dt>k-hat</dt>" in told
+
+
 def test_keyed_noise_is_not_called_private() -> None:
     run = finished()
     keyed = {**run.summary, "privacy": {"a": {"epsilon": "inf", "delta": 1e-5}}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -17,7 +18,6 @@ from fedkern.cli.report import write as report
 from fedkern.methods import parse
 from fedkern.methods.sparse import publish
 from fedkern.results import chains
-from fedkern.results.page import escape
 from fedkern.results.result import Result
 from fedkern.results.selection import edge_names
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ....algorithms.training.fit import Comparison, Tau
 from ....algorithms.training.training import COLUMNS, State
-from ....results.page import document, escape, figure, number, section, table
+from ....results.page import details, document, figure, number, piece, section, table
 from ....results.plain import Record, plain
 from ....results.plots import BLUE, GRID, INK, MUTED, ORANGE, Axes, Figure, canvas, caption, tidy
 
@@ -91,22 +91,18 @@ class Fit:
 def page(fit: Fit, config: Record) -> str:
     """The whole page as text."""
     body = [_covariances(fit), _borders(fit), _marginals(fit), _tau(fit), _training(fit), _record(fit, config)]
-    return document("Trained prior", _head(fit, config), body)
+    return document("Trained prior", body, **_head(fit, config))
 
 
-def _head(fit: Fit, config: Record) -> str:
+def _head(fit: Fit, config: Record) -> Record:
     worst = max(one.error for one in fit.comparisons)
     tiles = [("Largest covariance error", number(worst)), ("tau² unclipped", f"{fit.tau.unclipped:.1%}")]
     tiles += [("Marginals inside 90 %", f"{fit.coverage['auxiliary']['0.9']:.1%}"), ("Clients", str(len(fit.clients)))]
     tiles += [("Areas" if fit.neighbours is not None else "Points", f"{sum(fit.sizes):,}"), ("Steps", f"{fit.state.step:,}")]
-    boxes = "".join(f"<div class=tile><b>{escape(value)}</b><span>{escape(label)}</span></div>" for label, value in tiles)
     lo_hi = config["prior"]["lengthscale"] or config["prior"]["phi"]
     words = [fit.kind, str(config["network"]["variant"]), f"{fit.condition} in {lo_hi}" if lo_hi else ""]
-    notes = "".join(f"<p class=note>{escape(note)}</p>" for note in fit.notes)
-    return (
-        f"<header><h1>Trained prior <i class=good>{escape(fit.kind)}</i></h1>"
-        f"<p class=muted>{escape(' · '.join(w for w in words if w))}</p><div class=tiles>{boxes}</div>{notes}</header>"
-    )
+    labels = [word for word in words if word]
+    return {"word": fit.kind, "mood": "good", "verdict": "", "doubt": False, "labels": labels, "tiles": tiles, "notes": fit.notes}
 
 
 def _covariances(fit: Fit) -> str:
@@ -216,8 +212,8 @@ def variograms(fit: Fit, unit: str) -> Figure:
 def _marginals(fit: Fit) -> str:
     levels = list(fit.coverage["auxiliary"])
     rows = [[kind, *(f"{values[level]:.1%}" for level in levels)] for kind, values in fit.coverage.items()]
-    text = "<p>Share of SIGMA's prior inside the central intervals of the prior it stands for, at the same phi.</p>"
-    return section("Marginals", text + table(["model", *(f"{float(level):.0%}" for level in levels)], rows))
+    text = "Share of SIGMA's prior inside the central intervals of the prior it stands for, at the same phi."
+    return section("Marginals", text, table(["model", *(f"{float(level):.0%}" for level in levels)], rows))
 
 
 def _tau(fit: Fit) -> str:
@@ -299,10 +295,8 @@ def training_figure(state: State) -> Figure:
 def _record(fit: Fit, config: Record) -> str:
     rows = [[client, f"{size:,}"] for client, size in zip(fit.clients, fit.sizes)]
     places = table(["client", "areas" if fit.neighbours is not None else "points"], rows)
-    shown = escape(json.dumps(plain(config), indent=2))
-    text = f"<details><summary>Clients</summary>{places}</details>"
-    text += f"<details><summary>The prior file</summary><pre>{shown}</pre></details>"
-    return section("Record", text)
+    prior = piece("source", json.dumps(plain(config), indent=2))
+    return section("Record", details("Clients", places), details("The prior file", prior))
 
 
 def _both(axes: Axes) -> None:
