@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..api import load
 from ..data.polygons import Part, read
 from ..errors import JobError
 from ..jobs.files import write_atomically
@@ -42,11 +43,29 @@ def write(folder: Path) -> Path:
     path = folder / "report.html"
     method = named(str(job["job"]["method"])).report if summary or own else None
     run = RunFiles(
-        folder.resolve().name, summary, job, lines, ledgers, areas, shapes, fits, _client(folder) if own else "", notes
+        folder.resolve().name,
+        summary,
+        job,
+        lines,
+        ledgers,
+        areas,
+        shapes,
+        fits,
+        _client(folder) if own else "",
+        lambda ratios: _table(folder, ratios) if summary else (),
+        notes,
     )
     content = page(run, method)
     write_atomically(path, content.encode("utf-8", "backslashreplace"), secret=bool(areas))  # areas are their clients' own
     return path
+
+
+def _table(folder: Path, ratios: bool) -> Sequence[Mapping[str, Any]]:
+    """The rows of the result's table; none where it has no such table, or its draws cannot be read."""
+    try:
+        return load(folder).rows(exp=ratios)
+    except JobError:
+        return ()
 
 
 def _client(home: Path) -> str:

@@ -182,21 +182,18 @@ def rows(found: Sequence[Compared]) -> list[dict[str, str | float]]:
 
 def document(title: str, verdict: str, found: Sequence[Compared], reference: str) -> str:
     """A page: what it means, the table, and a plot for each parameter."""
-    text = (
-        f"<header><h1>{page.escape(title)}</h1><p><b>{page.escape(verdict)}</b></p>"
-        f"<p class=muted>against {page.escape(reference)}; the worst first</p></header>"
-    )
     words = (
         "distance: first Wasserstein distance of the two marginals, in the reference's sds; shift: difference of means in these "
         "sds, with its Monte-Carlo standard error; sd ratio: the run's over the reference's."
     )
     table = page.table(HEAD, [[page.number(value) for value in row.values()] for row in rows(found)])
-    sections = [page.section("Differences", f"<p class=muted>{words}</p>{table}")]
+    sections = [page.section("Differences", page.paragraph(words), table)]
     note = f"The {PLOTTED} of {len(found)} that are farthest apart. " if len(found) > PLOTTED else ""
     for k, one in enumerate(found[:PLOTTED]):
         caption = f"{note if not k else ''}distance {one.distance:.3f}, shift {one.shift:+.3f}, sd ratio {one.sd_ratio:.3f}"
-        sections.append(page.figure(page.escape(one.name), drawn(one), caption))
-    return page.document(title, text, sections)
+        sections.append(page.figure(one.name, drawn(one), caption))
+    head = {"word": "compared", "mood": "good", "verdict": verdict, "doubt": False, "tiles": [], "notes": []}
+    return page.document(title, sections, labels=[f"against {reference}; the worst first"], **head)
 
 
 def drawn(one: Compared) -> plots.Figure:

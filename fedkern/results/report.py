@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,6 +38,7 @@ CERTIFICATE = {
     "noise_source": "noise",
     "accountant": "accountant",
 }
+HEADS = {"q025": "2.5 %", "q05": "5 %", "q95": "95 %", "q975": "97.5 %"}
 HONEST = (
     "The posterior describes what the rows say about the coefficients, as the noisy optimisation found it. It does <b>not</b> "
     "contain the privacy noise itself: its means may be off by more than its standard deviations tell."
@@ -61,6 +62,7 @@ class RunFiles:
     areas : client -> rows of its areas.csv, where they lie in this folder
     shapes : client -> area -> its borders, where there is an areas.geojson
     fits : client -> its fit.json, where it lies in this folder
+    rows : rows of the result's table, of ratios where it is True; empty where there are none
     own : the client whose own folder this is; "": it is a run's
     notes : on what could not be read
     """
@@ -74,6 +76,7 @@ class RunFiles:
     shapes: Shapes = field(default_factory=dict)
     fits: Mapping[str, Record] = field(default_factory=dict)
     own: str = ""
+    rows: Callable[[bool], Sequence[Record]] = lambda ratios: ()
     notes: Sequence[str] = ()
 
 
@@ -105,6 +108,17 @@ def measured(run: RunFiles) -> list[Tile]:
 def learning(run: RunFiles) -> str:
     """How they went."""
     return figure("Learning curves", plots.learning_curves(run.lines), "Measured by the server on its own test rows.")
+
+
+def numbers(run: RunFiles) -> list[str]:
+    """Tables that unfold: all parameters with 90 % and 95 % intervals and contrasts between levels, and odds or rate ratios."""
+    parts = []
+    for ratios, title in ((False, "All numbers"), (True, "Ratios")):
+        if rows := run.rows(ratios):
+            keys = [key for key in rows[0] if key != "site"]
+            cells = [[str(row["parameter"]), *(number(row[key]) for key in keys[1:])] for row in rows if not row["site"]]
+            parts.append(details(title, table([HEADS.get(key, key.replace("_", " ")) for key in keys], cells)))
+    return parts
 
 
 def against_guessing(log_likelihood: float, guess: float | None) -> str:

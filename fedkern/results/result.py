@@ -177,10 +177,10 @@ class Result:
         """The verdict and the table, for notebooks."""
         head, *others = self._head()
         rows = self.rows()
-        text = f"<p><b>{page.escape(head)}</b><br>{'<br>'.join(map(page.escape, others))}</p>"
+        text = page.piece("notebook", head, others)
         if rows:
             text += page.table(list(rows[0]), [[page.number(value) for value in row.values()] for row in rows[:SHOWN]])
-        return text + (f"<p>{SHOWN} of {len(rows)} rows; .table() has all</p>" if len(rows) > SHOWN else "")
+        return text + (page.paragraph(f"{SHOWN} of {len(rows)} rows; .table() has all", "") if len(rows) > SHOWN else "")
 
 
 def _shown(rows: list[table.Row], most: int) -> list[str]:

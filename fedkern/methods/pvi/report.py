@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...results import plots
 from ...results.gaussian import comparable
 from ...results.page import details, figure, number, paragraph, section, table
-from ...results.report import RunFiles, Tile, against_guessing, learning, measured
+from ...results.report import RunFiles, Tile, against_guessing, learning, measured, numbers
 
 
 def sections(run: RunFiles) -> list[str]:
@@ -24,11 +24,11 @@ def _coefficients(run: RunFiles) -> str:
         return ""
     n = len(comparable(parameters))
     note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
-    rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
-    numbers = table(["name", "mean", "sd", "5 %", "95 %"], rows)
-    return figure(
-        "Coefficients", plots.forest(comparable(parameters)), f"{note}Grey intervals hold zero.", details("All numbers", numbers)
-    )
+    shown = numbers(run)
+    if not shown:  # without a posterior.nc
+        rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
+        shown = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
+    return figure("Coefficients", plots.forest(comparable(parameters)), f"{note}Grey intervals hold zero.", *shown)
 
 
 def _guessing(run: RunFiles) -> str:

@@ -83,7 +83,6 @@ def _bound(lines: Sequence[Record]) -> str:
     low = sorted(value for _, value in points)[len(points) // 20]
     axes.set_ylim(bottom=low)
     axes.set_xlabel("rounds")
-    axes.xaxis.get_major_locator().set_params(integer=True)
     tidy(axes, "y")
     return figure("ELBO", drawn, "Means over the rounds between two lines of metrics.jsonl; each round has one noisy value.")
 
