@@ -12,6 +12,7 @@ import pytest
 
 from fedkern import kernels, reproduce
 from fedkern.cli.__main__ import EXIT_CODES, parser
+from fedkern.jobs.site import SiteFile
 from fedkern.methods import load, parse
 from fedkern.methods.pvi.keys import Config
 from fedkern.methods.reference import text
@@ -56,6 +57,11 @@ def test_the_page_of_keys_names_every_key() -> None:
     assert set(PriorConfig.model_fields) <= set(re.findall(r"### `\[(\w+)\]`", page.partition("## Prior files")[2]))
 
 
+def test_the_page_of_odd_files_names_every_key_of_a_site_file() -> None:
+    page = DOCUMENTS["docs/how-to/files.md"].partition("## A holder's own site file")[2]
+    assert all(re.search(rf"\b{key}\b", page) for key in SiteFile.model_fields)
+
+
 def test_the_page_of_kernels_names_every_kernel() -> None:
     page = DOCUMENTS["docs/reference/kernels.md"]
     assert re.findall(r"^### `([\w.]+)`$", page, flags=re.MULTILINE) == sorted(kernels.KERNELS)
@@ -70,7 +76,7 @@ def test_the_reference_names_every_section(method: str, without: set[str]) -> No
 
 @pytest.mark.parametrize("name", with_blocks("toml"))
 def test_the_jobs_of_the_documents_are_valid(name: str, tmp_path: Path) -> None:
-    """Jobs, prior files and policies: a block of TOML is a whole file."""
+    """Jobs, prior files, site files and policies: a block of TOML is a whole file."""
     for block in blocks("toml", TEXTS[name]):
         tables = tomllib.loads(block)
         if "job" in tables:
@@ -78,6 +84,8 @@ def test_the_jobs_of_the_documents_are_valid(name: str, tmp_path: Path) -> None:
             assert config.privacy is not None or config.job.method != "pvi"
         elif "prior" in tables:
             assert prior_config.parse(tables).prior.kind == "car"
+        elif "dialect" in tables:
+            assert SiteFile.model_validate(tables).path
         else:
             (tmp_path / "policy.toml").write_text(block, encoding="utf-8")
             assert read_policies(tmp_path / "policy.toml").policies
