@@ -95,6 +95,24 @@ def test_it_runs_with_its_key_and_says_so_without(wanted: tuple[dict[str, Any], 
         assert "Köln" not in str(fault.value)
 
 
+def split(folder: Path, odd: str) -> dict[str, Any]:
+    """A vertical job on the same rows: a client's columns and the server's, both files written alike."""
+    name, of, keys, _ = ODD[odd] if odd else ("b.csv", str.encode, {}, "")
+    lines = [line.split(",") for line in plain(2).splitlines()]
+    ids = ["id", *(f"r{k}" for k in range(1, len(lines)))]
+    for stem, kept in (("b", slice(0, 2)), ("server", slice(2, 3))):
+        text = "\n".join(",".join([one, *line[kept]]) for one, line in zip(ids, lines)) + "\n"
+        written(folder, name.replace("b", stem, 1), of(text))
+    files = {"clients": [str(folder / name)], "server": str(folder / name.replace("b", "server", 1))}
+    data = {"id": "id", "response": "y", "dialect": keys, **files}
+    return {"job": {"method": "vertical", "rounds": 5}, "data": data}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_vertical_job_reads_them_too(tmp_path: Path, odd: str) -> None:
+    assert fedkern.run(split(tmp_path / "odd", odd)).digest == fedkern.run(split(tmp_path / "plain", "")).digest
+
+
 @pytest.mark.parametrize("job", METHODS.values(), ids=METHODS)
 def test_one_empty_cell_is_refused_with_the_key_to_set(tmp_path: Path, job: dict[str, Any]) -> None:
     lines = plain(2).splitlines()
