@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -26,19 +27,18 @@ class Browser:
         assert CHROMIUM is not None
         (self._read, to_us), (to_it, self._write) = os.pipe(), os.pipe()
 
-        def pipes() -> None:  # it reads from 3 and writes to 4; neither may be closed by the other's copy
-            ours, theirs = os.dup(to_it), os.dup(to_us)
-            os.dup2(ours, 3)
-            os.dup2(theirs, 4)
-
+        # It reads from 3 and writes to 4. The shell puts them there: `preexec_fn` would fork this process, which JAX forbids.
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_it, to_us)]
         self._process = subprocess.Popen(
-            [CHROMIUM, *QUIET.split(), f"--user-data-dir={user}", "about:blank"],
-            preexec_fn=pipes,
-            close_fds=False,
+            ["bash", "-c", 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"', *map(str, ends)]
+            + [CHROMIUM, *QUIET.split(), f"--user-data-dir={user}", "about:blank"],
+            pass_fds=ends,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        for end in ends:
+            os.close(end)
         os.close(to_us)
         os.close(to_it)
         os.set_blocking(self._read, False)
