@@ -29,9 +29,9 @@ class Browser:
 
         # It reads from 3 and writes to 4. The shell puts them there: `preexec_fn` would fork this process, which JAX forbids.
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_it, to_us)]
+        it = [CHROMIUM, *QUIET.split(), f"--user-data-dir={user}", "about:blank"]
         self._process = subprocess.Popen(
-            ["bash", "-c", 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"', *map(str, ends)]
-            + [CHROMIUM, *QUIET.split(), f"--user-data-dir={user}", "about:blank"],
+            ["bash", "-c", 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"', *map(str, ends), *it],
             pass_fds=ends,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
