@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from ..errors import JobError, plainly
+from ..errors import JobError
 from ..jobs.explain import chosen
 from ..jobs.files import writing
 from ..methods import METHODS, draft
@@ -15,24 +15,32 @@ from ..printing import printable
 
 
 def init(options: argparse.Namespace) -> int:
-    """Writes a job file, with its schema beside it, or a policy."""
+    """Writes a job file, with its schema beside it, or a policy with a site file for each of the holder's files.
+
+    Of a file that cannot be read the terminal shows what every party may read: its first line may be a row."""
     out = Path(options.out or ("policy.toml" if options.holder else "job.toml"))
-    if out.exists():
-        raise JobError(f"{out} is there already; give another --out")
     files = [Path(name) for name in options.files]
-    with plainly():
-        if options.holder:
-            text = draft.policy(files)
-        else:
-            own = {name: Path(path) for name in ("test", "server") if (path := getattr(options, name)) is not None}
-            wanted = draft.Wanted(files, options.method, options.private, options.response, folder=out.parent, **own)
-            text = draft.job(wanted)
-    with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
-        if not options.holder:
+    if options.holder:
+        texts = {out: draft.policy(files), **draft.sites(files, out)}
+        asked: tuple[str, ...] = ("policy: epsilon, delta and open are examples",)
+    else:
+        own = {name: Path(path) for name in ("test", "server") if (path := getattr(options, name)) is not None}
+        wanted = draft.Wanted(files, options.method, options.private, options.response, folder=out.parent, **own)
+        text, asked = draft.job(wanted)
+        texts = {out: text}
+    for path in texts:
+        if path.exists():
+            raise JobError(f"{path} is there already; give another --out")
+    for path, text in texts.items():
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        print(printable(str(path)))
+    if not options.holder:
+        with writing(out):
             with_schema(out)
-    print(printable(str(out)))
+    if asked:
+        print(printable("\n  ".join(["to fill in or to choose:", *asked]), keep="\n"))
     if not options.holder:
         print(f"look at it, then:  fedkern check {printable(str(out))}")
     return 0

@@ -1,23 +1,28 @@
 """A first job file, or a holder's policy, from headers and the types of cells: what `fedkern init` writes.
 
-No value of a cell is written or said: not a level, not a label, not a mean. What only a person knows stands there as a line to
-fill in; what was guessed from a name says so.
+No value of a cell is written or said: not a level, not a label, not a mean, and not the first line of a file where that looks
+like a row (one of nothing but words cannot be told from a header). What only a person knows stands there as a line to fill in,
+and is listed once more for the terminal; what was guessed from a name says so.
 """
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..data import table
-from ..data.cells import Text
-from ..data.dialect import Dialect, has_decimal_comma, stem
+from ..data.cells import MISSING, Text, number
+from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
 from ..data.plain_text import SEPARATORS as KNOWN
 from ..data.plain_text import UTF16
 from ..data.table import Table
@@ -29,6 +34,7 @@ IDS = re.compile(r"(.*_)?(id|ids|pid|mrn|patient|key)")
 AREAS = ("area", "district", "county", "region", "municipality", "ward", "zip", "postcode", "fips")
 EXPOSURES = ("expected", "exposure", "population", "person_years", "pop", "offset")
 GRAPH_LEAST = 3  # columns
+GAPS = "some rows lack a cell"
 
 
 @dataclass(frozen=True)
@@ -54,51 +60,70 @@ class Wanted:
     folder: Path = field(default_factory=Path)
 
 
+class Draft(NamedTuple):
+    """A drafted file, and what a person has to fill in or to choose: a line for each, with its key."""
+
+    text: str
+    open: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Seen:
-    """What the files look like: names in order, name -> "binary", "count", "real", "text" or "names" (each cell another text)."""
+    """What files look like.
+
+    Attributes
+    ----------
+    names : of the columns, in order
+    kinds : name -> "binary", "count", "real", "text" or "names" (each cell another text)
+    gaps : columns that lack cells
+    two : columns of numbers with two values that are not 0 and 1
+    """
 
     names: tuple[str, ...]
     kinds: dict[str, str]
+    gaps: frozenset[str] = frozenset()
+    two: frozenset[str] = frozenset()
 
 
-def job(wanted: Wanted) -> str:
+def job(wanted: Wanted) -> Draft:
     """A commented job file.
 
     Raises
     ------
     JobError
-        A file cannot be read, the headers do not fit the method, or nothing tells the response: the text names candidates.
+        A file cannot be read or has no header or no rows, the headers do not fit the method, or nothing tells the response: the
+        text names candidates.
     """
     dialect = _dialect(wanted.files[0])
-    tables = [table.load(path, dialect=dialect) for path in wanted.files]
-    own = [table.load(path, dialect=dialect) for path in (wanted.server,) if path is not None]
-    seen = [_seen([one]) for one in tables]
-    common = [name for name in seen[0].names if all(name in one.names for one in seen)]
-    method = wanted.method or _method(seen, common)
+    _distinct(wanted.files)
+    tables = [_table(path, dialect) for path in wanted.files]
+    own = [_table(path, dialect) for path in (wanted.server,) if path is not None]
+    common = [name for name in tables[0].names if all(name in one.names for one in tables)]
+    seen = _seen(tables)
+    method = wanted.method or _method(tables, common)
     if method not in METHODS:
         raise JobError(f"init --method {method}: there are {', '.join(METHODS)}")
     if wanted.private and method not in ("pvi", "vertical"):
         raise JobError(f'init --private: method = "{method}" makes no privacy claim; take pvi or vertical')
-    odd = [path.name for path, one in zip(wanted.files, seen) if set(one.names) != set(common)]
+    odd = [path.name for path, one in zip(wanted.files, tables) if set(one.names) != set(common)]
     if method != "vertical" and odd:
         raise JobError(
             f"init: {odd[-1]} has other columns than the rest; give files with the same columns, or --method "
             "vertical where each client has columns of its own"
         )
-    every = _seen(tables) if method != "vertical" else Seen(tuple(common), seen[0].kinds)
-    lines = [f"# Drafted from the headers of {len(tables)} files and the types of their cells. Look at every line, then"]
+    many = "file" if len(tables) == 1 else "files"
+    lines = [f"# Drafted from the headers of {len(tables)} {many} and the types of their cells. Look at every line, then"]
     lines += ["# `fedkern check` this file; docs/reference/jobs.md has all keys.", ""]
     lines += ["[job]", f'method = "{method}"', "seed = 1", *_rounds(method, wanted.private), "", "[data]"]
     lines += [f"clients = {_patterns(wanted)}{_note('the file name is the client')}"]
     sections = {"pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]
-    lines += sections(wanted, every, [_seen([one]) for one in own])
+    found = sections(wanted, seen, [_seen([one]) for one in own], common)
+    lines += found.lines
     if dialect != Dialect():
-        lines += ["", "[data.dialect]", "# what the first file seems to need"]
-        keys = ("delimiter", "decimal", "encoding")
-        lines += [f"{key} = {json.dumps(value)}" for key in keys if (value := getattr(dialect, key))]
-    lines += [*_private(method, every)] if wanted.private else []
-    return "\n".join(lines) + "\n"
+        lines += ["", "[data.dialect]", "# what the first file seems to need", *_dialect_lines(dialect)]
+    if wanted.private:
+        lines += _private(method, seen, found)
+    return Draft("\n".join(lines) + "\n", (*found.open, *(_constants(seen, found) if wanted.private else ())))
 
 
 def policy(files: Sequence[Path]) -> str:
@@ -106,10 +131,35 @@ def policy(files: Sequence[Path]) -> str:
     lines = ["# What jobs may do with these data, over all of them together: ~/.fedkern/policy.toml (docs/how-to/policy.md).", ""]
     lines += ["require = true   # data that no policy names are in no job"]
     for path in files:
-        lines += ["", f"[data.{json.dumps(stem(path))}]", f"paths = [{json.dumps(str(path.resolve()))}]"]
+        lines += ["", f"[data.{_text(stem(path))}]", f"paths = [{_text(str(path.resolve()))}]"]
         lines += ["epsilon = 1.0    # of all jobs together; set it before the first one", "delta = 1e-5"]
         lines += ["open = false     # true: jobs without [privacy], too", "client_level = false"]
     return "\n".join(lines) + "\n"
+
+
+def sites(files: Sequence[Path], policy: Path) -> dict[Path, str]:
+    """A commented site file for each of a holder's files, by its place beside the policy (docs/how-to/files.md).
+
+    Raises
+    ------
+    JobError
+        A file cannot be read or has no header, or two would be one client.
+    """
+    _distinct(files)
+    texts = {}
+    for path in files:
+        dialect = _dialect(path)
+        _header(path, dialect)
+        home = policy.parent / "sites" / f"{stem(path)}.toml"
+        lines = ["# Of this client alone, and no part of the job: beside the job file as sites/NAME.toml, or where"]
+        lines += ["# `fedkern run --site` says (docs/how-to/files.md). Leave out what the job file says already.", ""]
+        lines += [f"path = {_text(str(path.resolve()))}{_note('in the place of data.clients')}"]
+        lines += [f"policy = {_text(_relative(policy, home.parent))}{_note('binds these data beside all other policies')}"]
+        lines += ["# threads = 4   # at most; by default those of the machine", ""]
+        plain = ["# [dialect]", '# delimiter = ";"', '# decimal = ","', '# encoding = "latin-1"']
+        lines += ["[dialect]", *_dialect_lines(dialect)] if dialect != Dialect() else plain
+        texts[home] = "\n".join(lines) + "\n"
+    return texts
 
 
 def schema(method: str) -> str:
@@ -119,14 +169,30 @@ def schema(method: str) -> str:
     content = named(method).keys.Config.model_json_schema()
     for section in (content, *content["$defs"].values()):
         section.pop("required", None)  # what a file leaves out may follow from the rest; `fedkern check` says what is missing
-        if "rounds" in (keys := section.get("properties", {})):
-            keys["rounds"] = {"anyOf": [keys["rounds"], {"enum": ["budget", "until"]}]}
+        keys = section.get("properties", {})
+        for name, about in keys.items():
+            about.pop("remedy", None)
+            if name in ("clients", "location") and about.get("type") == "array":  # one path needs no brackets
+                keys[name] = {"description": about["description"], "anyOf": [about, {"type": "string"}]}
+        if "rounds" in keys:
+            words = {"enum": ["budget", "until"]}
+            keys["rounds"] = {"description": keys["rounds"]["description"], "anyOf": [{"type": "integer", "minimum": 1}, words]}
+        if "method" in keys:
+            keys["method"]["enum"] = [method]
     content |= {"$schema": "http://json-schema.org/draft-07/schema#", "title": f"fedkern job, method = {json.dumps(method)}"}
     return json.dumps(content, indent=1) + "\n"
 
 
-def _method(seen: Sequence[Seen], common: Sequence[str]) -> str:
-    if len(seen) > 1 and len(common) == 1 and IDS.fullmatch(common[0].lower()):
+class Part(NamedTuple):
+    """What a method's tables say: lines, what is open, and the columns that are no covariates."""
+
+    lines: list[str]
+    open: list[str]
+    roles: frozenset[str]
+
+
+def _method(tables: Sequence[Table], common: Sequence[str]) -> str:
+    if len(tables) > 1 and len(common) == 1 and IDS.fullmatch(common[0].lower()):
         return "vertical"
     names = {name.lower() for name in common}
     return "sigma" if names & {*AREAS} and names & {*EXPOSURES} else "pvi"
@@ -138,61 +204,101 @@ def _rounds(method: str, private: bool) -> list[str]:
     return [] if method == "pvi" else [] if private else ['rounds = "until"    # until it has converged, or `check` says so']
 
 
-def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen]) -> list[str]:
+def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
     response = _response(wanted, seen)
-    lines = [*_response_lines(response, seen), *_ignored(seen, {response})]
+    said, asked = _response_lines(response, seen)
+    ignored = _ignored(seen, {response})
+    lines = [*said, *_ignore_lines(ignored)]
     lines += ['standardise = "public"   # by [data.columns] below'] if wanted.private else []
     lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
-    return [*lines, "", "[model]", *_family(seen.kinds[response]), *_scale(seen.kinds[response])]
+    lines += ["", "[model]", *_family(response, seen), *_scale(seen.kinds[response])]
+    asked += ["model.scale: the standard deviation of the response's noise"] if _scale(seen.kinds[response]) else []
+    if seen.gaps - {*ignored} and not wanted.private:
+        lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
+    return Part(lines, asked, frozenset({response, *ignored}))
 
 
-def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen]) -> list[str]:
-    found = wanted.response or _named(seen.names, RESPONSES)
-    if found is None:
+def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    if wanted.response is None and not _named(seen.names, RESPONSES):
         if len(seen.names) < GRAPH_LEAST or not all(kind in ("binary", "count", "real") for kind in seen.kinds.values()):
             _response(wanted, seen)  # says what is missing
-        return ["", "[model]", 'kind = "mrf"      # a graph of all columns; "sem": with directions']
+        asked = [f"rows: {GAPS}, and a graph has no place for them; remove these rows, or the columns"] if seen.gaps else []
+        return Part(["", "[model]", 'kind = "mrf"      # a graph of all columns; "sem": with directions'], asked, frozenset())
     response = _response(wanted, seen)
-    family = [] if seen.kinds[response] != "binary" else _family("binary")
-    return [*_response_lines(response, seen), *_ignored(seen, {response}), "", "[model]", 'kind = "regression"', *family]
+    said, asked = _response_lines(response, seen)
+    ignored = _ignored(seen, {response})
+    binary = seen.kinds[response] in ("binary", "text", "names")
+    lines = [*said, *_ignore_lines(ignored), "", "[model]", 'kind = "regression"', *(_family(response, seen) if binary else [])]
+    gaps = seen.gaps - {*ignored}
+    if gaps:
+        drawn = not binary and response not in gaps
+        lines += [f'missing = "impute"      # {GAPS}: they are drawn by the model'] if drawn else []
+        asked += [] if drawn else [f"rows: {GAPS}; remove them: only covariates of a gaussian response are imputed"]
+    return Part(lines, asked, frozenset({response, *ignored}))
 
 
-def _vertical(wanted: Wanted, seen: Seen, own: Sequence[Seen]) -> list[str]:
-    ids = next((name for name in seen.names if IDS.fullmatch(name.lower())), None) or next(iter(seen.names), None)
+def _vertical(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    ids = next((name for name in common if IDS.fullmatch(name.lower())), None) or next(iter(common), None)
     if ids is None:
         raise JobError('init --method vertical: the files have no column in common; each needs the same "id" that names its rows')
-    holders = own or [seen]
-    response = _response(wanted, holders[0], without={ids})
-    lines = [f"id = {json.dumps(ids)}{_note('names the row at every party')}", *_response_lines(response, holders[0])]
+    if wanted.private and wanted.server is None:
+        raise JobError("init --private: the server of a private vertical job needs a file with the response; give --server FILE")
+    holder = own[0] if own else seen
+    response = _response(wanted, holder, without={ids})
+    said, asked = _response_lines(response, holder)
+    ignored = _ignored(seen, {ids, response})
+    lines = [f"id = {_text(ids)}{_note('names the row at every party')}", *said, *_ignore_lines(ignored)]
     lines += [f"server = {_path(wanted, wanted.server)}"] if wanted.server is not None else []
-    lines += ["holdout = 0.2           # of the rows, for testing", *(['standardise = "public"'] if wanted.private else [])]
-    return [*lines, "", "[model]", *_family(holders[0].kinds[response])]
+    public, kept = 'standardise = "public"   # by [data.columns] below', "holdout = 0.2           # of the rows, for testing"
+    lines.append(public if wanted.private else kept)
+    if seen.gaps - {ids, response, *ignored}:
+        asked += [f'model.missing: {GAPS}; "indicator", with kind, center and scale of these columns in [data.columns.NAME]']
+    return Part([*lines, "", "[model]", *_family(response, holder)], asked, frozenset({ids, response, *ignored}))
 
 
-def _sigma(wanted: Wanted, seen: Seen, own: Sequence[Seen]) -> list[str]:
-    area = _named(seen.names, AREAS)
+def _sigma(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    area = next(iter(_named(seen.names, AREAS)), None)
     if area is None:
         raise JobError(f"init --method sigma: no column is called as areas are ({', '.join(AREAS)}); rename it")
-    exposure = _named(seen.names, EXPOSURES)
-    response = _response(wanted, seen, without={area, exposure or area})
-    lines = [f"area = {json.dumps(area)}", *_response_lines(response, seen)]
-    lines += [f"exposure = {json.dumps(exposure)}{_note('expected counts, or persons at risk')}"] if exposure else []
-    lines += _ignored(seen, {area, response, exposure or area})
-    lines += ["", "[model]", 'prior = "prior"   # the --out of `fedkern sigma build prior.toml`']
-    return [*lines, *_family(seen.kinds[response])]
+    exposure = next(iter(_named(seen.names, EXPOSURES)), None)
+    roles = {area, exposure or area}
+    response = _response(wanted, seen, without=roles)
+    said, asked = _response_lines(response, seen)
+    ignored = _ignored(seen, {*roles, response})
+    lines = [f"area = {_text(area)}", *said]
+    lines += [f"exposure = {_text(exposure)}{_note('expected counts, or persons at risk')}"] if exposure else []
+    lines += [*_ignore_lines(ignored), "", "[model]", 'prior = "prior"   # the --out of `fedkern sigma build prior.toml`']
+    asked += ['model.prior: the folder of a prior that has these areas ("prior" stands there)']
+    if seen.gaps - {response, *ignored}:
+        asked += [f"rows: {GAPS} beside the response; remove the columns, or fill them"]
+    return Part([*lines, *_family(response, seen)], asked, frozenset({*roles, response, *ignored}))
 
 
-def _private(method: str, seen: Seen) -> Iterator[str]:
+def _private(method: str, seen: Seen, found: Part) -> Iterator[str]:
     """[privacy], and a table for each covariate, whose constants no row may be asked for."""
-    yield from ("", "[privacy]", "epsilon = 1.0            # of each client, over the whole job")
-    yield from ("delta = 1e-5             # below 1 / rows", "clip = 2.5", "noise_multiplier = 5.0", "sampling_rate = 0.02", "")
+    yield from ("", "[privacy]", "epsilon = 1.0            # of each client, over the whole job: an example, choose it")
+    yield "delta = 1e-5             # below 1 / rows"
+    if method == "pvi":
+        yield from ("clip = 2.5               # bound on a row's gradient", "noise_multiplier = 5.0", "sampling_rate = 0.02", "")
+    else:
+        yield from ("clip_z = 3.0             # bound on a row's part of the predictor", "clip_gradient = 1.0", "")
     yield "# Publicly known constants of every covariate, from another source than these rows: fill in all of them."
-    response = _named(seen.names, RESPONSES)
-    for name in seen.names:
-        if name != response and seen.kinds[name] != "names":
-            yield from ("", f"[data.columns.{json.dumps(name)}]")
-            numeric = "# center = .., scale = ..   (or lower = .., upper = ..)"
-            yield '# levels = ["..", ".."]' if seen.kinds[name] == "text" else numeric
+    for name in _covariates(seen, found):
+        yield from ("", f"[data.columns.{_text(name)}]")
+        numeric = "# center = .., scale = ..   (or lower = .., upper = ..)"
+        yield '# levels = ["..", ".."]' if seen.kinds[name] == "text" else numeric
+
+
+def _constants(seen: Seen, found: Part) -> Iterator[str]:
+    """What a private job's file lacks, key by key."""
+    yield "privacy: epsilon, delta, clips and noise are examples; choose them"
+    for name in _covariates(seen, found):
+        wanted = "levels" if seen.kinds[name] == "text" else "center and scale, or lower and upper"
+        yield f"data.columns.{_text(name)}: {wanted}"
+
+
+def _covariates(seen: Seen, found: Part) -> list[str]:
+    return [name for name in seen.names if name not in found.roles]
 
 
 def _response(wanted: Wanted, seen: Seen, without: Collection[str] = ()) -> str:
@@ -200,34 +306,42 @@ def _response(wanted: Wanted, seen: Seen, without: Collection[str] = ()) -> str:
         if wanted.response not in seen.names:
             raise JobError(f"init --response {wanted.response}: there is no such column; there are {', '.join(seen.names)}")
         return wanted.response
-    found = _named(seen.names, RESPONSES)
-    if found is None:
-        rest = [name for name in seen.names if name not in without and seen.kinds[name] != "names"]
-        if len(rest) == 1:
-            return rest[0]
-        raise JobError(f"init: which column is to be explained? give --response, one of {', '.join(rest[:12])}")
-    return found
+    found = [name for name in _named(seen.names, RESPONSES) if name not in without]
+    if not found:
+        found = [name for name in seen.names if name not in without and seen.kinds[name] != "names"]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(found[:12]) or ", ".join(seen.names[:12])
+    raise JobError(f"init: which column is to be explained? give --response, one of {names}")
 
 
-def _response_lines(response: str, seen: Seen) -> list[str]:
-    lines = [f"response = {json.dumps(response)}"]
-    if seen.kinds[response] == "text":
-        lines.append('# positive = ".."   # fill in: the label that counts as 1')
-    return lines
+def _response_lines(response: str, seen: Seen) -> tuple[list[str], list[str]]:
+    """Lines of [data], and what is open."""
+    lines = [f"response = {_text(response)}"]
+    if seen.kinds[response] not in ("text", "names"):
+        return lines, []
+    lines.append('# positive = ".."   # fill in: the label that counts as 1, all others as 0')
+    return lines, [f"data.positive: the label of {response} that counts as 1"]
 
 
 def _ignored(seen: Seen, roles: set[str]) -> list[str]:
     """Columns that name their rows."""
     names = [name for name in seen.names if name not in roles and seen.kinds[name] == "names"]
-    names += [name for name in seen.names if name not in {*roles, *names} and IDS.fullmatch(name.lower())]
-    return [f"ignore = {json.dumps(names, ensure_ascii=False)}{_note('seem to name rows')}"] if names else []
+    return names + [name for name in seen.names if name not in {*roles, *names} and IDS.fullmatch(name.lower())]
 
 
-def _family(kind: str) -> list[str]:
+def _ignore_lines(names: Sequence[str]) -> list[str]:
+    return [f"ignore = [{', '.join(map(_text, names))}]{_note('seem to name rows')}"] if names else []
+
+
+def _family(response: str, seen: Seen) -> list[str]:
+    kind = seen.kinds[response]
+    labels = _note('two values: if they are labels take "bernoulli", and data.positive') if response in seen.two else ""
     if kind == "real":
-        return ['family = "gaussian"']
+        return [f'family = "gaussian"{labels}']
     if kind == "count":
-        return ['family = "poisson"     # whole numbers; "gaussian" if they are measurements']
+        whole = '     # whole numbers; "gaussian" if they are measurements'
+        return [f'family = "poisson"{labels or whole}']
     return ['family = "bernoulli"']
 
 
@@ -235,32 +349,88 @@ def _scale(kind: str) -> list[str]:
     return ["scale = 1.0             # standard deviation of the response's noise: fill in"] if kind == "real" else []
 
 
-def _named(names: Sequence[str], known: Sequence[str]) -> str | None:
-    lower = {name.lower(): name for name in names}
-    return next((lower[word] for word in known if word in lower), None)
+def _named(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Those of the names that are known, in the order of what is known."""
+    return [name for word in known for name in names if name.lower() == word]
+
+
+def _distinct(files: Sequence[Path]) -> None:
+    """JobError where two files would be one client."""
+    twice = [name for name, count in Counter(map(stem, files)).items() if count > 1]
+    if twice:
+        raise JobError(f"init: two of the files would both be client {twice[0]!r}; rename one")
+
+
+def _header(path: Path, dialect: Dialect) -> tuple[str, ...]:
+    """The names of a file's columns.
+
+    Raises
+    ------
+    JobError
+        There are none, or they look like the cells of a row; they are not shown then.
+    """
+    names = table.header(path, dialect=dialect)
+    cells = [name for name in names if number(name) == number(name) or has_decimal_comma(name) or not any(map(str.isalpha, name))]
+    if cells and suffix(path).removesuffix(".gz") in SEPARATORS:
+        raise JobError(_no_header(path, f"{len(cells)} of {len(names)} names in it are numbers or have no letter"))
+    return names
+
+
+def _no_header(path: Path, why: str) -> str:
+    remedy = "write a header above it (names with letters), or the job file by hand"
+    return f"init: {path.name}: the first line looks like a row, not like a header: {why}; {remedy}"
+
+
+def _table(path: Path, dialect: Dialect) -> Table:
+    """A file, once its first line is known to be a header."""
+    names = _header(path, dialect)
+    one = table.load(path, dialect=dialect)
+    if any(isinstance(column, Text) and name in column.levels for name, column in ((n, one.columns[n]) for n in names)):
+        raise JobError(_no_header(path, "a name in it stands among the cells of its column, too"))
+    if not one.n_rows:
+        raise JobError(f"init: {path.name}: no rows, so that nothing tells what its columns hold; give files with rows")
+    return one
 
 
 def _seen(tables: Sequence[Table]) -> Seen:
-    """The widest kind of each column over the files."""
+    """All columns of the files; the widest kind of each over those that have it."""
     order = ("binary", "count", "real", "text")
-    kinds: dict[str, str] = {}
-    for name in tables[0].names:
-        found = [_kind(one, name) for one in tables if name in one.names]
-        kinds[name] = "names" if all(kind == "names" for kind in found) else max(
-            ("text" if kind == "names" else kind for kind in found), key=order.index
-        )
-    return Seen(tables[0].names, kinds)
+    names = tuple(dict.fromkeys(name for one in tables for name in one.names))
+    kinds, gaps, two = dict[str, str](), set[str](), set[str]()
+    for name in names:
+        holding = [one for one in tables if name in one.names]
+        found = [_kind(one, name) for one in holding]
+        if all(kind == "names" for kind in found):
+            kinds[name] = "names"
+        else:
+            kinds[name] = max(("text" if kind == "names" else kind for kind in found), key=order.index)
+        gaps |= {name} if any(_lacks(one, name) for one in holding) else set()
+        if kinds[name] in ("count", "real") and len(np.unique(np.concatenate([_numbers(one, name) for one in holding]))) == 2:
+            two.add(name)
+    return Seen(names, kinds, frozenset(gaps), frozenset(two))
+
+
+def _lacks(one: Table, name: str) -> bool:
+    """Whether a cell is empty, in a row that can be read."""
+    column, read = one.columns[name], np.array([row not in one.broken for row in range(one.n_rows)])
+    if isinstance(column, Text):
+        missing = {""} if column.kind() == "categorical" else MISSING
+        return any(column.levels[code].lower() in missing for code in np.unique(column.codes[read]))
+    return bool(np.isnan(np.asarray(column, np.float64)[read]).any())
+
+
+def _numbers(one: Table, name: str) -> NDArray[np.float64]:
+    """The finite numbers of a column."""
+    column = one.columns[name]
+    values = column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
+    return values[np.isfinite(values)]
 
 
 def _kind(one: Table, name: str) -> str:
     column = one.columns[name]
-    if isinstance(column, Text):
-        if column.kind() == "categorical":
-            return "names" if len(column.levels) == one.n_rows > 2 else "text"
-        values = column.numbers()
-    else:
-        values = np.asarray(column, np.float64)
-    values = values[np.isfinite(values)]
+    if isinstance(column, Text) and column.kind() == "categorical":
+        return "names" if len(column.levels) == one.n_rows > 2 else "text"
+    values = _numbers(one, name)
     if not values.size or not (values >= 0).all() or not (values == np.floor(values)).all():
         return "real"
     return "binary" if (values <= 1).all() else "count"
@@ -287,19 +457,25 @@ def _dialect(path: Path) -> Dialect:
     return Dialect(delimiter, "," if commas else ".", encoding)
 
 
+def _dialect_lines(dialect: Dialect) -> list[str]:
+    """Keys that are not those of a plain file."""
+    keys = ("delimiter", "decimal", "encoding")
+    return [f"{key} = {_text(value)}" for key in keys if (value := getattr(dialect, key)) not in (None, getattr(Dialect(), key))]
+
+
 def _patterns(wanted: Wanted) -> str:
     """The files, by one pattern where it finds just these."""
     folders, suffixes = {path.parent.resolve() for path in wanted.files}, {"".join(path.suffixes[-1:]) for path in wanted.files}
     if len(folders) == len(suffixes) == 1 and len(wanted.files) > 1:
         folder, suffix = folders.pop(), suffixes.pop()
         if {*folder.glob(f"*{suffix}")} == {path.resolve() for path in wanted.files}:
-            return json.dumps([f"{_relative(folder, wanted.folder)}/*{suffix}"])
-    return json.dumps([_relative(path, wanted.folder) for path in wanted.files])
+            return f"[{_text(f'{glob.escape(_relative(folder, wanted.folder))}/*{suffix}')}]"
+    return f"[{', '.join(_text(glob.escape(_relative(path, wanted.folder))) for path in wanted.files)}]"
 
 
 def _path(wanted: Wanted, path: Path | None) -> str:
     assert path is not None
-    return json.dumps(_relative(path, wanted.folder))
+    return _text(_relative(path, wanted.folder))
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -308,3 +484,12 @@ def _relative(path: Path, folder: Path) -> str:
 
 def _note(text: str) -> str:
     return f"   # {text}"
+
+
+def _text(text: str) -> str:
+    """A text in TOML's quotes: JSON's, but for characters beyond 16 bits and DEL."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise JobError(f"init: {text!r} cannot be written into a TOML file, which is UTF-8; rename it") from None
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -87,17 +87,28 @@ def test_a_private_jobs_constants_are_asked_for_all_at_once(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = drafted(kind, simulated(kind, tmp_path), "--private")
+    listed = capsys.readouterr().out
     assert main(["check", str(path)]) == 2
     said = capsys.readouterr().err
-    names = ["x1", "x2", "x3"] if kind == "logistic" else []
+    names = ["x1", "x2", "x3"] if kind == "logistic" else [f"x{client}_{k}" for client in (1, 2, 3) for k in (1, 2, 3)]
     for name in names:
-        assert f"'{name}'" in said
+        assert name in said
+        assert f'data.columns."{name}": center and scale' in listed
     text = path.read_text()
-    assert "# center = .., scale = .." in text or kind == "vertical"
-    if kind == "logistic":
-        filled = text.replace("# center = .., scale = ..   (or lower = .., upper = ..)", "center = 0.0\nscale = 2.0")
-        path.write_text(filled)
-        assert main(["check", str(path)]) == 0, capsys.readouterr().err
+    assert text.count("[data.columns.") == len(names)  # not the response, not the id
+    assert text.count("# center = .., scale = ..") == len(names)
+    filled = text.replace("# center = .., scale = ..   (or lower = .., upper = ..)", "center = 0.0\nscale = 2.0")
+    path.write_text(filled)
+    assert main(["check", str(path)]) == 0, capsys.readouterr().err
+
+
+def test_a_private_draft_takes_the_response_that_it_was_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("pid,age,gone\nA1,30.5,0\nA2,41.5,1\nA3,50.5,0\n")
+    out = tmp_path / "job.toml"
+    assert main(["init", str(tmp_path / "a.csv"), "--private", "--response", "gone", "--out", str(out)]) == 0
+    assert [*tomllib.loads(out.read_text())["data"]["columns"]] == ["age"]
+    assert main(["init", str(tmp_path / "a.csv"), "--private", "--method", "vertical", "--out", str(tmp_path / "v.toml")]) == 2
+    assert "give --server FILE" in capsys.readouterr().err
 
 
 def test_a_holders_policy(tmp_path: Path) -> None:
@@ -108,6 +119,96 @@ def test_a_holders_policy(tmp_path: Path) -> None:
     assert policy.read_policies(tmp_path / "policy.toml").require
 
 
+def test_a_holders_site_file_is_read_with_its_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file lies elsewhere and is written otherwise than the job says; the policy binds the job through the site file."""
+    data, job = tmp_path / "data", tmp_path / "job"
+    data.mkdir()
+    job.mkdir()
+    rows = "\n".join(f"{k},5;{k % 2}" for k in range(20))
+    (data / "nord.csv").write_text(f"Größe;y\n{rows}\n", encoding="cp1252")
+    (job / "nord.csv").write_text("nothing of the kind\n1\n")
+    assert main(["init", str(data / "nord.csv"), "--holder", "--out", str(job / "policy.toml")]) == 0
+    site = (job / "sites" / "nord.toml").read_text()
+    expected = {"path": str(data / "nord.csv"), "policy": "../policy.toml"}
+    assert tomllib.loads(site) == expected | {"dialect": {"delimiter": ";", "decimal": ",", "encoding": "cp1252"}}
+    assert "# threads = " in site
+    (job / "job.toml").write_text('[job]\nmethod = "pvi"\n[data]\nclients = ["nord.csv"]\nresponse = "y"\n')
+    capsys.readouterr()
+    assert main(["check", str(job / "job.toml")]) == 2
+    assert "ask the holder to allow open jobs" in capsys.readouterr().err
+    (job / "policy.toml").write_text((job / "policy.toml").read_text().replace("open = false", "open = true "))
+    assert main(["check", str(job / "job.toml")]) == 0, capsys.readouterr().err
+    assert main(["init", str(data / "nord.csv"), "--holder", "--out", str(job / "other.toml")]) == 2
+    assert "nord.toml is there already" in capsys.readouterr().err
+    assert not (job / "other.toml").exists()
+
+
+NO_HEADERS = {
+    "numbers": "171.5,Zappa,1\n160.0,Bowie,0\n",
+    "twice": "171.5,171.5,1\n160.0,1,0\n",
+    "dates": "1971-12-04,Zappa,x\n1974-05-24,Bowie,z\n",
+    "commas": "171,5;Zappa;x\n160,0;Bowie;z\n",
+    "words": "Zappa,Bowie\nCage,Bowie\nZappa,Cage\n",
+    "zeros": "Zappa\0,Bowie\nCage,Bowie\n",
+}
+
+
+@pytest.mark.parametrize("name", NO_HEADERS)
+@pytest.mark.parametrize("holder", [False, True])
+def test_a_row_in_the_place_of_a_header_is_not_shown(
+    name: str, holder: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text(NO_HEADERS[name])
+    code = main(["init", "a.csv", *(["--holder"] if holder else []), "--out", "out.toml"])
+    assert code == (0 if holder and name == "words" else 2)  # a holder's files are opened for their headers alone
+    captured = capsys.readouterr()
+    written = "".join(path.read_text() for path in tmp_path.rglob("*.toml")).replace(str(tmp_path), "")
+    for cell in ("171", "160", "Zappa", "Bowie", "Cage", "1971"):
+        assert cell not in captured.out + captured.err + written
+
+
+ACCEPTED = {
+    "quoted": '"a ""b"", c","#d","y"\n1.5,2.5,0\n2.5,3.5,1\n',
+    "beyond 16 bits": "x\U0001f600,café,y\n1.5,2.5,0\n2.5,3.5,1\n",
+    "del": "x\x7fz,w,y\n1.5,2.5,0\n2.5,3.5,1\n",
+    "escape": "x\x1b[31m,w,y\n1.5,2.5,0\n2.5,3.5,1\n",
+    "gaps": "x,w,y\n1.5,,0\n2.5,3.5,1\nNA,2.5,1\n1.5,2.5,0\n",
+    "no response": "x,w,y\n1.5,2.5,\n2.5,3.5,1\n2.5,1.5,0\n",
+    "tabs": "x\tw\ty\n1.5\t2.5\t0\n2.5\t3.5\t1\n",
+    "bars": "x|w|y\n1.5|2.5|0\n2.5|3.5|1\n",
+    "mark": "\ufeffx,w,y\n1.5,2.5,0\n2.5,3.5,1\n",
+    "old Mac": "x,w,y\r1.5,2.5,0\r2.5,3.5,1\r",
+    "dates": "when,x,y\n2020-01-01,1.5,0\n2020-01-02,2.5,1\n2020-01-03,3.5,1\n",
+    "two values": "x,w,y\n1.5,2.5,1\n2.5,3.5,2\n2.5,1.5,1\n",
+    "signs": "x,w,y\n1.5,2.5,-1\n2.5,3.5,1\n2.5,1.5,1\n",
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.parametrize("file", ["a.csv", "a[1].csv"])
+def test_check_accepts_drafts_of_odd_files(
+    name: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / file).write_bytes(ACCEPTED[name].encode())
+    out = tmp_path / "job.toml"
+    assert main(["init", str(tmp_path / file), "--out", str(out)]) == 0, capsys.readouterr().err
+    assert main(["check", str(out)]) == 0, capsys.readouterr().err
+    said = {"gaps": 'missing = "drop"', "two values": "if they are labels", "signs": "if they are labels"}
+    assert said.get(name, "") in out.read_text()
+
+
+def test_names_are_those_of_the_header_in_a_private_draft_too(tmp_path: Path) -> None:
+    for name in ("beyond 16 bits", "del", "quoted", "escape"):
+        (tmp_path / "a.csv").write_text(ACCEPTED[name], encoding="utf-8")
+        out = tmp_path / f"{name}.toml"
+        assert main(["init", str(tmp_path / "a.csv"), "--private", "--out", str(out)]) == 0
+        columns = [*tomllib.loads(out.read_text(encoding="utf-8"))["data"]["columns"]]
+        assert columns == {"quoted": ['a "b", c', "#d"], "del": ["x\x7fz", "w"], "escape": ["x\x1b[31m", "w"]}.get(
+            name, ["x\U0001f600", "café"]
+        )
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -116,14 +217,24 @@ def test_a_holders_policy(tmp_path: Path) -> None:
         (["--method", "sigma", "--response", "y"], "no column is called as areas are"),
         (["--response", "zz"], "init --response zz: there is no such column"),
         (["nowhere.csv"], "no such file"),
+        (["two.csv"], "which column is to be explained? give --response, one of cases, status"),
+        (["none.csv"], "no rows, so that nothing tells what its columns hold"),
+        (["sub/a.csv"], "two of the files would both be client 'a'; rename one"),
+        (["a\udcff.csv"], "cannot be written into a TOML file"),
+        (["a\udcff.csv", "--holder"], "cannot be written into a TOML file"),
     ],
 )
 def test_what_cannot_be_drafted(
     tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("a.csv").write_text("x,y\n1,0\n2,1\n")
-    assert main(["init", "a.csv", *arguments]) == 2
+    Path("sub").mkdir()
+    for name in ("a.csv", "sub/a.csv", "a\udcff.csv"):
+        Path(name).write_text("x,y\n1,0\n2,1\n")
+    Path("two.csv").write_text("status,cases,x\n1,3,1.5\n0,4,2.5\n")
+    Path("none.csv").write_text("x,y\n")
+    files = arguments if arguments[0] in ("two.csv", "none.csv") else ["a.csv", *arguments]
+    assert main(["init", *files]) == 2
     assert said in capsys.readouterr().err
     assert not Path("job.toml").exists()
 
@@ -148,7 +259,11 @@ def test_the_schema_knows_what_check_knows(method: str, capsys: pytest.CaptureFi
     schema: dict[str, Any] = json.loads(capsys.readouterr().out)
     jsonschema.Draft7Validator.check_schema(schema)
     good = {"job": {"method": method, "rounds": "until"}, "data": {"clients": "a.csv"}}
+    jsonschema.validate(good, schema)
     jsonschema.validate(good | {"data": {"clients": ["a.csv"]}}, schema)
+    for wrong in ({"rounds": "budjet"}, {"rounds": 0}, {"method": "pvy"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"job": wrong}, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"job": {"metod": method}, "data": {}}, schema)
     assert schema == json.loads(draft.schema(method))
