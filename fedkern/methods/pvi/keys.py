@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from ...errors import JobError
 from ...jobs import incomplete
+from ...jobs.constants import undeclared
 from ...jobs.explain import remedy, unbounded
 from ...jobs.keys import Chains, CommonOutputSection, Count, DataSection, Draws, JobConfig, Positive, Raw, Section, Tables, key
 from ...jobs.load import layered, table
@@ -303,7 +305,12 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     if privacy.calibrate and config.job.rounds == "budget" and algorithm.updates_per_client is None:
         yield "privacy.calibrate = true needs the number of updates: give algorithm.updates_per_client, or a number of job.rounds"
     yield from _noise_aware(config, privacy)
-    yield from _missing(privacy)
+    lacking = list(_missing(privacy))
+    yield from lacking
+    if lacking and config.data.clients:
+        data = config.data
+        roles = {data.response, data.offset, data.weight, data.row_id, *data.ignore}
+        yield from undeclared(data.columns, data.standardise, roles)
     yield from _terms(config, privacy, privacy, "privacy")
     for client in sorted(privacy.clients):
         yield from _terms(config, privacy, privacy.of(client), f"privacy.clients.{client}")
@@ -329,11 +336,15 @@ def _noise_aware(config: Config, privacy: PrivacySection) -> Iterator[str]:
         yield f"{what} does not know what data.weight makes of the sampling of rows; leave one of them out"
 
 
+def _needed(privacy: PrivacySection) -> set[str]:
+    """Terms that every client must have."""
+    need = {"epsilon", "delta", "clip"} | ({"noise_multiplier"} if not privacy.calibrate else set())
+    return need | (SAMPLING[privacy.sampling] if privacy.unit == "example" else set())
+
+
 def _missing(privacy: PrivacySection) -> Iterator[str]:
     """What neither [privacy] nor the terms of each client give. That these name every client is checked when they are known."""
-    need = {"epsilon", "delta", "clip"} | ({"noise_multiplier"} if not privacy.calibrate else set())
-    need |= SAMPLING[privacy.sampling] if privacy.unit == "example" else set()
-    own = list(privacy.clients.values())
+    need, own = _needed(privacy), list(privacy.clients.values())
     for name, field in type(privacy).model_fields.items():
         given = [getattr(privacy, name, None)] + [getattr(terms, name, None) for terms in own]
         if name not in need or given[0] is not None or (own and None not in given[1:]):
@@ -341,6 +352,22 @@ def _missing(privacy: PrivacySection) -> Iterator[str]:
         why = f'sampling = "{privacy.sampling}" needs it' if name in SAMPLING[privacy.sampling] else remedy(field)
         why = "or calibrate = true" if name == "noise_multiplier" else why
         yield f"privacy.{name} is missing: {field.description} ({why})"
+
+
+def check_terms(privacy: PrivacySection | None, clients: Sequence[str]) -> None:
+    """JobError where a client has no term of its own and [privacy] has none for it: all terms, of all clients."""
+    if privacy is None:
+        return
+    need = [name for name in Terms.model_fields if name in _needed(privacy)]
+    lacking = [(client, [name for name in need if getattr(privacy.of(client), name) is None]) for client in clients]
+    said = [
+        f"privacy.{', '.join(names)} {'is' if len(names) == 1 else 'are'} missing for client {client!r}; "
+        f"give {'it' if len(names) == 1 else 'them'} in [privacy] or [privacy.clients.{client}]"
+        for client, names in lacking
+        if names
+    ]
+    if said:
+        raise JobError("; also ".join(said))
 
 
 def _terms(config: Config, privacy: PrivacySection, terms: Terms, where: str) -> Iterator[str]:

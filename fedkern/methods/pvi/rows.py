@@ -7,7 +7,7 @@ from pathlib import Path
 from ...jobs import incomplete
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
-from .keys import Config
+from .keys import Config, check_terms
 
 
 def parties(config: Config, folder: Path) -> Parties:
@@ -16,7 +16,7 @@ def parties(config: Config, folder: Path) -> Parties:
     Raises
     ------
     JobError
-        No file matches, two clients have one name, or the job file names clients that do not exist.
+        No file matches, two clients have one name, or the job file names clients that do not exist, or lacks terms of some.
     """
     data, model = config.data, config.model
     declared = jobs.declared(config, data) | incomplete.marks(config)
@@ -32,4 +32,6 @@ def parties(config: Config, folder: Path) -> Parties:
         spec = jobs.rows_spec(config, data, known)
         found = jobs.from_files(config, folder, spec, spec.texts)
     terms = config.privacy.clients if config.privacy is not None else ()
-    return jobs.there(found, algorithm__client_weights=config.algorithm.client_weights, privacy__clients=terms)
+    found = jobs.there(found, algorithm__client_weights=config.algorithm.client_weights, privacy__clients=terms)
+    check_terms(config.privacy, found.names)
+    return found

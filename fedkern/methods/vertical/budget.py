@@ -32,19 +32,19 @@ def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
         The cap does not pay for the rounds of the job, or the mechanism cannot be.
     """
     privacy, rounds = _section(model), model.settings.rounds
-    steps = private_split.releases(rounds)
+    (epsilon, delta), steps = privacy.cap, private_split.releases(rounds)
     try:
         m = private_split.mechanism(model.n_rows, n_columns, privacy.noise_multiplier, secure=privacy.noise_source == "secure")
         m = replace(m, accountant=privacy.accountant)
         if privacy.calibrate:
-            m = replace(m, noise_multiplier=calibrate(m, privacy.epsilon, privacy.delta, steps))
+            m = replace(m, noise_multiplier=calibrate(m, epsilon, delta, steps))
     except ValueError as error:
         raise JobError(f"client {client!r}: {error}") from None
-    allowed = m.max_steps(privacy.epsilon, privacy.delta, enough=steps) if privacy.epsilon < math.inf else 2**53
-    plan = Plan(m, privacy.epsilon, privacy.delta, allowed, 2, rounds, first=1)
+    allowed = m.max_steps(epsilon, delta, enough=steps) if epsilon < math.inf else 2**53
+    plan = Plan(m, epsilon, delta, allowed, 2, rounds, first=1)
     if plan.steps < 2:
         raise JobError(
-            f"client {client!r}: epsilon = {privacy.epsilon:g} does not pay for one round of two releases; raise epsilon or "
+            f"client {client!r}: epsilon = {epsilon:g} does not pay for one round of two releases; raise epsilon or "
             "noise_multiplier"
         )
     return plan

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from ...jobs import incomplete
-from ...jobs.explain import unbounded
+from ...jobs.constants import undeclared
+from ...jobs.explain import remedy, unbounded
 from ...jobs.keys import (
     MOST_ROUNDS,
     Chains,
@@ -140,8 +141,10 @@ class AlgorithmSection(Section):
 class PrivacySection(Section):
     """Noise on what a client sends: the values of one row of its columns are protected, and nothing of the response is."""
 
-    epsilon: float = key(gt=0, help="cap over all rounds, of every client for its own columns", remedy="inf is no cap")
-    delta: float = key(gt=0, le=0.1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
+    epsilon: float | None = key(
+        None, gt=0, help="cap over all rounds, of every client for its own columns", remedy="inf is no cap"
+    )
+    delta: float | None = key(None, gt=0, le=0.1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
     clip_z: Positive = key(3.0, help="bound on every |z|, in units of the linear predictor")
     clip_gradient: Positive = key(1.0, help="bound on the norm of a row's part of the gradient of a client's coefficients")
     noise_multiplier: Positive | None = key(None, help="noise sd over clip, of both releases of a round")
@@ -150,6 +153,13 @@ class PrivacySection(Section):
     accountant: Literal["pld", "rdp"] = key("pld", help="of dp-accounting")
     last_update: Literal["refuse"] = key("refuse", help="when a whole round no longer fits the budget")
     rows_per_person: Count = key(1, help="rows that one person may have")
+
+    @property
+    def cap(self) -> tuple[float, float]:
+        """Epsilon and delta, which every valid job has."""
+        assert self.epsilon is not None
+        assert self.delta is not None
+        return self.epsilon, self.delta
 
 
 class OutputSection(CommonOutputSection):
@@ -269,7 +279,14 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     for name, clip in (("clip_z", privacy.clip_z), ("clip_gradient", privacy.clip_gradient)):
         if clip < LEAST_CLIP:
             yield f"privacy.{name} = {clip:g}: wanted at least {LEAST_CLIP:g}"
-    if LARGEST_EPSILON < privacy.epsilon < math.inf:
+    lacking = [name for name in ("epsilon", "delta") if getattr(privacy, name) is None]
+    for name in lacking:
+        field = PrivacySection.model_fields[name]
+        yield f"privacy.{name} is missing: {field.description} ({remedy(field)})"
+    if lacking and data.clients:
+        standardise: Literal["public", "none"] = "public" if data.standardise == "public" else "none"
+        yield from undeclared(data.columns, standardise, {data.id, data.response, *data.ignore})
+    if privacy.epsilon is not None and LARGEST_EPSILON < privacy.epsilon < math.inf:
         yield unbounded("privacy.epsilon", privacy.epsilon)
     if privacy.calibrate and privacy.epsilon == math.inf:
         yield "privacy.calibrate = true needs a finite epsilon"

@@ -17,7 +17,7 @@ from ...data.design import Column, Encoding, Faults, Spec, describe, encode
 from ...data.faults import HINT, told, who
 from ...data.header import unfit
 from ...data.table import Table
-from ...errors import JobError, OwnFault
+from ...errors import JobError, OwnFault, owned
 from ...jobs import incomplete
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
@@ -184,6 +184,23 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
         raise OwnFault(*(f"{who}: no column is left beside {', '.join(there)}; {remedy}" for there in both))
     if config.data.group is not None and config.data.group not in names:
         raise JobError(f"{who}: column {config.data.group!r} (data.group) is missing; every client needs it")
+
+
+def check_declared(config: Config, parties: Parties, mine: Sequence[int]) -> None:
+    """JobError which names these clients, if a private job lacks constants of the columns of several: of a single one `check`
+    and `run` say it themselves. Nothing else is said of the headers."""
+    if config.privacy is None:
+        return
+    lacking = []
+    for k in mine:
+        with owned(k):
+            _, header = parties.header(k)
+        spec = spec_of(config, response=config.algorithm.response == "shared", names=header)
+        if not all(map(spec.complete, spec.covariates(header))):
+            lacking.append(parties.names[k])
+    if len(lacking) > 1:
+        said = spec_of(config, response=False, names=config.data.columns).undeclared
+        raise JobError(f"clients {', '.join(map(repr, lacking))}: {said}; {HINT} it does not")
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from .rows import (
     ServerRows,
     aligned,
     check_counts,
+    check_declared,
     columns,
     held_out,
     no_response,
@@ -110,6 +111,7 @@ def _aligned(run: Run[Config]) -> Aligned:
     config, names, seed, counted = run.config, run.names, run.config.job.seed, run.config.privacy is None
     tables: dict[int, Table] = {}
     ids: dict[int, tuple[str, ...]] = {}
+    check_declared(config, run.parties, run.mine)
     for k in run.mine:
         with owned(k):
             tables[k], ids[k] = aligned(run.parties.rows(k), config, f"client {names[k]!r}")

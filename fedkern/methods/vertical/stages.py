@@ -25,6 +25,7 @@ from .rows import (
     Reading,
     aligned,
     check_counts,
+    check_declared,
     columns,
     held_out,
     needed,
@@ -105,6 +106,7 @@ def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     """The number of rows and those without a response, once all headers are right and all have the same ids; at the server."""
     config, names = at.config, at.names
     clients, seed, counted = {}, config.job.seed, config.privacy is None
+    check_declared(config, at.parties, at.mine)
     for k in at.mine:
         source, header = at.parties.header(k)
         spec = spec_of(config, response=config.algorithm.response == "shared", names=header)

@@ -1,0 +1,35 @@
+"""What a private job lacks before anybody can check it: said all at once, and from the job file alone.
+
+A header may be a row (`data.header`), so that no name of a file's column is said here: only those that the job file has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal
+
+from ..errors import JobError
+from ..models.encoding import Column, Spec
+from .keys import ColumnSection
+
+
+def undeclared(
+    columns: Mapping[str, ColumnSection], standardise: Literal["public", "exchange", "none"], roles: Collection[str | None]
+) -> Iterator[str]:
+    """A sentence, where [data.columns] says nothing of any covariate, or not all of one.
+
+    Parameters
+    ----------
+    columns : what the job file says
+    standardise : by it or not; "exchange" is a fault of its own
+    roles : columns that are no covariates
+    """
+    said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in columns.items()}
+    try:
+        declared = {name: Column.declared(name, keys) for name, keys in said.items() if name not in roles}
+    except JobError as fault:
+        yield str(fault)
+        return
+    spec = Spec(None, standardise="none" if standardise == "none" else "public", columns=declared)
+    if not declared or not all(map(spec.complete, declared)):
+        yield spec.undeclared
