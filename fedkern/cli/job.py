@@ -18,13 +18,15 @@ from ..jobs.limits import open_more_files, refusals
 from ..jobs.run import Output, Part
 from ..jobs.site import GIVEN
 from ..methods import load, named
-from ..printing import printable, several
+from ..printing import printable, several, without_folders
 from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
 from ..transports.driver import exit_code as exit_code_of
 from ..transports.inprocess import InProcess
 from ..transports.place import Place
 from . import show
+
+LOG = logging.getLogger(__name__)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,18 +66,26 @@ def _next(first: Path, number: int) -> Path:
     return first.with_name(f"{first.name}-{number}")
 
 
+class LogFile(logging.FileHandler):
+    """What cannot be written ends the log, with one line, and not the job."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        logging.getLogger("fedkern").removeHandler(self)
+        print(f"fedkern: cannot write {self.baseFilename} ({sys.exc_info()[1]}); the job goes on without it", file=sys.stderr)
+
+
 def _log(options: argparse.Namespace, place: Place) -> None:
     """What is logged, and where: by default nothing is."""
     if options.log_level is None and options.log_file is None:
         return
     name = options.log_file and (options.log_file if place.size == 1 else f"{options.log_file}.{place.rank}")
     with writing(Path(name)) if name else nullcontext():
-        handler = logging.FileHandler(name, encoding="utf-8") if name else logging.StreamHandler()
+        handler = LogFile(name, encoding="utf-8") if name else logging.StreamHandler()
     handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s rank {place.rank} %(name)s: %(message)s"))
     log = logging.getLogger("fedkern")
     for before in log.handlers:
         before.close()
-    log.handlers = [handler]
+    log.handlers = [logging.NullHandler(), handler]
     log.setLevel((options.log_level or "info").upper())
 
 
@@ -120,8 +130,13 @@ def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
     open_more_files()
 
     def here(place: Place) -> int:
-        with refusals():
-            return main(place)
+        try:
+            with refusals():
+                return main(place)
+        except BaseException as error:  # as others may read it: a log may lie where they look
+            said = (place.hooks or Hooks()).public(place.signals.stopped or error)
+            LOG.error("ended: %s", several(without_folders(said)))
+            raise
 
     if not options.mpi:
         place = InProcess(signals=options.signals)

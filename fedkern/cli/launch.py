@@ -10,10 +10,13 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
-from ..errors import JobError
+from ..errors import JobError, LostPeer
+from ..transports.signals import Signals
 
 PACKAGE = Path(__file__).parents[1]
+ASKS = [signal.Signals[name] for name in Signals.NAMES]
 SCRIPT, DEMO, DEMO_RANKS = PACKAGE / "transports" / "run.sh", PACKAGE / "demo.toml", 6
 
 
@@ -36,16 +39,36 @@ def demo(options: argparse.Namespace) -> int:
     if os.getuid() == 0:
         print("You are root: telling Open MPI that this is allowed (OMPI_ALLOW_RUN_AS_ROOT).", flush=True)
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    before = signal.signal(signal.SIGINT, lambda *_: None)  # of a terminal's Ctrl-C the job itself makes a checkpoint
-    try:
-        code = subprocess.run(command, env=environment, check=False).returncode
-    finally:
-        signal.signal(signal.SIGINT, before)
+    code = _followed(command, environment)
     if code == 0:
         from . import report
 
         print(report.write(out))
     return code
+
+
+def _followed(command: list[str], environment: dict[str, str]) -> int:
+    """Runs a job, to which all goes that is sent to this process, and once: in a session of its own no terminal reaches it."""
+    asked: list[int] = []
+    job: subprocess.Popen[bytes] | None = None
+
+    def send(number: int, frame: FrameType | None = None) -> None:
+        asked.append(number)
+        if job is not None:
+            job.send_signal(number)
+
+    numbers = [number for number in ASKS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, send) for number in numbers}
+    try:
+        started = subprocess.Popen(command, env=environment, start_new_session=True)
+        early, job = list(asked), started
+        for number in early:
+            started.send_signal(number)
+        code = started.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return LostPeer.exit_code if code < 0 else code
 
 
 def _command(arguments: list[str]) -> list[str]:
