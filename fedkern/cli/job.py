@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from ..api import checked, perform, too_few
@@ -70,8 +70,11 @@ class LogFile(logging.FileHandler):
     """What cannot be written ends the log, with one line, and not the job."""
 
     def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
         logging.getLogger("fedkern").removeHandler(self)
-        print(f"fedkern: cannot write {self.baseFilename} ({sys.exc_info()[1]}); the job goes on without it", file=sys.stderr)
+        with suppress(OSError):  # what it still holds cannot be written either
+            self.close()
+        print(f"fedkern: cannot write {self.baseFilename} ({error}); the job goes on without it", file=sys.stderr)
 
 
 def _log(options: argparse.Namespace, place: Place) -> None:

@@ -63,6 +63,23 @@ def test_wrong_arguments_show_the_right_ones(arguments: tuple[str, ...]) -> None
     assert "JOB.toml" in err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_to_end_the_demo_alone_is_passed_on_once(number: int, tmp_path: Path) -> None:
+    text = launch.DEMO.read_text()
+    running = started("demo", "--out", str(tmp_path / "demo"))
+    until = time.monotonic() + 60
+    while not (tmp_path / "demo" / "metrics.jsonl").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=60)
+    if running.returncode == 0:
+        pytest.skip("the demo had ended before it could be asked")
+    assert running.returncode == 3, err
+    assert err.count("stopped by") == 1
+    assert launch.DEMO.read_text() == text
+    assert "Traceback" not in out + err
+
+
 def test_the_demo_is_that_of_the_repository(tmp_path: Path) -> None:
     """Short here: its job file is the one that `make demo` runs."""
     code, out, err = ended("demo", "--out", str(tmp_path / "demo"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
@@ -83,3 +84,21 @@ def test_the_nearest_command_is_named(arguments: list[str], said: str, capsys: p
 def test_the_package_is_the_command() -> None:
     ran = subprocess.run([sys.executable, "-P", "-m", "fedkern", "--version"], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("fedkern ")
+
+
+def test_a_full_disk_ends_a_log_and_not_the_job(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    assert main(["run", str(job), *ROUNDS, "--log-level", "debug", "--log-file", "/dev/full", "--quiet"]) == 0
+    told = capsys.readouterr().err
+    assert told.count("cannot write /dev/full") == 1
+    assert "the job goes on without it" in told
+    assert "Traceback" not in told
+
+
+def test_a_run_that_fails_leaves_its_reason_in_the_log(job: Path) -> None:
+    nowhere = json.dumps(str(Path("away", "rows-*.csv").absolute()))
+    assert main(["run", str(job), *ROUNDS, "--log-file", "log.txt", "--set", f"data.clients={nowhere}"]) == 2
+    (line,) = [line for line in Path("log.txt").read_text().splitlines() if "ended: " in line]
+    assert "ERROR" in line
+    assert str(Path.cwd()) not in line
