@@ -3,11 +3,8 @@
     python benchmarks/privacy_claims.py
 
 Claimed: what `fedkern check` plans and the certificate says. True: of the two neighbours that differ most, from the definition of
-the mechanism alone, by nothing that the package or dp-accounting computes. Their sums, in clips, are mixtures of a few integers;
-the noise is the discrete Gaussian on multiples of 2^-20 clips that the sampler draws. Its privacy loss is tabulated and composed
-by FFT, once rounded so that epsilon can only fall, and once so that it can only grow: both bounds are printed. (Without sampling
-the claim is the closed form; there the upper bound may exceed it by its own rounding, 1e-8.) Where one row of a random batch is
-replaced nobody has proved which neighbours differ most over several steps; the worst that are known are taken.
+the mechanism alone, by `fedkern.privacy.losses`, which has nothing of dp-accounting: both bounds are printed. (Without sampling
+the claim is the closed form; there the upper bound may exceed it by its own rounding, 1e-8.)
 """
 
 from __future__ import annotations
@@ -17,210 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import special, stats
-
 from fedkern.algorithms.split import private as vertical_private
 from fedkern.methods import parse
 from fedkern.methods.pvi import budget as terms
 from fedkern.methods.pvi.keys import Config
-from fedkern.privacy.accountant import GRID, Mechanism, Parts, epsilon
+from fedkern.privacy.accountant import Mechanism, Parts, epsilon
 from fedkern.privacy.certificate import of_group
-
-Vector = NDArray[np.float64]
-Law = dict[int, float]  # a sum of rows, in clips -> its probability
-Pair = tuple[Law, Law]  # of two neighbours
-
-UNITS = round(1 / GRID)  # of the integers, in a clip
-REACH = 12  # standard deviations of the noise that are tabulated; beyond them are 1e-32
-POINTS, CELLS = 1 << 22, 6000  # of the composed losses, and of a standard deviation of one step's noise
-ETA = 1e-13  # what windows and rounding may leave out, of delta
-
-
-# --- the pairs of neighbours
-
-
-def swapped(pair: Pair) -> Pair:
-    return pair[1], pair[0]
-
-
-def both_ways(pair: Pair) -> list[Pair]:
-    return [pair] if pair[0] == pair[1] else [pair, swapped(pair)]
-
-
-def added(m: Mechanism, rows: int = 1) -> Pair:
-    """`rows` rows at the clip, all alike, or none, among rows that are zero."""
-    chances = stats.binom.pmf(np.arange(rows + 1), rows, m.rate)
-    return {j: float(p) for j, p in enumerate(chances) if p}, {0: 1.0}
-
-
-def replaced(m: Mechanism) -> list[Pair]:
-    """One row at the clip, or at its opposite, among rows that are zero, and among rows that are like the first."""
-    if m.sampling == "poisson":
-        return [({0: 1 - m.rate, 1: m.rate}, {0: 1 - m.rate, -1: m.rate})]
-    if m.sampling == "without-replacement":  # of b equal rows one has been turned round
-        return both_ways(({0: 1.0}, {0: 1 - m.rate, -2: m.rate} if m.rate < 1 else {-2: 1.0}))
-    if m.sampling != "poisson-truncated":
-        return [({1: 1.0}, {-1: 1.0})]
-    assert m.dataset_size is not None
-    assert m.max_batch is not None
-    size = np.arange(m.max_batch + 1)
-    chance = stats.binom.pmf(size, m.dataset_size, m.rate)
-    chance[-1] = stats.binom.sf(m.max_batch - 1, m.dataset_size, m.rate)
-    taken = float(chance @ size) / m.dataset_size
-    alike: Law = {int(k): float(p) for k, p in zip(size, chance) if p > 1e-40}
-    one_turned: Law = {}
-    for k, p in alike.items():
-        one_turned[k] = one_turned.get(k, 0.0) + p * (1 - k / m.dataset_size)
-        if k:
-            one_turned[k - 2] = one_turned.get(k - 2, 0.0) + p * k / m.dataset_size
-    among_zeros = ({0: 1 - taken, 1: taken}, {0: 1 - taken, -1: taken})
-    return [among_zeros, *both_ways((alike, one_turned))]
-
-
-def answered() -> Pair:
-    """A shard, or a row's own number, at the clip or at its opposite."""
-    return {1: 1.0}, {-1: 1.0}
-
-
-# --- privacy loss
-
-
-@dataclass(frozen=True)
-class Table:
-    """log(P / Q) of the noisy sum under P, cell by cell of the numbers that it can be.
-
-    Attributes
-    ----------
-    p, loss : probability of a cell under P, and log(P / Q) of the whole cell, which tells less than the number in it
-    low, high, at_high : the least and the largest log(P / Q) of a number in the cell, and the part of p that belongs at the
-        largest so that P and Q of the cell stay what they are, which tells at least as much as the number
-    """
-
-    p: Vector
-    loss: Vector
-    low: Vector
-    high: Vector
-    at_high: Vector
-
-
-def tabulated(pair: Pair, sigma: float, n_cells: int) -> Table:
-    """The loss of one step."""
-    s = math.ceil(sigma / GRID)
-    shifts = [shift * UNITS for law in pair for shift in law]
-    first, last = min(shifts) - REACH * s, max(shifts) + REACH * s
-    edges = np.unique(np.rint(np.linspace(first, last, n_cells * (last - first) // s))) + 0.5  # between integers
-    p, q = (sum(weight * cells(edges - shift * UNITS, s) for shift, weight in law.items()) for law in pair)
-    used = (p > 1e-300) & (q > 1e-300)
-    ends = [at_points(pair, points, s)[used] for points in (edges[:-1] + 0.5, edges[1:] - 0.5)]
-    p, q = p[used], q[used]
-    low, high = np.minimum(*ends), np.maximum(*ends)
-    width = np.maximum(high - low, 1e-300)
-    at_high = np.where(high > low, np.clip((p - q * np.exp(low)) / -np.expm1(-width), 0, p), p)
-    return Table(p, np.log(p / q), low, high, at_high)
-
-
-def cells(edges: Vector, s: int) -> Vector:
-    """Probabilities of the discrete Gaussian of parameter s between edges (half-integers), by Euler and Maclaurin's sum.
-
-    The next term of the sum, and the sum of all integers against the integral, are below 1e-25 for s beyond 1000.
-    """
-    x = edges / s
-    upper = x[1:] > 0
-    before, after = (special.ndtr(np.where(upper, -end, end)) for end in (x[:-1], x[1:]))  # of the nearer tail
-    slope = -x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-    return np.abs(after - before) - np.diff(slope) / (24.0 * s * s)
-
-
-def at_points(pair: Pair, points: Vector, s: int) -> Vector:
-    """log(P / Q) at integers."""
-
-    def log_density(law: Law) -> Vector:
-        terms = [math.log(w) - ((points - shift * UNITS) / s) ** 2 / 2 for shift, w in law.items()]
-        total: Vector = special.logsumexp(terms, axis=0)
-        return total
-
-    return log_density(pair[0]) - log_density(pair[1])
-
-
-@dataclass(frozen=True)
-class Composed:
-    """Losses start, start + h, .. of all steps together, with their probabilities; `missing` probability has no loss here."""
-
-    start: float
-    h: float
-    p: Vector
-    missing: float = 0.0
-
-    def epsilon(self, delta: float) -> float:
-        """The smallest epsilon with sum p (1 - exp(epsilon - loss))+ + missing <= delta."""
-        left = delta - self.missing
-        if left <= 0:
-            return math.inf
-        loss = self.start + self.h * np.arange(len(self.p))
-        p = np.maximum(self.p, 0)
-        beyond, weighted = (np.cumsum(v[::-1])[::-1] for v in (p, p * np.exp(-loss)))
-        fits = beyond - np.exp(loss) * weighted <= left  # delta at each loss
-        k = int(np.argmax(fits))
-        if k == 0:
-            return max(0.0, float(loss[0]))
-        return max(0.0, math.log((beyond[k] - left) / weighted[k])) if beyond[k] > left else max(0.0, float(loss[k - 1]))
-
-
-def bounds(
-    parts: Sequence[tuple[Pair, float, int]], delta: float, points: int = POINTS, n_cells: int = CELLS
-) -> tuple[float, float]:
-    """Epsilon at delta of steps of (pair, noise multiplier, number): from below and from above."""
-    tables = [(tabulated(pair, sigma, n_cells), steps) for pair, sigma, steps in parts]
-    start, h = window(tables, points)
-    lower, rest = [], 0.0
-    upper = []
-    for table, steps in tables:
-        k = np.floor(table.loss / h)
-        rest += steps * float(table.p @ (table.loss - k * h))
-        lower.append((placed(k, table.p, points), steps))
-        mass = np.concatenate([table.p - table.at_high, table.at_high])
-        loss = np.concatenate([table.low, table.high])
-        k = np.floor(loss / h)
-        share = np.clip(np.expm1(k * h - loss) / math.expm1(-h), 0, 1)  # so that P and Q both stay
-        upper.append((placed(k, mass * (1 - share), points) + placed(k + 1, mass * share, points), steps))
-    # What rounding down takes from n losses is at least its mean less h sqrt(n log(1 / eta) / 2), but with probability eta.
-    rest -= h * math.sqrt(sum(steps for _, steps in tables) * -math.log(ETA) / 2)
-    below, above = (folded(one, start, h, points) for one in (lower, upper))
-    lost = sum(steps * max(0.0, 1 - float(table.p.sum())) for table, steps in tables)
-    return (
-        max(0.0, below.epsilon(delta + 3 * ETA) + rest),
-        replace(above, missing=2 * ETA + lost).epsilon(delta),
-    )
-
-
-def window(tables: Sequence[tuple[Table, int]], points: int) -> tuple[float, float]:
-    """Start and spacing of the losses, so that the sum lies outside with a probability of at most 2 ETA (Chernoff's bound)."""
-    ends = []
-    for sign in (1, -1):
-        best = math.inf
-        for power in np.geomspace(1e-2, 1e3, 60):
-            rate = sum(steps * special.logsumexp(power * sign * t.loss, b=t.p) for t, steps in tables)
-            best = min(best, (rate - math.log(ETA)) / power)
-        ends.append(sign * best)
-    high, low = ends
-    return low, 1.02 * (high - low) / points
-
-
-def placed(k: Vector, mass: Vector, points: int) -> Vector:
-    """Masses at whole multiples of the spacing, round a circle."""
-    return np.bincount(k.astype(np.int64) % points, weights=mass, minlength=points)
-
-
-def folded(parts: Sequence[tuple[Vector, int]], start: float, h: float, points: int) -> Composed:
-    """The convolution of all steps."""
-    spectrum = np.ones(points // 2 + 1, complex)
-    for p, steps in parts:
-        spectrum *= np.fft.rfft(p) ** steps
-    first = math.floor(start / h)
-    return Composed(first * h, h, np.roll(np.fft.irfft(spectrum, points), -first))
-
+from fedkern.privacy.losses import CELLS, POINTS, Pair, added, both_ways, bounds, neighbours, replaced
 
 # --- the cases
 
@@ -341,14 +141,8 @@ def together() -> Iterator[Case]:
     ):
         parts = (one, other)
         sums_of_rows = all(m.relation == "ADD_OR_REMOVE_ONE" for m, _ in parts)
-        choices: list[list[Pair]] = []
-        if all(m.sampling in ("poisson", "full", "shards") for m, _ in parts):  # a row is added or removed
-            pairs = [answered() if m.sampling == "shards" else added(m) for m, _ in parts]
-            choices += [pairs, [swapped(pair) for pair in pairs]]
-        if not sums_of_rows:  # its values are replaced
-            choices += [[a, b] for a in replaced(one[0]) for b in replaced(other[0])]
         tight = sums_of_rows and all(m.accountant == "pld" for m, _ in parts)
-        yield Case(f"rows, {name}", parts, 1e-5, choices, tight)
+        yield Case(f"rows, {name}", parts, 1e-5, neighbours([m for m, _ in parts]), tight)
 
 
 def large() -> Iterator[Case]:

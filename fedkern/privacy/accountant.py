@@ -216,9 +216,9 @@ class Mechanism:
         """
         return 1.0 if self.sampling in ("poisson", "full") else 2.0
 
-    def event(self, steps: int, relation: Relation | None = None) -> Any:
-        """The DpEvent of a number of steps, as the accountant under that relation (by default the mechanism's own) must be
-        given it.
+    def to_dp_event(self, steps: int = 1, relation: Relation | None = None) -> Any:
+        """dp-accounting's `DpEvent` of a number of steps, for its accountant `accountant` under `relation` (the mechanism's own
+        where none is given). That gives `nominal_epsilon` but for `price_of_integers`.
 
         Trap: RdpAccountant takes the multiplier as noise over *sensitivity* under either relation, so replacing one (sensitivity
         2 clip) needs sigma / 2; PLDAccountant doubles the sensitivity by itself, and needs sigma.
@@ -326,7 +326,7 @@ def _composed(parts: Parts, delta: float) -> float:
         kind: Accountant = "rdp" if mechanism.accountant == "rdp" and mechanism.relation == relation else "pld"
         if kind not in groups:
             groups[kind] = _accountant(kind, relation)
-        groups[kind].compose(replace(mechanism, accountant=kind).event(steps, relation))
+        groups[kind].compose(replace(mechanism, accountant=kind).to_dp_event(steps, relation))
 
     # The accountants know the continuous Gaussian; see `price_of_integers`.
     more, kept = price_of_integers(parts, delta)

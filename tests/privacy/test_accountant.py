@@ -414,11 +414,36 @@ class Coins:
 def test_the_rate_is_rounded_up_in_the_draw_and_in_the_account():
     m = poisson(0.1)
     assert 0.1 < m.rate < 0.1 + 2**-32
-    assert m.event(7).event.sampling_probability == m.rate == m.threshold / 2**32
+    assert m.to_dp_event(7).event.sampling_probability == m.rate == m.threshold / 2**32
     assert m.inverse_rate == 1 / m.rate
     edge = [m.threshold - 1, m.threshold, 0, 2**32 - 1]
     assert m.draw(Coins(edge), 4, 0).tolist() == [0, 2]
     assert poisson(1.0).draw(Coins(edge), 4, 0).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "m",
+    [
+        poisson(),
+        poisson(accountant="rdp"),
+        truncated(),
+        without_replacement(),
+        *(unsampled(scheme, 9.0, accountant=kind) for scheme in ("full", "shards") for kind in ("pld", "rdp")),
+        unsampled("aligned", 9.0, dataset_size=500),
+        poisson(unit="client"),
+    ],
+    ids=lambda m: f"{m.sampling}-{m.accountant}-{m.unit}",
+)
+@pytest.mark.parametrize("steps", [1, 30])
+def test_dp_accounting_itself_gives_the_same_epsilon_of_the_event(m, steps):
+    kinds = {"pld": pld.PLDAccountant, "rdp": rdp.RdpAccountant}
+    relation = dp.NeighboringRelation[m.relation]
+    more, kept = accountant.price_of_integers(((m, steps),), 1e-5)
+    own = m.nominal_epsilon(steps, 1e-5)
+    for event, times in ((m.to_dp_event(steps), 1), (m.to_dp_event(), steps)):
+        theirs = kinds[m.accountant](neighboring_relation=relation).compose(event, times).get_epsilon(kept)
+        assert own == pytest.approx(theirs + more, rel=1e-9)
+    assert 0 < own - kinds[m.accountant](neighboring_relation=relation).compose(m.to_dp_event(), steps).get_epsilon(1e-5) < 1e-5
 
 
 @pytest.mark.parametrize("source", [SecureSource(), KeyedSource(rng.key(1, "noise"), 2)], ids=["secure", "keyed"])
@@ -478,7 +503,7 @@ def test_poisson_sampling_knows_no_number_of_rows():
     m, seen = poisson(0.5), []
     for n in (0, 1, 99, 100, 101):
         m.draw(SecureSource(), n, 0)
-        seen.append((m.inverse_rate, m.rate, m.grid, m.sigma, m.event(3), m.max_steps(5.0, 1e-5)))
+        seen.append((m.inverse_rate, m.rate, m.grid, m.sigma, m.to_dp_event(3), m.max_steps(5.0, 1e-5)))
     assert len(set(seen)) == 1
     assert not {f.name for f in fields(Mechanism)} & {"n", "N", "n_rows", "rows"}
 

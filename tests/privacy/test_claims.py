@@ -1,6 +1,7 @@
 """Claimed epsilon is at least the true one, by an independent computation, for every sampler, unit and release.
 
-The computation and the cases are those of `benchmarks/privacy_claims.py`, whose table for larger jobs is in `benchmarks/results`.
+The computation is that of `fedkern.privacy.losses`; the cases are those of `benchmarks/privacy_claims.py`, whose table for larger
+jobs is in `benchmarks/results`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 from dp_accounting import pld
 from scipy import optimize, special
 
-from fedkern.privacy import accountant
+from fedkern.privacy import accountant, losses
 from fedkern.privacy.accountant import Mechanism
 
 
@@ -90,7 +91,7 @@ def gaussian_epsilon(mu, delta):
 
 @pytest.mark.parametrize(("shift", "sigma", "steps"), [(1, 1.0, 1), (2, 30.0, 100), (3, 12.0, 2)])
 def test_without_sampling_the_bounds_hold_the_closed_form(shift, sigma, steps):
-    low, high = claims.bounds([(({shift: 1.0}, {0: 1.0}), sigma, steps)], 1e-5, *COARSE)
+    low, high = losses.bounds([(({shift: 1.0}, {0: 1.0}), sigma, steps)], 1e-5, *COARSE)
     exact = gaussian_epsilon(shift * math.sqrt(steps) / sigma, 1e-5)
     assert 0.997 * exact < low <= exact <= high < exact * (1 + RESOLUTION)
 
@@ -102,8 +103,8 @@ PAIRS = [({0: 0.7, 1: 0.3}, {0: 1.0}), ({0: 1.0}, {0: 0.7, 1: 0.3}), ({0: 0.5, 2
 @pytest.mark.parametrize("steps", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_the_bounds_hold_the_discrete_mechanism_itself(monkeypatch, pair, steps):
     """A coarse grid, 100 units a clip: every number that can be released, and every pair of them, with its probability."""
-    monkeypatch.setattr(claims, "GRID", 1 / 100)
-    monkeypatch.setattr(claims, "UNITS", 100)
+    monkeypatch.setattr(losses, "GRID", 1 / 100)
+    monkeypatch.setattr(losses, "UNITS", 100)
     sigma, s, delta = 1.5, 150, 1e-3
     x = np.arange(-9 * s, 9 * s + 1)
     noise = np.exp(-((np.arange(-20 * s, 20 * s + 1)) ** 2) / (2 * s * s)).sum()
@@ -112,7 +113,7 @@ def test_the_bounds_hold_the_discrete_mechanism_itself(monkeypatch, pair, steps)
     if steps == 2:
         p, loss = np.outer(p, p).ravel(), np.add.outer(loss, loss).ravel()
     true = optimize.brentq(lambda e: np.maximum(-np.expm1(e - loss), 0) @ p - delta, 0, 20, xtol=1e-12)
-    low, high = claims.bounds([(pair, sigma, steps)], delta, *COARSE)
+    low, high = losses.bounds([(pair, sigma, steps)], delta, *COARSE)
     assert 0.998 * true < low <= true * (1 + 1e-9)
     assert true <= high * (1 + 1e-9)
     assert high < 1.0001 * true
@@ -146,7 +147,7 @@ WRONG = {
         "rows, poisson, cut hardly ever",
         lambda case: (
             pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
-            .compose(case.parts[0][0].event(case.parts[0][1]).event, case.parts[0][1])
+            .compose(case.parts[0][0].to_dp_event(case.parts[0][1]).event, case.parts[0][1])
             .get_epsilon(case.delta)
         ),
     ),
