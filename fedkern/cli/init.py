@@ -8,10 +8,10 @@ import tomllib
 from pathlib import Path
 
 from ..errors import JobError
-from ..jobs.explain import chosen
 from ..jobs.files import writing
 from ..methods import METHODS, draft
 from ..printing import printable
+from ..sections import chosen
 
 
 def init(options: argparse.Namespace) -> int:

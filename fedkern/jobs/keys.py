@@ -11,11 +11,14 @@ from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..data.dialect import Dialect
+from ..privacy.accountant import LARGEST_EPSILON
 from ..results.plain import plain
+from ..sections import Section as Section
+from ..sections import key as key
 
 Raw = Mapping[str, Any]  # tables of a file, as they came
 Tables = dict[str, dict[str, Any]]  # defaults of some keys
@@ -47,17 +50,6 @@ def _paths(value: Any) -> Any:
 Rounds = Annotated[int, BeforeValidator(_rounds)]
 RoundsOrBudget = Annotated[int | str, BeforeValidator(_rounds_or_budget)]
 Paths = Annotated[list[str], BeforeValidator(_paths)]
-
-
-def key(default: Any = ..., *, help: str, remedy: str = "", **limits: Any) -> Any:
-    """A key of the job file: its default, what it is, what to do when it is wrong, and its limits (gt, ge, lt, le)."""
-    return Field(default, description=help, json_schema_extra={"remedy": remedy}, **limits)
-
-
-class Section(BaseModel):
-    """A table of the job file. Unknown keys are errors, and no value is converted except a whole number to a real one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
 
 
 class JobSection(Section):
@@ -299,6 +291,11 @@ def lay_until(raw: Raw, out: Raw, most: int) -> None:
     until = algorithm.get("until")
     if isinstance(until, Mapping) and (job.get("rounds") == "until" or not (isinstance(given, Mapping) and "rounds" in given)):
         job["rounds"] = until.get("max_rounds", most)
+
+
+def unbounded(where: str, epsilon: float) -> str:
+    """What to say of a finite epsilon that is no protection; its account would be large tables of nothing."""
+    return f"{where} = {epsilon:g}: wanted at most {LARGEST_EPSILON:g}, for beyond it nothing is protected; inf is no cap"
 
 
 def no_cool_down(given: float) -> str:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from unicodedata import normalize
-
-from pydantic import ValidationError
 
 from ..data.plain_text import canonical, is_there
 from ..errors import JobError
-from .explain import explain
-from .keys import C, JobConfig, Keys, Raw, Section, Tables
+from ..sections import validated as validated
+from .keys import C, JobConfig, Keys, Raw, Tables
 
-File = TypeVar("File", bound=Section)
 TOML_FAULTS = (ValueError, RecursionError)  # beside TOMLDecodeError: thousands of digits, or of brackets
 # Keys of paths, and of clients, whose names come from paths: a disk tells apart what readers don't.
 PATHS = {"clients", "names", "client_weights", "priors", "test", "server", "prior", "client_folder", "areas", "adjacency"}
@@ -82,18 +79,6 @@ def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
     if faults := list(keys.refused(raw)):
         raise JobError(f"{name}: " + "; also ".join(faults))
     return validated(keys.Config, keys.filled(raw), keys.conflicts, name)
-
-
-def validated(kind: type[File], tables: Raw, refused: Callable[[Any], Iterator[str]], name: str) -> File:
-    """The tables as a configuration of this kind; JobError with all faults, or all contradictions that `refused` names."""
-    try:
-        config = kind.model_validate(tables)
-    except ValidationError as error:
-        raise JobError(f"{name}: {explain(error.errors(include_url=False), kind)}") from None
-    faults = list(refused(config))
-    if faults:
-        raise JobError(f"{name}: " + "; also ".join(faults))
-    return config
 
 
 def override(raw: Raw, text: str) -> dict[str, Any]:

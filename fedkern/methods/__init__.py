@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import JobError
-from ..jobs.explain import chosen
 from ..jobs.keys import JobConfig, Raw
 from ..jobs.load import config_of, merged, override, table, tables_of, written_once
 from ..jobs.method import Method
+from ..sections import chosen
 
 METHODS = ("pvi", "vertical", "sigma", "sparse")  # the first is that of a job file which names none
 

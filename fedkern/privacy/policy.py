@@ -25,19 +25,20 @@ import math
 import os
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from ..errors import JobError
 from ..plain import Json
+from ..sections import Section, key, validated
 from .accountant import Mechanism, Unit
 
 Use = Literal["private", "open", "client-level"]
-
-FILE_KEYS = {"require", "open", "client_level", "unit", "noise_source", "least_noise_multiplier", "accounts", "data"}
-DATA_KEYS = {"paths", "epsilon", "delta", "fingerprint", "open", "client_level"}
 
 
 class Refusal(NamedTuple):
@@ -47,8 +48,53 @@ class Refusal(NamedTuple):
     detail: str
 
 
-UNITS: tuple[Unit, ...] = ("example", "client")
 Word = TypeVar("Word", bound=str)
+
+
+def _listed(value: Json) -> Json:
+    return [value] if isinstance(value, str) else value
+
+
+def _path(text: str) -> str:
+    if not text or "\0" in text:
+        raise PydanticCustomError("path", "a path")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_path)]
+OneOrMore = Annotated[list[Word], Field(min_length=1), BeforeValidator(_listed)]
+
+
+class _Data(Section):
+    """A table [data.NAME]."""
+
+    paths: Annotated[list[Text], BeforeValidator(_listed)] = key([], help="files, folders with all below them, or patterns")
+    epsilon: float | None = key(None, gt=0, allow_inf_nan=False, help="a finite number above 0, over all jobs")
+    delta: float | None = key(None, gt=0, lt=1, help="a number above 0 and below 1, over all jobs")
+    fingerprint: str | None = key(None, help="of the data, as fedkern check JOB --local FILE prints it")
+    open: bool | None = key(None, help="whether jobs without [privacy] are allowed; default: the file's")
+    client_level: bool | None = key(None, help='whether jobs with unit = "client" are allowed; default: the file\'s')
+
+
+class _File(Section):
+    """The keys of a policy file; see the head of this module."""
+
+    require: bool = key(False, help="whether data that no policy names are in no job")
+    open: bool = key(False, help="whether jobs without [privacy] are allowed")
+    client_level: bool = key(False, help='whether jobs with unit = "client" are allowed')
+    unit: OneOrMore[Unit] = key(["example"], help="what jobs may protect")
+    noise_source: OneOrMore[Literal["secure", "keyed"]] = key(["secure"], help="where their noise may come from")
+    least_noise_multiplier: float | None = key(None, gt=0, allow_inf_nan=False, help="the least noise of a job")
+    accounts: Text | None = key(None, help="a folder for budgets, if not the file's own")
+    data: dict[str, _Data] = key({}, help="a table [data.NAME] for each data set")
+
+    def lacks(self) -> Iterator[str]:
+        """Caps that a table must have: both, but where open jobs are allowed and none is given."""
+        for name, table in self.data.items():
+            allowed = self.open if table.open is None else table.open
+            if not allowed or table.epsilon is not None or table.delta is not None:
+                for missing in (cap for cap in ("epsilon", "delta") if getattr(table, cap) is None):
+                    yield f"data.{name}.{missing} is missing: {_Data.model_fields[missing].description}"
 
 
 @dataclass(frozen=True)
@@ -152,85 +198,29 @@ def read_policies(path: Path) -> PolicyFile:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as fault:  # beside TOMLDecodeError: numbers and tables without an end
         raise JobError(f"{path}: can't be read as a policy ({fault})") from None
-    reader = _Reader(path)
-    reader.known("the file", content, FILE_KEYS)
-    tables = content.get("data", {})
-    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-        raise reader.wrong("data must be tables [data.NAME], one for each data set")
-    require = reader.truth("the file", content, "require")
-    (accounts,) = reader.paths("the file", content, "accounts") or (None,)
-    return PolicyFile(path, require, accounts, tuple(_policy(reader, content, name, table) for name, table in tables.items()))
+    said = validated(_File, content, _File.lacks, str(path))
+    folder = Path(os.path.realpath(path)).parent
 
+    def beside(texts: Iterable[str]) -> tuple[Path, ...]:
+        return tuple(folder / os.path.expanduser(text) for text in texts)
 
-def _policy(reader: _Reader, content: Mapping[str, Json], name: str, table: Mapping[str, Json]) -> Policy:
-    where = f"[data.{name}]"
-    reader.known(where, table, DATA_KEYS)
-    both = {key: content[key] for key in ("open", "client_level") if key in content} | dict(table)
-    allowed = reader.truth(where, both, "open")
-    units = reader.texts(content, "unit", "example", UNITS)
-    if reader.truth(where, both, "client_level") and "client" not in units:
-        units = (*units, "client")
-    capped = not allowed or "epsilon" in table or "delta" in table
-    fingerprint = table.get("fingerprint")
-    if fingerprint is not None and not isinstance(fingerprint, str):
-        raise reader.wrong(f"{where}.fingerprint must be a text, got {fingerprint!r}")
-    return Policy(
-        data=name,
-        epsilon=reader.number(where, table, "epsilon", math.inf) if capped else math.inf,
-        delta=reader.number(where, table, "delta", 1.0) if capped else None,
-        units=units,
-        noise_sources=reader.texts(content, "noise_source", "secure", ("secure", "keyed")),
-        least_noise=reader.number("the file", content, "least_noise_multiplier", math.inf)
-        if "least_noise_multiplier" in content
-        else 0.0,
-        fingerprint=fingerprint,
-        paths=reader.paths(where, table, "paths"),
-        open=allowed,
-        file=reader.path,
-    )
+    def policy(name: str, table: _Data) -> Policy:
+        client_level = said.client_level if table.client_level is None else table.client_level
+        return Policy(
+            data=name,
+            epsilon=math.inf if table.epsilon is None else table.epsilon,
+            delta=table.delta,
+            units=(*said.unit, "client") if client_level and "client" not in said.unit else tuple(said.unit),
+            noise_sources=tuple(said.noise_source),
+            least_noise=said.least_noise_multiplier or 0.0,
+            fingerprint=table.fingerprint,
+            paths=beside(table.paths),
+            open=said.open if table.open is None else table.open,
+            file=path,
+        )
 
-
-class _Reader:
-    """Values of a policy file; what is wrong with one names the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def wrong(self, what: str) -> JobError:
-        return JobError(f"{self.path}: {what}")
-
-    def known(self, where: str, table: Mapping[str, Json], keys: set[str]) -> None:
-        if unknown := sorted(set(table) - keys):
-            raise self.wrong(f"{where} has the unknown key {unknown[0]!r}; there are {', '.join(sorted(keys))}")
-
-    def number(self, where: str, table: Mapping[str, Json], name: str, below: float) -> float:
-        value = table.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < below:
-            raise self.wrong(f"{where}.{name} must be a number in (0, {below:g}), got {value!r}")
-        return float(value)
-
-    def truth(self, where: str, table: Mapping[str, Json], name: str) -> bool:
-        value = table.get(name, False)
-        if not isinstance(value, bool):
-            raise self.wrong(f"{where}.{name} must be true or false, got {value!r}")
-        return value
-
-    def texts(self, table: Mapping[str, Json], name: str, default: Word, known: tuple[Word, ...]) -> tuple[Word, ...]:
-        value = table.get(name, default)
-        values = value if isinstance(value, list) else [value]
-        chosen = tuple(word for one in values for word in known if word == one)
-        if not chosen or len(chosen) < len(values):
-            raise self.wrong(f"{name} must be one or several of {', '.join(known)}, got {value!r}")
-        return chosen
-
-    def paths(self, where: str, table: Mapping[str, Json], name: str) -> tuple[Path, ...]:
-        value = table.get(name, [])
-        values = value if isinstance(value, list) and name != "accounts" else [value] if value != [] else []
-        paths = [text for text in values if isinstance(text, str) and text and "\0" not in text]
-        if len(paths) < len(values):
-            raise self.wrong(f"{where}.{name} must be a path{'' if name == 'accounts' else ' or a list of paths'}, got {value!r}")
-        folder = Path(os.path.realpath(self.path)).parent
-        return tuple(folder / os.path.expanduser(text) for text in paths)
+    (accounts,) = beside([] if said.accounts is None else [said.accounts]) or (None,)
+    return PolicyFile(path, said.require, accounts, tuple(policy(name, table) for name, table in said.data.items()))
 
 
 def _holds(own: Path, path: Path) -> bool:

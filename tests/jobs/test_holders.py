@@ -161,8 +161,9 @@ def test_a_faulty_policy_is_shown_to_its_holder_alone(fedkern: Any, place: Place
     policy = place.policy(table="opne = true")
     path = place.job("pvi, private")
     refuses(fedkern("run", path, "--out", "out"), place, "one of its policy files cannot be used; ask the holder to mend it")
-    assert "unknown key 'opne'" in (place.root / "out" / "client-a" / "holder.txt").read_text()
-    assert "unknown key 'opne'" in fedkern("check", path, "--local", place.root / "data" / "a.csv").out
+    assert "unknown key data.a.opne; did you mean data.a.open?" in (place.root / "out" / "client-a" / "holder.txt").read_text()
+    shown = fedkern("check", path, "--local", place.root / "data" / "a.csv").out
+    assert "unknown key data.a.opne; did you mean data.a.open?" in shown
     with pytest.raises(HolderError) as caught:
         package.run(path)
     assert str(policy) in caught.value.detail

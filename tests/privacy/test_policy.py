@@ -73,23 +73,29 @@ EVERYWHERE = ("beside", "system", "home", "root", "own")
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[data.survey]\nepsilon = 1\n", r"\[data.survey\].delta must be a number in \(0, 1\), got None"),
-        ("[data.survey]\nepsilon = 0\ndelta = 1e-5", r"\[data.survey\].epsilon must be a number in \(0, inf\), got 0"),
-        ("[data.survey]\nepsilon = true\ndelta = 1e-5", "epsilon must be a number"),
-        ("[data.survey]\nepsilon = inf\ndelta = 1e-5", "epsilon must be a number"),
-        ("[data.survey]\nepsilon = nan\ndelta = 1e-5", "epsilon must be a number"),
-        ("[data.survey]\nopen = true\nepsilon = 1", r"\[data.survey\].delta must be a number"),
-        ("[data.survey]\nepsilom = 1\n", "has the unknown key 'epsilom'; there are client_level, delta, epsilon"),
-        ("[data.survey]\nepsilon = 1\ndelta = 1e-5\nopen = 'yes'", r"\[data.survey\].open must be true or false, got 'yes'"),
-        ("require = 1", "the file.require must be true or false, got 1"),
-        ("[data.survey]\nepsilon = 1\ndelta = 1e-5\npaths = [1]", r"\[data.survey\].paths must be a path or a list of paths"),
-        ("[data.survey]\nepsilon = 1\ndelta = 1e-5\npaths = ['']", r"paths must be a path or a list"),
-        ("[data.survey]\nepsilon = 1\ndelta = 1e-5\nfingerprint = 3", r"fingerprint must be a text"),
-        ("accounts = ['x']", "the file.accounts must be a path, got"),
-        ("data = 3", r"data must be tables \[data.NAME\]"),
-        ("[data]\nsurvey = 3", r"data must be tables \[data.NAME\]"),
-        ("units = 'example'", "the file has the unknown key 'units'"),
-        ("unit = 'person'\n[data.survey]\nepsilon = 1\ndelta = 1e-5", "unit must be one or several of example, client, got 'pe"),
+        ("[data.survey]\nepsilon = 1\n", r"data\.survey\.delta is missing: a number above 0 and below 1"),
+        ("[data.survey]\nepsilon = 1\ndelta = 1", r"data\.survey\.delta = 1: wanted a number less than 1 \(a number above 0 and"),
+        ("[data.survey]\nepsilon = 0\ndelta = 1e-5", r"data\.survey\.epsilon = 0: wanted a number greater than 0 \(a"),
+        ("[data.survey]\nepsilon = true\ndelta = 1e-5", r"data\.survey\.epsilon = true: wanted a number"),
+        ("[data.survey]\nepsilon = inf\ndelta = 1e-5", r"data\.survey\.epsilon = inf: wanted a finite number"),
+        ("[data.survey]\nepsilon = nan\ndelta = 1e-5", r"data\.survey\.epsilon = nan: wanted a finite number"),
+        ("[data.survey]\nopen = true\nepsilon = 1", r"data\.survey\.delta is missing: a number"),
+        ("[data.survey]\n", r"data\.survey\.epsilon is missing: .*; also data\.survey\.delta is missing: "),
+        ("[data.survey]\nepsilom = 1\n", r"unknown key data\.survey\.epsilom; did you mean data\.survey\.epsilon\?"),
+        ("[data.survey]\ntall = 1\n", r"unknown key data\.survey\.tall; there are paths, epsilon, delta, fingerprint, open"),
+        ("[data.survey]\nepsilon = 1\ndelta = 1e-5\nopen = 'yes'", r'data\.survey\.open = "yes": wanted true or false'),
+        ("require = 1", "require = 1: wanted true or false"),
+        ("[data.survey]\nepsilon = 1\ndelta = 1e-5\npaths = [1]", r"data\.survey\.paths\.0 = 1: wanted a text in quotes \(files"),
+        ("[data.survey]\nepsilon = 1\ndelta = 1e-5\npaths = ['']", r'data\.survey\.paths\.0 = "": wanted a path'),
+        ('[data.survey]\nepsilon = 1\ndelta = 1e-5\npaths = "a\\u0000"', r'data\.survey\.paths\.0 = "a\\u0000": wanted a path'),
+        ("[data.survey]\nepsilon = 1\ndelta = 1e-5\nfingerprint = 3", r"data\.survey\.fingerprint = 3: wanted a text in quotes"),
+        ("accounts = ['x']", r'accounts = \["x"\]: wanted a text in quotes \(a folder for budgets'),
+        ("least_noise_multiplier = 0", "least_noise_multiplier = 0: wanted a number greater than 0"),
+        ("data = 3", r"data = 3: wanted a table \(a table \[data.NAME\] for each data set"),
+        ("[data]\nsurvey = 3", r"data\.survey = 3: wanted a table \(a table \[data.NAME\] for each data set"),
+        ("units = 'example'", r"unknown key units; did you mean unit\?"),
+        ("unit = 'person'\n[data.survey]\nepsilon = 1\ndelta = 1e-5", r'unit\.0 = "person": wanted "example" or "client"'),
+        ("noise_source = []", r"noise_source = \[\]: wanted at least one"),
         ("epsilon = ", "can't be read as a policy"),
         (b"\xff\xfe", "can't be read as a policy"),
     ],
@@ -100,6 +106,16 @@ def test_a_faulty_policy_allows_nothing(world: World, content: str | bytes, mess
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(JobError, match="policy.toml: .*" + message):
         world.bind()
+
+
+def test_a_sound_file_of_all_keys_is_no_fault(world: World) -> None:
+    head = 'require = true\nopen = true\nunit = "example"\nnoise_source = ["secure", "keyed"]\nleast_noise_multiplier = 1\n'
+    path = world.policy("home", head + "accounts = 'x'", paths=["a.csv"], fingerprint="f", open=False, client_level=True)
+    found = read_policies(path)
+    (policy,) = found.policies
+    assert (found.require, found.accounts) == (True, path.parent / "x")
+    assert (policy.units, policy.noise_sources, policy.least_noise) == (("example", "client"), ("secure", "keyed"), 1.0)
+    assert (policy.epsilon, policy.delta, policy.fingerprint, policy.open) == (1.0, DELTA, "f", False)
 
 
 def test_a_policy_that_cannot_be_opened_allows_nothing(world: World) -> None:

@@ -9,14 +9,27 @@ from typing import Any, Literal
 from ...errors import JobError
 from ...jobs import incomplete
 from ...jobs.constants import undeclared
-from ...jobs.explain import remedy, unbounded
-from ...jobs.keys import Chains, CommonOutputSection, Count, DataSection, Draws, JobConfig, Positive, Raw, Section, Tables, key
+from ...jobs.keys import (
+    Chains,
+    CommonOutputSection,
+    Count,
+    DataSection,
+    Draws,
+    JobConfig,
+    Positive,
+    Raw,
+    Section,
+    Tables,
+    key,
+    unbounded,
+)
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
 from ...privacy.certificate import WITH_NOISE
+from ...sections import remedy
 
 SHARDED = ("local-averaging", "virtual-clients")
 ONE_SHOT = ("bcm-same", "bcm-split")

@@ -11,7 +11,6 @@ from pydantic_core import PydanticCustomError
 
 from ...jobs import incomplete
 from ...jobs.constants import undeclared
-from ...jobs.explain import remedy, unbounded
 from ...jobs.keys import (
     MOST_ROUNDS,
     Chains,
@@ -32,12 +31,14 @@ from ...jobs.keys import (
     key,
     lay_until,
     no_cool_down,
+    unbounded,
 )
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import BINARY, FAMILIES, quoted, taken_by
 from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
+from ...sections import remedy
 
 NETWORKS = ("network", "bayes-network")
 

@@ -1,19 +1,19 @@
-"""What was wrong with a key, in one sentence that says how to mend it."""
+"""What every table of a TOML file is made of, and what was wrong with a key, in one sentence that says how to mend it."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ..privacy.accountant import LARGEST_EPSILON
+from .errors import JobError
 
 Model = type[BaseModel]
 
@@ -42,8 +42,34 @@ WANTED = {
 ELSEWHERE = 0.8  # how alike a key of another section must be to be suggested
 
 
+class Section(BaseModel):
+    """A table of a file. Unknown keys are errors, and no value is converted except a whole number to a real one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+File = TypeVar("File", bound=Section)
+
+
+def key(default: Any = ..., *, help: str, remedy: str = "", **limits: Any) -> Any:
+    """A key: its default, what it is, what to do when it is wrong, and its limits (gt, ge, lt, le)."""
+    return Field(default, description=help, json_schema_extra={"remedy": remedy}, **limits)
+
+
+def validated(kind: type[File], tables: Mapping[str, Any], refused: Callable[[Any], Iterator[str]], name: str) -> File:
+    """The tables as a file of this kind; JobError with all faults, or all contradictions that `refused` names."""
+    try:
+        file = kind.model_validate(tables)
+    except ValidationError as error:
+        raise JobError(f"{name}: {explain(error.errors(include_url=False), kind)}") from None
+    faults = list(refused(file))
+    if faults:
+        raise JobError(f"{name}: " + "; also ".join(faults))
+    return file
+
+
 def explain(faults: Sequence[ErrorDetails], root: Model) -> str:
-    """All faults of a job as sentences, unknown keys first, since they often cause the others.
+    """All faults of a file as sentences, unknown keys first, since they often cause the others.
 
     Parameters
     ----------
@@ -119,11 +145,6 @@ def chosen(where: str, value: Any, choices: Sequence[str]) -> str:
     wanted = f"{', '.join(others)} or {last}" if others else last
     near = get_close_matches(str(value), choices, 1)
     return f"{where} = {shown(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
-
-
-def unbounded(where: str, epsilon: float) -> str:
-    """What to say of a finite epsilon that is no protection; its account would be large tables of nothing."""
-    return f"{where} = {epsilon:g}: wanted at most {LARGEST_EPSILON:g}, for beyond it nothing is protected; inf is no cap"
 
 
 def shown(value: Any) -> str:
