@@ -19,6 +19,7 @@ from .jobs.load import merged
 from .jobs.run import Output, Part
 from .methods import METHODS, named
 from .methods import load as job_of
+from .privacy.plan import Plan
 from .results import stored
 from .results.inference_data import MADE
 from .results.result import Result
@@ -183,6 +184,12 @@ def perform(place: Place, config: JobConfig, folder: Path, output: Output, held:
 def checked(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:
     """What `fedkern check` prints of a job, at the server's place; None elsewhere."""
     return engine.checked(named(config.job.method), Part(place, config, folder, held))
+
+
+def plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
+    """What each client of a private job (or all, by one name) may spend, as `fedkern check` finds it; empty of an open job."""
+    said, _, _ = engine.looked_at(named(config.job.method), Part(place, config, folder))
+    return {} if said is None else said.plans
 
 
 def too_few(result: Result, min_updates: int) -> str | None:

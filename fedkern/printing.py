@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from unicodedata import category
 
@@ -41,3 +42,11 @@ def aligned(*values: float, width: int = 8) -> list[str]:
     10^-6 a unit, a ratio of 10^70)."""
     largest = max((abs(value) for value in values if isfinite(value)), default=0.0)
     return [f"{value:>{width}.3f}" if largest == 0 or 0.02 <= largest < 1e5 else f"{value:>{width}.1e}" for value in values]
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows of equal length as lines in columns; names in them may hold anything."""
+    shown = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown)]
+    for row in shown:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()

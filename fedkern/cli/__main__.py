@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -75,11 +76,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--log-level", choices=("debug", "info", "warning"), help="say more: of stages, checkpoints and rounds")
     run.add_argument("--log-file", metavar="FILE", help="and write it there (over MPI each rank to a file of its own)")
     run.add_argument("--quiet", action="store_true", help="no progress and no summary")
-    run.set_defaults(call=_run)
+    run.set_defaults(call=_in("job", "run"))
 
     check = commands.add_parser("check", parents=[job], help="validate a job, and print its privacy plan and what will be sent")
     check.add_argument("--local", metavar="FILE", help="for the data holder: the faults in the rows of this file; nothing leaves")
-    check.set_defaults(call=_check)
+    check.set_defaults(call=_in("job", "check"))
 
     launch = commands.add_parser(
         "launch",
@@ -88,11 +89,11 @@ def parser() -> argparse.ArgumentParser:
     )
     launch.add_argument("-n", dest="ranks", type=int, required=True, metavar="RANKS")
     launch.add_argument("arguments", nargs=argparse.REMAINDER, metavar="JOB.toml")
-    launch.set_defaults(call=_launch)
+    launch.set_defaults(call=_in("launch", "launch"))
 
     demo = commands.add_parser("demo", help="a server and five clients on this machine, with a privacy certificate and a page")
     demo.add_argument("--out", metavar="DIR", default="runs/demo", help="folder for the results (default: runs/demo)")
-    demo.set_defaults(call=_demo)
+    demo.set_defaults(call=_in("launch", "demo"))
 
     info = commands.add_parser("info", help="versions, instruction set, threads, BLAS, MPI, CUDA, and the kernel table")
     info.add_argument("--json", action="store_true")
@@ -106,11 +107,11 @@ def parser() -> argparse.ArgumentParser:
     for name, what in (("response", "the column to be explained"), ("test", "test rows"), ("server", "vertical: its own rows")):
         init.add_argument(f"--{name}", metavar="NAME" if name == "response" else "FILE", help=what)
     init.add_argument("--out", metavar="FILE", help="default: job.toml, of a holder policy.toml")
-    init.set_defaults(call=_init)
+    init.set_defaults(call=_in("init", "init"))
 
     schema = commands.add_parser("schema", help="JSON Schema of job files, for editors")
     schema.add_argument("--method", metavar="NAME", default="pvi", help="pvi (default), vertical, sigma or sparse")
-    schema.set_defaults(call=_schema)
+    schema.set_defaults(call=_in("init", "schema"))
 
     simulate = commands.add_parser("simulate", help="write a synthetic federation: client files, truth.json, job.toml")
     simulate.add_argument("kind", metavar="KIND", help="logistic, poisson, regression, sparse, mrf, sem, vertical or sigma")
@@ -157,7 +158,25 @@ def parser() -> argparse.ArgumentParser:
     predict.add_argument("folder", metavar="DIR", help="of the run")
     predict.add_argument("rows", metavar="ROWS", help="a file as the clients have theirs; the response may be missing")
     predict.add_argument("--out", metavar="FILE", help="csv for the predictions (default: printed)")
-    predict.set_defaults(call=_predict)
+    predict.set_defaults(call=_in("tables", "predictions"))
+
+    status = commands.add_parser("status", help="how far a run is: rounds, checkpoint, who is waited for, what is spent")
+    ledger = commands.add_parser("ledger", help="every message that has left each client of a run, by kind")
+    audit = commands.add_parser("audit", help="certificates computed again from ledgers and budgets; code 2 where one differs")
+    for command, name in ((status, "status"), (ledger, "ledger"), (audit, "audit")):
+        command.add_argument("folder", metavar="DIR", help="of the run, or a client's own in it")
+        command.add_argument("--json", action="store_true")
+        command.set_defaults(call=_in("console", name))
+
+    budget = commands.add_parser("budget", help="for a data holder: what all jobs have spent on its data, and what is left")
+    budget.add_argument("data", nargs="*", metavar="PATH", help="data files or budgets (default: all data that policies name)")
+    budget.add_argument("--json", action="store_true")
+    budget.set_defaults(call=_in("console", "budget"))
+
+    plan = commands.add_parser("plan", parents=[job], help="a private job's epsilon, steps and noise, before anything is spent")
+    plan.add_argument("--epsilon", metavar="E,..", default="0.5,1,2,4", help="caps (default 0.5,1,2,4)")
+    plan.add_argument("--noise", metavar="M,..", help="noise multipliers (default: the job's)")
+    plan.set_defaults(call=_in("console", "plan"))
 
     reproduce = commands.add_parser("reproduce", help="a table or figure of a paper; without NAME: list them")
     reproduce.add_argument("name", nargs="?", metavar="NAME")
@@ -166,6 +185,16 @@ def parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--out", metavar="DIR", help="folder for tables and figures (default: runs/ and the name)")
     reproduce.set_defaults(call=_reproduce)
     return top
+
+
+def _in(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    """A command of another module of this folder, which is loaded when it is called."""
+
+    def call(options: argparse.Namespace) -> int:
+        command: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __package__), function)
+        return command(options)
+
+    return call
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -211,48 +240,12 @@ def _failed(error: BaseException) -> int:
     return code
 
 
-def _run(options: argparse.Namespace) -> int:
-    from . import job
-
-    return job.run(options)
-
-
-def _check(options: argparse.Namespace) -> int:
-    from . import job
-
-    return job.check(options)
-
-
-def _launch(options: argparse.Namespace) -> int:
-    from . import launch
-
-    return launch.launch(options)
-
-
-def _demo(options: argparse.Namespace) -> int:
-    from . import launch
-
-    return launch.demo(options)
-
-
 def _info(options: argparse.Namespace) -> int:
     from . import info
 
     found = info.collect()
     print(json.dumps(found, indent=2) if options.json else info.text(found))
     return 0
-
-
-def _init(options: argparse.Namespace) -> int:
-    from . import init
-
-    return init.init(options)
-
-
-def _schema(options: argparse.Namespace) -> int:
-    from . import init
-
-    return init.schema(options)
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -300,12 +293,6 @@ def _report(options: argparse.Namespace) -> int:
         if not webbrowser.open(page.resolve().as_uri()):
             print("no browser is known here: open that file in one", file=sys.stderr)
     return 0
-
-
-def _predict(options: argparse.Namespace) -> int:
-    from . import tables
-
-    return tables.predictions(options)
 
 
 def _reproduce(options: argparse.Namespace) -> int:

@@ -6,9 +6,10 @@ names them, as it will in the run. What a method has to say is in its `stages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple
 
 from ..algorithms.exchanges import columns as agreement
@@ -18,6 +19,7 @@ from ..data.design import check_header, describe, encode
 from ..data.faults import who
 from ..data.table import Table, Text
 from ..models.encoding import Column, Encoding, Spec
+from ..privacy.plan import Plan
 from . import column_notes
 from .keys import C
 from .run import At
@@ -73,11 +75,13 @@ class Check(At[C]):
 
 
 class Said(NamedTuple):
-    """What a method says of a job: its model, as far as a check knows it; lines; columns that may turn out to hold texts."""
+    """What a method says of a job: its model, as far as a check knows it; lines; columns that may turn out to hold texts; what
+    each client (or all, by one name) may spend."""
 
     model: Any
     lines: Sequence[str]
     unknown: Sequence[str] = ()
+    plans: Mapping[str, Plan] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
 from . import holders, incomplete, wire
-from .check import Check, OwnFile, column_of, own_columns
+from .check import Check, OwnFile, Said, column_of, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
@@ -90,6 +90,15 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     JobError
         Whatever would end the job before the first row is read.
     """
+    said, parties, opening = looked_at(method, part)
+    if said is None:
+        return None
+    stages = (*opening, *method.stages.stages(said.model))
+    return [*said.lines, "", *wire.lines(parties.n_clients, stages, parties.spec), *wire.unknown(said.unknown)]
+
+
+def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...]]:
+    """What a method says of a job (None but at the server's place), who takes part, and how it opens; JobError as above."""
     place, config = part.place, part.config
     parties = there(method, part)
     agree(part, parties)
@@ -97,11 +106,7 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
     opening = tuple(method.stages.opening(config))
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    said = method.stages.checked(Check(part, parties, (*opening, *notes)))
-    if said is None:
-        return None
-    stages = (*opening, *method.stages.stages(said.model))
-    return [*said.lines, "", *wire.lines(parties.n_clients, stages, parties.spec), *wire.unknown(said.unknown)]
+    return method.stages.checked(Check(part, parties, (*opening, *notes))), parties, opening
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:

@@ -29,7 +29,8 @@ from .parties import Parties
 from .secret import fingerprint, mark_of, secret
 
 RECORD = "job.json"
-ABOUT = ("id", "clients", "party", "ledger")  # of a record's table `run`; the other keys are digests of what the party was given
+# Of a record's table `run`; the other keys are digests of what the party was given.
+ABOUT = ("id", "clients", "party", "ledger", "end")
 MOST_NAMED = 6  # keys that differ, with their values
 
 
@@ -116,7 +117,7 @@ class Identity:
                 raise JobError(f"{error.filename}: {why}") from None
         for party in self.parties:
             began = before[party]["run"] if resume else {"ledger": self._ledger_size(party)}
-            self._records[party] = self._record(party, run, began)
+            self._records[party] = self._record(party, run, {key: value for key, value in began.items() if key != "end"})
         for party in clients:
             self._write(party, sync=False)  # it is when rows are bound
         place.settle(b"", lambda told: b"")
@@ -145,8 +146,12 @@ class Identity:
             if bound.setdefault(what, digest) != digest:
                 raise JobError(f"{self._who(party)}: {fault}; give it again what the run began with, or start anew (--out)")
         self._write(party)
-        digests = json.dumps({key: digest for key, digest in bound.items() if key not in ABOUT}, sort_keys=True)
-        self.folder.rows[party] = hashlib.blake2b(digests.encode(), digest_size=32).digest()
+        self.folder.rows[party] = given_digest(bound)
+
+    def end(self, client: int, **logs: Mark) -> None:
+        """A client's part of the run is over: how its logs ended, for whoever reads them later."""
+        self._records[client]["run"]["end"] = {name: [mark.length, mark.head.hex()] for name, mark in logs.items()}
+        self._write(client, sync=False)
 
     def rows(self, party: int, table: Table) -> Table:
         """The same table, bound."""
@@ -247,6 +252,12 @@ class Identity:
             self.notes |= {party: note} if note else {}
             began = about.get("ledger", 0)
             self.paid[party] = ledger.charged(folder.ledger(party), began if type(began) is int and began > 0 else 0)
+
+
+def given_digest(about: Record) -> bytes:
+    """Of all that a party was given, from the table `run` of its record: for its stamps."""
+    digests = json.dumps({key: digest for key, digest in about.items() if key not in ABOUT}, sort_keys=True)
+    return hashlib.blake2b(digests.encode(), digest_size=32).digest()
 
 
 def _settled(told: Sequence[bytes], run: str) -> bytes:

@@ -207,6 +207,8 @@ class Privacy(Protocol):
     def last_update(self) -> Literal["refuse", "shorten"]: ...
     @property
     def rows_per_person(self) -> int: ...
+    def cap(self, client: str) -> tuple[float, float]:
+        """Epsilon and delta of one client."""
 
 
 class JobConfig(Section):

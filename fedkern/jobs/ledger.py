@@ -88,6 +88,12 @@ def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
     return note
 
 
+def mark_of(path: Path) -> Mark:
+    """Of a log as it stands."""
+    length = path.stat().st_size
+    return Mark(length, _heads(path, [length])[length])
+
+
 def charged(path: Path, begin: int = 0) -> int:
     """Local steps that were paid for what a ledger says after its first `begin` bytes: a budget must know of them all."""
     if not path.exists():

@@ -64,6 +64,21 @@ class Locks:
         self._held.clear()
 
 
+def running(folder: Path) -> bool:
+    """Whether a job has a folder locked now; nothing is changed."""
+    try:
+        file = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError as error:
+        return error.errno in BUSY
+    finally:
+        os.close(file)
+
+
 @contextmanager
 def one_job(folder: Path, whose: str) -> Iterator[None]:
     """With a folder locked."""

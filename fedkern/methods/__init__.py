@@ -5,6 +5,7 @@ They are keys, rows, model, budget (of private jobs), stages, run, publish, own,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,7 @@ from ..errors import JobError
 from ..jobs.keys import JobConfig, Raw
 from ..jobs.load import config_of, merged, override, table, tables_of, written_once
 from ..jobs.method import Method
-from ..sections import chosen
+from ..sections import chosen, validated
 
 METHODS = ("pvi", "vertical", "sigma", "sparse")  # the first is that of a job file which names none
 
@@ -57,6 +58,28 @@ def load(
         raise JobError(f"job: wanted the path of a job file, or its tables, not {job!r}")
     path = Path(job)
     return parse(merged(tables_of(path, "job"), sections or {}), name=str(path), sets=sets), path.resolve().parent
+
+
+def of_record(tables: Raw) -> JobConfig:
+    """A job as job.json has it: with all defaults, and infinite numbers as texts.
+
+    Raises
+    ------
+    JobError
+        It is none that this version could have written.
+    """
+    method = table(tables, "job").get("method")
+    if method not in METHODS:
+        raise JobError(f"job.json: {chosen('job.method', method, METHODS)}")
+    kind = named(str(method)).keys.Config
+    config: JobConfig = validated(kind, _revived(tables), lambda _: iter(()), "job.json")
+    return config
+
+
+def _revived(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _revived(inner) for name, inner in value.items()}
+    return math.inf if value == "inf" else value
 
 
 def parse(raw: Raw, *, name: str = "job", sets: Sequence[str] = ()) -> JobConfig:

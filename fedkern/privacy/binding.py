@@ -263,6 +263,18 @@ def _places(client: str, data: DataSet) -> Iterator[tuple[Where, Path]]:
             yield "other", root / name / POLICY
 
 
+def known_policies() -> list[PolicyFile]:
+    """Those in the usual places: of the system, the user, and $FEDKERN_CLIENT_HOME with its clients.
+
+    Raises
+    ------
+    JobError
+        One cannot be read, or is faulty.
+    """
+    found = (path for _, path in _places("", DataSet(())) if _there(path) and os.access(path, os.R_OK))
+    return [read_policies(path) for path in dict.fromkeys(Path(os.path.realpath(path)) for path in found)]
+
+
 def _folders(path: Path) -> Iterator[Path]:
     """The folders of a file: by its name, by every link on the way, and the real one; a folder of arrays is one itself."""
     at = os.path.abspath(path)

@@ -70,6 +70,7 @@ class Ledger:
     spent : (data set, job, mechanism) -> steps
     rounds : job -> the last round that was charged
     unaccounted : (data set, job) -> what kind of job it was that was allowed without an account
+    begun : job -> date and time of its first line, where it was read
     """
 
     path: Path
@@ -80,6 +81,7 @@ class Ledger:
     spent: dict[tuple[str, str, Mechanism], int] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     unaccounted: dict[tuple[str, str], Use] = field(default_factory=dict)
+    begun: dict[str, str] = field(default_factory=dict)
 
     @property
     def mark(self) -> Mark:
@@ -191,6 +193,7 @@ class Ledger:
         if entry.keys() & {"torn", "adopt"}:
             return
         job = entry["job"]
+        self.begun.setdefault(job, str(entry.get("time", "")))
         if "mechanism" in entry:
             self.jobs[job] = (entry["data"], Mechanism.from_dict(entry["mechanism"]))
             return
@@ -220,6 +223,14 @@ class Ledger:
         self.read += len(line)
         self.heads.append(head)
         self._take(entry)
+
+    def of_job(self, job: str) -> Parts:
+        """What a job was charged, its latest mechanism first."""
+        steps = {self.jobs[job][1]: 0}
+        for (_, of, mechanism), n in self.spent.items():
+            if of == job:
+                steps[mechanism] = steps.get(mechanism, 0) + n
+        return tuple(steps.items())
 
     def parts(self, data: Collection[str], *, but: tuple[str, Mechanism] | None = None) -> Parts:
         """(mechanism, steps) of a data set, by all its names, but for one job's one mechanism."""

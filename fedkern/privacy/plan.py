@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from fedkern.errors import JobError
 
@@ -54,3 +56,48 @@ class Plan:
                 f"client {client!r}: privacy.dataset_size = {self.mechanism.dataset_size} is not its number of rows; give the "
                 f'number of each client in [privacy.clients], or take sampling = "poisson", which needs none'
             )
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a plan would be with another noise.
+
+    Attributes
+    ----------
+    noise : noise multiplier
+    sd : of the noise on each released number, in the units of the clip
+    norm : expected Euclidean norm of the noise on one sum over the clip, which is the most that one row adds to it
+    spent : epsilon after all planned rounds (as if the noise were secure); None where only the budget ends the job
+    updates : cap -> updates that it pays for; at most those that are planned
+    """
+
+    noise: float
+    sd: float
+    norm: float
+    spent: float | None
+    updates: dict[float, int]
+
+
+def outlooks(plan: Plan, noises: Sequence[float], caps: Sequence[float]) -> Iterator[Outlook]:
+    """The same job with other noise multipliers, under other caps, by the accountant of its own sampler.
+
+    Raises
+    ------
+    ValueError
+        A noise multiplier or a cap that cannot be.
+    """
+    for noise in noises:
+        mechanism = replace(plan.mechanism, noise_multiplier=noise)
+        other = replace(plan, mechanism=mechanism)
+        updates = {}
+        for cap in caps:
+            steps = replace(other, max_steps=mechanism.max_steps(cap, plan.delta, enough=plan.planned)).steps
+            updates[cap] = max(0, steps - plan.first) // plan.update if plan.first else steps // plan.update
+        spent = None if plan.planned is None else mechanism.nominal_epsilon(plan.planned, plan.delta)
+        yield Outlook(noise, noise * mechanism.clip, noise * _chi(mechanism.dimension), spent, updates)
+
+
+def _chi(dimension: int) -> float:
+    """The expected norm of so many standard normal numbers."""
+    half = dimension / 2
+    return math.sqrt(2) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half)) if dimension else 0.0

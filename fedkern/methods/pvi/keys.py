@@ -118,6 +118,13 @@ class PrivacySection(Terms):
         own = self.clients[client].model_dump(exclude_none=True) if client in self.clients else {}
         return Terms(**{**common, **own})
 
+    def cap(self, client: str) -> tuple[float, float]:
+        """Epsilon and delta of one client, or of the federation."""
+        terms = self.of(client)
+        assert terms.epsilon is not None
+        assert terms.delta is not None
+        return terms.epsilon, terms.delta
+
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(1, help="rounds between two measurements on the test rows")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
 from ...algorithms.exchanges import columns as agreement
@@ -64,7 +64,13 @@ def checked(at: Check[Config]) -> Said | None:
     model, unknown = Model(at.config, at.names, encoding), at.unknown(encoding)
     missing, bytes_needed = incomplete.lines(at.config), memory.lines(*_memory(model))
     lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(at.config, model)]
-    return Said(model, lines, unknown)
+    plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}
+    return Said(model, lines, unknown, plans)
+
+
+def spenders(model: Model) -> Sequence[str]:
+    """Who has a budget: each client, or the federation."""
+    return ["the federation"] if model.by_client else model.names
 
 
 def look_through(file: OwnFile[Config]) -> None:
@@ -100,16 +106,15 @@ def _privacy(config: Config, model: Model) -> Iterator[str]:
     source = config.privacy.noise_source
     yield f"privacy  plan, {source} noise" + ("" if source == "secure" else ": for experiments, epsilon is infinite")
     head = ("client", "sampling", "noise/clip", "clip", "delta", "cap", "updates", "steps", "epsilon")
-    names = ["(all)"] if model.by_client else model.names
     rows = []
-    for name in names:
+    for name in spenders(model):
         plan = model.plan(name)
         m = plan.mechanism
         rate = f"{m.sampling} {m.rate:.4g}" if m.rate < 1 else m.sampling
         epsilon = f"{plan.spent:.4g}" if m.secure else f"inf (secure: {plan.spent:.4g})"
         steps = plan.steps
         values = (
-            name,
+            "(all)" if model.by_client else name,
             rate,
             f"{m.sigma:.4g}",
             f"{m.clip:g}",

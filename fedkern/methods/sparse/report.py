@@ -93,7 +93,7 @@ def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
         "The chains disagree. They stay in different modes, so there is no mean over all of them: it would "
         "depend on how many chains each mode has caught. The notes at the end name a remedy.",
         "Site averages, or global effects where they are not known, with 90 % intervals, standardised, of the coefficients in "
-        "which the modes differ."
+        "which the modes differ.",
     )
     few = f"The first {MOST_MODES} follow; all are in summary.json." if len(modes) > MOST_MODES else ""
     heads = ["", "chains", "which", *differ]

@@ -32,7 +32,7 @@ def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
         The cap does not pay for the rounds of the job, or the mechanism cannot be.
     """
     privacy, rounds = _section(model), model.settings.rounds
-    (epsilon, delta), steps = privacy.cap, private_split.releases(rounds)
+    (epsilon, delta), steps = privacy.cap(client), private_split.releases(rounds)
     try:
         m = private_split.mechanism(model.n_rows, n_columns, privacy.noise_multiplier, secure=privacy.noise_source == "secure")
         m = replace(m, accountant=privacy.accountant)

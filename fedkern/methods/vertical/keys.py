@@ -155,9 +155,8 @@ class PrivacySection(Section):
     last_update: Literal["refuse"] = key("refuse", help="when a whole round no longer fits the budget")
     rows_per_person: Count = key(1, help="rows that one person may have")
 
-    @property
-    def cap(self) -> tuple[float, float]:
-        """Epsilon and delta, which every valid job has."""
+    def cap(self, client: str) -> tuple[float, float]:
+        """Epsilon and delta, which every valid job has, and all clients alike."""
         assert self.epsilon is not None
         assert self.delta is not None
         return self.epsilon, self.delta

@@ -91,7 +91,8 @@ def checked(at: Check[Config]) -> Said | None:
     train, test = held_out(at.config, *rows)
     check_counts(at.config, len(train), len(rows[1]))
     model = VerticalModel(at.config, at.names, len(train), len(test) + len(rows[1]))
-    return Said(model, [*_lines(model), *incomplete.lines(at.config), *_memory(at.config.algorithm.covariance), *notes])
+    lines = [*_lines(model), *incomplete.lines(at.config), *_memory(at.config.algorithm.covariance), *notes]
+    return Said(model, lines, plans={} if at.config.privacy is None else {"each client": budget.plan(model, "each", 1)})
 
 
 def look_through(file: OwnFile[Config]) -> None:

@@ -1,0 +1,133 @@
+"""A data holder's console: what has left its house, what was spent, how far a run is, whether its claims hold."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .. import api
+from ..errors import JobError
+from ..jobs import audit as audits
+from ..jobs import opened
+from ..jobs import status as statuses
+from ..jobs.limits import refusals
+from ..methods import load, of_record
+from ..printing import columns, several
+from ..privacy import statement
+from ..privacy.plan import Plan, outlooks
+from ..results.plain import plain
+from ..transports.inprocess import InProcess
+
+
+def status(options: argparse.Namespace) -> int:
+    """Runs `fedkern status`."""
+    found = statuses.status(_opened(options))
+    rows = {**found._asdict(), "clients": [client._asdict() for client in found.clients]}
+    return _say(options, rows, found.lines())
+
+
+def ledger(options: argparse.Namespace) -> int:
+    """Runs `fedkern ledger`; with --json every line of every ledger."""
+    run = _opened(options)
+    paths = opened.ledgers(run)
+    if not paths:
+        raise JobError(f"{options.folder}: no ledger is here; a client's lies in ledger/ of the run's folder, at its own place")
+    rows = [{"who": who, **line._asdict()} for who, path in paths.items() for line in opened.sent(path)] if options.json else []
+    head = ["who", "to", "message", "of it", "bytes", "rounds", "steps paid", "what it holds"]
+    body = [
+        [k.who, k.to, k.what, f"{k.messages:,}", f"{k.bytes:,}", _between(k.rounds), _some(k.charge), k.fields]
+        for k in opened.kinds(run)
+    ]
+    return _say(options, rows, columns([head, *body]))
+
+
+def audit(options: argparse.Namespace) -> int:
+    """Runs `fedkern audit`; 2 where something differs."""
+    found = audits.audit(_opened(options))
+    rows = {"parties": [vars(party) for party in found.parties], "notes": found.notes, "differences": found.differences}
+    _say(options, rows, found.lines())
+    return JobError.exit_code if found.differences else 0
+
+
+def budget(options: argparse.Namespace) -> int:
+    """Runs `fedkern budget`."""
+    found = statement.statements([Path(path) for path in options.data])
+    head = ["", "begun", "kind", "steps", "epsilon alone"]
+    lines: list[str] = []
+    for one in found:
+        body = [[j.job, j.begun, j.kind, f"{j.steps:,}", "" if j.epsilon is None else f"{j.epsilon:.4g}"] for j in one.jobs]
+        lines += [*one.lines(), *(f"  {line}" for line in columns([head, *body])), ""] if one.jobs else [*one.lines(), ""]
+    rows = [
+        {**vars(one), "budget": str(one.budget), "policies": [*map(str, one.policies)], "total": vars(one.total)}
+        | {"jobs": [job._asdict() for job in one.jobs]}
+        for one in found
+    ]
+    return _say(options, rows, lines[:-1])
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Runs `fedkern plan`."""
+    caps, noises = _numbers("--epsilon", options.epsilon), _numbers("--noise", options.noise)
+    config, folder = load(options.job, options.sets)
+    if config.privacy is None:
+        raise JobError(f"{options.job}: the job has no [privacy], so nothing is spent")
+    if not getattr(config.privacy, "calibrate", False):  # whatever its cap would refuse, this is the place to see it
+        config, folder = load(options.job, [*options.sets, "privacy.epsilon=inf"])
+    with refusals():
+        plans = api.plans(InProcess(), config, folder)
+    groups: dict[Plan, list[str]] = {}
+    for name, one in plans.items():
+        groups.setdefault(one, []).append(name)
+    for one, names in groups.items():
+        print(several("\n".join(_planned(one, names, caps, noises))))
+    return 0
+
+
+def _planned(one: Plan, names: list[str], caps: list[float], noises: list[float]) -> Iterable[str]:
+    m = one.mechanism
+    rate = f", rate {m.rate:.4g}" if m.rate < 1 else ""
+    yield f"{', '.join(names)}: {m.sampling}{rate}, clip {m.clip:g}, delta {one.delta:g}; {m.neighbours}"
+    yield f"an update is {one.update} accounted steps; " + (
+        "only the budget ends the job" if one.updates is None else f"{one.updates} updates are planned"
+    )
+    rows = [["noise", "its sd", "noise / one row", "epsilon", *(f"updates in {cap:g}" for cap in caps)]]
+    try:
+        for o in outlooks(one, noises or [m.sigma], caps):
+            norm = "" if m.sampling == "aligned" else f"{o.norm:.3g}"
+            spent = "" if o.spent is None else f"{o.spent:.4g}"
+            rows.append([f"{o.noise:g}", f"{o.sd:g}", norm, spent, *(f"{o.updates[cap]:,}" for cap in caps)])
+    except ValueError as fault:
+        raise JobError(str(fault)) from None
+    yield from columns(rows)
+
+
+def _numbers(option: str, text: str | None) -> list[float]:
+    try:
+        found = [float(word) for word in (text or "").split(",") if word.strip()]
+    except ValueError:
+        found = [0.0]
+    if not all(0 < number < float("inf") for number in found):
+        raise JobError(f"{option} {text}: wanted numbers above 0 with commas between them, such as 0.5,1,2")
+    return found
+
+
+def _opened(options: argparse.Namespace) -> opened.Opened:
+    return opened.opened(Path(options.folder), of_record)
+
+
+def _some(number: int) -> str:
+    return f"{number:,}" if number else ""
+
+
+def _between(rounds: tuple[int, int] | None) -> str:
+    if rounds is None:
+        return ""
+    return f"{rounds[0]}" if rounds[0] == rounds[1] else f"{rounds[0]} to {rounds[1]}"
+
+
+def _say(options: argparse.Namespace, rows: Any, lines: Iterable[str]) -> int:
+    print(json.dumps(plain(rows), indent=2) if options.json else several("\n".join(lines)))
+    return 0

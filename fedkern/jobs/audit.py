@@ -1,0 +1,340 @@
+"""Every certificate of a run computed again from its ledgers and budgets, by two accountants.
+
+The first is the one that the certificate names: each field must come out the same. The second (`privacy.losses`) shares nothing
+with it and has bounds: a claim below the lower one is false, whatever the first says. Ledgers and budgets are compared with what
+checkpoints, stored answers and job.json remember of them. What cannot be seen like this is in docs/how-to/console.md.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..algorithms.core.messages import SERVER
+from ..errors import JobError
+from ..printing import columns
+from ..privacy.accountant import Mechanism, Parts
+from ..privacy.budget import Ledger
+from ..privacy.certificate import ALONE, certificate
+from ..privacy.certificate_fields import problem
+from ..privacy.chain import Mark
+from ..privacy.losses import epsilon_bounds
+from ..results.plain import plain
+from . import ledger as ledgers_of
+from . import outbox
+from .opened import Opened, ledgers, read, sent
+from .stamp import Stamp
+
+BITS = 1e-9  # relative: what other versions of NumPy, or other processors, may change in a number
+SLACK = 1.01  # of the first accountant above the second's upper bound, where that is of the worst neighbours
+EXACT = ("poisson", "full", "shards", "aligned")  # sampling of which the worst neighbours are known
+
+
+@dataclass
+class Party:
+    """What was found of a client, or of the federation.
+
+    Attributes
+    ----------
+    messages, bytes : in its ledger; None where that is not here
+    charged, steps : that its messages took by the ledger, and that its budget has been charged; None where that is not here
+    claimed : epsilon of its certificate; None without one
+    low, high : bounds of epsilon by the second accountant
+    """
+
+    name: str
+    messages: int | None = None
+    bytes: int | None = None
+    charged: int | None = None
+    steps: int | None = None
+    claimed: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass
+class Audit:
+    """The outcome: a run's files agree where there are no `differences`; `notes` say what could not be looked at."""
+
+    parties: list[Party] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        head = ["", "messages", "bytes", "steps paid", "steps charged", "epsilon claimed", "at least", "at most"]
+        rows = [head]
+        for p in self.parties:
+            counts = ["" if n is None else f"{n:,}" for n in (p.messages, p.bytes, p.charged, p.steps)]
+            rows.append([p.name, *counts, *("" if e is None else f"{e:.6g}" for e in (p.claimed, p.low, p.high))])
+        yield from columns(rows)
+        yield ""
+        yield from (f"note        {note}" for note in self.notes)
+        yield from (f"DIFFERENCE  {difference}" for difference in self.differences)
+        many = len(self.differences)
+        claims = any(p.claimed is not None for p in self.parties)
+        good = "every certificate is what its ledger and its budget say" if claims else "what is here agrees; nothing is claimed"
+        yield f"{many} difference{'s' if many > 1 else ''}: do not rely on this run's claims" if many else good
+
+    def compare(self, what: str, here: Any, there: Any) -> None:
+        """A difference where two values are not the same."""
+        if here != there:
+            self.differences.append(f"{what}: is {_shown(here)}, and should be {_shown(there)}")
+
+
+def audit(run: Opened) -> Audit:
+    """Looks at all files of a run that can be read here.
+
+    Raises
+    ------
+    JobError
+        One is not as a run writes it, beyond a number that was changed.
+    """
+    try:
+        return _audit(run)
+    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        raise JobError(f"{run.path}: a file of the run is not as runs write it ({fault!r}); put it back") from None
+
+
+def _audit(run: Opened) -> Audit:
+    found = Audit()
+    for name, path in ledgers(run).items():
+        if name not in run.names:  # of a rank
+            list(sent(path))
+    by_client = run.config.unit == "client"
+    for party in (*range(len(run.names)), *([SERVER] if by_client else [])):
+        with_budget = run.config.private and by_client == (party == SERVER)
+        found.parties.append(_party(found, run, party, with_budget=with_budget))
+    if run.summary is not None:
+        wrong = ({*run.names} ^ {*run.summary["wire"]}) | ({*run.summary["privacy"]} - {*run.names})
+        found.differences += [f"summary.json: its clients are not those of the run: {name!r}" for name in sorted(wrong)]
+    else:
+        found.notes.append(f"{run.path}: no summary.json: the run has not ended, or the server's folder is not here")
+    if not run.config.private:
+        found.notes.append("the job has no [privacy]: nothing is claimed, and only its ledgers are compared")
+    return found
+
+
+def _party(found: Audit, run: Opened, party: int, *, with_budget: bool) -> Party:
+    name, record = run.who(party), run.records.get(party)
+    out = Party(name)
+    stamps = list(_stamps(found, run, party))
+    ended = {} if record is None else {log: _mark(end) for log, end in record["run"].get("end", {}).items()}
+    if record is None:
+        found.notes.append(f"{name}: its own folder is not here, or cannot be read; what others keep of it is compared")
+    elif record["run"]["id"] != run.files.run.hex():
+        found.differences.append(f"{name}: its job.json is of another run than the folder; put it back as the run left it")
+    elif party != SERVER:
+        _same_job(found, run, party)
+        if not ended:
+            found.notes.append(f"{name}: its part of the run has not ended; what it sent last is not sealed")
+    if party != SERVER:
+        _ledger(found, run, party, out, stamps, ended)
+    if with_budget:
+        budget = None
+        try:
+            budget = run.budget(party)
+            if budget is not None:
+                budget.require([stamp.budget for stamp in stamps] + ([ended["budget"]] if "budget" in ended else []))
+        except (JobError, ValueError) as fault:
+            found.differences.append(f"{name}: {fault}")
+        else:
+            _certificates(found, run, party, out, budget)
+    return out
+
+
+def _stamps(found: Audit, run: Opened, party: int) -> Iterator[Stamp]:
+    """Of the checkpoints and stored answers that a party still has; each must be this run's."""
+    home = run.files.home(party)
+    try:
+        left = [*run.files.stamps(party), *(outbox.stamps(home / "outbox") if party != SERVER else ())]
+    except OSError:
+        return
+    for path, stamp in left:
+        try:
+            run.files.check(path, party, stamp)
+            yield stamp
+        except JobError as fault:
+            found.differences.append(f"{run.who(party)}: {fault}")
+            return
+
+
+def _same_job(found: Audit, run: Opened, party: int) -> None:
+    """All job.json of a run hold one job."""
+    record = {key: value for key, value in run.records[party].items() if key != "run"}
+    other = next(iter(run.records.values()))
+    for section, tables in other.items():
+        if section != "run":
+            found.compare(f"{run.who(party)}: [{section}] of its job.json", record.get(section), tables)
+
+
+def _ledger(found: Audit, run: Opened, party: int, out: Party, stamps: list[Stamp], ended: dict[str, Mark]) -> None:
+    """A client's ledger against what others remember of it."""
+    path, name = run.files.ledger(party), run.who(party)
+    if not path.exists() and (stamps or ended):
+        found.differences.append(f"{name}: {path} is gone; put it back as the run left it")
+    if not path.exists():
+        return
+    try:
+        if note := ledgers_of.check(path, stamps):
+            found.notes.append(f"{name}: {note}")
+        for log, mark in ended.items():
+            if log != "budget":
+                ledgers_of.check(path if log == "ledger" else path.with_name(f"{log}.jsonl"), [Stamp(ledger=mark, synced=mark)])
+        lines = list(sent(path))
+    except JobError as fault:
+        found.differences.append(f"{name}: {fault}")
+        return
+    before = run.records[party]["run"].get("ledger", 0) if party in run.records else 0  # bytes that an earlier start has left
+    out.messages, out.bytes = len(lines), sum(line.bytes for line in lines)
+    out.charged = ledgers_of.charged(path, before)
+    wire = (run.summary or {}).get("wire", {}).get(name, {}).get("to_server")
+    if wire is None or before or (out.messages, out.bytes) == (wire["messages"], wire["bytes"]):
+        return
+    text = f"{name}: its ledger has {out.messages} messages of {out.bytes} bytes, and the server got "
+    text += f"{wire['messages']} of {wire['bytes']}"
+    if out.messages > wire["messages"] and out.bytes > wire["bytes"]:
+        found.notes.append(f"{text} (a resumed run sends some again)")
+    else:
+        found.differences.append(text)
+
+
+def _certificates(found: Audit, run: Opened, party: int, out: Party, budget: Ledger | None) -> None:
+    """A party's certificates against its budget, its ledger and each other."""
+    name = run.who(party)
+    there = _found(run, party)
+    if run.summary is not None and "certificate.json" in there and "summary.json" not in there:
+        found.differences.append(f"{name}: summary.json has no certificate of it, and its own folder has one")
+    if "certificate.json" not in there and "summary.json" in there and party != SERVER and run.ended(party, "ledger"):
+        found.differences.append(f"{name}: certificate.json is gone from its own folder; put it back as the run left it")
+    for file, one in there.items():
+        if fault := problem(one):
+            found.differences.append(f"{name}: {file}{fault}")
+            return
+    first = next(iter(there), "")
+    content = there.get(first)
+    for file, other in there.items():
+        for key in dict.fromkeys([*there[first], *other]):
+            found.compare(f"{name}: {key} of {file}, which {first} has too", other.get(key), there[first].get(key))
+    if content is not None:
+        out.claimed = _real(content["epsilon"])
+    elif run.summary is not None:
+        found.notes.append(f"{name}: has no certificate")
+    if budget is None:
+        if content is not None:
+            found.notes.append(f"{name}: its budget is not here; its certificate is judged by its own numbers")
+            _alone(found, run, party, out, content)
+        return
+    parts = budget.of_job(run.job(party))
+    out.steps = sum(steps for _, steps in parts)
+    if out.charged is not None and party != SERVER and out.charged != out.steps:
+        text = f"its messages took {out.charged} steps by its ledger, and its budget was charged {out.steps}"
+        more = out.charged > out.steps
+        (found.differences if more else found.notes).append(f"{name}: {text}" + ("" if more else " (a crash costs its charge)"))
+    assert run.config.privacy is not None
+    out.low, out.high = epsilon_bounds(parts, run.config.privacy.cap(name)[1])
+    for file, other in there.items():
+        _again(found, run, party, f"{name}: {file}", other, parts, out)
+
+
+def _found(run: Opened, party: int) -> dict[str, dict[str, Any]]:
+    """Where it stands -> a party's certificate; that of a federation stands at each client's name."""
+    published = (run.summary or {}).get("privacy", {})
+    if party == SERVER:
+        return {f"summary.json ({client})": content for client, content in published.items()}
+    found = {
+        "certificate.json": read(run.files.home(party) / "certificate.json"),
+        "summary.json": published.get(run.who(party)),
+    }
+    return {file: content for file, content in found.items() if content is not None}
+
+
+def _again(found: Audit, run: Opened, party: int, what: str, content: dict[str, Any], parts: Parts, out: Party) -> None:
+    """One certificate, computed again by both accountants."""
+    privacy = run.config.privacy
+    assert privacy is not None
+    cap, delta = privacy.cap(run.who(party))
+    (mechanism, steps), *before = parts
+    made = certificate(
+        mechanism,
+        steps=steps,
+        before=tuple(before),
+        epsilon_cap=cap,
+        delta=delta,
+        policy=content["caps"] not in ALONE.values(),
+        rows_per_person=privacy.rows_per_person,
+    )
+    wanted: dict[str, Any] = plain(made | run.config.of_posterior(int(made["steps"])))
+    by, ours = (str(one["accountant"]).rpartition(" ") for one in (content, wanted))
+    elsewhere = by[0] == ours[0] and by[2] != ours[2]  # by another version of dp-accounting
+    if elsewhere:
+        found.notes.append(f"{what}: was made by dp-accounting {by[2]}, and {ours[2]} is here: compared to nine digits")
+        wanted["accountant"] = content["accountant"]
+    for key in dict.fromkeys([*wanted, *content]):
+        here, there = content.get(key), wanted.get(key)
+        close = isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=BITS)
+        if not (close and elsewhere):
+            why = " (only its last digits: edited, or computed on another processor)" if close else ""
+            found.compare(f"{what}: {key}{why}", here, there)
+    _bounded(found, what, _real(content["epsilon"]), parts, out)
+
+
+def _bounded(found: Audit, what: str, claimed: float, parts: Parts, out: Party) -> None:
+    """Whether the second accountant lets a claim stand."""
+    if out.low is None or out.high is None or claimed == math.inf:
+        return
+    if claimed < out.low * (1 - BITS):
+        found.differences.append(f"{what}: claims epsilon = {claimed:.6g}, and what was done spends at least {out.low:.6g}")
+    tight = all(m.sampling in EXACT and m.accountant == "pld" for m, _ in parts)
+    if tight and claimed > max(out.high * SLACK, out.high + 1e-3):
+        found.differences.append(f"{what}: claims epsilon = {claimed:.6g}, and what was done spends at most {out.high:.6g}")
+
+
+def _alone(found: Audit, run: Opened, party: int, out: Party, content: dict[str, Any]) -> None:
+    """A certificate whose budget is elsewhere: by the second accountant, where its own numbers say what was done."""
+    if out.charged is not None and out.charged > content["steps"]:
+        text = f"its messages took {out.charged} steps by its ledger, and its certificate has {content['steps']}"
+        found.differences.append(f"{run.who(party)}: {text}")
+    if content["sampling"] not in EXACT or "composition" in content["claim"]:
+        return
+    privacy = run.config.privacy
+    assert privacy is not None
+    cap, delta = privacy.cap(out.name)
+    for key, value in plain({"epsilon_cap": cap, "delta": delta, "rows_per_person": privacy.rows_per_person}).items():
+        found.compare(f"{out.name}: {key} of its certificate", content[key], value)
+    if content["noise_source"] == "secure" and not content["claim"].startswith(
+        told := f"({_real(content['epsilon']):.4g}, {content['delta']:g})-"
+    ):
+        found.differences.append(f"{out.name}: its certificate claims {content['claim'][:40]!r}, and its numbers say {told!r}")
+    public = re.search(r"\d+", content.get("public", ""))
+    mechanism = Mechanism(
+        sampling=content["sampling"],
+        clip=content["clip"],
+        dimension=0,
+        noise_multiplier=content["noise_multiplier"],
+        sampling_rate=content["sampling_rate"] if content["sampling"] == "poisson" else None,
+        dataset_size=int(public[0]) if public and content["sampling"] == "aligned" else None,
+        unit=content["unit"],
+        accountant=content["accountant"].partition(",")[0],
+    )
+    parts = ((mechanism, content["steps"]),)
+    out.low, out.high = epsilon_bounds(parts, content["delta"])
+    _bounded(found, run.who(party), _real(content["epsilon"]), parts, out)
+
+
+def _mark(end: Sequence[Any]) -> Mark:
+    """As job.json has it."""
+    return Mark(int(end[0]), bytes.fromhex(end[1]))
+
+
+def _real(value: str | float) -> float:
+    """Of a certificate, whose infinite numbers are texts."""
+    return float(value)
+
+
+def _shown(value: Any) -> str:
+    text = "absent" if value is None else repr(value)
+    return text if len(text) <= 80 else text[:76] + " ..."

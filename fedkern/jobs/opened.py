@@ -1,0 +1,248 @@
+"""A run's folder after the run, or while it goes: what its files say, to whoever may read them. Nothing is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..algorithms.core.messages import SERVER
+from ..errors import JobError
+from ..privacy.binding import account, bind, client_home
+from ..privacy.budget import Ledger
+from ..privacy.chain import SIZE
+from ..privacy.policy import DataSet
+from ..results.plain import Record
+from .files import RunFolder
+from .holders import ACCOUNT
+from .identity import RECORD, given_digest, job_bytes
+from .keys import JobConfig
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run's folder.
+
+    Attributes
+    ----------
+    config : of the job
+    files : the folder; it knows the run's id, and what its readable parties were given
+    records : party -> what its own folder was bound to (job.json), of those that can be read here
+    summary : of a run that has ended; None before, and where the server's folder is not
+    """
+
+    config: JobConfig
+    files: RunFolder
+    records: Mapping[int, Record]
+    summary: Record | None
+
+    @property
+    def path(self) -> Path:
+        return self.files.path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all clients, by number."""
+        return self.files.names
+
+    def who(self, party: int) -> str:
+        """As summary.json has it."""
+        return "the federation" if party == SERVER else self.names[party]
+
+    def job(self, party: int) -> str:
+        """What budgets call this run of a party."""
+        return f"{self.files.run.hex()}-{'server' if party == SERVER else party}"
+
+    def budget(self, party: int) -> Ledger | None:
+        """The budget that a party's charges of this run stand in; None where it is not here.
+
+        Raises
+        ------
+        JobError
+            It was altered.
+        """
+        own = self.files.home(party) / "budget.jsonl"
+        said = read(own.with_name("account.json")) or {}
+        was_here = own.is_file() or Path(said.get("budget", "")).parent.name == own.parent.name
+        for path in [own] if was_here else dict.fromkeys(self._elsewhere(party)):
+            if path.is_file():
+                ledger = Ledger(path)
+                ledger.look()
+                if self.job(party) in ledger.jobs:
+                    return ledger
+        if was_here and self.ended(party, "budget"):
+            raise JobError(f"{own}: has no line of this run; put it back as the run left it")
+        return None
+
+    def ended(self, party: int, log: str) -> bool:
+        """Whether a party's part of the run is over, and left such a log."""
+        return party in self.records and log in self.records[party]["run"].get("end", {})
+
+    def _elsewhere(self, party: int) -> Iterator[Path]:
+        """Where that may be, if not in the party's own folder."""
+        home = self.files.home(party)
+        if party == SERVER:
+            found, clients = account(bind("server", DataSet((ACCOUNT,)), must="never")), client_home()
+            if found is not None:
+                yield found.folder / "budget.jsonl"
+            if clients is not None:
+                yield clients / ACCOUNT / "budget.jsonl"
+        elif said := read(home / "account.json"):
+            yield from map(Path, [said["budget"], *said["looked_in"]])
+
+
+def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
+    """The folder of a run, or one client's own.
+
+    Parameters
+    ----------
+    config_of : the tables of a job, as job.json has them -> its configuration
+
+    Raises
+    ------
+    JobError
+        It is none, or cannot be read.
+    """
+    record = read(folder / RECORD)
+    about = record.get("run") if isinstance(record, dict) else None
+    if not isinstance(about, dict) or not about.keys() >= {"id", "clients", "party"}:
+        raise JobError(f"{folder}: holds no run of fedkern (no {RECORD} that says which); give the --out of one")
+    config = config_of({key: value for key, value in record.items() if key != "run"})
+    path = folder if about["party"] is None else folder.resolve().parent
+    own = config.output.own_folders(Path.cwd()) if about["party"] is None else None
+    files = RunFolder(path, about["clients"], job_bytes(config, about["clients"]), own)
+    try:
+        files.run = bytes.fromhex(about["id"])
+    except (ValueError, TypeError):
+        raise JobError(f"{folder / RECORD}: run.id is none; put the file back as the run left it") from None
+    found = {party: read(files.home(party) / RECORD) for party in (SERVER, *range(len(files.names)))}
+    records = {party: one for party, one in found.items() if one and "id" in one.get("run", {})}
+    files.rows |= {party: given_digest(one["run"]) for party, one in records.items() if one["run"]["id"] == about["id"]}
+    return Opened(config, files, records, read(path / "summary.json"))
+
+
+def read(path: Path) -> Any:
+    """A file of JSON; None where there is none, or none that may be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, PermissionError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise JobError(f"{path}: cannot be read ({error}); put it back as the run left it") from None
+
+
+class Sent(NamedTuple):
+    """One line of a ledger: what left a client, or a rank.
+
+    Attributes
+    ----------
+    round : as the message has it; None of one without
+    to : whom it was sent to
+    charge : steps that were paid for it
+    fields : what it holds; of arrays how many numbers
+    digest : of the ledger up to this line (BLAKE2b-128), which stamps and job.json keep
+    """
+
+    protocol: str | None
+    round: int | None
+    kind: str
+    to: str
+    bytes: int
+    charge: int
+    fields: str
+    digest: str
+
+
+def sent(path: Path) -> Iterator[Sent]:
+    """All lines of a ledger.
+
+    Raises
+    ------
+    JobError
+        One cannot be read, and is not one that a crash has cut.
+    """
+    state = hashlib.blake2b(digest_size=SIZE)
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read ({error.strerror})") from None
+    for number, line in enumerate(lines, 1):
+        state.update(line)
+        try:
+            said = json.loads(line)
+            protocol, counts = said["protocol"], (said["bytes"], said["charge"])
+            if any(type(n) is not int or n < 0 for n in (*counts, said["round"] or 0)):
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            if line.lstrip().startswith(b"{") and not line.rstrip().endswith(b"}"):
+                continue  # a crash cut it: the message had not left, and is logged again when it does
+            raise JobError(f"{path}: line {number} is none that a run writes; put the file back as the run left it") from None
+        to = "other ranks" if protocol is None else "all clients" if protocol.endswith("-allgather") else "server"
+        yield Sent(protocol, said["round"], said["kind"], to, *counts, _fields(said), state.hexdigest())
+
+
+def _fields(said: Record) -> str:
+    """The names of a message's fields."""
+    shapes = said.get("shapes", {})
+    sizes = {name: " x ".join(map(str, shape)) for name, shape in shapes.items()}
+    return ", ".join(f"{name} ({sizes[name]})" if name in sizes else name for name in said.get("fields", ()))
+
+
+def ledgers(run: Opened) -> dict[str, Path]:
+    """Whose -> its ledger, of all that are here: clients by their names, then ranks."""
+    paths = {run.names[k]: run.files.ledger(k) for k in range(len(run.names))}
+    known = set(paths.values())
+    ranks = {path.stem: path for path in sorted((run.path / "ledger").glob("rank-*.jsonl")) if path not in known}
+    return {name: path for name, path in {**paths, **ranks}.items() if path.exists()}
+
+
+class Kind(NamedTuple):
+    """All messages of one kind that left a client, or a rank.
+
+    Attributes
+    ----------
+    who : it was
+    to : whom they went to
+    what : the kind, as the code names it
+    fields : what such a message holds; of arrays how many numbers
+    rounds : the first and the last; None without any
+    charge : steps that were paid for them
+    """
+
+    who: str
+    to: str
+    what: str
+    fields: str
+    messages: int
+    bytes: int
+    rounds: tuple[int, int] | None
+    charge: int
+
+
+def kinds(run: Opened) -> Iterator[Kind]:
+    """What has left each party whose ledger is here, in the order in which it first did.
+
+    Raises
+    ------
+    JobError
+        A ledger cannot be read.
+    """
+    for who, path in ledgers(run).items():
+        found: dict[tuple[str, str], list[Sent]] = {}
+        for line in sent(path):
+            found.setdefault((line.to, line.kind), []).append(line)
+        for (to, kind), lines in found.items():
+            rounds = [line.round for line in lines if line.round is not None]
+            yield Kind(
+                who=who,
+                to=to,
+                what=kind,
+                fields=max((line.fields for line in lines), key=len),
+                messages=len(lines),
+                bytes=sum(line.bytes for line in lines),
+                rounds=(min(rounds), max(rounds)) if rounds else None,
+                charge=sum(line.charge for line in lines),
+            )

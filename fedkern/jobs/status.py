@@ -1,0 +1,160 @@
+"""How far a run is, from its folder alone: while it goes, after it was interrupted, and after its end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..algorithms.core.messages import SERVER
+from ..errors import JobError
+from ..printing import columns
+from ..privacy.accountant import epsilon
+from . import locks
+from .opened import Opened, sent
+
+
+class Client(NamedTuple):
+    """A client, as far as its files can be read here.
+
+    Attributes
+    ----------
+    did : what it does, or how it has ended
+    messages : that have left it
+    last : the last of them, in words
+    ago : seconds since then
+    steps, epsilon, cap : that its budget was charged for this run; None where that is not here, or nothing is claimed
+    """
+
+    name: str
+    did: str
+    messages: int
+    last: str
+    ago: float | None
+    steps: int | None = None
+    epsilon: float | None = None
+    cap: float | None = None
+
+
+class Status(NamedTuple):
+    """A run.
+
+    Attributes
+    ----------
+    state : "running", "interrupted" or "finished"
+    round, rounds : the last one that the server has finished, and of how many (or "budget")
+    checkpoint : when the last one was made, in seconds before now, and its number; None without any
+    verdict : of a run that has ended
+    """
+
+    state: str
+    round: int
+    rounds: int | str
+    checkpoint: tuple[int, float] | None
+    verdict: str | None
+    clients: list[Client]
+
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        rounds = f"round {self.round}" + (f" of {self.rounds}" if isinstance(self.rounds, int) else "; its budget ends it")
+        yield f"{self.state}, {rounds}"
+        if self.verdict is not None:
+            yield self.verdict
+        elif self.checkpoint is not None:
+            number, ago = self.checkpoint
+            more = "; --resume goes on from it" if self.state == "interrupted" else ""
+            yield f"checkpoint {number}, {duration(ago)} ago{more}"
+        elif self.state == "interrupted":
+            yield "no checkpoint: --resume begins again, and what was spent stays spent"
+        yield ""
+        spends = any(client.cap is not None for client in self.clients)
+        head = ["client", "", "messages", "last", "", *(["steps", "epsilon", "of"] if spends else [])]
+        rows = [head]
+        for c in self.clients:
+            row = [c.name, c.did, f"{c.messages:,}", c.last, "" if c.ago is None else f"{duration(c.ago)} ago"]
+            of = "" if c.cap is None else f"{c.cap:g}"
+            rows.append([*row, *(["" if c.steps is None else f"{c.steps:,}", number_of(c.epsilon), of] if spends else [])])
+        yield from columns(rows)
+
+
+def duration(seconds: float) -> str:
+    """Of some seconds, in words."""
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 86400:.0f} days"
+
+
+def number_of(value: float | None) -> str:
+    """Four digits, or nothing."""
+    return "" if value is None else f"{value:.4g}"
+
+
+def status(run: Opened) -> Status:
+    """The state of a run."""
+    summary, parties = run.summary, (SERVER, *range(len(run.names)))
+    going = any(locks.running(run.files.home(party)) for party in parties)
+    state = "finished" if summary is not None else "running" if going else "interrupted"
+    done = int(summary["rounds"]) if summary is not None else _measured(run.path / "metrics.jsonl")
+    verdict = None if summary is None else str(summary["verdict"])
+    return Status(state, done, run.config.job.rounds, _checkpoint(run), verdict, list(_clients(run, state)))
+
+
+def _measured(path: Path) -> int:
+    """The last round of which metrics.jsonl tells."""
+    with suppress(OSError):
+        for line in reversed(path.read_bytes().splitlines()):
+            with suppress(ValueError, KeyError, TypeError):  # the last one may be half written
+                return int(json.loads(line)["round"])
+    return 0
+
+
+def _checkpoint(run: Opened) -> tuple[int, float] | None:
+    """Number of the newest checkpoint, and seconds since it was made."""
+    found = []
+    for party in (SERVER, *run.records):
+        with suppress(OSError):
+            for path in (run.files.home(party) / "checkpoint").glob("*.ckpt"):
+                found.append((path.stat().st_mtime, int(path.stem.rpartition("-")[2])))
+    return None if not found else (max(found)[1], max(0.0, time.time() - max(found)[0]))
+
+
+def _clients(run: Opened, state: str) -> Iterator[Client]:
+    """All of them. Who has answered less of the newest exchange than others is waited for."""
+    lines = {}
+    for k, name in enumerate(run.names):
+        path = run.files.ledger(k)
+        with suppress(JobError):  # one that was altered is the audit's affair
+            lines[name] = list(sent(path)) if path.exists() else []
+    ages = {name: run.files.ledger(k) for k, name in enumerate(run.names)}
+    newest = max((name for name in lines if lines[name]), key=lambda name: ages[name].stat().st_mtime, default=None)
+    protocol = None if newest is None else lines[newest][-1].protocol
+    answered = {name: sum(line.protocol == protocol for line in lines.get(name, [])) for name in run.names}
+    ended = {} if run.summary is None else run.summary["clients"]
+    for k, name in enumerate(run.names):
+        own = lines.get(name, [])
+        if name in ended:
+            did = str(ended[name].get("status", "finished"))
+        elif state == "interrupted":
+            did = "interrupted"
+        else:
+            did = "waits" if own and answered[name] == max(answered.values()) else "is waited for"
+        last = "" if not own else own[-1].kind + ("" if own[-1].round is None else f" of round {own[-1].round}")
+        ago = max(0.0, time.time() - ages[name].stat().st_mtime) if own else None
+        yield Client(name, did, len(own), last, ago, *_spent(run, k))
+
+
+def _spent(run: Opened, k: int) -> tuple[int | None, float | None, float | None]:
+    """Steps, epsilon and cap of a client in this run."""
+    privacy, by_client = run.config.privacy, run.config.unit == "client"
+    if privacy is None:
+        return None, None, None
+    budget = run.budget(SERVER if by_client else k)
+    cap, delta = privacy.cap("the federation" if by_client else run.names[k])
+    if budget is None:
+        return None, None, cap
+    parts = budget.of_job(run.job(SERVER if by_client else k))
+    return sum(steps for _, steps in parts), epsilon(parts, delta), cap

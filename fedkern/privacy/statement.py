@@ -1,0 +1,183 @@
+"""What has been spent on a holder's data, and what is left: for the holder alone. Nothing is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import JobError
+from .accountant import Mechanism, Parts, epsilon, max_steps
+from .binding import LEDGER, POLICY, Account, account, bind, client_home, known_policies
+from .budget import Books, Total
+from .policy import DataSet, Policy, PolicyFile, read_policies
+
+ALONE = 1e-5  # delta, where no policy says one
+FURTHER = 10  # times the steps of all jobs so far: further nobody looks
+
+
+class Job(NamedTuple):
+    """One job in a budget.
+
+    Attributes
+    ----------
+    job : the run's id and the client's number
+    begun : date and time
+    kind : of noise, in words; "open" and "client-level" are without an account
+    epsilon : of this job alone
+    """
+
+    job: str
+    begun: str
+    kind: str
+    steps: int
+    epsilon: float | None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Of one data set.
+
+    Attributes
+    ----------
+    data : its id
+    budget : the file
+    policies : that bind it
+    total : of all jobs
+    left : steps that all caps would still pay for, if they were like the last job's; None without a cap or a job
+    more : whether it may be more than that
+    like : what those steps are
+    """
+
+    data: str
+    budget: Path
+    policies: tuple[Path, ...]
+    total: Total
+    jobs: tuple[Job, ...]
+    left: int | None
+    more: bool
+    like: str
+
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        yield f"{self.data}: {self.total.text()}"
+        yield f"  policy   {', '.join(map(str, self.policies)) or 'none binds these data'}"
+        yield f"  budget   {self.budget}; its chain is whole"
+        if self.left is not None:
+            yield f"  left     {'at least ' if self.more else ''}{self.left} more steps like the last job's ({self.like})"
+        elif self.jobs and self.total.cap is None:
+            yield "  left     no cap is set: a policy with epsilon and delta sets one"
+
+
+def statements(paths: Sequence[Path]) -> list[Statement]:
+    """Of data files or budgets; without any, of all data that policies in the usual places name.
+
+    Raises
+    ------
+    JobError
+        A policy or a budget cannot be read, or was altered; nothing is known of a path.
+    """
+    if not paths:
+        found = [bind(_client(file, p), DataSet((p.data,), p.paths)) for file in known_policies() for p in file.policies]
+        accounts = [(one.policies, place) for one in found if (place := account(one)) is not None]
+        if not accounts:
+            raise JobError(
+                "no policy is in the usual places, so no account is kept here; give a data file, a budget.jsonl, or the client's "
+                "folder of a run (docs/how-to/console.md)"
+            )
+        return list({(place.folder, place.data): _statement(policies, place) for policies, place in accounts}.values())
+    return [one for path in paths for one in _of(path)]
+
+
+def _client(file: PolicyFile, policy: Policy) -> str:
+    """Whose policies a file has: those of a client's own folder hold for that name alone."""
+    own = file.path.parent
+    return own.name if own.parent == client_home() else policy.data
+
+
+def _of(path: Path) -> Iterator[Statement]:
+    folder = path.parent if path.name == LEDGER else path
+    if (folder / LEDGER).is_file():
+        books = Books(Account(folder, ""))
+        books.look(own=True)
+        names = dict.fromkeys(data for data, _ in books.ledger.jobs.values())
+        names |= dict.fromkeys(data for data, _ in books.ledger.unaccounted)
+        beside = folder / POLICY
+        policies = read_policies(beside).policies if beside.is_file() else ()
+        for name in names:
+            own = tuple(policy for policy in policies if policy.data == name)
+            yield _statement(own, Account(folder, name, own))
+        return
+    if not path.exists():
+        raise JobError(f"{path}: is not there; give a data file, a budget.jsonl, or the folder that holds one")
+    binding = bind(path.stem, DataSet((path.stem,), (Path(os.path.abspath(path)),)))
+    place = account(binding)
+    if place is None:
+        raise JobError(
+            f"{path}: no policy names it and no budget lies there; without a policy each run keeps its own, in the client's "
+            "folder (fedkern budget RUN/client-NAME)"
+        )
+    yield _statement(binding.policies, place)
+
+
+def _statement(policies: tuple[Policy, ...], place: Account) -> Statement:
+    books = Books(place)
+    books.look(own=True)
+    caps = [(policy.epsilon, policy.delta) for policy in policies if policy.delta is not None]
+    delta = caps[0][1] if caps else ALONE
+    last, parts = _latest(books), books.parts()
+    further = FURTHER * sum(steps for _, steps in parts)
+    left = None if last is None or not caps else min(_left(parts, last, cap, delta, further) for cap, delta in caps)
+    return Statement(
+        data=place.data,
+        budget=books.ledger.path,
+        policies=tuple(policy.file for policy in policies),
+        total=books.total(delta),
+        jobs=tuple(sorted(_jobs(books, delta), key=lambda job: job.begun)),
+        left=left,
+        more=left == further,
+        like="" if last is None else words(last),
+    )
+
+
+def _jobs(books: Books, delta: float) -> Iterator[Job]:
+    for ledger, names in books.all:
+        for job, (data, mechanism) in ledger.jobs.items():
+            if data in names:
+                parts = ledger.of_job(job)
+                steps = sum(n for _, n in parts)
+                yield Job(job, ledger.begun[job], words(mechanism), steps, epsilon(parts, delta) if steps else 0.0)
+        for (data, job), use in ledger.unaccounted.items():
+            if data in names:
+                yield Job(job, ledger.begun[job], use, 0, None)
+
+
+def _latest(books: Books) -> Mechanism | None:
+    """Of the job that began last."""
+    found = [
+        (ledger.begun[job], mechanism)
+        for ledger, names in books.all
+        for job, (data, mechanism) in ledger.jobs.items()
+        if data in names
+    ]
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _left(parts: Parts, mechanism: Mechanism, cap: float, delta: float, further: int) -> int:
+    """More steps of a mechanism within a cap, at most `further`."""
+    if not all(m.secure for m, steps in parts if steps):
+        return 0
+    same = sum(steps for m, steps in parts if m == mechanism)
+    others = tuple((m, steps) for m, steps in parts if m != mechanism and steps)
+    enough = same + further
+    return max(0, min(enough, max_steps(mechanism, cap, delta, others, enough=enough)) - same)
+
+
+def words(mechanism: Mechanism) -> str:
+    """A kind of noise in words."""
+    rate = f", rate {mechanism.rate:.4g}" if mechanism.rate < 1 else ""
+    unit = "" if mechanism.unit == "example" else ", of whole clients"
+    noise = f"noise {mechanism.sigma:g}" + ("" if mechanism.secure else " that can be predicted")
+    return f"{mechanism.sampling}{rate}, {noise}{unit}"

@@ -1,0 +1,327 @@
+"""What a data holder asks: `fedkern status`, `ledger`, `audit`, `budget` and `plan`, on real private runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("dp_accounting")
+from fedkern.cli.__main__ import main
+from support.command import Ended
+
+PRIVATE = """
+[job]
+method = "pvi"
+rounds = {rounds}
+seed = 1
+[data]
+clients = "rows/*.csv"
+response = "y"
+standardise = "none"
+[data.columns]
+x = {{kind = "numeric"}}
+[privacy]
+epsilon = 2.0
+delta = 1e-4
+clip = 2.0
+noise_multiplier = 3.0
+{privacy}
+[algorithm]
+local_steps = 5
+{algorithm}
+"""
+EXAMPLE, CLIENT = "sampling_rate = 0.1", 'unit = "client"\nepsilon = 50.0'
+VERTICAL = """
+[job]
+method = "vertical"
+rounds = 3
+[data]
+clients = "parts/*.csv"
+server = "y.csv"
+id = "id"
+response = "y"
+standardise = "none"
+[data.columns]
+a1 = {kind = "numeric"}
+b1 = {kind = "numeric"}
+[model]
+family = "bernoulli"
+[privacy]
+epsilon = 5.0
+delta = 1e-4
+noise_multiplier = 4.0
+"""
+
+
+def private(folder: Path, *, privacy: str = EXAMPLE, rounds: int = 3, algorithm: str = "") -> Path:
+    """The job file of a federation of two."""
+    chance = np.random.default_rng(3)
+    (folder / "rows").mkdir(parents=True)
+    for name in ("ada", "bea"):
+        lines = [f"{x:.3f},{int(chance.random() < 1 / (1 + np.exp(-x)))}" for x in chance.standard_normal(60)]
+        (folder / "rows" / f"{name}.csv").write_text("\n".join(["x,y", *lines, ""]))
+    text = PRIVATE
+    if "epsilon" in privacy:
+        text = text.replace("epsilon = 2.0\n", "").replace("delta = 1e-4", "delta = 1e-2")
+    path = folder / "job.toml"
+    path.write_text(text.format(privacy=privacy, rounds=rounds, algorithm=algorithm))
+    return path
+
+
+def vertical(folder: Path) -> Path:
+    chance = np.random.default_rng(3)
+    (folder / "parts").mkdir(parents=True)
+    for name in ("a", "b"):
+        rows = [f"r{i},{x:.3f}" for i, x in enumerate(chance.standard_normal(40))]
+        (folder / "parts" / f"{name}.csv").write_text("\n".join([f"id,{name}1", *rows, ""]))
+    (folder / "y.csv").write_text("\n".join(["id,y", *(f"r{i},{chance.integers(2)}" for i in range(40)), ""]))
+    path = folder / "job.toml"
+    path.write_text(VERTICAL)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Finished runs: of a private job, of one that protects whole clients, of a vertical one, and of an open one."""
+    root = tmp_path_factory.mktemp("console")
+    jobs = {"example": private(root / "example"), "client": private(root / "client", privacy=CLIENT)}
+    jobs["vertical"] = vertical(root / "vertical")
+    jobs["open"] = private(root / "open")
+    text = jobs["open"].read_text()
+    jobs["open"].write_text(text[: text.index("[privacy]")] + text[text.index("[algorithm]") :])
+    for name, job in jobs.items():
+        os.environ.pop("FEDKERN_CLIENT_HOME", None)
+        assert main(["run", str(job), "--out", str(root / name / "run"), "--quiet"]) == 0, name
+    return {name: root / name / "run" for name in jobs}
+
+
+@pytest.fixture
+def copy(made: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
+    return lambda name: Path(shutil.copytree(made[name], tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["example", "client", "vertical", "open"])
+def test_an_untouched_run_is_as_it_says(name: str, made: dict[str, Path], fedkern: Callable[..., Ended]) -> None:
+    ended = fedkern("audit", made[name])
+    assert (ended.code, ended.err) == (0, "")
+    assert "DIFFERENCE" not in ended.out
+    assert ("nothing is claimed" if name == "open" else "every certificate is what its ledger and its budget say") in ended.out
+
+
+def test_both_accountants_agree_on_what_was_claimed(made: dict[str, Path], fedkern: Callable[..., Ended]) -> None:
+    for party in json.loads(fedkern("audit", made["example"], "--json").out)["parties"]:
+        assert party["steps"] == party["charged"] == 15
+        assert party["low"] <= party["claimed"] <= 1.01 * party["high"]
+
+
+def digits(path: Path, many: int, seed: int) -> Iterator[int]:
+    """Where some digits of a file stand."""
+    places = [i for i, letter in enumerate(path.read_bytes()) if chr(letter).isdigit()]
+    yield from random.Random(seed).sample(places, min(many, len(places)))
+
+
+EDITED = [
+    ("example", "client-ada/certificate.json"),
+    ("example", "client-bea/budget.jsonl"),
+    ("example", "ledger/ada.jsonl"),
+    ("vertical", "client-a/certificate.json"),
+    ("vertical", "client-b/budget.jsonl"),
+    ("vertical", "ledger/a.jsonl"),
+    ("client", "budget.jsonl"),
+    ("client", "ledger/bea.jsonl"),
+    ("open", "ledger/ada.jsonl"),
+]
+
+
+@pytest.mark.parametrize(("name", "file"), EDITED)
+def test_one_digit_that_was_edited_is_found(
+    name: str, file: str, copy: Callable[[str], Path], fedkern: Callable[..., Ended]
+) -> None:
+    folder = copy(name)
+    path = folder / file
+    before = path.read_bytes()
+    for place in digits(path, 8, seed=len(file)):
+        edited = bytearray(before)
+        edited[place] = ord("0") + (before[place] - ord("0") + 1) % 10
+        path.write_bytes(edited)
+        ended = fedkern("audit", folder)
+        line = bytes(edited[max(0, place - 30) : place + 10])
+        assert ended.code == 2, f"{file}, byte {place}, {line!r}: not noticed"
+        assert "DIFFERENCE" in ended.out or file.rpartition("/")[2] in ended.err
+    path.write_bytes(before)
+    assert fedkern("audit", folder).code == 0
+
+
+@pytest.mark.parametrize("file", ["client-ada/budget.jsonl", "ledger/ada.jsonl"])
+def test_a_last_line_that_is_gone_is_found(file: str, copy: Callable[[str], Path], fedkern: Callable[..., Ended]) -> None:
+    folder = copy("example")
+    lines = (folder / file).read_bytes().splitlines(keepends=True)
+    (folder / file).write_bytes(b"".join(lines[:-1]))
+    ended = fedkern("audit", folder)
+    assert ended.code == 2
+    assert file.rpartition("/")[2] in ended.out
+
+
+@pytest.mark.parametrize("file", ["client-ada/budget.jsonl", "client-ada/certificate.json", "ledger/ada.jsonl"])
+def test_a_file_that_is_gone_is_found(file: str, copy: Callable[[str], Path], fedkern: Callable[..., Ended]) -> None:
+    folder = copy("example")
+    (folder / file).unlink()
+    ended = fedkern("audit", folder)
+    assert (ended.code, file.rpartition("/")[2] in ended.out) == (2, True), ended.out
+
+
+def test_a_certificate_of_another_run_is_found(
+    copy: Callable[[str], Path], fedkern: Callable[..., Ended], tmp_path: Path
+) -> None:
+    folder = copy("example")
+    job = private(tmp_path / "other", privacy="sampling_rate = 0.05")
+    assert fedkern("run", job, "--out", tmp_path / "other" / "run", "--quiet").code == 0
+    shutil.copy(tmp_path / "other" / "run" / "client-ada" / "certificate.json", folder / "client-ada" / "certificate.json")
+    ended = fedkern("audit", folder)
+    assert ended.code == 2
+    assert "ada: epsilon" in ended.out
+
+
+def started(job: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-m", "fedkern", "run", str(job), "--out", str(out), "--quiet", *more]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_a_run_that_goes_on_is_killed_and_resumed(tmp_path: Path, fedkern: Callable[..., Ended]) -> None:
+    job, out = private(tmp_path / "long", rounds=400, algorithm="checkpoint_every = 0.05"), tmp_path / "run"
+    job.write_text(job.read_text().replace("epsilon = 2.0", "epsilon = 60.0"))
+    with started(job, out) as running:
+        until = time.monotonic() + 60
+        while not list(out.glob("**/*.ckpt")) and time.monotonic() < until:
+            time.sleep(0.02)
+        status = fedkern("status", out)
+        assert status.code == 0
+        assert status.out.startswith("running, round ")
+        assert "is waited for" in status.out
+        running.kill()
+    status = fedkern("status", out)
+    assert status.out.startswith("interrupted, round ")
+    assert "--resume goes on from it" in status.out
+    assert fedkern("audit", out).code == 0
+    with started(job, out, "--resume", "--set", "job.rounds=400") as running:
+        assert running.wait(timeout=120) == 0
+    status = fedkern("status", out)
+    assert status.out.startswith("finished, round 400 of 400")
+    ended = fedkern("audit", out)
+    assert ended.code == 0, ended.out
+
+
+def test_the_ledger_in_words_and_line_by_line(made: dict[str, Path], fedkern: Callable[..., Ended]) -> None:
+    lines = json.loads(fedkern("ledger", made["example"], "--json").out)
+    logged = [json.loads(line) for line in (made["example"] / "ledger" / "ada.jsonl").read_text().splitlines()]
+    assert [(line["kind"], line["bytes"], line["charge"]) for line in lines if line["who"] == "ada"] == [
+        (line["kind"], line["bytes"], line["charge"]) for line in logged
+    ]
+    table = fedkern("ledger", made["example"]).out
+    (deltas,) = [line for line in table.splitlines() if line.startswith("ada") and "SiteDelta" in line]
+    assert deltas.split()[:6] == ["ada", "server", "SiteDelta", "3", str(3 * logged[2]["bytes"]), "0"]
+    assert "dh (2)" in deltas
+    assert fedkern("ledger", made["example"] / "client-ada").code == 0
+
+
+def test_what_may_still_be_spent(tmp_path: Path, fedkern: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert fedkern("budget").code == 2
+    job = private(tmp_path / "job", rounds=2)
+    rows = tmp_path / "job" / "rows" / "ada.csv"
+    policy = tmp_path / "home" / ".fedkern" / "policy.toml"
+    policy.parent.mkdir(parents=True)
+    policy.write_text(f'[data.ada]\npaths = ["{rows}"]\nepsilon = 1.0\ndelta = 1e-4\nopen = true\n')
+    assert fedkern("run", job, "--out", tmp_path / "one", "--quiet").code == 0
+    text = fedkern("budget", rows).out
+    assert text == fedkern("budget").out
+    (one,) = json.loads(fedkern("budget", "--json").out)
+    assert (one["data"], one["total"]["cap"], one["jobs"][0]["steps"]) == ("ada", 1.0, 10)
+    assert f"{one['left']} more steps" in text
+    assert "poisson, rate 0.1, noise 3" in text
+
+    # As many steps as are said to be left may be run, and not one update more.
+    left = one["left"]
+    assert 0 < left < 100
+    assert not one["more"]
+    full = ("--set", "job.rounds=1000", "--set", "algorithm.local_steps=1", "--set", "algorithm.schedule=sequential")
+    assert fedkern("run", job, "--out", tmp_path / "two", "--quiet", *full).code == 0
+    (after,) = json.loads(fedkern("budget", rows, "--json").out)
+    assert after["left"] == 0
+    assert sum(job["steps"] for job in after["jobs"]) == 10 + left
+    assert after["total"]["epsilon"] <= 1.0
+
+
+def test_a_plan_says_what_the_job_would_spend(tmp_path: Path, fedkern: Callable[..., Ended], made: dict[str, Path]) -> None:
+    job = private(tmp_path / "job")
+    ended = fedkern("plan", job, "--epsilon", "0.3,2", "--noise", "2,3")
+    assert (ended.code, ended.err) == (0, "")
+    assert not list(tmp_path.glob("**/budget.jsonl"))  # nothing is spent
+    rows = [line.split() for line in ended.out.splitlines()[-2:]]
+    assert [row[0] for row in rows] == ["2", "3"]
+    certificate = json.loads((made["example"] / "client-ada" / "certificate.json").read_text())
+    assert float(rows[1][3]) == pytest.approx(certificate["epsilon"], rel=1e-3)
+    assert rows[1][-1] == "3"
+    assert float(rows[1][2]) == pytest.approx(3 * np.sqrt(np.pi / 2) * 1.5, rel=1e-2)  # of four numbers: sqrt(2) G(5/2) / G(2)
+    assert int(rows[0][-2]) < 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("plan", "job.toml", "--noise", "x"), "--noise x: wanted numbers above 0"),
+        (("plan", "job.toml", "--noise", "1e9"), "noise_multiplier must be in"),
+        (("plan", "job.toml", "--epsilon", "-1"), "--epsilon -1: wanted numbers above 0"),
+        (("status", "nowhere"), "nowhere: holds no run of fedkern"),
+        (("audit", "."), "holds no run of fedkern"),
+        (("ledger", "job.toml"), "holds no run of fedkern"),
+        (("budget", "nowhere.csv"), "nowhere.csv: is not there"),
+        (("budget", "rows/ada.csv"), "rows/ada.csv: no policy names it"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, fedkern: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private(tmp_path / "job")
+    monkeypatch.chdir(tmp_path / "job")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ended = fedkern(*arguments)
+    assert ended.code == 2
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "damage", ["job.json", "summary.json", "client-ada/job.json", "client-ada/budget.jsonl", "ledger/ada.jsonl"]
+)
+def test_a_file_that_is_no_longer_one_is_named(damage: str, copy: Callable[[str], Path], fedkern: Callable[..., Ended]) -> None:
+    folder = copy("example")
+    (folder / damage).write_bytes(b'{"half')
+    ended = fedkern("audit", folder)
+    assert ended.code == 2
+    assert damage.rpartition("/")[2] in ended.out + ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_client_s_own_folder_and_ledger_are_enough_for_its_part(
+    made: dict[str, Path], tmp_path: Path, fedkern: Callable[..., Ended]
+) -> None:
+    own = tmp_path / "run" / "client-ada"
+    shutil.copytree(made["example"] / "client-ada", own)
+    assert "ada.jsonl is gone" in fedkern("audit", own).out
+    (own.parent / "ledger").mkdir()
+    shutil.copy(made["example"] / "ledger" / "ada.jsonl", own.parent / "ledger" / "ada.jsonl")
+    ended = fedkern("audit", own)
+    assert ended.code == 0, ended.out + ended.err
+    assert "ada" in ended.out
+    assert "the server's folder is not here" in ended.out
