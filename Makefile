@@ -39,8 +39,9 @@ BASE ?= HEAD
 golden: $(VENV)/test
 	$(BIN)/python tests/golden/compare.py $(BASE)
 
-# The documents, as pages in build/docs. A warning is an error; the build and the pages need no network.
-docs: $(VENV)/docs
+# The documents, as pages in build/docs, with the gallery's figures, which the installed package draws. A warning is an error; the
+# build and the pages need no network.
+docs: install $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
@@ -95,7 +96,7 @@ $(VENV)/test: $(SOURCES) | $(VENV)/bin/python
 	@rm -f $(VENV)/seconds
 	@touch $@ $(VENV)/demo
 
-# Made anew when what the pages need changes, not with the code: pages are written from files alone.
+# Made anew when what builds the pages changes, not with the code.
 $(VENV)/docs: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $@.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $@.txt

@@ -11,10 +11,20 @@ project = "fedkern"
 version = release = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 copyright = "the authors of fedkern"
 
-extensions = ["myst_parser", "mathml"]
+extensions = ["myst_parser", "mathml", "sphinx_gallery.gen_gallery"]
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",  # made by the build
+    "remove_config_comments": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "plot_gallery": True,
+    "abort_on_example_error": True,
+    "min_reported_time": 1e9,
+}
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3  # [text](page.md#section) is checked, as every link inside the documents
-exclude_patterns = ["_*"]
+exclude_patterns = ["_*", "gallery/*"]
 html_math_renderer = "mathml"
 highlight_language = "none"
 nitpicky = True
@@ -26,7 +36,6 @@ html_css_files = ["pages.css"]
 html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_show_sourcelink = False
-html_sidebars = {"start/index": []}  # the only page of its folder
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],

@@ -66,7 +66,7 @@ def compare(
     posterior, drawing : of the run
     reference : group `posterior` of another library
     names : ours -> theirs, of parameters ("theta[age]", "beta[0]") or of whole arrays ("theta", "beta"), whose elements are then
-        taken in their order; None: equal names
+        taken in their order; the others have equal names
     path : of the reference, for errors
 
     Raises
@@ -80,6 +80,8 @@ def compare(
         pairs = _equal(ours, theirs, path)
     else:
         pairs = [pair for name, other in names.items() for pair in _paired(ours, theirs, name, other, path)]
+        said = {name for pair in pairs for name in pair}
+        pairs += [(name, name) for name in _flat(ours) if name in _flat(theirs) and name not in said]
     flat_ours, flat_theirs = _flat(ours), _flat(theirs)
     found = []
     for name, other in pairs:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from fedkern.methods.sigma.prior import keys as prior_config
 from fedkern.methods.sigma.prior import reference as prior_reference
 from fedkern.methods.sigma.prior.keys import PriorConfig
 from fedkern.privacy.policy import read_policies
+from support.mpirun import environment
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
@@ -76,12 +80,13 @@ def test_the_reference_names_every_section(method: str, without: set[str]) -> No
 
 @pytest.mark.parametrize("name", with_blocks("toml"))
 def test_the_jobs_of_the_documents_are_valid(name: str, tmp_path: Path) -> None:
-    """Jobs, prior files, site files and policies: a block of TOML is a whole file."""
+    """Jobs, prior files, site files and policies: a block of TOML is a whole file. A page shows how a `pvi` job is made private."""
+    private = []
     for block in blocks("toml", TEXTS[name]):
         tables = tomllib.loads(block)
         if "job" in tables:
             config = parse(tables)
-            assert config.privacy is not None or config.job.method != "pvi"
+            private += [config.privacy is not None] if config.job.method == "pvi" else []
         elif "prior" in tables:
             assert prior_config.parse(tables).prior.kind == "car"
         elif "dialect" in tables:
@@ -89,6 +94,7 @@ def test_the_jobs_of_the_documents_are_valid(name: str, tmp_path: Path) -> None:
         else:
             (tmp_path / "policy.toml").write_text(block, encoding="utf-8")
             assert read_policies(tmp_path / "policy.toml").policies
+    assert not private or any(private)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "mpi").glob("*.toml")), ids=lambda path: path.name)
@@ -97,7 +103,34 @@ def test_the_example_jobs_are_valid(path: Path) -> None:
     assert config.privacy is not None or config.job.method != "pvi"
 
 
-@pytest.mark.parametrize("name", with_blocks("python"))
+WALKS = [f"docs/start/{name}.md" for name in ("python", "hospitals", "cluster")]  # pages whose blocks are done one after the other, as a reader does them
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_the_walks_of_the_documents_end_with_a_posterior(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python runs, blocks of TOML become the file that their first line names, commands end with code 0."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    for key, value in environment().items():
+        monkeypatch.setenv(key, value)
+    names: dict[str, Any] = {}
+    for language, block in re.findall(r"```(python|toml|sh)\n(.*?)```", TEXTS[name], flags=re.DOTALL):
+        if language == "python":
+            exec(compile(block, name, "exec"), names)
+        elif language == "toml":
+            path = Path(block.split()[1])
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(block, encoding="utf-8")
+        else:
+            for command in block.splitlines():
+                words = command.split()
+                assert words[0] == "fedkern"
+                ended = subprocess.run([sys.executable, "-P", "-m", *words], capture_output=True, text=True, check=False)
+                assert ended.returncode == 0, f"{command}\n{ended.stdout}\n{ended.stderr}"
+    assert list(Path("runs").glob("*/report.html")) or Path("odds.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("name", [name for name in with_blocks("python") if name not in WALKS])
 def test_the_code_of_the_documents_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}

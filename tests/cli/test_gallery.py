@@ -1,0 +1,72 @@
+"""The scripts of the gallery: each runs, ends with a figure, and shows what it says."""
+
+from __future__ import annotations
+
+import runpy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "docs" / "gallery"
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("plot_*.py"))
+
+
+def shown(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a script has defined, once it has shown its figure."""
+    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib.pyplot as plt
+
+    monkeypatch.delenv("FEDKERN_DATA", raising=False)
+    figures: list[int] = []
+    monkeypatch.setattr(plt, "show", lambda: figures.extend(plt.get_fignums()))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other libraries
+            names = runpy.run_path(str(FOLDER / f"{name}.py"))
+    finally:
+        plt.close("all")
+    assert len(figures) == 1
+    return names
+
+
+def test_all_scripts_are_here() -> None:
+    assert SCRIPTS == [f"plot_{name}" for name in ("against_numpyro", "heart", "hospitals", "map", "private_budget")]
+
+
+def test_hospitals(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown("plot_hospitals", monkeypatch)["difference"] < 1e-6
+
+
+def test_private_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = shown("plot_private_budget", monkeypatch)["results"]
+    assert not results.pop("no noise").privacy
+    for name, result in results.items():
+        cap = float(name.split()[1])
+        assert all(0.99 * cap <= one["epsilon"] <= cap for one in result.privacy.values())
+
+
+def test_heart(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = shown("plot_heart", monkeypatch)
+    assert list(names["found"]["parameter"])[-2:] == ["theta[depression]", "theta[age]"]
+    assert names["result"].summary["converged"] is True
+
+
+def test_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = shown("plot_map", monkeypatch)
+    assert names["result"].summary["converged"] in (True, "settled")
+    areas = names["areas"]
+    assert len(areas) == 36
+    few = areas["exposure"] < areas["exposure"].median()  # areas of few cases are drawn to their neighbours most
+    pull = abs(np.log(areas["rate_mean"] / areas["crude"].clip(lower=0.1)))
+    assert pull[few].mean() > pull[~few].mean()
+
+
+def test_against_numpyro(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("numpyro")
+    shown("plot_against_numpyro", monkeypatch)
+    table = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(("theta[", "intercept"))][-3:]
+    assert {row[0] for row in table} == {"theta[x]", "theta[z]", "intercept"}
+    assert all(float(row[1]) < 0.15 for row in table)  # Wasserstein distance, in sds
