@@ -80,7 +80,7 @@ def test_the_reference_names_every_section(method: str, without: set[str]) -> No
 
 @pytest.mark.parametrize("name", with_blocks("toml"))
 def test_the_jobs_of_the_documents_are_valid(name: str, tmp_path: Path) -> None:
-    """Jobs, prior files, site files and policies: a block of TOML is a whole file. A page shows how a `pvi` job is made private."""
+    """Jobs, prior files, site files, policies: a block of TOML is a whole file. A page shows how a `pvi` job is made private."""
     private = []
     for block in blocks("toml", TEXTS[name]):
         tables = tomllib.loads(block)
@@ -103,7 +103,8 @@ def test_the_example_jobs_are_valid(path: Path) -> None:
     assert config.privacy is not None or config.job.method != "pvi"
 
 
-WALKS = [f"docs/start/{name}.md" for name in ("python", "hospitals", "cluster")]  # pages whose blocks are done one after the other, as a reader does them
+# Pages whose blocks are done one after the other, as a reader does them.
+WALKS = [f"docs/start/{name}.md" for name in ("python", "hospitals", "cluster")]
 
 
 @pytest.mark.parametrize("name", WALKS)
