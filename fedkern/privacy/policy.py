@@ -28,15 +28,13 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar
-
-from pydantic import AfterValidator, BeforeValidator, Field
-from pydantic_core import PydanticCustomError
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..errors import JobError
-from ..plain import Json
-from ..sections import Section, key, validated
 from .accountant import Mechanism, Unit
+
+if TYPE_CHECKING:
+    from .policy_keys import Data
 
 Use = Literal["private", "open", "client-level"]
 
@@ -46,55 +44,6 @@ class Refusal(NamedTuple):
 
     ask: str
     detail: str
-
-
-Word = TypeVar("Word", bound=str)
-
-
-def _listed(value: Json) -> Json:
-    return [value] if isinstance(value, str) else value
-
-
-def _path(text: str) -> str:
-    if not text or "\0" in text:
-        raise PydanticCustomError("path", "a path")
-    return text
-
-
-Text = Annotated[str, AfterValidator(_path)]
-OneOrMore = Annotated[list[Word], Field(min_length=1), BeforeValidator(_listed)]
-
-
-class _Data(Section):
-    """A table [data.NAME]."""
-
-    paths: Annotated[list[Text], BeforeValidator(_listed)] = key([], help="files, folders with all below them, or patterns")
-    epsilon: float | None = key(None, gt=0, allow_inf_nan=False, help="a finite number above 0, over all jobs")
-    delta: float | None = key(None, gt=0, lt=1, help="a number above 0 and below 1, over all jobs")
-    fingerprint: str | None = key(None, help="of the data, as fedkern check JOB --local FILE prints it")
-    open: bool | None = key(None, help="whether jobs without [privacy] are allowed; default: the file's")
-    client_level: bool | None = key(None, help='whether jobs with unit = "client" are allowed; default: the file\'s')
-
-
-class _File(Section):
-    """The keys of a policy file; see the head of this module."""
-
-    require: bool = key(False, help="whether data that no policy names are in no job")
-    open: bool = key(False, help="whether jobs without [privacy] are allowed")
-    client_level: bool = key(False, help='whether jobs with unit = "client" are allowed')
-    unit: OneOrMore[Unit] = key(["example"], help="what jobs may protect")
-    noise_source: OneOrMore[Literal["secure", "keyed"]] = key(["secure"], help="where their noise may come from")
-    least_noise_multiplier: float | None = key(None, gt=0, allow_inf_nan=False, help="the least noise of a job")
-    accounts: Text | None = key(None, help="a folder for budgets, if not the file's own")
-    data: dict[str, _Data] = key({}, help="a table [data.NAME] for each data set")
-
-    def lacks(self) -> Iterator[str]:
-        """Caps that a table must have: both, but where open jobs are allowed and none is given."""
-        for name, table in self.data.items():
-            allowed = self.open if table.open is None else table.open
-            if not allowed or table.epsilon is not None or table.delta is not None:
-                for missing in (cap for cap in ("epsilon", "delta") if getattr(table, cap) is None):
-                    yield f"data.{name}.{missing} is missing: {_Data.model_fields[missing].description}"
 
 
 @dataclass(frozen=True)
@@ -198,13 +147,15 @@ def read_policies(path: Path) -> PolicyFile:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as fault:  # beside TOMLDecodeError: numbers and tables without an end
         raise JobError(f"{path}: can't be read as a policy ({fault})") from None
-    said = validated(_File, content, _File.lacks, str(path))
+    from .policy_keys import policy_file  # loads pydantic, which takes its time
+
+    said = policy_file(content, str(path))
     folder = Path(os.path.realpath(path)).parent
 
     def beside(texts: Iterable[str]) -> tuple[Path, ...]:
         return tuple(folder / os.path.expanduser(text) for text in texts)
 
-    def policy(name: str, table: _Data) -> Policy:
+    def policy(name: str, table: Data) -> Policy:
         client_level = said.client_level if table.client_level is None else table.client_level
         return Policy(
             data=name,

@@ -1,0 +1,72 @@
+"""The keys of a policy file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from ..plain import Json
+from ..sections import Section, key, validated
+from .accountant import Unit
+
+Word = TypeVar("Word", bound=str)
+
+
+def _listed(value: Json) -> Json:
+    return [value] if isinstance(value, str) else value
+
+
+def _path(text: str) -> str:
+    if not text or "\0" in text:
+        raise PydanticCustomError("path", "a path")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_path)]
+OneOrMore = Annotated[list[Word], Field(min_length=1), BeforeValidator(_listed)]
+
+
+class Data(Section):
+    """A table [data.NAME]."""
+
+    paths: Annotated[list[Text], BeforeValidator(_listed)] = key([], help="files, folders with all below them, or patterns")
+    epsilon: float | None = key(None, gt=0, allow_inf_nan=False, help="a finite number above 0, over all jobs")
+    delta: float | None = key(None, gt=0, lt=1, help="a number above 0 and below 1, over all jobs")
+    fingerprint: str | None = key(None, help="of the data, as fedkern check JOB --local FILE prints it")
+    open: bool | None = key(None, help="whether jobs without [privacy] are allowed; default: the file's")
+    client_level: bool | None = key(None, help='whether jobs with unit = "client" are allowed; default: the file\'s')
+
+
+class File(Section):
+    """The keys of a policy file; see the head of `policy`."""
+
+    require: bool = key(False, help="whether data that no policy names are in no job")
+    open: bool = key(False, help="whether jobs without [privacy] are allowed")
+    client_level: bool = key(False, help='whether jobs with unit = "client" are allowed')
+    unit: OneOrMore[Unit] = key(["example"], help="what jobs may protect")
+    noise_source: OneOrMore[Literal["secure", "keyed"]] = key(["secure"], help="where their noise may come from")
+    least_noise_multiplier: float | None = key(None, gt=0, allow_inf_nan=False, help="the least noise of a job")
+    accounts: Text | None = key(None, help="a folder for budgets, if not the file's own")
+    data: dict[str, Data] = key({}, help="a table [data.NAME] for each data set")
+
+    def lacks(self) -> Iterator[str]:
+        """Caps that a table must have: both, but where open jobs are allowed and none is given."""
+        for name, table in self.data.items():
+            allowed = self.open if table.open is None else table.open
+            if not allowed or table.epsilon is not None or table.delta is not None:
+                for missing in (cap for cap in ("epsilon", "delta") if getattr(table, cap) is None):
+                    yield f"data.{name}.{missing} is missing: {Data.model_fields[missing].description}"
+
+
+def policy_file(tables: dict[str, Any], name: str) -> File:
+    """The tables of a policy file.
+
+    Raises
+    ------
+    JobError
+        It has a key or a value that it should not have; `name` begins the text.
+    """
+    return validated(File, tables, File.lacks, name)
