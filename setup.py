@@ -15,7 +15,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError
 
-HEADERS = Path("csrc/include/fedkern")
+HEADERS, DEVICE = Path("csrc/include/fedkern"), Path("csrc/cuda")
 UNITS, BINDINGS = sorted(Path("csrc/units").glob("*.cpp")), sorted(Path("csrc/bindings").glob("*.cpp"))
 COMPILED_ONCE = ("choose.cpp", "pool.cpp")
 
@@ -92,7 +92,7 @@ class BuildKernels(build_ext):
 
 
 class BuildPython(build_py):
-    """Puts the headers into the package too, so that fedkern.get_include() works from a wheel."""
+    """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel."""
 
     def run(self):
         package = Path(self.build_lib, "fedkern")
@@ -101,6 +101,7 @@ class BuildPython(build_py):
         super().run()
         if not self.editable_mode:
             shutil.copytree(HEADERS, package / "include" / "fedkern")
+            shutil.copytree(DEVICE, package / "cuda")  # compiled on the machine that has the device
 
 
 setup(

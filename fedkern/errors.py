@@ -106,3 +106,9 @@ class NumericalError(FedkernError):
     coordinate."""
 
     exit_code = 2
+
+
+class DeviceError(FedkernError):
+    """The cuda backend cannot run here; the text says what to install, or what to lower."""
+
+    exit_code = 2

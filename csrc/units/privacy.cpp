@@ -1,4 +1,5 @@
-#include "fedkern/privacy.hpp"
+#include "fedkern/privacy/discrete_gaussian.hpp"
+#include "fedkern/privacy/sums.hpp"
 
 #include "tables/privacy.hpp"
 

@@ -78,5 +78,5 @@ def text(found: dict[str, Any]) -> str:
     backends = list(next(iter(table.values()), {}))
     lines.append("".join([f"{'kernel':<{width}}", *(f"{b:<11}" for b in backends)]).rstrip())
     for name, exists in table.items():
-        lines.append("".join([f"{name:<{width}}", *(f"{'yes' if exists[b] else 'missing':<11}" for b in backends)]).rstrip())
+        lines.append("".join([f"{name:<{width}}", *(f"{exists[b]:<11}" for b in backends)]).rstrip())
     return "\n".join(lines)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
 from types import EllipsisType
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ Function: TypeAlias = Callable[..., Any]  # of a backend
 Out: TypeAlias = NDArray[Any] | tuple[NDArray[Any] | None, ...] | None  # one output, or all; None: it is allocated
 
 BACKENDS = ("cpp", "numba", "cuda", "reference")
+WITHOUT_CUDA = ("cpp", "numba", "reference")
 HERE = "fedkern.kernels."
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
 F64 = (np.dtype("float64"),)
@@ -59,7 +60,7 @@ class Array:
         if value is None and self.optional:
             return None
         if type(value) is not np.ndarray and home(value) is None:
-            raise TypeError(f"{kernel}: {self.name} must be a NumPy array, got {type(value).__name__}")
+            raise TypeError(f"{kernel}: {self.name} must be a NumPy or CuPy array, got {type(value).__name__}")
         if value.dtype not in self.dtypes:
             raise TypeError(f"{kernel}: {self.name} must be {' or '.join(map(str, self.dtypes))}, got {value.dtype}")
         shape = value.shape
@@ -164,6 +165,7 @@ class Kernel:
     backends : those that exist; the others are listed as missing
     function : the public function, where it has not the kernel's own name
     blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
+    host : why it has no cuda backend and shall have none
     """
 
     name: str
@@ -177,9 +179,10 @@ class Kernel:
     order: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     returns: bool = False
-    backends: tuple[str, ...] = ("cpp", "numba", "reference")
+    backends: tuple[str, ...] = WITHOUT_CUDA
     function: str = ""
     blas: bool = False
+    host: str = ""
     _loaded: dict[str, Function] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -196,14 +199,10 @@ class Kernel:
         """What every backend takes, in order."""
         return self.order or (*names(*self.inputs, *self.scalars, *self.outputs), "n_threads")
 
-    def implementation(self, backend: str | None, arrays: Sequence[Any] = ()) -> Function:
-        """The function of one backend, by default of the one at home where the arrays live (the first that there is)."""
+    def implementation(self, backend: str | None) -> Function:
+        """The function of one backend, by default of the first that there is."""
         if backend is None:
             backend = self.backends[0]
-            for array in arrays:
-                if array is not None and type(array) is not np.ndarray:
-                    backend = self._home(arrays)
-                    break
         if backend not in self._loaded:
             if backend not in self.backends:
                 raise ValueError(f"{self.name}: no backend {backend!r}; there are {', '.join(self.backends)}")
@@ -249,7 +248,7 @@ class Kernel:
 
     def call(self, backend: str | None, arrays: Sequence[Any], numbers: Sequence[Any], n_threads: int) -> Any:
         """What the backend returns for the arrays of `prepare` and the scalars of `numbers`."""
-        function, k = self.implementation(backend, arrays), len(self.inputs)
+        function, k = self.implementation(self._backend(backend, arrays)), len(self.inputs)
         if not self.order:
             return function(*arrays[:k], *numbers, *arrays[k:], n_threads)
         every = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
@@ -265,7 +264,7 @@ class Kernel:
         backend: str | None,
         symbols: Mapping[str, int] | None,
     ) -> tuple[Any, ...]:
-        arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, symbols)
+        arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, symbols, backend)
         returned = self.call(backend, arrays, numbers, n_threads)
         outputs = tuple(arrays[len(self.inputs) :])
         return (returned, *outputs) if self.returns else outputs
@@ -273,14 +272,34 @@ class Kernel:
     def _refuse(self, values: Mapping[str, Any]) -> None:
         _checks.refuse(self.public, {s.keyword: s.domain for s in self.scalars}, self.together, values)
 
-    def _home(self, arrays: Sequence[Any]) -> str:
-        """The one backend where all arrays live."""
-        homes = {h for h in map(home, arrays) if h} or {"cpp"}
+    def _backend(self, wanted: str | None, arrays: Sequence[Any]) -> str | None:
+        """The one that is called: what was wanted, if the arrays live where it runs."""
+        homes = {h for h in map(home, arrays) if h}
         if len(homes) > 1:
             raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
-        return homes.pop()
+        if homes <= {"cpp"} and wanted != "cuda":
+            return wanted
+        if wanted not in (None, "cuda"):
+            raise TypeError(f"{self.name}: backend {wanted!r} takes NumPy arrays, got CuPy arrays; copy them by cupy.asnumpy")
+        if "cuda" not in self.backends:
+            remedy = "copy the arrays by cupy.asnumpy" if "cuda" in homes else f"there are {', '.join(self.backends)}"
+            raise ValueError(f"{self.name}: no backend 'cuda' ({self.host or 'it is not written'}); {remedy}")
+        from ._cuda import device
 
-    def prepare(self, inputs: Mapping[str, Any], out: Out = None, symbols: Mapping[str, int] | None = None) -> list[Any]:
+        device.check_home(self.name, arrays)
+        return "cuda"
+
+    def _space(self, backend: str | None, arrays: Iterable[Any]) -> Any:
+        """The namespace in which outputs are allocated."""
+        if backend != "cuda" and all(home(a) != "cuda" for a in arrays):
+            return np
+        from ._cuda import device
+
+        return device.current().xp
+
+    def prepare(
+        self, inputs: Mapping[str, Any], out: Out = None, symbols: Mapping[str, int] | None = None, backend: str | None = None
+    ) -> list[Any]:
         """Checks the inputs, and checks or allocates the outputs; a given `out` is used as it is or refused.
 
         Parameters
@@ -288,38 +307,40 @@ class Kernel:
         inputs : name -> array (or None for an optional one)
         out : None, the one output, or a tuple of all
         symbols : sizes that no input binds, or that an input must have
+        backend : the one that was asked for: outputs are allocated where it runs
 
         Returns
         -------
         inputs and outputs, in the record's order
         """
         symbols = symbols or {}
-        if out is None and (prepared := self._arrays_together(inputs, symbols)) is not None:
+        if out is None and backend != "cuda" and (prepared := self._arrays_together(inputs, symbols)) is not None:
             return prepared
         arrays = [inputs[a.name] for a in self.inputs]
         bound = self._sizes_together(inputs, symbols)
         if bound is None:
             bound = dict(symbols)
             arrays = [self._same_type(a, a.check(self.name, value, bound), arrays) for a, value in zip(self.inputs, arrays)]
-        if out is None:
-            return arrays + [self._allocate(spec, bound, arrays) for spec in self.outputs]
-        given = out if isinstance(out, tuple) else (out,)
+        given = out if isinstance(out, tuple) else (out,) * len(self.outputs) if out is None else (out,)
+        space = self._space(backend, (*arrays, *given))
         if len(given) != len(self.outputs):
             raise TypeError(f"{self.name}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")
         results = []
         for spec, value in zip(self.outputs, given):
             if value is None:
-                results.append(self._allocate(spec, bound, arrays))
+                results.append(self._allocate(space, spec, bound, arrays))
                 continue
-            if not self._same_type(spec, spec.check(self.name, value, bound), arrays).flags.writeable:
+            self._same_type(spec, spec.check(self.name, value, bound), arrays)
+            if home(value) == "cpp" and not value.flags.writeable:  # all arrays of a device can be written
                 raise ValueError(f"{self.name}: {spec.name} is read-only")
-            if any(a is not None and np.may_share_memory(value, a) for a in (*arrays, *results)):
+            others = (a for a in (*arrays, *results) if a is not None and home(a) == home(value))
+            if any(map(partial((space if home(value) == "cuda" else np).may_share_memory, value), others)):
                 raise ValueError(f"{self.name}: {spec.name} overlaps another argument")
             results.append(value)
         return arrays + results
 
-    def _allocate(self, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any]) -> NDArray[Any]:
-        return np.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[0])
+    def _allocate(self, space: Any, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any]) -> Any:
+        return space.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[0])
 
     def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> Any:
         if spec.like and value.dtype != inputs[0].dtype:
@@ -327,6 +348,10 @@ class Kernel:
         return value
 
 
-def table() -> dict[str, dict[str, bool]]:
-    """Which (kernel, backend) pairs exist: kernel -> backend -> bool."""
-    return {name: {b: b in kernel.backends for b in BACKENDS} for name, kernel in sorted(KERNELS.items())}
+def table() -> dict[str, dict[str, str]]:
+    """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "missing", or "host" where a device would gain nothing."""
+
+    def pair(kernel: Kernel, backend: str) -> str:
+        return "yes" if backend in kernel.backends else "host" if backend == "cuda" and kernel.host else "missing"
+
+    return {name: {b: pair(kernel, b) for b in BACKENDS} for name, kernel in sorted(KERNELS.items())}

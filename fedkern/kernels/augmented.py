@@ -71,6 +71,7 @@ COEFFICIENTS = Kernel(
     source="docs/methods/vertical.md, section 4",
     inputs=(Array("mu", ("p",), F64), Array("log_sd", ("p",), F64), Array("eps", ("p",), F64)),
     outputs=(Array("theta", ("p",), F64),),
+    host="every iteration ends with a message, and a client has too few rows",
 )
 
 MEAN_FIELD_DRAW = Kernel(
@@ -80,6 +81,7 @@ MEAN_FIELD_DRAW = Kernel(
     source="docs/methods/vertical.md, section 4",
     inputs=(_H, _W, *_rows("tau", "mean", "log_sd")),
     outputs=_rows("g", "z"),
+    host="every iteration ends with a message, and a client has too few rows",
 )
 
 MEAN_FIELD_GRADIENT = Kernel(
@@ -90,6 +92,7 @@ MEAN_FIELD_GRADIENT = Kernel(
     inputs=(_H, *_rows("g", "z", "tau", "log_sd", "message"), _OWN),
     outputs=(*_GRADIENTS, *_rows("grad_mean", "grad_log_sd")),
     scalars=(_RHO, _PATH),
+    host="every iteration ends with a message, and a client has too few rows",
 )
 
 AMORTISED_DRAW = Kernel(
@@ -100,6 +103,7 @@ AMORTISED_DRAW = Kernel(
     inputs=(_H, _W, *_rows("tau"), _EXTRA, _PSI),
     outputs=_rows("g", "z"),
     scalars=(_RHO, _HIDDEN),
+    host="every iteration ends with a message, and a client has too few rows",
 )
 
 AMORTISED_GRADIENT = Kernel(
@@ -110,6 +114,7 @@ AMORTISED_GRADIENT = Kernel(
     inputs=(_H, *_rows("g", "z", "tau"), _EXTRA, _PSI, *_rows("message"), _OWN),
     outputs=(*_GRADIENTS, Array("grad_psi", ("k",), F64)),
     scalars=(_RHO, _HIDDEN, _PATH),
+    host="every iteration ends with a message, and a client has too few rows",
 )
 
 
@@ -136,6 +141,7 @@ MEAN_FIELD_ITERATION = Kernel(
     scalars=(_RHO, *_STEPS),
     together=_SENTENCES,
     streams=("draws",),
+    host="every iteration ends with a message, and a client has too few rows",
 )
 
 AMORTISED_ITERATION = Kernel(
@@ -148,6 +154,7 @@ AMORTISED_ITERATION = Kernel(
     scalars=(_RHO, _HIDDEN, *_STEPS),
     together=_SENTENCES,
     streams=("draws",),
+    host="every iteration ends with a message, and a client has too few rows",
 )
 
 

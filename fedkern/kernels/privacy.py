@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import ABOVE_0, NOT_NEGATIVE, SEED, WORD, Domain
-from ._record import F64, Array, Kernel, Scalar
+from ._record import BACKENDS, F64, Array, Kernel, Scalar
 
 CLIP_SUM = Kernel(
     "privacy.clip_sum",
@@ -16,6 +16,7 @@ CLIP_SUM = Kernel(
     inputs=(Array("rows", ("n", "p")),),
     scalars=(Scalar("bound", ABOVE_0),),
     outputs=(Array("out", ("p",), F64),),
+    backends=BACKENDS,
 )
 
 ADD_NOISE = Kernel(
@@ -27,6 +28,7 @@ ADD_NOISE = Kernel(
     scalars=(Scalar("sigma", NOT_NEGATIVE), Scalar("key", SEED), Scalar("client", WORD, 0), Scalar("step", WORD, 0)),
     outputs=(Array("out", ("d",), F64),),
     streams=("noise",),
+    backends=BACKENDS,
 )
 
 # The parameter of the discrete Gaussian is at most this: then every comparison fits into 64 bits and a carry.
@@ -41,6 +43,7 @@ DISCRETE_GAUSSIAN = Kernel(
     scalars=(Scalar("sigma", Domain("must be an integer in [1, 2^31)", f"1 <= x <= {LARGEST_SIGMA}", "int(x)")),),
     outputs=(Array("out", ("n",), (np.dtype("int64"),)),),
     order=("words", "sigma", "out"),
+    host="secret words are used one after the other",
 )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedkern import _core
 
 from ._checks import Domain
-from ._record import F64, Array, Kernel, Out, Scalar
+from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar
 
 WORDS_TYPE = (np.dtype("uint32"),)
 LIMIT = 2**32
@@ -37,6 +37,7 @@ WORDS = Kernel(
     outputs=(Array("out", ("n", "4"), WORDS_TYPE),),
     scalars=_COUNTER,
     streams=("user",),
+    backends=BACKENDS,
 )
 UNIFORM, NORMAL, EXPONENTIAL = (
     Kernel(
@@ -48,6 +49,7 @@ UNIFORM, NORMAL, EXPONENTIAL = (
         outputs=(Array("out", ("n",), F64),),
         scalars=_COUNTER,
         streams=("user",),
+        backends=BACKENDS,
     )
     for name, purpose, source in (
         ("uniform", "Uniform numbers on the open interval (0, 1).", "(k + 1/2) 2^-52 of 52 random bits k"),
@@ -64,6 +66,7 @@ GAMMA = Kernel(
     outputs=(Array("out", ("n",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
+    backends=BACKENDS,
 )
 INVERSE_GAUSSIAN = Kernel(
     "rng.inverse_gaussian",
@@ -74,6 +77,7 @@ INVERSE_GAUSSIAN = Kernel(
     outputs=(Array("out", ("n",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
+    backends=BACKENDS,
 )
 POLYA_GAMMA = Kernel(
     "rng.polya_gamma",
@@ -84,6 +88,7 @@ POLYA_GAMMA = Kernel(
     outputs=(Array("out", ("n",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
+    backends=BACKENDS,
 )
 
 
@@ -151,7 +156,7 @@ def words(
     n_threads : int
         The result does not depend on it.
     backend : str, optional
-        "cpp", "numba" or "reference". All give the same bits.
+        "cpp", "numba", "cuda" or "reference". All give the same bits.
 
     Returns
     -------
@@ -200,7 +205,7 @@ def uniform(
     n_threads : int
         The result does not depend on it.
     backend : str, optional
-        "cpp", "numba" or "reference". All give the same bits.
+        "cpp", "numba", "cuda" or "reference". All give the same bits.
 
     Returns
     -------
@@ -244,7 +249,7 @@ def normal(
     n_threads : int
         The result does not depend on it.
     backend : str, optional
-        "cpp", "numba" or "reference". They agree within 1e-14.
+        "cpp", "numba", "cuda" or "reference". They agree within 1e-14.
 
     Returns
     -------
@@ -290,7 +295,7 @@ def exponential(
     n_threads : int
         The result does not depend on it.
     backend : str, optional
-        "cpp", "numba" or "reference". They agree within a few units in the last place.
+        "cpp", "numba", "cuda" or "reference". They agree within a few units in the last place.
 
     Returns
     -------
@@ -336,7 +341,7 @@ def gamma(
     n_threads : int
         The result does not depend on it.
     backend : str, optional
-        "cpp", "numba" or "reference". They agree within a relative 1e-12.
+        "cpp", "numba", "cuda" or "reference". They agree within a relative 1e-12.
 
     Returns
     -------
@@ -385,7 +390,7 @@ def inverse_gaussian(
     n_threads : int
         The result does not depend on it.
     backend : str, optional
-        "cpp", "numba" or "reference". They agree within a relative 1e-12.
+        "cpp", "numba", "cuda" or "reference". They agree within a relative 1e-12.
 
     Returns
     -------
@@ -433,7 +438,7 @@ def polya_gamma(
     n_threads : int
         The result does not depend on it.
     backend : str, optional
-        "cpp", "numba" or "reference". They agree within a relative 1e-12.
+        "cpp", "numba", "cuda" or "reference". They agree within a relative 1e-12.
 
     Returns
     -------

@@ -6,7 +6,7 @@
 #include "fedkern/augmented/gradients.hpp"
 #include "fedkern/mlp/networks.hpp"
 #include "fedkern/optim/adaptive.hpp"
-#include "fedkern/privacy.hpp"
+#include "fedkern/privacy/sums.hpp"
 #include "fedkern/rng.hpp"
 
 using namespace fedkern;

@@ -315,7 +315,7 @@ ERRORS = [
     ({"tau": np.zeros(30)}, ValueError, r"tau must have shape \(n\) with n = 31, got \(30,\)"),
     ({"H": np.zeros((31, 3), "f4")}, TypeError, "H must be float64, got float32"),
     ({"w": np.zeros(4)}, ValueError, r"w must have shape \(p\) with p = 3, got \(4,\)"),
-    ({"w": [0.0, 1.0, 2.0]}, TypeError, "w must be a NumPy array, got list"),
+    ({"w": [0.0, 1.0, 2.0]}, TypeError, "w must be a NumPy or CuPy array, got list"),
     ({"out": np.zeros(31)}, TypeError, "out must be a tuple of g, z"),
 ]
 

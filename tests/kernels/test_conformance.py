@@ -20,7 +20,7 @@ NAMES = sorted(KERNELS)
 BIG = (1000, 4097)
 STUBS = Path(fedkern.__file__).parent / "_core"
 # To Numba a layout is a type, and a type a compilation: the others are a matter of its own typing, and wait for the night.
-LAYOUTS = {"cpp": testing.LAYOUTS, "numba": ("C", "strided")}
+LAYOUTS = {"cpp": testing.LAYOUTS, "numba": ("C", "strided"), "cuda": testing.LAYOUTS}
 
 
 def conforms(name, backend, layouts):
@@ -116,7 +116,7 @@ def test_a_wrong_input_is_refused_by_name(name):
     case, _ = sample(name)
     for argument, value in arrays_of(case).items():
         for wrong, want, error in (
-            (value.tolist(), "must be a NumPy array, got list", TypeError),
+            (value.tolist(), "must be a NumPy or CuPy array, got list", TypeError),
             (value.astype(complex), "must be .*, got complex128", TypeError),
             (value[None], rf"must have shape \(.*\).*, got {re.escape(str(value[None].shape))}", ValueError),
         ):
@@ -133,7 +133,7 @@ def test_a_wrong_output_is_refused_by_name(name):
         fixed = outputs[i].copy()
         fixed.flags.writeable = False
         for wrong, want, error in (
-            (outputs[i].tolist(), "must be a NumPy array, got list", TypeError),
+            (outputs[i].tolist(), "must be a NumPy or CuPy array, got list", TypeError),
             (outputs[i].astype(complex), ".*complex128", TypeError),
             (outputs[i][None], r"must have shape \(.*\).*, got \(1, ", ValueError),
             (fixed, "is read-only", ValueError),
@@ -286,4 +286,6 @@ def test_documentation_and_signature_agree(function):
 def test_every_kernel_has_a_row_in_the_table():
     table = kernels.list()
     assert set(table) == set(KERNELS)
-    assert all(row["reference"] for row in table.values())
+    assert all(row["reference"] == "yes" for row in table.values())
+    for name, row in table.items():
+        assert row["cuda"] == ("yes" if "cuda" in KERNELS[name].backends else "host" if KERNELS[name].host else "missing")

@@ -471,7 +471,7 @@ ERRORS = [
     ({"rates": np.array([1e-3, -1e-3, 1e-3])}, ValueError, "rates must be >= 0 and finite"),
     ({"rates": np.ones(4)}, ValueError, r"kl_weights must have shape \(n_steps\) with n_steps = 4, got \(3,\)"),
     ({"kl_weights": np.array([1.0, np.nan, 1.0])}, ValueError, "kl_weights must be >= 0 and finite"),
-    ({"rates": [1e-3] * 3}, TypeError, "rates must be a NumPy array, got list"),
+    ({"rates": [1e-3] * 3}, TypeError, "rates must be a NumPy or CuPy array, got list"),
     ({"parameters": np.zeros(7)}, ValueError, r"parameters must have shape \(k\) with k = \d+, got \(7,\)"),
     ({"moments": np.zeros((2, 7))}, ValueError, r"moments must have shape \(2, k\)"),
     ({"phi": np.zeros((5, 1))}, ValueError, r"phi must have shape \(t, c\) with t = 5, c = 2, got \(5, 1\)"),

@@ -31,6 +31,7 @@ MOVE_TERMS = Kernel(
     ),
     outputs=TERMS,
     scalars=(Scalar("slab", ABOVE_0, np.inf),),
+    host="the server's own: p^2 numbers a round",
 )
 MOVE = Kernel(
     "shrinkage.move",
@@ -49,6 +50,7 @@ MOVE = Kernel(
     ),
     streams=("moves",),
     blas=True,
+    host="the server's own: p^2 numbers a round",
 )
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]

@@ -40,6 +40,7 @@ LOGISTIC_SWEEPS = Kernel(
     order=("X", "y", *names(*_STATE), "alpha", *names(*_LOGISTIC, *_NEW), "new_alpha", "events", "n_threads"),
     streams=("scales", "augmentation", "coefficients"),
     blas=True,
+    host="one chain a site: its rows are worked on one after the other",
 )
 IMPUTED_SWEEPS = Kernel(
     "shrinkage.imputed_sweeps",
@@ -70,6 +71,7 @@ IMPUTED_SWEEPS = Kernel(
     ),
     streams=("scales", "coefficients", "variances", "imputation"),
     blas=True,
+    host="one chain a site: its rows are worked on one after the other",
 )
 
 Swept = tuple[NDArray[Any], ...]

@@ -63,6 +63,7 @@ GLOBAL_SWEEP = Kernel(
         *_options(Scalar("scale_lambda", POSITIVE, 1.0)),
     ),
     streams=("scales", *STREAMS),
+    host="the server's own: p^2 numbers a round",
 )
 GLOBAL_SWEEP_SUMS = Kernel(
     "shrinkage.global_sweep_sums",
@@ -78,6 +79,7 @@ GLOBAL_SWEEP_SUMS = Kernel(
         "n_threads",
     ),
     streams=STREAMS,
+    host="the server's own: p^2 numbers a round",
 )
 LOCAL_SUMS = Kernel(
     "shrinkage.local_sums",

@@ -3,9 +3,8 @@
 #include <cmath>
 
 #include "fedkern/blocks.hpp"
-#include "fedkern/math.hpp"
 #include "fedkern/pieces.hpp"
-#include "views.hpp"
+#include "scalar.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
@@ -38,15 +37,13 @@ inline void adam(Matrix<const double> state, Vector<const double> gradient, Adam
         double *m1 = to[0], *v1 = to[1], *t1 = to[2], *s = to[3];
 
         // The bias corrections 1 - beta^t', without cancellation. Most often all columns have made as many steps.
-        const auto slope = [&](double count) { return -rule.learning_rate / math::expm1(count * log1); };
-        const auto shrink = [&](double count) { return -1 / math::expm1(count * log2); };
+        const auto slope = [&](double count) { return adam_slope(rule, count, log1); };
+        const auto shrink = [&](double count) { return adam_shrink(count, log2); };
         const auto run = [&](const auto& slope_of, const auto& shrink_of) {
 #pragma GCC ivdep
             for (Index j = 0; j < n; ++j) {
-                const double gj = g[j], mj = rule.beta1 * m[j] + (1 - rule.beta1) * gj;
-                const double vj = rule.beta2 * v[j] + (1 - rule.beta2) * (gj * gj), tj = t[j] + 1;
-                m1[j] = mj, v1[j] = vj, t1[j] = tj;
-                s[j] = slope_of(tj) * mj / (math::sqrt(vj * shrink_of(tj)) + rule.epsilon);
+                const Adapted now = adam(rule, m[j], v[j], t[j], g[j], slope_of, shrink_of);
+                m1[j] = now.m, v1[j] = now.v, t1[j] = now.t, s[j] = now.step;
             }
         };
         int others = 0;
@@ -71,7 +68,7 @@ inline void adagrad(Matrix<const double> state, Vector<const double> gradient, A
         for (Index j = 0; j < n; ++j) {
             const double gj = g[j], Gj = G[j] + gj * gj;
             G1[j] = Gj;
-            s[j] = rule.learning_rate * gj / (math::sqrt(Gj) + rule.epsilon);
+            s[j] = adagrad_step(rule, Gj, gj);
         }
         out[0].finish(new_state.row(0), begin, count), out[1].finish(step, begin, count);
     });

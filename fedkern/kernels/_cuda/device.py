@@ -1,0 +1,199 @@
+"""Where arrays of the cuda backend live and how a kernel is started: on a card by CuPy, or in tests by the grid emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+import fedkern
+from fedkern.errors import DeviceError
+
+Launched: TypeAlias = tuple[Any, ...]  # arguments of a kernel: arrays, structures, numbers
+
+LEAST_CAPABILITY = 80  # of the first card with asynchronous copies and 163 KiB of shared memory a block
+MOST_BLOCKS = 2048
+
+
+class Device(Protocol):
+    """One side of the seam.
+
+    Attributes
+    ----------
+    xp : the namespace of its arrays
+    """
+
+    @property
+    def xp(self) -> Any: ...
+
+    def shared_memory(self) -> int:
+        """Bytes that a block may have."""
+        ...
+
+    def launch(self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0) -> None:
+        """Starts `kernel` of csrc/cuda/`module`.cu on the caller's stream; nobody waits for it."""
+        ...
+
+
+def sources() -> Path:
+    """The folder of the .cu files."""
+    return Path(fedkern.get_include()).parent / "cuda"
+
+
+def text(module: str) -> str:
+    """What is compiled: names of instances are then those of the file itself."""
+    return f'#include "{module}.cu"\nusing namespace fedkern;\nusing namespace fedkern::cuda;\n'
+
+
+@cache
+def options() -> tuple[str, ...]:
+    """Of the compiler. CuPy's cache does not look into included files, so their digest is among them."""
+    include, cuda = Path(fedkern.get_include()), sources()
+    digest = blake2b(digest_size=16)
+    for path in sorted([*include.rglob("*.hpp"), *include.rglob("*.def"), *cuda.glob("*")]):
+        digest.update(path.name.encode() + path.read_bytes())
+    return ("--std=c++20", f"-I{include}", f"-I{cuda}", f"-DFEDKERN_SOURCES={digest.hexdigest()}")
+
+
+class Card:
+    """A GPU, through CuPy. An instance is compiled when it is first needed; CuPy keeps it on disk.
+
+    Raises
+    ------
+    DeviceError
+        No CuPy, no driver, no card, or one that is too old.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import cupy
+        except ImportError:
+            raise DeviceError(
+                "backend 'cuda' needs CuPy, and it is not installed: pip install 'fedkern[cuda12]' or 'fedkern[cuda13]'"
+            ) from None
+        self.xp = cupy
+        try:
+            count = cupy.cuda.runtime.getDeviceCount()
+        except Exception as error:  # CuPy has an exception of its own for each library that is missing
+            raise DeviceError(f"CuPy finds no driver of a CUDA card ({error}); install one, or use another backend") from None
+        if not count:
+            raise DeviceError("CuPy finds no CUDA card; use another backend")
+        self._kernels: dict[tuple[int, str, str], Any] = {}
+        self._good: set[int] = set()
+
+    def _check(self, device: Any) -> None:
+        capability = int(device.compute_capability)
+        if capability < LEAST_CAPABILITY:
+            raise DeviceError(
+                f"device {device.id} has compute capability {capability / 10}, and kernels need "
+                f"{LEAST_CAPABILITY / 10}; use another backend"
+            )
+        self._good.add(device.id)
+
+    def shared_memory(self) -> int:
+        return int(self.xp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
+
+    def launch(self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0) -> None:
+        device = self.xp.cuda.Device()
+        if device.id not in self._good:
+            self._check(device)
+        function = self._kernels.get((device.id, module, kernel))
+        if function is None:
+            raw = self.xp.RawModule(code=text(module), options=options(), name_expressions=(kernel,))
+            function = self._kernels[device.id, module, kernel] = raw.get_function(kernel)
+        if shared > 48 * 1024:
+            function.max_dynamic_shared_size_bytes = shared
+        function(grid, (threads,), tuple(plain(a) for a in arguments), shared_mem=shared)
+
+
+_CURRENT: list[Device] = []
+
+
+def current() -> Device:
+    """The device of this process, found when it is first needed."""
+    if not _CURRENT:
+        _CURRENT.append(Card())
+    return _CURRENT[-1]
+
+
+def check_home(kernel: str, arrays: Iterable[Any]) -> None:
+    """That all arrays live on one device, where the backend's kernels run.
+
+    Raises
+    ------
+    TypeError
+    """
+    here = current()
+    found = [a for a in arrays if a is not None]
+    for array in found:
+        if not isinstance(array, here.xp.ndarray):
+            raise TypeError(f"{kernel}: backend 'cuda' takes CuPy arrays, got NumPy arrays; move them by cupy.asarray")
+    if len({getattr(a, "device", None) for a in found}) > 1:
+        raise TypeError(f"{kernel}: arrays of two devices in one call; move them to one of the two")
+
+
+# ---- Arguments as bytes of a known size.
+
+
+def pointer(array: Any) -> np.uintp:
+    """Where an array begins; 0 for None."""
+    if array is None:
+        return np.uintp(0)
+    return np.uintp(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+
+
+def plain(value: Any) -> Any:
+    """An array becomes its pointer, a Python int an Index, a float a double."""
+    if value is None or getattr(value, "shape", ()) != ():
+        return pointer(value)
+    if isinstance(value, bool):
+        return np.bool_(value)
+    if isinstance(value, int):
+        return np.int64(value)
+    return np.float64(value) if isinstance(value, float) else value
+
+
+# ---- Structures, as the headers have them.
+
+_MATRIX = np.dtype([(f, "i8") for f in ("data", "rows", "cols", "row_stride", "col_stride")], align=True)
+_VECTOR = np.dtype([(f, "i8") for f in ("data", "size", "stride")], align=True)
+_COUNTER = np.dtype([(f, "u4") for f in ("item", "draw", "client", "step")], align=True)
+
+
+def structure(dtype: np.dtype[Any], *values: Any) -> Any:
+    """By value, as a kernel takes it."""
+    return np.array(tuple(values), dtype)[()]
+
+
+def strides(array: Any) -> list[int]:
+    """In elements."""
+    return [s // array.itemsize for s in array.strides]
+
+
+def matrix(array: Any) -> Any:
+    """Matrix<T> of view.hpp."""
+    return structure(_MATRIX, pointer(array), *array.shape, *strides(array))
+
+
+def vector(array: Any) -> Any:
+    """Vector<T> of view.hpp."""
+    return structure(_VECTOR, pointer(array), *array.shape, *strides(array))
+
+
+def counter(client: int, step: int, draw: int = 0, item: int = 0) -> Any:
+    """Counter of rng.hpp."""
+    return structure(_COUNTER, item, draw, client, step)
+
+
+def key(value: int) -> np.uint64:
+    """U64."""
+    return np.uint64(value)
+
+
+def blocks(work: int, each: int, most: int = MOST_BLOCKS) -> int:
+    """How many blocks, of which one does `each` of the work: from its size alone, so that no card changes a sum's order."""
+    return max(1, min(-(-work // each), most))

@@ -1,0 +1,205 @@
+"""The cuda backend without a card: its kernels on the grid emulator, and what is said where there is no device.
+
+`test_conformance.py` compares each of its kernels with the reference. Here: equal bits in every order of threads and blocks, all
+instances, planted faults, sanitizers, and machine code for real cards.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedkern import kernels, testing
+from fedkern.errors import DeviceError
+from fedkern.kernels._cuda import device
+from fedkern.kernels._record import KERNELS
+from support import emulated, faults_of_cuda
+
+NAMES = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.backends)
+# Sizes beyond those of random cases, so that every instance runs: wide rows, several blocks.
+WIDE: dict[str, tuple[tuple[int, ...], ...]] = {
+    "privacy.clip_sum": ((70, 600), (17,), (70, 100), (300,)),
+    **{name: ((1000, 4097),) for name in NAMES if name.startswith("rng.")},
+}
+
+
+def cases(name: str) -> Iterator[testing.Case]:
+    for seed in range(4):
+        yield testing.case(name, seed)
+    for sizes in WIDE.get(name, ()):
+        for seed in range(8):
+            yield testing.case(name, seed, sizes)
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    return emulated.built(emulated.FOLDER)
+
+
+@pytest.fixture(scope="module")
+def by_order(library: Path) -> dict[int, emulated.Emulator]:
+    return {order: emulated.Emulator(library, order) for order in emulated.ORDERS}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_bits_in_every_order_of_threads_and_blocks(name: str, by_order: dict[int, emulated.Emulator]) -> None:
+    for case in cases(name):
+        bits = set()
+        for emulator in by_order.values():
+            with emulated.instead_of_a_card(emulator):
+                bits.add(tuple(np.asarray(r).tobytes() for r in testing.results_of(name, case, backend="cuda")))
+        assert len(bits) == 1
+        with emulated.instead_of_a_card(by_order[0]):
+            testing.assert_conforms(name, "cuda", case)
+
+
+def test_every_instance_runs(by_order: dict[int, emulated.Emulator]) -> None:
+    """Random sizes alone leave instances out."""
+    emulator = by_order[0]
+    with emulated.instead_of_a_card(emulator):
+        for name in NAMES:
+            for case in cases(name):
+                testing.results_of(name, case, backend="cuda")
+    assert set(emulator.kernels()) == set(emulator.seen)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("order", emulated.ORDERS[1:])
+@pytest.mark.parametrize("name", NAMES)
+def test_conforms_in_other_orders(name: str, order: int, by_order: dict[int, emulated.Emulator]) -> None:
+    with emulated.instead_of_a_card(by_order[order]):
+        for seed in range(60):
+            testing.assert_conforms(name, "cuda", testing.case(name, seed))
+
+
+# ---- Planted faults, and sanitizers.
+
+ALONE = """
+import sys
+from pathlib import Path
+from fedkern import testing
+from support import emulated
+import kernels.test_cuda as own
+name, library, order = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+with emulated.instead_of_a_card(emulated.Emulator(library, order)):
+    for case in own.cases(name):
+        testing.assert_conforms(name, "cuda", case)
+"""
+
+
+def alone(name: str, library: Path, order: int = 0, sanitizer: str = "") -> subprocess.CompletedProcess[str]:
+    """The cases of a kernel in a process of their own: a fault may end it, and a sanitizer has to be there from its start."""
+    environment = dict(os.environ)
+    if sanitizer:
+        runtime = f"lib{sanitizer[0]}san.so" if sanitizer != "undefined" else "libubsan.so"
+        found = subprocess.run(["g++", f"-print-file-name={runtime}"], capture_output=True, text=True, check=True).stdout.strip()
+        options = {
+            "TSAN_OPTIONS": "exitcode=66",
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "UBSAN_OPTIONS": "halt_on_error=1:exitcode=66",
+        }
+        environment |= {"LD_PRELOAD": found, **options}
+    command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n{ALONE}"]
+    return subprocess.run(
+        [*command, name, str(library), str(order)], capture_output=True, text=True, env=environment, check=False, timeout=300
+    )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("sanitizer", ["thread", "address", "undefined"])
+def test_no_sanitizer_has_anything_to_say(sanitizer: str, tmp_path: Path) -> None:
+    library = emulated.built(tmp_path, sanitizer=sanitizer)
+    for name in NAMES:
+        ended = alone(name, library, sanitizer=sanitizer)
+        assert ended.returncode == 0, f"{name}\n{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("title", faults_of_cuda.FAULTS)
+def test_a_planted_fault_is_noticed_by_the_check_beside_it(title: str, tmp_path: Path) -> None:
+    fault = faults_of_cuda.FAULTS[title]
+    sources = faults_of_cuda.planted(fault, device.sources(), tmp_path / "cuda")
+    sanitizer = fault.by if fault.by in ("thread", "address") else ""
+    library = emulated.built(tmp_path / "built", sources, sanitizer, [fault.kernel.partition(".")[0]])
+    ended = alone(fault.kernel, library, fault.order, sanitizer)
+    assert ended.returncode != 0, f"{title}: not noticed"
+    assert fault.said in ended.stdout + ended.stderr, (ended.stdout + ended.stderr)[-3000:]
+
+
+# ---- Machine code for real cards.
+
+
+@pytest.mark.parametrize(
+    "architectures", [("sm_90",), pytest.param(("sm_80", "sm_90", "sm_100"), marks=pytest.mark.nightly)], ids="-".join
+)
+def test_nvrtc_makes_of_every_instance_what_is_stored(architectures: tuple[str, ...]) -> None:
+    """No spill, no local memory; registers and instructions as `benchmarks/results/cuda-compiled.txt` has them."""
+    pytest.importorskip("nvidia", reason="NVRTC is not installed: pip install 'fedkern[cuda-check]'")
+    script = Path(__file__).parents[2] / "benchmarks" / "cuda_compiled.py"
+    ended = subprocess.run([sys.executable, str(script), "--check", "--arch", *architectures], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+# ---- Where there is no device.
+
+
+def test_without_cupy_the_extra_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(DeviceError, match=r"needs CuPy.*pip install 'fedkern\[cuda12\]' or 'fedkern\[cuda13\]'"):
+        kernels.rng.normal(3, key=1, backend="cuda")
+    with pytest.raises(DeviceError, match="needs CuPy"):
+        kernels.privacy.clip_sum(np.ones((2, 2)), 1.0, backend="cuda")
+
+
+def test_arrays_of_other_libraries_come_in_without_a_copy(by_order: dict[int, emulated.Emulator]) -> None:
+    jax = pytest.importorskip("jax")
+    theirs = jax.numpy.arange(3.0, dtype=jax.numpy.float32)
+    with emulated.instead_of_a_card(by_order[0]):
+        ours = kernels.from_dlpack(theirs)
+    assert ours.tolist() == [0, 1, 2]
+    assert ours.ctypes.data == theirs.unsafe_buffer_pointer()
+
+
+def test_a_kernel_that_stays_on_the_host_says_why() -> None:
+    words = np.zeros(40, np.uint32)
+    with pytest.raises(ValueError, match="secret words are used one after the other"):
+        kernels.privacy.discrete_gaussian(words, 3, 1, backend="cuda")
+
+
+def test_numpy_arrays_are_refused_by_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Elsewhere:
+        class xp:
+            class ndarray:
+                pass
+
+    monkeypatch.setattr(device, "_CURRENT", [Elsewhere()])
+    with pytest.raises(TypeError, match=r"privacy.clip_sum: backend 'cuda' takes CuPy arrays, got NumPy arrays"):
+        kernels.privacy.clip_sum(np.ones((2, 2)), 1.0, backend="cuda", out=np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("grid", "threads", "arguments", "said"),
+    [
+        ((1,), 256, (), "takes 3 arguments, got 0"),
+        ((1,), 256, (1, 2, 3), "argument 0 has 40 bytes, got 8"),
+        ((1,), 100, None, "whole warps"),
+        ((1, 70000), 256, None, "a grid that no card has"),
+    ],
+)
+def test_the_emulator_refuses_what_a_card_would_take(
+    grid: tuple[int, ...], threads: int, arguments: tuple[int, ...] | None, said: str, library: Path
+) -> None:
+    emulator, out = emulated.Emulator(library), np.empty((4, 4), np.uint32)
+    good = (device.matrix(out), np.uint64(1), device.counter(0, 0))
+    with pytest.raises(RuntimeError, match=said):
+        emulator.launch("rng", "words", grid, threads, good if arguments is None else arguments)
+    with pytest.raises(RuntimeError, match="KiB of shared memory"):
+        emulator.launch("rng", "words", (1,), 256, good, shared=300 * 1024)
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        emulator.launch("rng", "wrods", (1,), 256, good)

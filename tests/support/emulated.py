@@ -1,0 +1,121 @@
+"""The kernels of csrc/cuda on the host: built by g++ with the grid emulator of tests/cpp."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedkern
+from fedkern.kernels._cuda import device
+
+HERE = Path(__file__).parents[1] / "cpp"
+FOLDER = Path(__file__).parents[2] / "build" / "emulated"
+ORDERS = (0, 1, 2)  # of threads, warps and blocks: as numbered, backwards, random
+FLAGS = ("-std=c++20", "-fPIC", "-g1", "-O2", "-Wall", "-Wextra", "-Wno-unknown-pragmas")
+
+
+def built(folder: Path, sources: Path | None = None, sanitizer: str = "", modules: Sequence[str] = ()) -> Path:
+    """The library of all .cu files in `sources` (by default the package's), in `folder`; what is there is not built again.
+
+    sanitizer : "", "thread", "address" or "undefined", of the kernels; the emulator itself has none
+    """
+    sources = sources or device.sources()
+    include = Path(fedkern.get_include())
+    files = [path for path in sorted(sources.glob("*.cu")) if not modules or path.stem in modules]
+    digest = blake2b(repr([FLAGS, sanitizer, [p.name for p in files]]).encode(), digest_size=12)
+    for path in sorted([*include.rglob("*.hpp"), *include.rglob("*.def"), *sources.glob("*"), *HERE.glob("emulator.*")]):
+        digest.update(path.read_bytes())
+    library = folder / f"emulated-{digest.hexdigest()}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / f"{library.stem}-{os.getpid()}"
+    made.mkdir()
+    with_sanitizer = [f"-fsanitize={sanitizer}"] if sanitizer else []
+
+    def compile_(source: Path) -> str:
+        out = made / f"{source.stem}.o"
+        own = with_sanitizer if source.suffix == ".cu" else []
+        command = [
+            "g++",
+            *FLAGS,
+            *own,
+            f"-I{include}",
+            f"-I{sources}",
+            f"-I{HERE}",
+            "-x",
+            "c++",
+            "-c",
+            str(source),
+            "-o",
+            str(out),
+        ]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert not ran.stderr, ran.stderr
+        return str(out)
+
+    with ThreadPool(len(os.sched_getaffinity(0))) as pool:
+        objects = pool.map(compile_, [HERE / "emulator.cpp", *files], chunksize=1)
+    fresh = made / library.name
+    subprocess.run(["g++", "-shared", *with_sanitizer, "-o", str(fresh), *objects], check=True)
+    fresh.rename(library)  # whoever else builds it makes the same
+    return library
+
+
+class Emulator:
+    """Runs kernels on the host, in a chosen order of threads and blocks.
+
+    Attributes
+    ----------
+    seen : instance -> how often it was launched
+    """
+
+    xp = np
+
+    def __init__(self, library: Path, order: int = 0, shared: int = 227 * 1024) -> None:
+        self._library = ctypes.CDLL(str(library))
+        self._library.emulate.restype = self._library.emulated_kernels.restype = ctypes.c_char_p
+        self._library.emulated_shared_memory(ctypes.c_size_t(shared))
+        self.order, self._shared = order, shared
+        self.seen: dict[str, int] = {}
+
+    def kernels(self) -> list[str]:
+        """All instances."""
+        return [*self._library.emulated_kernels().decode().split("\n")[:-1]]
+
+    def shared_memory(self) -> int:
+        return self._shared
+
+    def launch(
+        self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: tuple[Any, ...], shared: int = 0
+    ) -> None:
+        values = [np.atleast_1d(device.plain(a)) for a in arguments]
+        sizes = (ctypes.c_size_t * len(values))(*(v.itemsize for v in values))
+        parameters = (ctypes.c_void_p * len(values))(*(v.ctypes.data for v in values))
+        extent = (ctypes.c_uint * 3)(*grid, *(1,) * (3 - len(grid)))
+        count = ctypes.c_size_t(len(values))
+        call = (kernel.encode(), extent, threads, ctypes.c_size_t(shared), parameters, sizes, count, self.order)
+        fault = self._library.emulate(*call)
+        self.seen[kernel] = self.seen.get(kernel, 0) + 1
+        if fault:
+            raise RuntimeError(f"{module}: {fault.decode()}")
+
+
+@contextmanager
+def instead_of_a_card(emulator: Emulator) -> Iterator[Emulator]:
+    """The cuda backend takes NumPy arrays, and its kernels run on the emulator."""
+    device._CURRENT.append(emulator)
+    try:
+        yield emulator
+    finally:
+        device._CURRENT.remove(emulator)

@@ -1,0 +1,145 @@
+"""Faults that are planted into the kernels' text, each with the check that has to notice it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """One change of a file of csrc/cuda.
+
+    Attributes
+    ----------
+    by : "conformance", "refused" (by the emulator), "thread" or "address" (a sanitizer)
+    said : a part of what is then said
+    """
+
+    file: str
+    old: str
+    new: str
+    kernel: str
+    by: str
+    said: str
+    order: int = 0
+
+
+FAULTS = {
+    "a barrier is missing before a block's sums are read": Fault(
+        "grid.hpp",
+        "c * 32 + lane()] = x[c];\n    __syncthreads();",
+        "c * 32 + lane()] = x[c];",
+        "privacy.clip_sum",
+        "thread",
+        "data race",
+    ),
+    "a barrier is missing before partial sums are read": Fault(
+        "grid.hpp",
+        "sums[threadIdx.x] = sum;\n    __syncthreads();",
+        "sums[threadIdx.x] = sum;",
+        "privacy.clip_sum",
+        "thread",
+        "data race",
+    ),
+    "a missing barrier gives other numbers in another order": Fault(
+        "grid.hpp",
+        "sums[threadIdx.x] = sum;\n    __syncthreads();",
+        "sums[threadIdx.x] = sum;",
+        "privacy.clip_sum",
+        "conformance",
+        "AssertionError",
+        0,
+    ),
+    "a barrier that only some threads reach": Fault(
+        "grid.hpp",
+        "sums[threadIdx.x] = sum;\n    __syncthreads();",
+        "sums[threadIdx.x] = sum;\n    if (j < size) __syncthreads();",
+        "privacy.clip_sum",
+        "refused",
+        "threads have ended before the barrier at grid.hpp",
+    ),
+    "a lane that left before a shuffle": Fault(
+        "privacy.cu",
+        "        double squares = 0;\n        for (Index j = lane()",
+        "        if (lane() >= x.cols % 32) return;\n        double squares = 0;\n        for (Index j = lane()",
+        "privacy.clip_sum",
+        "refused",
+        "of a mask has ended",
+    ),
+    "shared memory that was not written": Fault(
+        "grid.hpp",
+        "sums[threadIdx.x] = sum;",
+        "if (warp() > 0) sums[threadIdx.x] = sum;\n    if (warp() == 0) sum = sums[threadIdx.x];",
+        "privacy.clip_sum",
+        "conformance",
+        "AssertionError",
+    ),
+    "a wrong lane": Fault("privacy.cu", "w, r * (32 / R));", "w, r);", "privacy.clip_sum", "conformance", "AssertionError"),
+    "a forgotten tail of rows": Fault(
+        "privacy.cu",
+        "first + r < end && j < x.cols ?",
+        "j < x.cols ?",
+        "privacy.clip_sum",
+        "address",
+        "heap-buffer-overflow",
+    ),
+    "a forgotten tail of pairs": Fault(
+        "rng.cu",
+        "const bool both = 2 * i + 1 < out.size;",
+        "const bool both = true;",
+        "rng.normal",
+        "address",
+        "heap-buffer-overflow",
+    ),
+    "a write beyond the columns": Fault(
+        "grid.hpp",
+        "if (warp() == 0 && j < size) {",
+        "if (warp() == 0) {",
+        "privacy.clip_sum",
+        "address",
+        "heap-buffer-overflow",
+    ),
+    "two blocks write one number": Fault(
+        "privacy.cu",
+        "partial + blockIdx.x * x.cols, x.cols);",
+        "partial + blockIdx.x / 2 * x.cols, x.cols);",
+        "privacy.clip_sum",
+        "conformance",
+        "AssertionError",
+    ),
+    "a wrong counter": Fault(
+        "rng.cu",
+        "philox_bits(at_item(counter, i), key)",
+        "philox_bits(at_item(counter, 2 * i), key)",
+        "rng.uniform",
+        "conformance",
+        "AssertionError",
+    ),
+    "an argument that the launch does not have": Fault(
+        "optim.cu",
+        "AdagradRule rule, Vector<double> new_sum",
+        "AdagradRule rule, int, Vector<double> new_sum",
+        "optim.adagrad",
+        "refused",
+        "takes 6 arguments, got 5",
+    ),
+    "too much shared memory": Fault(
+        "privacy.cu",
+        "FEDKERN_SHARED(double, room, most_warps * 32 * C);",
+        "FEDKERN_SHARED(double, room, most_warps * 512 * C);",
+        "privacy.clip_sum",
+        "refused",
+        "48 KiB of static shared memory",
+    ),
+}
+
+
+def planted(fault: Fault, sources: Path, folder: Path) -> Path:
+    """A copy of the sources with the fault in it."""
+    shutil.copytree(sources, folder)
+    path = folder / fault.file
+    text = path.read_text()
+    assert text.count(fault.old) == 1, f"{fault.file}: {fault.old!r} stands there {text.count(fault.old)} times"
+    path.write_text(text.replace(fault.old, fault.new))
+    return folder
