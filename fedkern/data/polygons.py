@@ -177,8 +177,10 @@ def _ring(given: Any, where: str) -> Array:
         raise JobError(f"{where}: has a corner that is no pair of numbers; mend the file") from None
     if len(ring) and not np.array_equal(ring[0], ring[-1]):
         ring = np.concatenate([ring, ring[:1]])
-    if len(ring) < 4 or not np.isfinite(ring).all():
-        raise JobError(f"{where}: has a border of {max(len(ring) - 1, 0)} corners; wanted at least 3, finite")
+    if not np.isfinite(ring).all():
+        raise JobError(f"{where}: has a corner that is not finite; mend the file")
+    if len(ring) < 4:
+        raise JobError(f"{where}: has a border of {max(len(ring) - 1, 0)} corners; wanted at least 3")
     if (np.abs(ring) > MOST).any():
         x, y = ring[np.argmax((np.abs(ring) > MOST).any(axis=1))]
         raise JobError(

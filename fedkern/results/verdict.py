@@ -112,7 +112,7 @@ def with_weights(own: Verdict, found: Reweighed | None) -> Verdict:
     if found is None or own.converged != "settled":
         return own
     if found.agrees:
-        return Verdict(True, f"settled, and q is the posterior as far as weights tell: {found.words}", found.names[found.worst])
+        return Verdict(True, f"settled, and q of the global unknowns is the posterior as far as weights tell: {found.words}", found.names[found.worst])
     name = found.names[found.worst] if found.reliable else own.worst
     return Verdict("settled", f"whether it is right is not known: {found.words}; {own.why}", name)
 

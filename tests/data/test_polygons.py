@@ -92,7 +92,7 @@ BAD = {
     "a point": ({}, feature("a", SQUARE) | {"geometry": {"type": "Point", "coordinates": [0, 0]}}, "feature 1 (a): is a Point"),
     "no name": ({}, feature(None, SQUARE), "neither a property 'area' nor an id"),
     "two corners": ({}, feature("a", SQUARE[:2]), "has a border of 2 corners"),
-    "no number": ({}, feature("a", CROOKED), "has a border of 3 corners; wanted at least 3, finite"),
+    "no number": ({}, feature("a", CROOKED), "has a corner that is not finite"),
     "a list": ({"features": {}}, feature("a", SQUARE), "is no GeoJSON FeatureCollection"),
 }
 

@@ -31,11 +31,13 @@ class Checked:
     ----------
     weights : by importance weights
     content, notes : for summary.json: `loo`, where the job asks for it
+    spread : the residuals' standard deviation in a linear job
     """
 
     weights: Reweighed | None = None
     content: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    spread: float | None = None
 
     @property
     def more(self) -> dict[str, Any]:
@@ -49,6 +51,9 @@ FAR_ENOUGH = 0.95  # of the way that updates lead q
 ASTRAY = 3.0  # sds from where the last steps were: beyond it a line is not trusted
 DOUBTFUL = 0.5  # relative standard error of a curvature
 FAR = 10.0  # standard deviations of the prior
+# A clip that cuts about 1 % of a logistic job's rows, in lengths of a row whose columns have standard deviation 1 (measured.md).
+SPARING_CLIP = 1.1
+WIDE = 1.25  # times `model.scale`: residuals beyond it make intervals too narrow, below 1 / 1.25 too wide
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         arrays=_arrays(server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        verdict=_of_noise(model, estimate) if model.with_noise else _verdict(model, server),
+        verdict=_of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked.spread),
         clients={name: {"updates": int(server.updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         chains=config.output.chains,
         draws=config.output.draws,
@@ -89,8 +94,13 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     )
 
 
-def _verdict(model: Model, server: Server) -> Verdict:
-    """Whether q still moves, and whether its updates are far enough: from released numbers alone."""
+def _verdict(model: Model, server: Server, spread: float | None) -> Verdict:
+    """Whether q still moves, and whether its updates are far enough: from released numbers alone. In an open linear job also
+    whether the residuals' `spread` is what the job says."""
+    return _of_scale(model.config.model.scale, spread) or _of_movement(model, server)
+
+
+def _of_movement(model: Model, server: Server) -> Verdict:
     if model.by_client:  # q has all of the noise in each round: how it moves says little else
         return not_judged("noise")
     moved = None if model.config.algorithm.variant in ONE_SHOT else pvi.moved(server, server.round)
@@ -108,6 +118,16 @@ def _verdict(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
+def _of_scale(scale: float, spread: float | None) -> Verdict | None:
+    """A linear fit whose residuals are not of the size that the job says has wrong intervals, however well it has settled."""
+    if spread is None or 1 / WIDE <= spread / scale <= WIDE:
+        return None
+    by = spread / scale
+    wrong = f"{by:.3g} times too narrow" if by > 1 else f"{1 / by:.3g} times too wide"
+    said = f"residuals have a standard deviation of about {spread:.3g}, and model.scale says {scale:g}"
+    return Verdict(False, f"{said}: intervals are about {wrong}; set model.scale = {spread:.3g}")
+
+
 LACKING = "no client got far enough for a posterior that contains the noise: this one does not"
 
 
@@ -115,12 +135,30 @@ def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:
     """Whether the noisy sums were near enough to the estimate, and curvature is known well enough."""
     if estimate is None:
         return Verdict(False, LACKING)
+    if cut := _cutting(model):
+        return Verdict("not judged", cut)
     ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / DOUBTFUL)
     worst = int(np.argmax(ask))
     away, error = float(estimate.moved[worst]), float(estimate.curvature_error[worst])
     name = model.encoding.names[worst]
     why = f"{name} is {away:.2g} sd from where the last steps were (wanted {ASTRAY:g}), its curvature is known to {error:.0%}"
     return Verdict("settled" if float(ask[worst]) <= 1 else False, f"{why} (wanted {DOUBTFUL:.0%})", name)
+
+
+def _cutting(model: Model) -> str:
+    """That a clip is likely to cut rows of a logistic job, from what is public; "" where it is not. In a linear job residuals are
+    cut on both sides, and no bias was seen."""
+    if model.config.model.family != "bernoulli" or model.privacy is None:
+        return ""
+    length = math.sqrt(float(model.encoding.spread.sum()))
+    clips = {model.privacy.of(name).clip: name for name in model.names}
+    clip, name = min((clip, name) for clip, name in clips.items() if clip is not None)
+    if clip >= SPARING_CLIP * length:
+        return ""
+    return (
+        f"clip = {clip:g} of client {name!r} cuts rows, which are about {length:.2g} long where columns have standard deviation "
+        f"1; that shifts means, is in no interval, and more rows do not mend it (wanted at least {SPARING_CLIP * length:.2g})"
+    )
 
 
 def _estimate(model: Model, ended: Ended) -> noise_aware.Estimate | None:

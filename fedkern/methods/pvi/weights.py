@@ -6,6 +6,7 @@ the job asks with sums of its leave-one-out densities. Source: docs/concepts/con
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -44,25 +45,39 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         question = terms.AskTermsOf(0, q.h, pack(q.P))
     clients = {k: terms.Client(partial(_answer, model, own, k)) for k, own in rows.items()}
     told, clients = run.exchange(stages.weighed(model), lambda: terms.start_of(len(run.names), question), clients)
-    found = None
+    found = spread = None
     if server is not None and told is not None and told.asks and not told.lost:
         q, prior = pvi.released(server), model.prior
         theta = _posterior(model, q).draws(terms.DRAWS, seed=model.config.job.seed, chain=SHARED)
         ratios = summed(in_order(told.replies)) + prior.log_density(theta) - q.log_density(theta)
         suffix = "_std" if model.encoding.standardised else ""
         found = reweighed([label(name, suffix) for name in model.encoding.names], theta, ratios)
+        spread = _spread(model, q, float(np.mean(summed(in_order(told.replies)))))
     if not run.config.output.loo:
-        return Checked(found)
+        return Checked(found, spread=spread)
     own = {k: loo_sums.Client(_sums(model, rows[k], client.asked, k)) for k, client in clients.items()}
     asks = told is not None and told.asks
     asked, _ = run.exchange(stages.left_out(), lambda: loo_sums.start(len(run.names), asks), own)
     if asked is None:
-        return Checked(found)
+        return Checked(found, spread=spread)
     if not asked.asks:
-        return Checked(found, None, ("no leave-one-out sums: a client was lost",))
+        return Checked(found, None, ("no leave-one-out sums: a client was lost",), spread)
     content = loo.summary(in_order(asked.replies))
     silent = sum(one.rows == 0 for one in asked.replies.values())
-    return Checked(found, content, tuple(loo.notes(content, silent, len(asked.lost))))
+    return Checked(found, content, tuple(loo.notes(content, silent, len(asked.lost))), spread)
+
+
+def _spread(model: Model, q: Gaussian, mean: float) -> float | None:
+    """The residuals' standard deviation of a linear fit, by the mean log-likelihood under q; None where nothing says how many
+    rows there are: they are the intercept's precision."""
+    m = model.config.model
+    if m.family != "gaussian" or not model.encoding.intercept:
+        return None
+    n = (float(q.P[0, 0] if q.P.ndim == 2 else q.P[0]) - m.prior_precision) * m.scale**2
+    if n < 2 * model.encoding.size:
+        return None
+    deviance = -2 * mean - n * math.log(2 * math.pi * m.scale**2) - model.encoding.size  # q's own spread adds one a coefficient
+    return m.scale * math.sqrt(max(deviance, 0.0) / n)
 
 
 def _q(model: Model, asked: Message | None) -> Gaussian | None:

@@ -345,7 +345,10 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if (advice := moving.recommended(model.config, model.size)) is not None:
         notes.append(advice)
     if model.imputes:
-        notes.append("missing covariates were drawn as Gaussian, whatever their columns hold")
+        notes.append(
+            "missing covariates were drawn as Gaussian, whatever their columns hold, around means and covariances that were "
+            "estimated once: intervals lack the doubt about these"
+        )
     if model.config.algorithm.aggregate == "sums":
         notes.append("the server kept the sums of all sites alone: there is no average over sites")
     return notes

@@ -16,7 +16,7 @@ from ...kernels import rng
 from ...models.split.predictors import Multilevel
 from ...results.plain import Record
 from .keys import Config
-from .model import VerticalModel
+from .model import PRODUCT, VerticalModel
 from .rows import Columns
 
 Array = NDArray[np.float64]
@@ -41,6 +41,7 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
         content = {**_posterior(model, client, columns), **_contrasts(model, client, columns)}
         if not model.network:
             content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
+            content |= {"note": PRODUCT} if len(model.names) > 1 else {}
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from ...models.split import predictive
 from ...results.gaussian import Posterior
 from ...results.plain import Record
 from ...results.verdict import Verdict, not_judged, of_movement, with_clients
-from .model import VerticalModel
+from .model import PRODUCT, VerticalModel
 from .rows import Rows
 
 Array = NDArray[np.float64]
@@ -114,9 +114,14 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
     if model.config.algorithm.inference == "soul":
         return not_judged("conditional")
     own = of_movement(fitted.movement, fitted.posterior.names)
+    own = own if own.converged is False or len(model.names) == 1 else replace(own, why=f"{own.why}; {NARROW}")
     if model.watched or own.converged is False:
         return with_clients(own, fitted.settled)
     return not_judged("private: each client alone sees whether its coefficients have settled; the server's own numbers have")
+
+
+# docs/methods/vertical.md, section 3: at best q is the best product over clients.
+NARROW = "standard deviations are too small where columns of different clients are correlated"
 
 
 def _inference(model: VerticalModel) -> dict[str, Any]:
@@ -132,6 +137,8 @@ def _about(model: VerticalModel) -> list[str]:
     if model.network:
         return ["a split network has point estimates: its predictions know no uncertainty of the weights"]
     notes = ["each client's coefficients are in its own folder: they have no message"]
+    if model.config.algorithm.inference == "sfvi" and len(model.names) > 1:
+        notes.append(PRODUCT)
     if model.config.privacy is not None:
         notes.append("each client's noise protects its own columns, one row's values at a time; nothing protects the response")
     if model.config.algorithm.inference == "soul":

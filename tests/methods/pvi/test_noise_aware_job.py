@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fedkern
 from fedkern.errors import JobError, LostPeer
 from fedkern.methods import load
 from fedkern.privacy.certificate import WITH_NOISE
@@ -73,3 +75,23 @@ def test_few_updates_are_refused_by_check_and_run_alike(fedkern: Any, tmp_path: 
 def test_the_certificate_of_q_says_how_far_its_updates_have_gone(tmp_path: Path) -> None:
     result = run(job(tmp_path, "private"), None, KEYED)
     assert {round(c["progress"], 6) for c in result.privacy.values()} == {round(1 - 0.9**12, 6)}
+
+
+def rows(n: int, seed: int) -> Any:
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, 3))
+    return X, (random.random(n) < 1 / (1 + np.exp(-X @ [1.0, -1.0, 0.0]))).astype(float)
+
+
+@pytest.mark.parametrize(("clip", "judged"), [(0.5, False), (1.1, False), (2.0, False), (2.2, True), (3.0, True)])
+def test_a_clip_that_cuts_rows_is_not_judged(clip: float, judged: bool) -> None:
+    """Rows of three standard normal columns and the intercept are two long; at 1.1 slopes came out a quarter too large."""
+    tables = {
+        "job": {"method": "pvi", "rounds": 12},
+        "data": {"response": "y", "standardise": "none", "columns": {f"x{j}": {"kind": "numeric"} for j in (1, 2, 3)}},
+        "privacy": {"epsilon": 4.0, "delta": 1e-4, "clip": clip, "noise_multiplier": 2.0, "sampling_rate": 0.1},
+        "algorithm": {"posterior": "noise-aware", "local_steps": 5},
+    }
+    result = fedkern.run(tables, data={"a": rows(600, 1), "b": rows(600, 2)})
+    assert ("cuts rows" in result.summary["verdict"]) is not judged
+    assert (result.converged == "not judged") is not judged

@@ -70,3 +70,26 @@ def test_3000_rounds_of_the_areas_have_not_converged(tmp_path, rho):
         algorithm={"learning_rate": vertical_poisson.RATE, "cool_down": 0.7, "average": "none"},
     )  # fmt: skip
     assert fedkern.run(tables).converged is False
+
+
+def test_parties_with_correlated_columns_are_told_that_standard_deviations_are_too_small(tmp_path):
+    """By the optima of section 3: a product over clients against the exact posterior of the augmented model, three columns of
+    correlation .7 at three clients."""
+    random = np.random.default_rng(2)
+    X = random.multivariate_normal(np.zeros(3), 0.3 * np.eye(3) + 0.7, 200)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    for rho in (0.1, 0.5):
+        exact = np.sqrt(np.diag(np.linalg.inv(np.eye(3) + X.T @ X / (1 + 3 * rho**2))))
+        product = 1 / np.sqrt(1 + (X**2).sum(axis=0) / (1 + rho**2))
+        assert (product / exact > 0.5).all()
+        assert (product / exact < 0.75).all()
+    y = X.sum(axis=1) + random.standard_normal(200)
+    columns = Columns(tuple(X[:, [j]] for j in range(3)), (("a",), ("b",), ("c",)), y)
+    tables = vertical.job(tmp_path, columns, 1, 400, model={"family": "gaussian", "rho": 0.5})
+    result = fedkern.run(tables, out=tmp_path / "run")
+    assert any("columns of different clients are correlated" in note for note in result.summary["notes"])
+    if result.converged == "settled":
+        assert "too small where columns of different clients are correlated" in result.summary["verdict"]
+    for k in (1, 2, 3):
+        own = json.loads((tmp_path / "run" / f"client-client-{k}" / "posterior.json").read_text())
+        assert "product over clients" in own["note"]
