@@ -112,7 +112,8 @@ def with_weights(own: Verdict, found: Reweighed | None) -> Verdict:
     if found is None or own.converged != "settled":
         return own
     if found.agrees:
-        return Verdict(True, f"settled, and q of the global unknowns is the posterior as far as weights tell: {found.words}", found.names[found.worst])
+        why = f"settled, and q of the global unknowns is the posterior as far as weights tell: {found.words}"
+        return Verdict(True, why, found.names[found.worst])
     name = found.names[found.worst] if found.reliable else own.worst
     return Verdict("settled", f"whether it is right is not known: {found.words}; {own.why}", name)
 

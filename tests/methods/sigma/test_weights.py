@@ -89,7 +89,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory):
 def test_a_gaussian_posterior_is_reached_and_said_to_be_right(ran):
     path, found = ran
     assert found.result.converged is True
-    assert found.result.summary["verdict"].startswith("converged: settled, and q of the global unknowns is the posterior as far as weights tell: k-hat ")
+    told = "converged: settled, and q of the global unknowns is the posterior as far as weights tell: k-hat "
+    assert found.result.summary["verdict"].startswith(told)
     compare("\n".join(checked(InProcess(), *load(path)) or []), ledgers(path.parent / "run"))
     sent = [json.loads(line)["kind"] for line in (path.parent / "run" / "ledger" / "east.jsonl").read_text().splitlines()]
     assert sent.count("LogTerms") == 1
