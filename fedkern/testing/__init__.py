@@ -9,7 +9,7 @@ A kernel's cases stand in the module of the same name as its own: a function tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -153,6 +153,30 @@ def results_of(kernel: str, case: Case, **options: Any) -> Results:
     return returned if isinstance(returned, tuple) else (returned,)
 
 
+def at_home(backend: str, value: Any) -> Any:
+    """An array where the backend's arrays live, in the same layout; all else as it is."""
+    if backend != "cuda" or not isinstance(value, np.ndarray):
+        return value
+    from fedkern.kernels._cuda import device
+
+    xp = device.current().xp
+    if xp is np:  # the emulator
+        return value
+    if any(stride < 0 for stride in value.strides):
+        back = (slice(None, None, -1),) * value.ndim
+        return xp.asarray(np.ascontiguousarray(value[back]))[back]
+    if value.flags.c_contiguous or value.flags.f_contiguous:
+        return xp.asarray(value, order="K")
+    view = xp.full([2 * n for n in value.shape], 77, value.dtype)[tuple(slice(0, 2 * n, 2) for n in value.shape)]
+    view[...] = xp.asarray(value)
+    return view
+
+
+def on_host(value: Any) -> Any:
+    """What a backend has returned, as NumPy has it."""
+    return value.get() if hasattr(value, "get") and hasattr(value, "device") else value
+
+
 def assert_conforms(kernel: str, backend: str, case: Case) -> None:
     """The backend gives what the reference gives; results go where `out` says and do not depend on threads; no input changes.
 
@@ -162,23 +186,24 @@ def assert_conforms(kernel: str, backend: str, case: Case) -> None:
     """
     before = {name: np.array(value) for name, value in case.arguments.items() if isinstance(value, np.ndarray)}
     want = results_of(kernel, case, backend="reference")
-    got = results_of(kernel, case, backend=backend)
+    here = replace(case, arguments={name: at_home(backend, value) for name, value in case.arguments.items()})
+    got = results_of(kernel, here, backend=backend)
     assert len(got) == len(want), f"{kernel} on {backend}: {len(got)} results, not {len(want)}"
     for i, (g, w) in enumerate(zip(got, want)):
-        _assert_close(f"{kernel} on {backend}, result {i}", g, w, case, None if case.magnitude is None else case.magnitude[i])
+        magnitude = None if case.magnitude is None else case.magnitude[i]
+        _assert_close(f"{kernel} on {backend}, result {i}", on_host(g), w, case, magnitude)
 
-    arrays = [g for g in got if isinstance(g, np.ndarray)]
-    given = tuple(laid_out(np.full_like(a, 77), "strided") for a in arrays)
-    filled = results_of(kernel, case, backend=backend, out=given if len(given) > 1 else given[0])
+    arrays = [on_host(g) for g in got if isinstance(on_host(g), np.ndarray)]
+    given = tuple(at_home(backend, laid_out(np.full_like(a, 77), "strided")) for a in arrays)
+    filled = results_of(kernel, here, backend=backend, out=given if len(given) > 1 else given[0])
     _assert_same_bits(f"{kernel} on {backend} with out", filled, got)
-    assert all(f is g for f, g in zip((f for f in filled if isinstance(f, np.ndarray)), given)), (
-        f"{kernel}: another out was returned"
-    )
+    returned = (f for f in filled if isinstance(on_host(f), np.ndarray))
+    assert all(f is g for f, g in zip(returned, given)), f"{kernel}: another out was returned"
     for n_threads in THREADS:
-        again = results_of(kernel, case, backend=backend, n_threads=n_threads)
+        again = results_of(kernel, here, backend=backend, n_threads=n_threads)
         _assert_same_bits(f"{kernel} on {backend} with {n_threads} threads", again, got)
     for name, value in before.items():
-        np.testing.assert_array_equal(case.arguments[name], value, err_msg=f"{kernel} on {backend} changed {name}")
+        np.testing.assert_array_equal(on_host(here.arguments[name]), value, err_msg=f"{kernel} on {backend} changed {name}")
 
 
 def _assert_close(what: str, got: Any, want: Any, case: Case, magnitude: Any) -> None:
@@ -200,4 +225,4 @@ def _assert_close(what: str, got: Any, want: Any, case: Case, magnitude: Any) ->
 
 def _assert_same_bits(what: str, got: Sequence[Any], want: Sequence[Any]) -> None:
     for g, w in zip(got, want):
-        assert np.asarray(g).tobytes() == np.asarray(w).tobytes(), f"{what}: other bits"
+        assert np.asarray(on_host(g)).tobytes() == np.asarray(on_host(w)).tobytes(), f"{what}: other bits"

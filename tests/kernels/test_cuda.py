@@ -146,6 +146,15 @@ def test_nvrtc_makes_of_every_instance_what_is_stored(architectures: tuple[str, 
     assert ended.returncode == 0, ended.stderr
 
 
+def test_the_check_of_a_card_runs_on_the_emulator() -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "gpu_check.py"
+    ended = subprocess.run([sys.executable, str(script), "--emulate"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("conforms, ") == len(NAMES)
+    assert "the host's bits" in ended.stdout
+    assert "nothing ran on a card" in ended.stdout
+
+
 # ---- Where there is no device.
 
 

@@ -1,0 +1,132 @@
+"""The whole cuda backend on a machine with a card, in one command: conformance, equal bits, and each kernel beside its floor.
+
+    pip install 'fedkern[cuda13]'          # or [cuda12]
+    python benchmarks/gpu_check.py         # writes results/cuda-CARD.txt
+
+`--emulate` runs the same checks on the host's emulator, at small sizes and without times, so that this script itself is tested.
+The exit code is 1 where a kernel does not conform or has other bits at a second run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedkern import kernels, testing
+from fedkern.kernels._cuda import device
+from fedkern.kernels._record import KERNELS
+
+HERE = Path(__file__).parent
+CASES = 40  # of random sizes, for each kernel
+TIMES = 20
+
+
+class Work(NamedTuple):
+    """A call that is timed: its bytes, read and written, set its floor."""
+
+    kernel: str
+    words: str
+    call: Callable[[], Any]
+    bytes: float
+
+
+def checked(names: list[str]) -> Iterator[str]:
+    """Conformance on fresh inputs, several sizes, and equal bits of two runs; a line for each kernel."""
+    for name in names:
+        began, fault = time.perf_counter(), ""
+        sizes = (1000, 4097) if name.startswith("rng.") else (70, 600)
+        try:
+            for seed in range(CASES):
+                testing.assert_conforms(name, "cuda", testing.case(name, seed))
+            for seed in range(4):
+                testing.assert_conforms(name, "cuda", testing.case(name, seed, sizes))
+        except AssertionError as error:
+            fault = "DOES NOT CONFORM: " + " ".join(str(error).split())[:150]
+        yield f"{name:32} {fault or f'conforms, {CASES + 4} cases'} ({time.perf_counter() - began:.1f} s)"
+
+
+def words_are_those_of_the_host(n: int) -> str:
+    """Uniform words, bit for bit."""
+    key = kernels.rng.key(7)
+    ours = testing.on_host(kernels.rng.words(n, key=key, step=3, backend="cuda"))
+    same = np.array_equal(ours, kernels.rng.words(n, key=key, step=3))
+    return f"{n:,} blocks of words: " + ("the host's bits" if same else "OTHER BITS THAN THE HOST")
+
+
+def works(xp: Any, n: int) -> Iterator[Work]:
+    """At sizes where memory binds."""
+    key, out, other = kernels.rng.key(1), xp.empty(n), xp.empty(n)
+    yield Work("copy", "floor of all", lambda: xp.copyto(other, out), 16.0 * n)
+    for name in ("uniform", "normal", "exponential"):
+        draw = getattr(kernels.rng, name)
+        yield Work(f"rng.{name}", f"n = {n:,}", lambda draw=draw: draw(n, key=key, out=out, backend="cuda"), 8.0 * n)
+    for dtype in ("float64", "float32"):
+        rows = xp.ones((n // 100, 100), dtype)
+        words = f"{n // 100:,} x 100, {dtype}"
+        yield Work("privacy.clip_sum", words, lambda rows=rows: kernels.privacy.clip_sum(rows, 3.0), float(rows.nbytes))
+    yield Work("privacy.add_noise", f"d = {n:,}", lambda: kernels.privacy.add_noise(out, sigma=1.0, key=key, out=other), 16.0 * n)
+    k = n // 8
+    state, gradient = xp.zeros((3, k)), xp.ones(k)
+    new = (xp.empty((3, k)), xp.empty(k))
+    yield Work("optim.adam", f"k = {k:,}", lambda: kernels.optim.adam(state, gradient, learning_rate=0.1, out=new), 64.0 * k)
+
+
+def timed(xp: Any) -> Iterator[str]:
+    """Medians over runs that alternate with the copy, whose bandwidth is the floor."""
+    found = list(works(xp, 2**27))
+    seconds: dict[int, list[float]] = {i: [] for i in range(len(found))}
+    for _ in range(TIMES):
+        for i, work in enumerate(found):
+            begin, end = xp.cuda.Event(), xp.cuda.Event()
+            begin.record()
+            work.call()
+            end.record()
+            end.synchronize()
+            seconds[i].append(xp.cuda.get_elapsed_time(begin, end) / 1e3)
+    bandwidth = found[0].bytes / statistics.median(seconds[0])
+    yield f"{'kernel':24}{'size':30}{'ms':>10}{'GB/s':>10}{'of copy':>10}"
+    for i, work in enumerate(found):
+        median = statistics.median(seconds[i])
+        rate = work.bytes / median
+        yield f"{work.kernel:24}{work.words:30}{1e3 * median:>10.3f}{rate / 1e9:>10.0f}{rate / bandwidth:>10.2f}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--emulate", action="store_true", help="on the host's emulator, without times")
+    options = parser.parse_args()
+    if options.emulate:
+        sys.path.insert(0, str(HERE.parent / "tests"))
+        from support import emulated
+
+        device._CURRENT.append(emulated.Emulator(emulated.built(emulated.FOLDER)))
+    here = device.current()
+    names = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.backends)
+    lines = ["on the emulator: nothing ran on a card" if options.emulate else _about(here.xp), ""]
+    lines += [*checked(names), words_are_those_of_the_host(2**10 if options.emulate else 2**24)]
+    if not options.emulate:
+        lines += ["", *timed(here.xp)]
+    text = "\n".join(lines) + "\n"
+    print(text, end="")
+    if not options.emulate:
+        card = re.sub(r"\W+", "-", here.xp.cuda.runtime.getDeviceProperties(0)["name"].decode()).strip("-").lower()
+        (HERE / "results" / f"cuda-{card}.txt").write_text(text)
+    return int("DOES NOT CONFORM" in text or "OTHER BITS" in text)
+
+
+def _about(xp: Any) -> str:
+    card = xp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    versions = f"CUDA {xp.cuda.runtime.runtimeGetVersion()}, NVRTC {'.'.join(map(str, xp.cuda.nvrtc.getVersion()))}"
+    return f"{card}, {versions}, CuPy {xp.__version__}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
