@@ -74,7 +74,7 @@ def plan(options: argparse.Namespace) -> int:
     config, folder = load(options.job, options.sets)
     if config.privacy is None:
         raise JobError(f"{options.job}: the job has no [privacy], so nothing is spent")
-    if not getattr(config.privacy, "calibrate", False):  # whatever its cap would refuse, this is the place to see it
+    if config.job.rounds != "budget" and not getattr(config.privacy, "calibrate", False):  # what its own cap would refuse is here to be seen
         config, folder = load(options.job, [*options.sets, "privacy.epsilon=inf"])
     with refusals():
         plans = api.plans(InProcess(), config, folder)
@@ -90,7 +90,7 @@ def _planned(one: Plan, names: list[str], caps: list[float], noises: list[float]
     m = one.mechanism
     rate = f", rate {m.rate:.4g}" if m.rate < 1 else ""
     yield f"{', '.join(names)}: {m.sampling}{rate}, clip {m.clip:g}, delta {one.delta:g}; {m.neighbours}"
-    yield f"an update is {one.update} accounted steps; " + (
+    yield f"an update is {one.update} accounted step{'s' if one.update > 1 else ''}; " + (
         "only the budget ends the job" if one.updates is None else f"{one.updates} updates are planned"
     )
     rows = [["noise", "its sd", "noise / one row", "epsilon", *(f"updates in {cap:g}" for cap in caps)]]

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("dp_accounting")
+import fedkern as package
 from fedkern.cli.__main__ import main
 from support.command import Ended
 
@@ -274,6 +275,25 @@ def test_a_plan_says_what_the_job_would_spend(tmp_path: Path, fedkern: Callable[
     assert rows[1][-1] == "3"
     assert float(rows[1][2]) == pytest.approx(3 * np.sqrt(np.pi / 2) * 1.5, rel=1e-2)  # of four numbers: sqrt(2) G(5/2) / G(2)
     assert int(rows[0][-2]) < 3
+
+
+def test_a_plan_of_a_job_that_only_its_budget_ends(fedkern: Callable[..., Ended]) -> None:
+    """As the job of `fedkern demo`."""
+    demo = Path(package.__file__).parent / "demo.toml"
+    ended = fedkern("plan", demo, "--epsilon", "1,4", "--noise", "3")
+    assert (ended.code, ended.err) == (0, "")
+    assert "only the budget ends the job" in ended.out
+    assert ended.out.splitlines()[-1].split()[-1] == "90"  # updates of each client, as the README's run has them
+
+
+def test_a_plan_that_calibrates(tmp_path: Path, fedkern: Callable[..., Ended]) -> None:
+    job = private(tmp_path / "job", privacy="sampling_rate = 0.1\ncalibrate = true")
+    job.write_text(job.read_text().replace("noise_multiplier = 3.0\n", ""))
+    ended = fedkern("plan", job, "--epsilon", "2")
+    assert ended.code == 0, ended.err
+    *_, spent, updates = ended.out.splitlines()[-1].split()
+    assert 1.98 <= float(spent) <= 2
+    assert updates == "3"
 
 
 @pytest.mark.parametrize(
