@@ -74,7 +74,8 @@ def plan(options: argparse.Namespace) -> int:
     config, folder = load(options.job, options.sets)
     if config.privacy is None:
         raise JobError(f"{options.job}: the job has no [privacy], so nothing is spent")
-    if config.job.rounds != "budget" and not getattr(config.privacy, "calibrate", False):  # what its own cap would refuse is here to be seen
+    by_its_cap = config.job.rounds == "budget" or getattr(config.privacy, "calibrate", False)
+    if not by_its_cap:  # what its own cap would refuse is here to be seen
         config, folder = load(options.job, [*options.sets, "privacy.epsilon=inf"])
     with refusals():
         plans = api.plans(InProcess(), config, folder)

@@ -182,8 +182,12 @@ def _ledger(found: Audit, run: Opened, party: int, out: Party, stamps: list[Stam
         if note := ledgers_of.check(path, stamps):
             found.notes.append(f"{name}: {note}")
         for log, mark in ended.items():
-            if log != "budget":
-                ledgers_of.check(path if log == "ledger" else path.with_name(f"{log}.jsonl"), [Stamp(ledger=mark, synced=mark)])
+            if log == "budget":
+                continue
+            own = path if log == "ledger" else path.with_name(f"{log}.jsonl")
+            ledgers_of.check(own, [Stamp(ledger=mark, synced=mark)])
+            if own.stat().st_size > mark.length:
+                raise JobError(f"{own}: has lines that were added after the run had ended; put it back as the run left it")
         lines = list(sent(path))
     except JobError as fault:
         found.differences.append(f"{name}: {fault}")

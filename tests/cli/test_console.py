@@ -173,6 +173,15 @@ def test_a_last_line_that_is_gone_is_found(file: str, copy: Callable[[str], Path
     assert file.rpartition("/")[2] in ended.out
 
 
+@pytest.mark.parametrize("again", [b'{"half', None])
+def test_a_line_that_was_added_is_found(again: bytes | None, copy: Callable[[str], Path], fedkern: Callable[..., Ended]) -> None:
+    path = copy("example") / "ledger" / "ada.jsonl"
+    path.write_bytes(path.read_bytes() + (again or path.read_bytes().splitlines(keepends=True)[-1]))
+    ended = fedkern("audit", path.parents[1])
+    assert ended.code == 2
+    assert "added after the run had ended" in ended.out
+
+
 @pytest.mark.parametrize("file", ["client-ada/budget.jsonl", "client-ada/certificate.json", "ledger/ada.jsonl"])
 def test_a_file_that_is_gone_is_found(file: str, copy: Callable[[str], Path], fedkern: Callable[..., Ended]) -> None:
     folder = copy("example")
