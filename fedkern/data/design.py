@@ -278,7 +278,7 @@ def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
     for begin in range(0, len(matrix), block):
         part = np.asarray(matrix[begin : begin + block])
         for found, reason, remedy in (
-            (~np.isfinite(part), "is not finite", "correct or remove the row"),
+            (~np.isfinite(part), "is not finite", f"correct or remove the row ({NO_VALUE})"),
             (too_large(part), "is too large", TOO_LARGE),
         ):
             for j in np.flatnonzero(found.any(axis=0)):
@@ -308,7 +308,7 @@ def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> ND
             empty[:] = False
     elif missing:
         empty = np.isnan(values)
-    marks.mark(~np.isfinite(values) & ~empty, name, "is not finite", "correct or remove the row")
+    marks.mark(~np.isfinite(values) & ~empty, name, "is not finite", f"correct or remove the row ({NO_VALUE})")
     marks.mark(too_large(values), name, "is too large", TOO_LARGE)
     return values
 

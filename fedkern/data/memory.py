@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
-from .cells import Cells, Text, as_text, plain
+from .cells import Cells, Text, as_text, number, plain
 from .plain_text import LOST, canonical
 from .table import Table
 
@@ -41,7 +41,8 @@ def table(held: Any, source: str, *, text: frozenset[str] = frozenset(), respons
     """
     if (frame := _frame(held, source)) is not None:
         names = _names(frame, source)
-        columns = {name: _column(frame[given], name, source, name in text) for name, given in names.items()}
+        known = text | {response}
+        columns = {name: _column(frame[given], name, source, name in text, name in known) for name, given in names.items()}
         texts = frozenset(name for name, given in names.items() if not _numbers(frame[given]))
         return Table(source, tuple(names), columns, len(frame), broken=_lost(columns), texts=texts)
     X, y = _arrays(held, source)
@@ -116,8 +117,14 @@ def _numbers(series: Any) -> bool:
     return bool(series.dtype.is_numeric()) or str(series.dtype) == "Boolean"
 
 
-def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
+def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cells:
+    """`keep`: as texts; `known`: the job says what the column is."""
     dtype = str(series.dtype)
+    if dtype.startswith(("Categorical", "Enum")) and not known and _like_numbers(series.to_list()):
+        raise JobError(
+            f"{source}: column {name!r} is a category whose levels look like numbers; say which it is: kind = \"categorical\" in "
+            f"[data.columns.{name}], or make it a column of numbers"
+        )
     if _numbers(series):
         import narwhals as nw
 
@@ -130,6 +137,12 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
     if dtype.startswith(("String", "Categorical", "Enum", "Date", "Time", "Null")):
         return as_text([*map(plain, series.to_list())])
     raise JobError(f"{source}: column {name!r} has type {dtype}; numbers, truth values and texts can be used")
+
+
+def _like_numbers(cells: list[Any]) -> bool:
+    """Whether a file with these cells would have a column of numbers."""
+    there = {plain(cell) for cell in cells if cell is not None and cell == cell}
+    return bool(there) and all(not np.isnan(number(cell)) for cell in there)
 
 
 def _lost(columns: Mapping[str, Cells]) -> dict[int, str]:

@@ -23,6 +23,7 @@ from ..privacy.certificate_fields import problem
 from ..privacy.chain import Mark
 from ..privacy.losses import epsilon_bounds
 from ..results.plain import plain
+from ..results.summary import claim_of
 from . import ledger as ledgers_of
 from . import outbox
 from .opened import Opened, ledgers, read, sent
@@ -113,6 +114,8 @@ def _audit(run: Opened) -> Audit:
         found.differences += [f"summary.json: its clients are not those of the run: {name!r}" for name in sorted(wrong)]
     else:
         found.notes.append(f"{run.path}: no summary.json: the run has not ended, or the server's folder is not here")
+    if run.summary is not None:
+        found.compare("claim of summary.json", run.summary["claim"], claim_of(run.summary["privacy"]))
     if not run.config.private:
         found.notes.append("the job has no [privacy]: nothing is claimed, and only its ledgers are compared")
     return found
@@ -268,7 +271,7 @@ def _again(found: Audit, run: Opened, party: int, what: str, content: dict[str, 
         before=tuple(before),
         epsilon_cap=cap,
         delta=delta,
-        policy=content["caps"] not in ALONE.values(),
+        policy=bool(said["policies"]) if (said := run.account(party)) else content["caps"] not in ALONE.values(),
         rows_per_person=privacy.rows_per_person,
     )
     wanted: dict[str, Any] = plain(made | run.config.of_posterior(int(made["steps"])))
@@ -307,8 +310,9 @@ def _alone(found: Audit, run: Opened, party: int, out: Party, content: dict[str,
     privacy = run.config.privacy
     assert privacy is not None
     cap, delta = privacy.cap(out.name)
-    for key, value in plain({"epsilon_cap": cap, "delta": delta, "rows_per_person": privacy.rows_per_person}).items():
-        found.compare(f"{out.name}: {key} of its certificate", content[key], value)
+    of_job = {"epsilon_cap": cap, "delta": delta, "rows_per_person": privacy.rows_per_person} | privacy.promised(out.name)
+    for key, value in plain(of_job).items():
+        found.compare(f"{out.name}: {key} of its certificate, by job.json", content[key], value)
     if content["noise_source"] == "secure" and not content["claim"].startswith(
         told := f"({_real(content['epsilon']):.4g}, {content['delta']:g})-"
     ):

@@ -142,4 +142,4 @@ def own_notes(config: JobConfig, table: Table) -> list[str]:
     """For the client's own eyes alone."""
     if table.incomplete is None or not table.incomplete:
         return []
-    return [f"{table.incomplete} rows lack a cell: {DONE[of(config)]}"]
+    return [f"{table.incomplete} row{'s lack' if table.incomplete > 1 else ' lacks'} a cell: {DONE[of(config)]}"]

@@ -65,7 +65,7 @@ class Opened:
             It was altered.
         """
         own = self.files.home(party) / "budget.jsonl"
-        said = read(own.with_name("account.json")) or {}
+        said = self.account(party)
         was_here = own.is_file() or Path(said.get("budget", "")).parent.name == own.parent.name
         for path in [own] if was_here else dict.fromkeys(self._elsewhere(party)):
             if path.is_file():
@@ -76,6 +76,10 @@ class Opened:
         if was_here and self.ended(party, "budget"):
             raise JobError(f"{own}: has no line of this run; put it back as the run left it")
         return None
+
+    def account(self, party: int) -> Record:
+        """What a party's own folder says of its account and policies; empty where it does not."""
+        return read(self.files.home(party) / "account.json") or {}
 
     def ended(self, party: int, log: str) -> bool:
         """Whether a party's part of the run is over, and left such a log."""

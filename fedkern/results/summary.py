@@ -76,10 +76,9 @@ def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[st
     -------
     a dictionary that JSON can hold: infinite and undefined numbers are texts ("inf", "nan")
     """
-    claim = "private" if outcome.privacy and all(_finite(c.get("epsilon")) for c in outcome.privacy.values()) else "federated"
     content = {
         "method": method,
-        "claim": claim,  # a job whose noise was not secure, or that had none, is never called private
+        "claim": claim_of(outcome.privacy),
         "stop": outcome.stop,
         "rounds": outcome.rounds,
         **outcome.verdict.content,
@@ -95,6 +94,11 @@ def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[st
         **(more or {}),
     }
     return {key: plain(value) for key, value in content.items()}
+
+
+def claim_of(privacy: Mapping[str, Mapping[str, Any]]) -> str:
+    """Of a job's certificates: one whose noise was not secure, or that had none, is never called private."""
+    return "private" if privacy and all(_finite(one.get("epsilon")) for one in privacy.values()) else "federated"
 
 
 def _finite(value: Any) -> bool:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -200,6 +201,46 @@ def test_a_certificate_of_another_run_is_found(
     ended = fedkern("audit", folder)
     assert ended.code == 2
     assert "ada: epsilon" in ended.out
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content, indent=1))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("noise_multiplier", 6.0), ("clip", 1.0), ("sampling_rate", 0.05), ("sampling", "full"), ("unit", "client")],
+)
+def test_a_certificate_is_held_against_the_job_where_the_client_s_folder_is_elsewhere(
+    key: str, value: object, copy: Callable[[str], Path], fedkern: Callable[..., Ended]
+) -> None:
+    """A lie that is consistent in itself: of noise 6 with the epsilon of noise 6."""
+    folder = copy("example")
+    shutil.rmtree(folder / "client-ada")
+    assert fedkern("audit", folder).code == 0
+    lie = {key: value, **({"epsilon": 0.1818, "claim": "(0.1818, 0.0001)-differential"} if key == "noise_multiplier" else {})}
+    edited(folder / "summary.json", lambda summary: summary["privacy"]["ada"].update(lie))
+    ended = fedkern("audit", folder)
+    assert ended.code == 2
+    assert f"{key} of its certificate, by job.json" in ended.out
+
+
+def test_a_policy_that_there_was_not_and_a_claim_that_is_none(copy: Callable[[str], Path], fedkern: Callable[..., Ended]) -> None:
+    folder = copy("example")
+    for path, own in ((folder / "summary.json", ("privacy", "ada")), (folder / "client-ada" / "certificate.json", ())):
+
+        def change(content: dict[str, Any], own: tuple[str, ...] = own) -> None:
+            for key in own:
+                content = content[key]
+            content["caps"] = "the holder's policy and the job's"
+
+        edited(path, change)
+    assert "ada: summary.json: caps" in fedkern("audit", folder).out
+    folder = Path(shutil.copytree(copy("vertical"), folder.parent / "again"))
+    edited(folder / "summary.json", lambda summary: summary.update(claim="(0.1, 1e-9)-differential privacy"))
+    assert "claim of summary.json" in fedkern("audit", folder).out
 
 
 def started(job: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:

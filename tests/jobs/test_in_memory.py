@@ -274,3 +274,20 @@ def test_narwhals_is_not_loaded_for_files(simulated: dict[str, Path]) -> None:
     program = "import sys, fedkern; fedkern.run(sys.argv[1], job={'rounds': 1}); assert 'narwhals' not in sys.modules"
     subprocess.run([sys.executable, "-P", "-c", program, str(simulated["logistic"])], check=True)
 
+
+
+@pytest.mark.parametrize("form", ["pandas", "pandas of texts", "polars", "pyarrow"])
+def test_categories_that_look_like_numbers_are_no_slope(form: str) -> None:
+    """Levels 1, 2 and 3 of a ward would otherwise be fitted as a line."""
+    random = np.random.default_rng(1)
+    ward, y = random.integers(1, 4, 200), random.integers(0, 2, 200)
+    frame = pd.DataFrame({"ward": pd.Categorical(ward.astype(str) if form == "pandas of texts" else ward), "y": y})
+    if form == "polars":
+        frame = pl.DataFrame({"ward": pl.Series(ward.astype(str)).cast(pl.Categorical), "y": y})
+    elif form == "pyarrow":
+        frame = pa.table({"ward": pa.array(ward.astype(str)).dictionary_encode(), "y": y})
+    tables = {"job": {"method": "pvi", "rounds": 2}, "data": {"response": "y"}}
+    with pytest.raises(JobError, match=r"column 'ward' is a category whose levels look like numbers; say which it is: kind = "):
+        fedkern.run(tables, data={"a": frame})
+    tables["data"] |= {"columns": {"ward": {"kind": "categorical"}}}
+    assert {"theta[ward=1]", "theta[ward=2]", "theta[ward=3]"} <= set(fedkern.run(tables, data={"a": frame}).parameters)

@@ -327,3 +327,27 @@ def test_a_spatial_result_is_loaded_and_has_rate_ratios(fedkern: Any) -> None:
     assert row["q025"] == pytest.approx(np.exp(np.quantile(draws, 0.025)))
     with pytest.raises(JobError, match="a spatial job cannot predict at the server"):
         loaded.predict("map/client-1.csv")
+
+
+def test_new_rows_are_filled_and_marked_and_need_no_weight(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+
+    def rows(n: int) -> pd.DataFrame:
+        x = random.standard_normal(n)
+        y = (random.random(n) < 1 / (1 + np.exp(-x))).astype(int)
+        x[random.random(n) < 0.2] = np.nan
+        return pd.DataFrame({"x": x, "y": y, "w": random.uniform(0.5, 2, n)})
+
+    tables = {
+        "job": {"method": "pvi", "rounds": 10},
+        "data": {"response": "y", "weight": "w", "columns": {"x": {"center": 0.5, "scale": 1.0}}},
+        "model": {"missing": "indicator", "covariance": "full"},
+    }
+    test = rows(100)
+    result = package.run(tables, data={"a": rows(200)}, test=test, out=tmp_path / "run")
+    assert result.scores(test)["log_likelihood"] == pytest.approx(result.metrics["log_likelihood"], abs=1e-12)
+    again = package.load(tmp_path / "run").predict(test.drop(columns=["w", "y"]))
+    p = {name: one["mean"] for name, one in result.parameters.items()}
+    marked, filled = test["x"].isna().to_numpy(), test["x"].fillna(0.5).to_numpy()
+    linear = p["intercept"] + p["theta[x]"] * filled + p["theta[x[missing]]"] * marked
+    assert again["linear_mean"].to_numpy() == pytest.approx(linear, abs=1e-9)

@@ -27,7 +27,7 @@ from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
-from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
+from ...privacy.accountant import COIN_VALUES, LARGEST_EPSILON, LEAST_CLIP
 from ...privacy.certificate import WITH_NOISE
 from ...sections import remedy
 
@@ -117,6 +117,16 @@ class PrivacySection(Terms):
         common = {name: getattr(self, name) for name in Terms.model_fields}
         own = self.clients[client].model_dump(exclude_none=True) if client in self.clients else {}
         return Terms(**{**common, **own})
+
+    def promised(self, client: str) -> dict[str, Any]:
+        """What a certificate of this job says of its noise, as far as the job file does."""
+        terms = self.of(client)
+        said: dict[str, Any] = {"unit": self.unit, "noise_source": self.noise_source, "clip": terms.clip}
+        if self.unit == "example":
+            said["sampling"] = self.sampling
+            if terms.sampling_rate is not None:
+                said["sampling_rate"] = math.ceil(terms.sampling_rate * COIN_VALUES) / COIN_VALUES
+        return said if self.calibrate else said | {"noise_multiplier": terms.noise_multiplier}
 
     def cap(self, client: str) -> tuple[float, float]:
         """Epsilon and delta of one client, or of the federation."""

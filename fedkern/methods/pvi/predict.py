@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ...data import memory, table
+from ...data import incomplete, memory, table
 from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError
 from ...jobs.keys import DialectSection
 from ...kernels.families import FAMILIES
-from ...models.encoding import Encoding
+from ...models.encoding import Column, Encoding
 from ...models.glm import Rows, metrics, predictive_mean
 from ...results.gaussian import Posterior
 from ...results.prediction import Prediction
@@ -40,7 +40,9 @@ def predicted(result: Result, rows: Any) -> Prediction:
     read = _read(result, encoding, rows)
     known = encoding.response in read.names
     if not known:
-        encoding = replace(encoding, response=None, positive=None, labels=(), weight=None)
+        encoding = replace(encoding, response=None, positive=None, labels=())
+    if not known or encoding.weight not in read.names:  # a mean needs none, and scores are then those of rows that count alike
+        encoding = replace(encoding, weight=None)
     design = encode(read, replace(encoding, row_id=None))
     own, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(model["scale"])
     mean, sd = np.asarray(design.X @ q.mean), np.sqrt(q.variance_of(np.asarray(design.X, np.float64)))
@@ -55,6 +57,19 @@ def _read(result: Result, encoding: Encoding, rows: Any) -> Table:
     """The rows as the job's files were read."""
     response = encoding.response or "y"
     if not isinstance(rows, str | Path):
-        return memory.table(rows, "rows", text=encoding.texts, response=response)
-    dialect = DialectSection.model_validate(result.job["data"].get("dialect") or {}).dialect
-    return table.load(rows, text=encoding.texts, response=response, dialect=dialect)
+        read = memory.table(rows, "rows", text=encoding.texts, response=response)
+    else:
+        dialect = DialectSection.model_validate(result.job["data"].get("dialect") or {}).dialect
+        read = table.load(rows, text=encoding.texts, response=response, dialect=dialect)
+    centers = _centers(result, encoding)
+    return incomplete.filled(read, centers) if centers else read
+
+
+def _centers(result: Result, encoding: Encoding) -> dict[str, float]:
+    """The columns whose empty cells were filled and marked (`model.missing = "indicator"`), and with what."""
+    found, names = {}, {column.name for column in encoding.columns}
+    for name, keys in (result.job["data"].get("columns") or {}).items():
+        if incomplete.marked(name) in names:
+            said = {key: value for key, value in keys.items() if value is not None and key != "reference"}
+            found[name] = Column.declared(name, said).center or 0.0
+    return found

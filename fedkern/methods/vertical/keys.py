@@ -155,6 +155,11 @@ class PrivacySection(Section):
     last_update: Literal["refuse"] = key("refuse", help="when a whole round no longer fits the budget")
     rows_per_person: Count = key(1, help="rows that one person may have")
 
+    def promised(self, client: str) -> dict[str, Any]:
+        """What a certificate of this job says of its noise, as far as the job file does."""
+        said: dict[str, Any] = {"unit": "example", "noise_source": self.noise_source, "sampling": "aligned"}
+        return said if self.calibrate else said | {"noise_multiplier": self.noise_multiplier}
+
     def cap(self, client: str) -> tuple[float, float]:
         """Epsilon and delta, which every valid job has, and all clients alike."""
         assert self.epsilon is not None
