@@ -72,12 +72,12 @@ FEDKERN_INLINE double block_sum(double x, double* room) {
 
 /// Adds what the warps of a block hold, C numbers a lane, and writes element lane + 32 c of the sum if it is below `size`. `room` has
 /// 32 C numbers for each warp.
-template <int C> FEDKERN_INLINE void store_block_sums(const double (&x)[C], double* room, double* to, Index size) {
+template <int C, class T> FEDKERN_INLINE void store_block_sums(const T (&x)[C], T* room, T* to, Index size) {
 #pragma unroll
     for (int c = 0; c < C; ++c) room[warp() * 32 * C + c * 32 + lane()] = x[c];
     __syncthreads();
     for (Index j = threadIdx.x; j < size; j += blockDim.x) {
-        double sum = 0;
+        T sum = 0;
         for (int w = 0; w < warps(); ++w) sum += room[w * 32 * C + j];
         to[j] = sum;
     }

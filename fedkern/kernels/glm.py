@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from . import families
 from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
-from ._record import F64, FLOATS, Array, Kernel, Scalar
+from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home
 
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
@@ -75,6 +75,7 @@ LOGLIK_GRAD = Kernel(
     outputs=(Array("grad", ("d",), F64),),
     scalars=_FAMILY,
     returns=True,
+    backends=BACKENDS,
 )
 ELBO_GRAD = Kernel(
     "glm.elbo_grad",
@@ -87,6 +88,7 @@ ELBO_GRAD = Kernel(
     scalars=_ELBO,
     together=_COUNTER,
     returns=True,
+    backends=BACKENDS,
 )
 ELBO_GRAD_FULL = Kernel(
     "glm.elbo_grad_full",
@@ -100,6 +102,7 @@ ELBO_GRAD_FULL = Kernel(
     scalars=(Scalar("normaliser", MADE), *_ELBO),
     together=_COUNTER,
     returns=True,
+    backends=BACKENDS,
 )
 EXPECTATIONS = Kernel(
     "glm.expectations",
@@ -109,6 +112,7 @@ EXPECTATIONS = Kernel(
     inputs=(_X, _Y, _MU, _LOG_SIGMA, *_COLUMNS),
     outputs=(Array("value", ("n",), F64), Array("slope", ("n",), F64), Array("curvature", ("n",), F64)),
     scalars=_FAMILY,
+    backends=BACKENDS,
 )
 EXPECTATIONS_FULL = Kernel(
     "glm.expectations_full",
@@ -119,6 +123,7 @@ EXPECTATIONS_FULL = Kernel(
     outputs=EXPECTATIONS.outputs,
     function="expectations",
     scalars=_FAMILY,
+    backends=BACKENDS,
 )
 CLIPPED_GRAD_SUM = Kernel(
     "glm.clipped_grad_sum",
@@ -130,6 +135,7 @@ CLIPPED_GRAD_SUM = Kernel(
     streams=("draws", "noise"),
     scalars=_CLIPPED,
     together=_COUNTER,
+    backends=BACKENDS,
 )
 CLIPPED_GRAD_SUM_FULL = Kernel(
     "glm.clipped_grad_sum_full",
@@ -142,6 +148,7 @@ CLIPPED_GRAD_SUM_FULL = Kernel(
     function="clipped_grad_sum",
     scalars=_CLIPPED,
     together=_COUNTER,
+    backends=BACKENDS,
 )
 PREDICT = Kernel(
     "glm.predict",
@@ -152,6 +159,7 @@ PREDICT = Kernel(
     outputs=(Array("mean", ("n",), F64),),
     scalars=_PREDICT,
     order=_PREDICT_ORDER,
+    backends=BACKENDS,
 )
 PREDICT_FULL = Kernel(
     "glm.predict_full",
@@ -163,6 +171,7 @@ PREDICT_FULL = Kernel(
     function="predict",
     scalars=_PREDICT,
     order=_PREDICT_ORDER,
+    backends=BACKENDS,
 )
 
 
@@ -182,6 +191,11 @@ def _check_key(kernel: Kernel, key: int | None, random: str) -> None:
 
 def _full(log_sigma: Vector) -> bool:
     return getattr(log_sigma, "ndim", 1) == 2
+
+
+def _number(value: Any) -> float:
+    """A float; what lives on a device stays there, as an array without dimensions."""
+    return value if home(value) == "cuda" else float(value)
 
 
 def loglik_grad(
@@ -227,7 +241,7 @@ def loglik_grad(
     _check_scale(LOGLIK_GRAD, family, scale)
     inputs = (X, y, theta, offset, weights)
     loglik, grad = LOGLIK_GRAD.run(inputs, out, n_threads, backend, family=family, scale=scale)
-    return float(loglik), grad
+    return _number(loglik), grad
 
 
 def elbo_grad(
@@ -289,11 +303,11 @@ def elbo_grad(
     Source: Roeder, Wu, Duvenaud (2017) for "stl".
     """
     full = _full(log_sigma)
-    record, d, constant = ELBO_GRAD_FULL if full else ELBO_GRAD, len(mu), {}
+    record, constant = ELBO_GRAD_FULL if full else ELBO_GRAD, {}
     _check_scale(record, family, scale)
     _check_key(record, key, "" if estimator == "analytic" else f"estimator {estimator!r}")
-    shift = _spread_out(prior_shift, d)
-    precision = _as_matrix(prior_precision, d) if full else _spread_out(prior_precision, d)
+    shift = _spread_out(prior_shift, mu)
+    precision = _as_matrix(prior_precision, mu) if full else _spread_out(prior_precision, mu)
     inputs = (X, y, mu, log_sigma, shift, precision, offset, weights)
     if full:
         record.prepare({a.name: value for a, value in zip(record.inputs, inputs)})
@@ -304,24 +318,28 @@ def elbo_grad(
         inputs, out, n_threads, backend, **constant, family=family, scale=scale, estimator=estimator, draws=draws, key=key,
         client=client, step=step,
     )  # fmt: skip
-    return float(elbo), grad_mu, grad_log_sigma
+    return _number(elbo), grad_mu, grad_log_sigma
 
 
-def _spread_out(value: float | Vector, d: int) -> Vector:
-    return np.full(d, value, np.float64) if isinstance(value, (int, float)) else value
+def _spread_out(value: float | Vector, mu: Vector) -> Vector:
+    return np.full_like(mu, value, np.float64) if isinstance(value, (int, float)) else value
 
 
-def _as_matrix(value: float | Vector, d: int) -> Vector:
-    return np.diag(_spread_out(value, d)) if isinstance(value, (int, float)) or np.ndim(value) == 1 else value
+def _as_matrix(value: float | Vector, mu: Vector) -> Vector:
+    return np.diag(_spread_out(value, mu)) if isinstance(value, (int, float)) or np.ndim(value) == 1 else value
+
+
+def _on_host(array: Any) -> Vector:
+    return array.get() if home(array) == "cuda" else array
 
 
 def _log_normaliser(shift: Vector, precision: Vector) -> float:
     """log of the constant that makes exp(h'theta - theta' P theta / 2) a density; 0 if P is not positive definite."""
     try:
-        factor = np.linalg.cholesky(precision)
+        factor = np.linalg.cholesky(_on_host(precision))
     except np.linalg.LinAlgError:
         return 0.0
-    whitened = np.linalg.solve(factor, shift)
+    whitened = np.linalg.solve(factor, _on_host(shift))
     return float((np.log(np.diagonal(factor)) - 0.5 * np.log(2 * np.pi)).sum() - 0.5 * (whitened**2).sum())
 
 

@@ -10,7 +10,7 @@ from fedkern.kernels import rng
 from fedkern.kernels._reference import glm as _reference
 from fedkern.kernels.families import BINARY, CODES, FAMILIES, REAL
 
-from . import Arguments, Case, Floats, Source
+from . import SIZES, Arguments, Case, Floats, Source
 
 reference: Any = _reference
 
@@ -21,7 +21,8 @@ PLAIN = (1.0, 0.0, np.nan)
 
 def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str = "") -> Arguments:
     """X, y, family, scale and, sometimes, offset and weights."""
-    n, d = source.size(), min(source.size(), 40)
+    n, d = source.size(), source.size()
+    d = min(d, 40) if source.sizes is SIZES else d  # wide rows where they are asked for
     family = source.choose(sorted(CODES))
     record = FAMILIES[family]
     spread = source.choose([0.1, 1.0, 4.0]) / np.sqrt(max(d, 1)) / (4 if record.link == "log" else 1)

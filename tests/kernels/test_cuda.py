@@ -25,6 +25,8 @@ NAMES = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.back
 # Sizes beyond those of random cases, so that every instance runs: wide rows, several blocks.
 WIDE: dict[str, tuple[tuple[int, ...], ...]] = {
     "privacy.clip_sum": ((70, 600), (17,), (70, 100), (300,)),
+    **{f"glm.{name}": ((20,), (100,), (200,), (300,), (20, 600)) for name in ("loglik_grad", "elbo_grad", "clipped_grad_sum")},
+    "glm.clipped_grad_sum_full": ((9, 33),),
     **{name: ((1000, 4097),) for name in NAMES if name.startswith("rng.")},
 }
 
@@ -33,8 +35,17 @@ def cases(name: str) -> Iterator[testing.Case]:
     for seed in range(4):
         yield testing.case(name, seed)
     for sizes in WIDE.get(name, ()):
-        for seed in range(8):
-            yield testing.case(name, seed, sizes)
+        if not name.startswith("glm."):
+            yield from (testing.case(name, seed, sizes) for seed in range(8))
+            continue
+        kinds: dict[object, testing.Case] = {}  # of what an instance depends on beside sizes, one case each
+        for seed in range(600):
+            case = testing.case(name, seed, sizes)
+            a = case.arguments
+            estimator = a.get("estimator")
+            several = a.get("draws", 1) > 1 and estimator not in (None, "analytic")
+            kinds.setdefault((len(a["X"]) > 0, a["X"].shape[1], str(a["X"].dtype), estimator, several, a.get("grid") is None), case)
+        yield from kinds.values()
 
 
 @pytest.fixture(scope="module")

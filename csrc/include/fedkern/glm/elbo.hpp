@@ -5,8 +5,6 @@
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 
-inline constexpr double half_log_2pi = 0.91893853320467274178;
-
 /// log of the constant that makes the cavity a density; 0 if nothing does.
 inline double log_normaliser(const Cavity& prior) {
     double sum = 0;

@@ -3,57 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fedkern/math.hpp"
 #include "fedkern/pack.hpp"
+#include "scalar.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
-
-/// Trapezoid rule for N(0, 1): 64 nodes +-(j + 1/2) step in [-6.5, 6.5]; the two of a pair have one weight.
-/// Largest errors (value, slope, curvature): 1e-10, 2e-11, 1e-11 at s = 1; 2e-9, 6e-9, 4e-8 at s = 5.
-struct TrapezoidRule {
-    static constexpr int pairs = 32;
-    static constexpr double widest = 5, step = 13.0 / 63;
-    double weight[pairs];
-
-    TrapezoidRule() {
-        double total = 0;
-        for (int j = 0; j < pairs; ++j) total += 2 * (weight[j] = std::exp(-0.5 * (j + 0.5) * (j + 0.5) * step * step));
-        for (double& w : weight) w /= total;
-    }
-};
-
-/// For wide s: the logistic distribution as 96 steps at -38, -37.2 .. 38, each of which a normal averages in closed form.
-struct MixtureRule {
-    static constexpr int count = 96;
-    double node[count], weight[count];
-
-    MixtureRule() {
-        double total = 0;
-        for (int j = 0; j < count; ++j) {
-            node[j] = 0.8 * (j - 47.5);
-            total += weight[j] = 1 / ((1 + std::exp(node[j])) * (1 + std::exp(-node[j])));
-        }
-        for (double& w : weight) w /= total;
-    }
-};
-
-// Made at the first call: an initialiser before main would run this level's instructions on every machine.
-inline const TrapezoidRule& trapezoid_rule() {
-    static const TrapezoidRule rule;
-    return rule;
-}
-inline const MixtureRule& mixture_rule() {
-    static const MixtureRule rule;
-    return rule;
-}
 
 /// Eight rows with s <= 5. exp(-b - s t) over equidistant t is a geometric series: two exponentials a row instead of 64. The two
 /// nodes of a pair have a = b +- s t, e1 = exp(-a1), e2 = exp(-a2) and e1 e2 = c, the same for all pairs; with D = (1 + e1)(1 + e2)
 /// and p = sigmoid(-a) = e / (1 + e): p1 + p2 = (e1 + e2 + 2 c) / D and p1 p2 = c / D. One division serves the four nodes of two pairs.
 template <bool with_value> void logistic_narrow(const double* b, const double* s, double* value, double* slope, double* curvature) {
     using V = Pack<double>;
-    const TrapezoidRule& rule = trapezoid_rule();
     alignas(64) double start[8], half[8], product[TrapezoidRule::pairs * 8];
     for (int l = 0; l < 8; ++l) {
         start[l] = math::exp(-std::clamp(b[l], -170.0, 170.0)); // beyond, the sigmoid is 0 or 1 at every node
@@ -69,7 +29,7 @@ template <bool with_value> void logistic_narrow(const double* b, const double* s
         e1 = e1 * down2, e2 = e2 * up2;
         const V D = one_c + sum, D_next = one_c + next, both = one / (D * D_next), inverse = both * D_next, inverse_next = both * D;
         const V p = (sum + twice_c) * inverse, p_next = (next + twice_c) * inverse_next;
-        const V w = V::all(rule.weight[j]), w_next = V::all(rule.weight[j + 1]);
+        const V w = V::all(trapezoid_weight[j]), w_next = V::all(trapezoid_weight[j + 1]);
         slopes = slopes + w * p + w_next * p_next;
         squares = squares + w * (p * p - twice_c * inverse) + w_next * (p_next * p_next - twice_c * inverse_next); // p1^2 + p2^2
         if constexpr (with_value) D.store(product + 8 * j), D_next.store(product + 8 * j + 8);
@@ -80,7 +40,7 @@ template <bool with_value> void logistic_narrow(const double* b, const double* s
     if constexpr (with_value) {
         for (double& p : product) p = math::log(p);
         V values = V::all(0);
-        for (int j = 0; j < TrapezoidRule::pairs; ++j) values = values + V::all(rule.weight[j]) * V::load(product + 8 * j);
+        for (int j = 0; j < TrapezoidRule::pairs; ++j) values = values + V::all(trapezoid_weight[j]) * V::load(product + 8 * j);
         values.store(value);
         for (int l = 0; l < 8; ++l) value[l] = (b[l] < -170 ? b[l] + 170 : 0.0) - value[l];
     }
@@ -89,16 +49,15 @@ template <bool with_value> void logistic_narrow(const double* b, const double* s
 /// One row with s > 5.
 inline void logistic_wide(double b, double s, double* value, double* slope, double* curvature) {
     using V = Pack<double>;
-    const MixtureRule& rule = mixture_rule();
     alignas(64) double z[MixtureRule::count], below[MixtureRule::count], density[MixtureRule::count];
     for (int j = 0; j < MixtureRule::count; ++j) {
-        z[j] = (rule.node[j] - b) / s;
+        z[j] = (MixtureRule::step * (j - MixtureRule::middle) - b) / s;
         below[j] = math::normal_cdf(z[j]);
     }
     for (int j = 0; j < MixtureRule::count; ++j) density[j] = math::normal_pdf(z[j]);
     V slopes = V::all(0), curvatures = V::all(0), values = V::all(0);
     for (int j = 0; j < MixtureRule::count; j += 8) {
-        const V w = V::load(rule.weight + j), c = V::load(below + j), p = V::load(density + j);
+        const V w = V::load(mixture_weight + j), c = V::load(below + j), p = V::load(density + j);
         slopes = slopes + w * c;
         curvatures = curvatures + w * p;
         values = values + w * (V::load(z + j) * c + p);

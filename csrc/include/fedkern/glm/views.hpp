@@ -33,7 +33,7 @@ struct Likelihood {
 struct Posterior {
     Vector<const double> mu, log_sigma;
     Matrix<const double> factor;
-    bool full() const { return factor.data != nullptr; }
+    FEDKERN_INLINE bool full() const { return factor.data != nullptr; }
 };
 
 /// exp(shift'theta - theta' P theta / 2); P is diagonal, or `full` if that has data. Need not be normalisable.
