@@ -10,11 +10,12 @@ from scipy.optimize import minimize
 from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, Refused, RemoteFault
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
-from fedkern.algorithms.pvi.local import Local
+from fedkern.algorithms.pvi.local import NEAR, Local, exact
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
 from fedkern.algorithms.pvi.server import product
+from fedkern.kernels import glm
 from fedkern.models.expfam import Gaussian, kl
-from fedkern.models.glm import prior
+from fedkern.models.glm import Rows, prior
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import KeyedSource
 from support.federations import deal, make_rows, play, run, settings
@@ -382,3 +383,28 @@ def test_a_resumed_run_equals_the_uninterrupted_one(schedule):
     resumed, _ = play(pvi, (server, open_messages), clients)
     assert (pvi.released(resumed).h == pvi.released(whole).h).all()
     assert (resumed.q.P == whole.q.P).all()
+
+
+def test_an_exact_update_ends_where_rounding_does(monkeypatch, seed):
+    """An intercept beside all levels of two categories: only a weak prior tells them apart, and F is right to few digits."""
+    random, calls, n = np.random.default_rng(seed), 0, 8000
+    X = np.column_stack(
+        [np.ones(n), np.eye(3)[random.integers(0, 3, n)], np.eye(2)[random.integers(0, 2, n)], random.standard_normal(n)]
+    )
+    y = (random.random(n) < 1 / (1 + np.exp(0.4 - 0.5 * X[:, 6]))).astype(float)
+    once = glm.expectations
+
+    def counted(*arguments, **options):
+        nonlocal calls
+        calls += 1
+        return once(*arguments, **options)
+
+    monkeypatch.setattr(glm, "expectations", counted)
+    cavity = Gaussian(np.zeros(7), 1e-4 * np.eye(7))
+    q = exact(Rows(X, y, None, None), settings(covariance="full"), cavity, cavity)
+    assert calls < 200
+    mean, P = q.mean, q.P
+    _, r, k = once(X, y, mean, np.linalg.cholesky(np.linalg.inv(P)), family="bernoulli")
+    gradient, H = X.T @ r - cavity.P @ mean, cavity.P + X.T @ (-k[:, None] * X)
+    assert np.sqrt(gradient @ np.linalg.solve(H, gradient)) < NEAR
+    assert abs(H - P).max() < NEAR * abs(P).max()

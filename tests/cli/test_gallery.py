@@ -48,12 +48,14 @@ def test_private_budget(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(0.99 * cap <= one["epsilon"] <= cap for one in result.privacy.values())
 
 
+@pytest.mark.nightly
 def test_heart(monkeypatch: pytest.MonkeyPatch) -> None:
     names = shown("plot_heart", monkeypatch)
     assert list(names["found"]["parameter"])[-2:] == ["theta[depression]", "theta[age]"]
     assert names["result"].summary["converged"] is True
 
 
+@pytest.mark.nightly
 def test_map(monkeypatch: pytest.MonkeyPatch) -> None:
     names = shown("plot_map", monkeypatch)
     assert names["result"].summary["converged"] in (True, "settled")
@@ -64,6 +66,7 @@ def test_map(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pull[few].mean() > pull[~few].mean()
 
 
+@pytest.mark.nightly
 def test_against_numpyro(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("numpyro")
     shown("plot_against_numpyro", monkeypatch)

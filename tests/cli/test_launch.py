@@ -63,7 +63,7 @@ def test_wrong_arguments_show_the_right_ones(arguments: tuple[str, ...]) -> None
     assert "JOB.toml" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_request_to_end_the_demo_alone_is_passed_on_once(number: int, tmp_path: Path) -> None:
     text = launch.DEMO.read_text()
     running = started("demo", "--out", str(tmp_path / "demo"))

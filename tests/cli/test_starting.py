@@ -35,15 +35,13 @@ def test_importing_fedkern_costs_little_beside_numpy_and_scipy() -> None:
 
 def test_the_first_kernel_call_compiles_nothing() -> None:
     code = """
-from time import perf_counter
-import numpy as np, fedkern
-t = perf_counter()
+import sys, numpy as np
 from fedkern.kernels import glm
 X, y = np.ones((100, 3)), np.zeros(100)
 glm.loglik_grad(X, y, np.zeros(3), family="bernoulli")
-print(perf_counter() - t)
+print([m for m in ("numba", "cupy") if m in sys.modules])
 """
-    assert seconds(code) <= 1.0
+    assert python("-c", code).out.strip() == "[]"
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:

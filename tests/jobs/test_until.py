@@ -176,6 +176,7 @@ def whole_asked(out: Path) -> int:
     return ledger(out).count("Moving")
 
 
+@pytest.mark.nightly
 def test_ranks_do_not_change_a_bit(settled, tmp_path):
     path, _, whole = settled["power"]
     copied = shutil.copytree(path.parent, tmp_path / "job", ignore=shutil.ignore_patterns("run"))

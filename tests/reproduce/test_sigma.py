@@ -54,6 +54,7 @@ def test_the_multiplicative_prior_reaches_its_figures(folder: Path) -> None:
     assert compare(printed.prior, printed.run(folder).federation, 0.2, draws=4_000).error_split > 0.3
 
 
+@pytest.mark.nightly
 def test_the_federated_curve_is_near_the_exact_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sigma_gp, "ROUNDS", 3000)
     cell = sigma_gp.Cell("multiplicative", 1, steps=2_000, entries=64)

@@ -82,6 +82,7 @@ def test_a_planted_shift_is_the_first_line_and_a_narrow_one_the_second(fedkern: 
     assert printed[1].startswith("theta[worst radius]")
 
 
+@pytest.mark.nightly
 def test_other_names_are_matched_by_a_file(fedkern: Any, run: Any, seed: int) -> None:
     theirs = reference(run, seed)
     netcdf("stan.nc", {"alpha": theirs["intercept"], "beta": np.stack([theirs[n] for n in run if n != "intercept"], axis=-1)})

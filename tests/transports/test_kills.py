@@ -68,7 +68,7 @@ RUNS = {  # of one job, each with what befalls it and when
 }
 
 
-@pytest.mark.parametrize("method", RUNS)
+@pytest.mark.parametrize("method", [pytest.param(m, marks=pytest.mark.nightly) if m == "sparse" else m for m in RUNS])
 def test_one_of_each(method, story, jobs, seed):
     tale = story(method, seed)
     for kills in RUNS[method]:

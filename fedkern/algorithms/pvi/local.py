@@ -302,6 +302,7 @@ def _full_steps(
 # The exact optimum --------------------
 
 NEAR = 1e-4  # posterior sds, and relative precision: an optimum that is not reached to this is none
+PATIENCE = 5  # steps without one that ends nearer: what is left is rounding
 EXTREME = "responses, columns (are they standardised?), weights or model.prior_precision are extreme; correct them"
 
 
@@ -319,20 +320,27 @@ def exact(
     Newton steps in mu, and for the precision the fixed point P = Pc - sum_i E[l''_i] x_i x_i' (its diagonal under mean-field),
     relaxed by Aitken's rule: coordinates that separate the classes would otherwise swing between two values for ever. A step that
     lowers F is halved. F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum.
-    Conjugate: one Cholesky.
+    Conjugate: one Cholesky. Where rounding keeps it from the tolerance (an intercept beside all levels of a category, which only
+    a weak prior tells apart), the nearest point that was found.
     """
     mu, P = q.mean, q.P
     diagonal = cavity.diagonal
     value, r, k = _expectations(rows, s, mu, P, n_threads)
     F = value - _cross(mu, P, cavity)
     relaxation, before = 1.0, None
+    nearest, best, since = np.inf, (mu, P, np.inf, np.inf), 0
     for _ in range(max_iterations):
         gradient = cavity.h - (cavity.P * mu if diagonal else cavity.P @ mu) + _transposed(rows.X, r)
         H = _curvature(rows.X, -k) + (np.diag(cavity.P) if diagonal else cavity.P)
         step = cho_solve(cho_factor(H, lower=True), gradient)
         gap = np.log(np.diag(H) / P) if diagonal else H - P
-        decrement = np.sqrt(abs(gradient @ step))
-        away = np.abs(gap).max() if diagonal else np.abs(gap).max() / np.abs(P).max()
+        decrement = float(np.sqrt(abs(gradient @ step)))
+        away = float(np.abs(gap).max() if diagonal else np.abs(gap).max() / np.abs(P).max())
+        if max(decrement, away) < nearest:
+            nearest, best, since = max(decrement, away), (mu, P, decrement, away), 0
+        elif (since := since + 1) >= PATIENCE and nearest < NEAR:
+            mu, P, decrement, away = best
+            break
         if before is not None:
             turn = float((gap * before).sum() / (before * before).sum()) if before.any() else 0.0
             relaxation = float(np.clip(relaxation / (1 - turn), 0.2, 1.0)) if turn < 0.9 else 1.0
@@ -344,7 +352,7 @@ def exact(
             new_F = new_value - _cross(new_mu, new_P, cavity)
             # Near the optimum the values of F differ by rounding alone: there the full step is taken.
             # A tiny one is taken though it does, unless it leaps off (counts of 1e9 ask for steps of 1e9).
-            leaps = not new_F >= F - (1 + abs(F)) and fraction * float(decrement) > 1e-6
+            leaps = not new_F >= F - (1 + abs(F)) and fraction * decrement > 1e-6
             if new_F >= F - 1e-9 * (1 + abs(F)) or (fraction < 1e-6 and not leaps):
                 break
             fraction /= 2

@@ -143,6 +143,7 @@ def test_negative_control_a_q_that_is_beside_it_is_not_right(ran):
     assert said.mean[at] < -0.2
 
 
+@pytest.mark.nightly
 def test_nobody_is_asked_where_something_moves_or_the_job_does_not_want_it(ran, tmp_path):
     path = ran[0]
     for sets, word in ((["job.rounds=60"], False), (["output.bound=false"], "settled"), (["output.reweigh=false"], "settled")):
@@ -156,6 +157,7 @@ def test_nobody_is_asked_where_something_moves_or_the_job_does_not_want_it(ran, 
         load(path, ["output.bound=false", "output.reweigh=true"])
 
 
+@pytest.mark.nightly
 def test_ranks_do_not_change_a_bit(ran, tmp_path):
     path, found = ran
     assert mpirun(3, "run", path, "--out", tmp_path / "out").code == 0
