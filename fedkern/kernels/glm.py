@@ -298,7 +298,7 @@ def elbo_grad(
     Raises
     ------
     TypeError, ValueError
-        As `loglik_grad`; draws without a key; a factor whose diagonal is not positive.
+        As `loglik_grad`; draws without a key; a factor whose diagonal is not positive (on a device this is waited for).
 
     Source: Roeder, Wu, Duvenaud (2017) for "stl".
     """
@@ -466,7 +466,7 @@ def clipped_grad_sum(
     TypeError, ValueError
         As `loglik_grad`; a clip, grid or noise that is not positive or does not go with the others; draws or noise without a key.
     IndexError
-        An index in `rows` that is no row of X.
+        An index in `rows` that is no row of X; on a device this is waited for.
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
     name = record.public

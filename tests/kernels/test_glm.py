@@ -1,10 +1,14 @@
 """The glm kernels against independent mathematics: differences, complex steps, fine quadrature, unbiasedness, neighbours."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, gammaln
 
+import fedkern
 from fedkern.kernels import glm, privacy, rng
 from fedkern.kernels._reference import glm as reference
 from fedkern.kernels.families import CODES, COUNTS
@@ -531,3 +535,21 @@ def test_a_prior_that_is_no_density_has_no_constant():
     P = np.array([1.0, 1, 1, 1, -0.1])
     change = -0.5 * ((P - 1) @ (np.exp(2 * omega) + mu**2))
     assert f(P) == pytest.approx(f(1.0) + 2.5 * np.log(2 * np.pi) + change, rel=1e-12)
+
+
+def test_the_tables_of_the_headers_are_what_they_say():
+    text = (Path(fedkern.get_include()) / "fedkern" / "glm" / "tables.hpp").read_text()
+    found = {
+        name: np.array(body.split(","), dtype=object)
+        for name, body in re.findall(r"FEDKERN_TABLE\(double, (\w+), \d+\) = \{\s*([^}]*?),?\s*\};", text)
+    }
+    t, u = (np.arange(32) + 0.5) * 13 / 63, 0.8 * (np.arange(96) - 47.5)
+    trapezoid, mixture = np.exp(-(t**2) / 2), expit(u) * expit(-u)
+    want = {
+        "trapezoid_weight": trapezoid / trapezoid.sum() / 2,
+        "mixture_weight": mixture / mixture.sum(),
+        "log_factorials": gammaln(np.arange(256) + 1.0),
+    }
+    assert found.keys() == want.keys()
+    for name, values in want.items():
+        np.testing.assert_allclose(found[name].astype(float), values, rtol=1e-14, atol=0, err_msg=name)

@@ -59,7 +59,9 @@ class Data(NamedTuple):
     alive: tuple[Any, ...]
 
 
-def _data(X: Array, y: Array | None, offset: Array | None, weights: Array | None, family: int, scale: float, rows: Any = None) -> Data:
+def _data(
+    X: Array, y: Array | None, offset: Array | None, weights: Array | None, family: int, scale: float, rows: Any = None
+) -> Data:
     if rows is not None:
         if bool(((rows < 0) | (rows >= len(X))).any()):
             raise IndexError("rows: an index is no row of X")
@@ -67,7 +69,9 @@ def _data(X: Array, y: Array | None, offset: Array | None, weights: Array | None
     n, d = len(X) if rows is None else len(rows), X.shape[1]
     columns = (_column(y, 0.0), _column(offset, 0.0), _column(weights, 1.0))
     single = str(X.dtype) == "float32"
-    regression = structure(_REGRESSION, pointer(X), single, *X.shape, *strides(X), *columns, 0 if rows is None else pointer(rows), n)
+    regression = structure(
+        _REGRESSION, pointer(X), single, *X.shape, *strides(X), *columns, 0 if rows is None else pointer(rows), n
+    )
     return Data(regression, structure(_LIKELIHOOD, family, scale), n, d, C_TYPES[str(X.dtype)], (X, y, offset, weights, rows))
 
 
@@ -87,7 +91,9 @@ def _summed(partial: Array, shares: int, size: int, c_type: str = "double") -> A
     return total
 
 
-def _weights(mu: Array, log_sigma: Array, draws: int, share: float, key_: int, client: int, step: int) -> tuple[Array, Array, Array]:
+def _weights(
+    mu: Array, log_sigma: Array, draws: int, share: float, key_: int, client: int, step: int
+) -> tuple[Array, Array, Array]:
     """theta_s = mu + sigma e_s; e_s; share sigma e_s."""
     theta, e, deviation = (current().xp.empty((draws, len(mu))) for _ in range(3))
     grid = (blocks(draws * -(-len(mu) // 2), THREADS),)
@@ -130,7 +136,9 @@ def loglik_grad(
 # ---- Sums over examples.
 
 
-def _examples(data: Data, by: str, clip: tuple[float, ...] | None, value: bool, shared: tuple[Any, ...], grid: bool = False) -> Array:
+def _examples(
+    data: Data, by: str, clip: tuple[float, ...] | None, value: bool, shared: tuple[Any, ...], grid: bool = False
+) -> Array:
     """(2 d + 2,): what example_rows sums; `shared` are two arrays of vectors, the draws of the activations, and a count."""
     xp, d, out = current().xp, data.d, "Index" if grid else "double"
     shape = _shape(EXAMPLE_SHAPES[by], d)
@@ -188,8 +196,8 @@ def clipped_grad_sum(
 
 def elbo_grad(
     X: Array, y: Array, mu: Array, log_sigma: Array, prior_shift: Array, prior_precision: Array, offset: Any, weights: Any,
-    family: int, scale: float, estimator: int, draws: int, key_: int, client: int, step: int, grad_mu: Array, grad_log_sigma: Array,
-    n_threads: int,
+    family: int, scale: float, estimator: int, draws: int, key_: int, client: int, step: int, grad_mu: Array,
+    grad_log_sigma: Array, n_threads: int,
 ) -> Any:  # fmt: skip
     data, elbo = _data(X, y, offset, weights, family, scale), current().xp.empty(1)
     ends = (*map(vector, (prior_shift, prior_precision)),)
@@ -229,16 +237,14 @@ def _row_by_row(data: Data, wanted: str, mu: Array, log_sigma: Array, probit: bo
 
 
 def expectations(
-    X: Array, y: Array, mu: Array, log_sigma: Array, offset: Any, weights: Any, family: int, scale: float, value: Array, slope: Array,
-    curvature: Array, n_threads: int,
+    X: Array, y: Array, mu: Array, log_sigma: Array, offset: Any, weights: Any, family: int, scale: float, value: Array,
+    slope: Array, curvature: Array, n_threads: int,
 ) -> None:  # fmt: skip
     data = _data(X, y, offset, weights, family, scale)
     _row_by_row(data, "expectations", mu, log_sigma, False, _outputs(value, slope, curvature))
 
 
-def predict(
-    X: Array, mu: Array, log_sigma: Array, offset: Any, family: int, method: int, mean: Array, n_threads: int
-) -> None:
+def predict(X: Array, mu: Array, log_sigma: Array, offset: Any, family: int, method: int, mean: Array, n_threads: int) -> None:
     _row_by_row(_data(X, None, offset, None, family, 1.0), "mean", mu, log_sigma, method == 0, _outputs(mean))
 
 
@@ -282,8 +288,8 @@ def _chunk_by_chunk(data: Data, wanted: str, mu: Array, log_sigma: Array, probit
 
 
 def expectations_full(
-    X: Array, y: Array, mu: Array, log_sigma: Array, offset: Any, weights: Any, family: int, scale: float, value: Array, slope: Array,
-    curvature: Array, n_threads: int,
+    X: Array, y: Array, mu: Array, log_sigma: Array, offset: Any, weights: Any, family: int, scale: float, value: Array,
+    slope: Array, curvature: Array, n_threads: int,
 ) -> None:  # fmt: skip
     data = _data(X, y, offset, weights, family, scale)
     _chunk_by_chunk(data, "expectations", mu, log_sigma, False, _outputs(value, slope, curvature))
