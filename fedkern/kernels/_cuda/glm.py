@@ -255,7 +255,7 @@ class Rotated(NamedTuple):
     """A chunk of rows: x, u = L'x, and sums over their columns."""
 
     begin: int
-    count: int
+    n: int
     x: Array
     u: Array
     sums: Any
@@ -282,9 +282,9 @@ def _lower(log_sigma: Array) -> Array:
 
 def _chunk_by_chunk(data: Data, wanted: str, mu: Array, log_sigma: Array, probit: bool, outputs: Any) -> None:
     for chunk in _chunks(data, mu, _lower(log_sigma)):
-        rows = (chunk.begin, chunk.count, chunk.sums, np.int32(probit), outputs)
+        rows = (chunk.begin, chunk.n, chunk.sums, np.int32(probit), outputs)
         kernel = f"chunk_expectations<Wanted::{wanted}>"
-        _launch(kernel, (blocks(chunk.count, THREADS),), data.regression, data.likelihood, *rows)
+        _launch(kernel, (blocks(chunk.n, THREADS),), data.regression, data.likelihood, *rows)
 
 
 def expectations_full(
@@ -302,10 +302,10 @@ def predict_full(
 
 
 def _coefficients(data: Data, chunk: Rotated, clip: tuple[float, ...] | None, value: bool) -> tuple[Array, Array, Array]:
-    alpha, beta, values = (current().xp.empty(chunk.count) for _ in range(3))
+    alpha, beta, values = (current().xp.empty(chunk.n) for _ in range(3))
     common = (structure(_CLIPPING, *(clip or NO_CLIP)), np.int32(clip is not None), np.int32(value))
-    rows = (chunk.begin, chunk.count, chunk.sums, alpha, beta, values)
-    _launch("chunk_coefficients", (blocks(chunk.count, THREADS),), data.regression, data.likelihood, *common, *rows)
+    rows = (chunk.begin, chunk.n, chunk.sums, alpha, beta, values)
+    _launch("chunk_coefficients", (blocks(chunk.n, THREADS),), data.regression, data.likelihood, *common, *rows)
     return alpha, beta, values
 
 
@@ -315,9 +315,9 @@ def _full_sums(data: Data, mu: Array, L: Array, clip: tuple[float, ...] | None, 
     sum_mu, sum_L, sum_value, skipped = xp.zeros(d), xp.zeros((d, d)), xp.zeros(()), xp.zeros(())
     for chunk in _chunks(data, mu, L):
         alpha, beta, values = _coefficients(data, chunk, clip, value)
-        v, skips = xp.empty_like(chunk.x), xp.empty(chunk.count)
+        v, skips = xp.empty_like(chunk.x), xp.empty(chunk.n)
         both = (np.int32(clip is not None), alpha, beta, chunk.x, chunk.u, v, skips)
-        _launch("scale_chunk", (blocks(chunk.count, WARPS),), d, chunk.count, *both)
+        _launch("scale_chunk", (blocks(chunk.n, WARPS),), d, chunk.n, *both)
         sum_mu = sum_mu + xp.matmul(alpha, chunk.x)
         sum_L = sum_L + xp.matmul(v.T, chunk.u)
         sum_value, skipped = sum_value + values.sum(), skipped + skips.sum()
@@ -334,10 +334,10 @@ def clipped_grad_sum_full(
         sums = xp.zeros(size + 1, np.int64)
         for chunk in _chunks(data, mu, L):
             alpha, beta, _ = _coefficients(data, chunk, bounds, False)
-            shares = blocks(chunk.count, 256, 64)
+            shares = blocks(chunk.n, 256, 64)
             partial = xp.empty((shares, size + 1), np.int64)
             tiles = (shares, -(-(size + 1) // THREADS))
-            _launch("chunk_grid_sums", tiles, d, chunk.count, alpha, beta, chunk.x, chunk.u, partial)
+            _launch("chunk_grid_sums", tiles, d, chunk.n, alpha, beta, chunk.x, chunk.u, partial)
             sums = sums + _summed(partial, shares, size + 1, "Index")
         total[...] = sums[:-1]
         return sums[-1]
