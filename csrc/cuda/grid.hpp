@@ -18,6 +18,8 @@
 
 // Two blocks a multiprocessor at least: left to itself, the compiler spills registers so that more may fit.
 #define FEDKERN_KERNEL __global__ void __launch_bounds__(::fedkern::cuda::most_threads, 2)
+// One, where the shared memory of a block leaves no place for a second.
+#define FEDKERN_LARGE_KERNEL __global__ void __launch_bounds__(::fedkern::cuda::most_threads, 1)
 
 namespace fedkern {
 namespace cuda {

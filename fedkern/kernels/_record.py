@@ -36,6 +36,11 @@ def home(value: Any) -> str | None:
     return "cuda" if type(value).__module__.partition(".")[0] == "cupy" else None
 
 
+def on_host(array: Any) -> Any:
+    """An array of a device as a NumPy array, which is waited for; all else as it is."""
+    return array.get() if home(array) == "cuda" else array
+
+
 @dataclass(frozen=True)
 class Array:
     """An array argument.

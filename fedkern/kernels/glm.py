@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from . import families
 from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
-from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home
+from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
 
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
@@ -329,17 +329,13 @@ def _as_matrix(value: float | Vector, mu: Vector) -> Vector:
     return np.diag(_spread_out(value, mu)) if isinstance(value, (int, float)) or np.ndim(value) == 1 else value
 
 
-def _on_host(array: Any) -> Vector:
-    return array.get() if home(array) == "cuda" else array
-
-
 def _log_normaliser(shift: Vector, precision: Vector) -> float:
     """log of the constant that makes exp(h'theta - theta' P theta / 2) a density; 0 if P is not positive definite."""
     try:
-        factor = np.linalg.cholesky(_on_host(precision))
+        factor = np.linalg.cholesky(on_host(precision))
     except np.linalg.LinAlgError:
         return 0.0
-    whitened = np.linalg.solve(factor, _on_host(shift))
+    whitened = np.linalg.solve(factor, on_host(shift))
     return float((np.log(np.diagonal(factor)) - 0.5 * np.log(2 * np.pi)).sum() - 0.5 * (whitened**2).sum())
 
 

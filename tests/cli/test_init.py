@@ -187,9 +187,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 @pytest.mark.parametrize("file", ["a.csv", "a[1].csv"])
-def test_check_accepts_drafts_of_odd_files(
-    name: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_accepts_drafts_of_odd_files(name: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / file).write_bytes(ACCEPTED[name].encode())
     out = tmp_path / "job.toml"
     assert main(["init", str(tmp_path / file), "--out", str(out)]) == 0, capsys.readouterr().err
@@ -279,5 +277,3 @@ def test_completion(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--print-completion", "bash"])
     assert "launch" in capsys.readouterr().out
-
-

@@ -25,9 +25,7 @@ def plain(seed: int, *, only: str = "") -> str:
     """A file with a number, a category with umlauts and a response."""
     random = np.random.default_rng(seed)
     wards = ["Köln", "Münster", "Ärzte"] + ([only] if only else [])
-    lines = [
-        f"{random.normal(60, 9):.2f},{wards[k % len(wards)]},{int(random.random() < 0.5)}" for k in range(12 * len(wards))
-    ]
+    lines = [f"{random.normal(60, 9):.2f},{wards[k % len(wards)]},{int(random.random() < 0.5)}" for k in range(12 * len(wards))]
     return "\n".join(["größe,ward,y", *lines]) + "\n"
 
 

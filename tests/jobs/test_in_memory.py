@@ -275,7 +275,6 @@ def test_narwhals_is_not_loaded_for_files(simulated: dict[str, Path]) -> None:
     subprocess.run([sys.executable, "-P", "-c", program, str(simulated["logistic"])], check=True)
 
 
-
 @pytest.mark.parametrize("form", ["pandas", "pandas of texts", "polars", "pyarrow"])
 def test_categories_that_look_like_numbers_are_no_slope(form: str) -> None:
     """Levels 1, 2 and 3 of a ward would otherwise be fitted as a line."""

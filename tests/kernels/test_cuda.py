@@ -235,3 +235,37 @@ def test_the_emulator_refuses_what_a_card_would_take(
         emulator.launch("rng", "words", (1,), 256, good, shared=300 * 1024)
     with pytest.raises(RuntimeError, match="no such kernel"):
         emulator.launch("rng", "wrods", (1,), 256, good)
+
+
+# ---- Systems of the sparse models.
+
+
+@pytest.mark.parametrize(
+    "name", ["shrinkage.local_sweeps", "shrinkage.local_sweeps_batched", "shrinkage.gaussian_posterior_draw"]
+)
+def test_systems_that_do_not_fit_into_shared_memory_have_the_same_bits(name: str, library: Path) -> None:
+    for case in cases(name):
+        bits = []
+        for shared in (227 * 1024, 1024):
+            with emulated.instead_of_a_card(emulated.Emulator(library, shared=shared)):
+                bits.append([np.asarray(r).tobytes() for r in testing.results_of(name, case, backend="cuda")])
+        assert bits[0] == bits[1]
+
+
+def test_a_pivot_that_fails_is_done_again_by_orthogonal_factors(by_order: dict[int, emulated.Emulator]) -> None:
+    random, p = np.random.default_rng(3), 9
+    same = random.standard_normal((20, 1))
+    R = np.asarray(np.linalg.qr(same + 1e-9 * random.standard_normal((20, p)), mode="r"))
+    state = {
+        "theta": np.zeros((2, p)),
+        "tau_sq": np.full((2, p), 1e22),
+        "deviation": np.ones((2, p)),
+        "lambda_sq": np.ones((2, p)),
+    }
+    call = dict(q=np.ones(p), rss=1.0, n=20.0, sigma_sq=np.ones(2), seed=1, draw="gram", n_sweeps=3, **state)
+    want = kernels.shrinkage.local_sweeps(R, **call, backend="reference")
+    with emulated.instead_of_a_card(by_order[0]):
+        got = kernels.shrinkage.local_sweeps(R, **call, backend="cuda")
+    assert want[3][:, 1].min() > 0
+    np.testing.assert_array_equal(got[3], want[3])
+    np.testing.assert_allclose(got[2], want[2], rtol=1e-3)

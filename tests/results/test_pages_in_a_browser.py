@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
 ]
 ODD = "<script>document.title='stolen'</script>"
-QUOTED = 'a"b\' onload=x'
+QUOTED = "a\"b' onload=x"
 WIDTHS, SCHEMES = (400, 1200), ("light", "dark")
 # Text by text: its contrast (WCAG 2) with the nearest background that is one. In figures, letters on coloured cells are left out.
 MEASURE = """

@@ -156,6 +156,25 @@ FAULTS = {
         "thread",
         "data race",
     ),
+    "a barrier is missing in a regression's back substitution": Fault(
+        "shrinkage.cu",
+        "x[i] -= A(j, i) * u;\n        __syncthreads();",
+        "x[i] -= A(j, i) * u;",
+        "shrinkage.local_sweeps",
+        "thread",
+        "data race",
+    ),
+    "a regression counts its own column": Fault(
+        "shrinkage.cu",
+        "j == inert ? 0 : prior_deviation(",
+        "prior_deviation(",
+        "shrinkage.local_sweeps_batched",
+        "conformance",
+        "AssertionError",
+    ),
+    "all scales of a regression have one item": Fault(
+        "shrinkage.cu", "item.item += U32(j);", "", "shrinkage.local_sweeps", "conformance", "AssertionError"
+    ),
     "too much shared memory": Fault(
         "privacy.cu",
         "FEDKERN_SHARED(double, room, most_warps * 32 * C);",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import rng
-from .device import blocks, counter, current, key, pointer, strides, structure, vector
+from .device import VECTOR, blocks, counter, current, key, pointer, strides, structure, vector
 
 Array = Any  # of the device's namespace
 
@@ -214,9 +214,8 @@ def elbo_grad(
     return elbo.reshape(())
 
 
-_VECTOR = np.dtype([(name, "i8") for name in ("data", "size", "stride")], align=True)
-_PRIOR = np.dtype([("shift", _VECTOR), ("precision", _VECTOR)], align=True)
-_OUTPUTS = np.dtype([(name, _VECTOR) for name in ("value", "slope", "curvature")], align=True)
+_PRIOR = np.dtype([("shift", VECTOR), ("precision", VECTOR)], align=True)
+_OUTPUTS = np.dtype([(name, VECTOR) for name in ("value", "slope", "curvature")], align=True)
 
 
 def _outputs(*arrays: Array) -> Any:

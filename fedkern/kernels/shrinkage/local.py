@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
-from .._record import F64, Array, Kernel, Out, Scalar
+from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, on_host
 
 __all__ = [
     "factor_of_moments",
@@ -59,6 +59,7 @@ LOCAL_SWEEPS = Kernel(
     outputs=_new_state("c"),
     scalars=_SWEEPS,
     streams=("scales", "coefficients", "variances"),
+    backends=BACKENDS,
     blas=True,
 )
 LOCAL_SWEEPS_BATCHED = Kernel(
@@ -70,6 +71,7 @@ LOCAL_SWEEPS_BATCHED = Kernel(
     outputs=_new_state("c", "p"),
     scalars=_SWEEPS,
     streams=("scales", "coefficients", "variances"),
+    backends=BACKENDS,
     blas=True,
 )
 GAUSSIAN_POSTERIOR_DRAW = Kernel(
@@ -88,6 +90,7 @@ GAUSSIAN_POSTERIOR_DRAW = Kernel(
     outputs=(Array("deviation", ("c", "p"), F64),),
     scalars=(*NAMES, _FORM, SLAB),
     streams=("coefficients",),
+    backends=BACKENDS,
     blas=True,
 )
 
@@ -178,8 +181,7 @@ def local_sweeps(
         scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
     )  # fmt: skip
     check_steps(LOCAL_SWEEPS, step, n_sweeps)
-    chains = len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1
-    q, rss = each(q, chains, 1), each(rss, chains, 0)
+    q, rss = each(q, theta, 1), each(rss, theta, 0)
     inputs = {"R": R, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}
     arrays = LOCAL_SWEEPS.prepare({**inputs, "q": q, "rss": rss, "gram": gram}, out)
     _check_factor(LOCAL_SWEEPS, R)
@@ -409,13 +411,13 @@ def gaussian_posterior_draw(
     """
     kernel = GAUSSIAN_POSTERIOR_DRAW
     numbers = kernel.numbers(seed=seed, chain=chain, client=client, step=step, draw=draw, slab=slab)
-    q = each(q, len(mean) if isinstance(mean, np.ndarray) and mean.ndim else 1, 1)
+    q = each(q, mean, 1)
     inputs = {"R": R, "mean": mean, "scale": scale, "sigma_sq": sigma_sq, "q": q, "gram": gram}
     arrays = kernel.prepare(inputs, out)
     _check_factor(kernel, R)
     kernel.call(backend, arrays, numbers, n_threads)
     deviation: Floats = arrays[-1]
-    finite = np.isfinite(deviation).all(axis=1)
+    finite = on_host(np.isfinite(deviation).all(axis=1))
     if not finite.all():
         first = int(np.argmin(finite))
         raise NumericalError(f"{kernel.name}: chain {chain + first}, client {client}: the draw is not finite")
@@ -430,11 +432,12 @@ def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
     require(kernel.name, step + n_sweeps <= 2**32, "step + n_sweeps", "must be at most 2^32", step + n_sweeps)
 
 
-def each(value: Any, chains: int, ndim: int) -> Any:
-    """What is the same for all chains, as a view with a row for each."""
+def each(value: Any, of: Any, ndim: int) -> Any:
+    """What is the same for all chains, as a view with a row for each row of `of`."""
+    chains = len(of) if home(of) and of.ndim else 1
     if isinstance(value, int | float):
-        value = np.float64(value)
-    if isinstance(value, np.ndarray | np.float64) and value.ndim == ndim:
+        value = np.full_like(of, value, np.float64, shape=()) if home(of) else np.float64(value)
+    if (home(value) or isinstance(value, np.float64)) and value.ndim == ndim:
         return np.broadcast_to(value, (chains, *value.shape))
     return value
 
@@ -457,7 +460,7 @@ def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int 
     chain, client, step : int
         Numbers of the first chain, the client and the first sweep.
     """
-    faults = events[..., -1]
+    faults = on_host(events[..., -1])
     if faults.max(initial=-1) < 0:
         return
     place = np.argwhere(faults >= 0)[0]

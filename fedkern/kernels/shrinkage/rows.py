@@ -168,7 +168,7 @@ def logistic_sweeps(
         scale_intercept=scale_intercept, intercept=intercept, slab=slab,
     )  # fmt: skip
     check_steps(kernel, step, n_sweeps)
-    y = each(y, len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1, 1)
+    y = each(y, theta, 1)
     inputs = {"X": X, "y": y, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "alpha": alpha}
     arrays = kernel.prepare(inputs, out)
     require(kernel.name, bool(((y == 0) | (y == 1)).all()), "y", "must be 0 or 1", "another number")
@@ -260,7 +260,7 @@ def imputed_sweeps(
     Source: docs/methods/sparse.md, section 11.
     """
     kernel = IMPUTED_SWEEPS
-    y = each(y, len(theta) if isinstance(theta, np.ndarray) and theta.ndim else 1, 1)
+    y = each(y, theta, 1)
     inputs = {
         "X": X, "y": y, "psi": psi, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq,
         "sigma_sq": sigma_sq, "alpha": alpha, "completed": completed,

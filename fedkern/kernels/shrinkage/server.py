@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, FRACTION, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
-from .._record import F64, Array, Kernel, Scalar, names
+from .._record import BACKENDS, F64, Array, Kernel, Scalar, names
 
 __all__ = ["global_sweep", "global_sweep_sums", "local_sums"]
 
@@ -89,6 +89,7 @@ LOCAL_SUMS = Kernel(
     inputs=tuple(Array(name, ROW, F64) for name in ("deviation", "lambda_sq")),
     outputs=(Array("sums", ("s", *ROW), F64),),
     scalars=(_SLAB,),
+    backends=BACKENDS,
 )
 
 Result = tuple[NDArray[Any], ...]

@@ -9,8 +9,9 @@
 #include <memory>
 #include <mutex>
 
+#include "fedkern/blas.hpp"
 #include "fedkern/rng.hpp"
-#include "views.hpp"
+#include "scalar.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
@@ -18,11 +19,8 @@ inline namespace FEDKERN_ISA {
 inline constexpr Index largest_small = 320;    // coefficients: up to here loops of our own, beyond LAPACK
 inline constexpr Index largest_padded = 64;    // coefficients: up to here R'R and R are copied into whole lanes
 inline constexpr Index panel_rows = 4;         // finished together, by loops
-inline constexpr Index least_for_data = 33;    // coefficients: below, the Gram form is always the cheaper one
 inline constexpr Index panel_size = 1 << 17;   // numbers: a megabyte
 inline constexpr Index least_panel = 64;       // columns
-inline constexpr double data_rows = 0.6;       // of p: below, the data-space form is the cheaper one
-inline constexpr double most_data_scale = 1e4; // of t / sigma: beyond, the data-space form loses digits
 
 typedef double Lanes __attribute__((vector_size(64), may_alias));
 inline constexpr Index lanes = 8;
@@ -166,8 +164,7 @@ class CoefficientDraw {
         for (Index j = 0; j < p; ++j) largest = s_[j] > largest ? s_[j] : largest;
         at.draw = 0;
         fill_normal({z_, p}, at, key);
-        const bool cheaper = p >= least_for_data && double(r) < data_rows * double(p);
-        const bool rows = r > 0 && (form_ == DrawForm::data || (form_ == DrawForm::automatic && cheaper));
+        const bool rows = by_rows(form_, r, p);
         Way way = Way::failed;
         if (rows && largest < most_data_scale && in_data_space(of.e, per_sigma, at, key)) way = Way::data;
         if (way == Way::failed && !of.c_known) D.correlations(of.e, of.c), of.c_known = true;

@@ -11,11 +11,6 @@
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 
-enum Quantity : long { of_lambda, of_coefficients, of_sigma, of_tau, of_theta, of_eta, of_rho, of_others };
-
-/// What a row of `events` holds.
-enum Event { scales_clipped, orthogonal_factors, data_draws, fault, event_count };
-
 /// One chain of one regression. All arrays are neighbours in memory; coefficient `inert` (-1: none) does not exist.
 struct LocalChain {
     Index regression, inert;
@@ -25,12 +20,6 @@ struct LocalChain {
     double *d, *lambda_sq, sigma_sq;
     double *m, *t; // scratch
 };
-
-/// The standard deviation of N(0, t^2) N(0, slab^2).
-FEDKERN_INLINE double prior_deviation(double t, double slab) {
-    const double ratio = t / slab;
-    return t / math::sqrt(1 + ratio * ratio);
-}
 
 inline void sweep_chain(LocalChain& x, CoefficientDraw& coefficients, Index p, const LocalModel& model, const SweepCounter& counter, U64 chain,
                         Vector<long> events) {

@@ -1,8 +1,10 @@
 // What the kernels of the sparse models take: plain aggregates, which cross from one instruction-set level to another.
 #pragma once
-#include "fedkern/blas.hpp"
+#include "fedkern/view.hpp"
 
 namespace fedkern {
+
+struct Blas;
 
 /// Half-Cauchy C+(0, scale); expanded: drawn through the auxiliary nu or xi, otherwise exactly.
 struct HalfCauchy {

@@ -1,0 +1,21 @@
+"""What a client sends to the server of a sparse model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..device import blocks, current, structure
+from .local import ROWS, rows
+
+_SUMS = np.dtype([(f"s{k}", ROWS) for k in range(4)], align=True)
+
+
+def local_sums(deviation: Any, lambda_sq: Any, slab: float, sums: Any, n_threads: int) -> None:
+    if not deviation.size:
+        return
+    out = [rows(sums[k], True) for k in range(len(sums))]
+    call = structure(_SUMS, *out, *(out[:1] * (4 - len(out))))
+    inputs = (structure(ROWS, *rows(deviation, True)), structure(ROWS, *rows(lambda_sq, True)))
+    current().launch("shrinkage", "local_terms", (blocks(deviation.size, 256),), 256, (*inputs, np.int32(len(sums)), call))
