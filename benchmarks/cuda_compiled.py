@@ -118,7 +118,8 @@ def instances(module: str) -> list[str]:
     """Those that the file lists; macros that list several are expanded by the preprocessor."""
     folder, include = device.sources(), Path(device.sources()).parent / "include"
     command = ["g++", "-E", "-P", "-std=c++20", "-DFEDKERN_LIST", f"-I{folder}", f"-I{include}", "-x", "c++"]
-    stub = "#define FEDKERN_INSTANCE(...) <<<__VA_ARGS__>>>\n#define FEDKERN_KERNEL\n#define FEDKERN_LARGE_KERNEL\n#define __CUDACC__\n"
+    macros = ("FEDKERN_INSTANCE(...) <<<__VA_ARGS__>>>", "FEDKERN_KERNEL", "FEDKERN_LARGE_KERNEL", "__CUDACC__")
+    stub = "".join(f"#define {macro}\n" for macro in macros)
     text = (folder / f"{module}.cu").read_text()
     own = "\n".join(line for line in text.splitlines() if not line.startswith("#include"))
     ran = subprocess.run([*command, "-"], input=stub + own, capture_output=True, text=True, check=True)

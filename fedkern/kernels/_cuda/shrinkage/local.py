@@ -36,7 +36,7 @@ _POSTERIOR = np.dtype(
 )  # fmt: skip
 
 
-def rows(array: Array, regressions: bool, cols: bool = True) -> tuple[int, ...]:
+def rows(array: Array, regressions: bool, cols: bool = True) -> tuple[Any, ...]:
     """Rows<T> of views.hpp: (c, g, p), (c, p), or of one number each (c, g), (c,)."""
     step, shape = strides(array), array.shape
     chain, col = step[0], step[-1] if cols else 1
