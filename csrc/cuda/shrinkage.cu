@@ -165,16 +165,6 @@ FEDKERN_INLINE double normal_of(Index element, Counter at, U64 key) {
     return element % 2 ? z.second : z.first;
 }
 
-/// lambda^2 given m, item `at.item`; not clipped.
-FEDKERN_INLINE double local_variance(double m, double lambda_sq, const HalfCauchy& prior, Counter at, U64 key) {
-    if (prior.expanded) return expanded_variance(m, lambda_sq, prior.scale, philox_bits(at, key));
-    const double s2 = prior.scale * prior.scale, per_s2 = 1 / s2;
-    for (;; ++at.draw) {
-        const double value = s2 / half_cauchy_proposal(m * per_s2, philox_bits(at, key));
-        if (!(value < 0)) return value;
-    }
-}
-
 /// A block's memory: eight vectors of p numbers and a packed system of p + 1 rows.
 struct Room {
     double *e, *c, *d, *t, *s, *z, *u, *inverse, *system;

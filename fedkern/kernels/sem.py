@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import NumericalError
 from ._checks import AT_LEAST_1, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
-from ._record import F64, Array, Kernel, Out, Scalar
+from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, on_host
 
 UPDATES = ("row-gibbs", "element", "row")
 SCALES = ("exact", "expanded")
@@ -78,6 +78,7 @@ SWEEPS = Kernel(
         ),
     ),
     streams=("scales", "coefficients", "variances", "proposals", "augmentation"),
+    backends=BACKENDS,
 )
 
 LOG_DENSITY = Kernel(
@@ -87,6 +88,7 @@ LOG_DENSITY = Kernel(
     source="docs/methods/sparse.md, section 9",
     inputs=(Array("Y", ("c", "p", "n"), F64), Array("coefficients", _MATRIX, F64), Array("b", ("c", "p"), F64)),
     outputs=(Array("loglik", ("c",), F64),),
+    backends=BACKENDS,
 )
 
 
@@ -218,7 +220,7 @@ def sweeps(
     _, p, n = arrays[0].shape
     if p == 0 or n == 0 or p * max(n, p + 1) >= LIMIT:
         raise ValueError(f"sem.sweeps: Y must have at least one variable and one row, and p n < 2^32; got p = {p}, n = {n}")
-    if not (0 < arrays[7].min(initial=1) and arrays[7].max(initial=1) < np.inf):
+    if not (0 < on_host(arrays[7]).min(initial=1) and on_host(arrays[7]).max(initial=1) < np.inf):
         raise ValueError(f"sem.sweeps: temperature must be > 0 and finite, got {arrays[7]}")
     numbers = SWEEPS.numbers(
         seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps,
@@ -237,11 +239,12 @@ def _chosen(p: int, n: int) -> str:
 
 def _by_chain(Y: Any, state: Any) -> Any:
     """Rows that all chains share, as an array of stride 0 over chains."""
-    shared = isinstance(Y, np.ndarray) and Y.ndim == 2 and isinstance(state, np.ndarray) and state.ndim == 3
+    shared = home(Y) and Y.ndim == 2 and home(state) and state.ndim == 3
     return np.broadcast_to(Y, (len(state), *Y.shape)) if shared else Y
 
 
 def _raise_faults(events: NDArray[np.int64], chain: int, client: int, step: int) -> None:
+    events = on_host(events)
     for i in np.flatnonzero(events[:, 5] >= 0):
         sweep, quantity = divmod(int(events[i, 5]), 8)
         where = f"chain {chain + i}, client {client}, sweep {step + sweep}"

@@ -175,6 +175,17 @@ FAULTS = {
     "all scales of a regression have one item": Fault(
         "shrinkage.cu", "item.item += U32(j);", "", "shrinkage.local_sweeps", "conformance", "AssertionError"
     ),
+    "a row is divided before all lanes have read its pivot": Fault(
+        "sem.cu",
+        "        __syncwarp();\n        for (Index i = lane(); i < p; i += 32) W[k * p + i] = i == k",
+        "        for (Index i = lane(); i < p; i += 32) W[k * p + i] = i == k",
+        "sem.log_density",
+        "thread",
+        "data race",
+    ),
+    "a move forgets the determinant": Fault(
+        "sem.cu", "log_det += log_ratio, inverse /= ratio;", "inverse /= ratio;", "sem.sweeps", "conformance", "AssertionError"
+    ),
     "too much shared memory": Fault(
         "privacy.cu",
         "FEDKERN_SHARED(double, room, most_warps * 32 * C);",

@@ -43,6 +43,16 @@ FEDKERN_INLINE double expanded_variance(double m, double lambda_sq, double scale
     return (first / (1 / (scale * scale) + 1 / lambda_sq) + m) / second;
 }
 
+/// lambda^2 given m, item `at.item`; not clipped. A loop over many is below, for the host.
+FEDKERN_INLINE double local_variance(double m, double lambda_sq, const HalfCauchy& prior, Counter at, U64 key) {
+    if (prior.expanded) return expanded_variance(m, lambda_sq, prior.scale, philox_bits(at, key));
+    const double s2 = prior.scale * prior.scale, per_s2 = 1 / s2;
+    for (;; ++at.draw) {
+        const double value = s2 / half_cauchy_proposal(m * per_s2, philox_bits(at, key));
+        if (!(value < 0)) return value;
+    }
+}
+
 /// tau^2 given m = (1/2) sum_k d_k^2 / lambda_k^2 of `clients` clients, not clipped; `tau_sq`, the last value, counts only where
 /// the prior is expanded. Exact: z = 1/tau^2 has density ~ z^((M-1)/2) exp(-m z) / (1 + z), here for s = 1.
 FEDKERN_INLINE double global_variance(double m, double clients, double tau_sq, const HalfCauchy& prior, Counter counter, U64 key) {
