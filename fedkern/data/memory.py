@@ -122,7 +122,7 @@ def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cel
     dtype = str(series.dtype)
     if dtype.startswith(("Categorical", "Enum")) and not known and _like_numbers(series.to_list()):
         raise JobError(
-            f"{source}: column {name!r} is a category whose levels look like numbers; say which it is: kind = \"categorical\" in "
+            f'{source}: column {name!r} is a category whose levels look like numbers; say which it is: kind = "categorical" in '
             f"[data.columns.{name}], or make it a column of numbers"
         )
     if _numbers(series):

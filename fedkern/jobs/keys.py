@@ -209,6 +209,7 @@ class Privacy(Protocol):
     def rows_per_person(self) -> int: ...
     def cap(self, client: str) -> tuple[float, float]:
         """Epsilon and delta of one client."""
+
     def promised(self, client: str) -> dict[str, Any]:
         """What a certificate of this job says of its noise, as far as the job file does."""
 

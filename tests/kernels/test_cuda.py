@@ -32,7 +32,7 @@ WIDE: dict[str, tuple[tuple[int, ...], ...]] = {
 
 
 def cases(name: str) -> Iterator[testing.Case]:
-    for seed in range(24 if name == "sem.sweeps" else 4):  # moves, swaps and stability in their combinations
+    for seed in range({"sem.sweeps": 24, "spatial.table_sample": 16}.get(name, 4)):  # as many as their switches need
         yield testing.case(name, seed)
     for sizes in WIDE.get(name, ()):
         if not name.startswith("glm."):

@@ -186,6 +186,17 @@ FAULTS = {
     "a move forgets the determinant": Fault(
         "sem.cu", "log_det += log_ratio, inverse /= ratio;", "inverse /= ratio;", "sem.sweeps", "conformance", "AssertionError"
     ),
+    "a pivot is overwritten before all threads have read it": Fault(
+        "spatial.cu",
+        "            __syncthreads();\n            for (Index i = thread; i < n; i += threads) {\n                double value",
+        "            for (Index i = thread; i < n; i += threads) {\n                double value",
+        "spatial.gp_factor",
+        "thread",
+        "data race",
+    ),
+    "each row draws an entry of its own": Fault(
+        "spatial.cu", "b / table.group", "b", "spatial.table_sample", "conformance", "AssertionError"
+    ),
     "too much shared memory": Fault(
         "privacy.cu",
         "FEDKERN_SHARED(double, room, most_warps * 32 * C);",

@@ -7,7 +7,7 @@ import numpy as np
 from fedkern.errors import NumericalError
 
 from .._checks import Domain, choice_of, require
-from .._record import F64, Array, Kernel, Out, Scalar
+from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar
 from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, Floats, Indices, check_indptr, check_normals, check_triangle
 from .graph import FORMS
 
@@ -57,6 +57,7 @@ CAR_SAMPLE = Kernel(
     scalars=(_FORM, *NAMES),
     streams=("prior_draws",),
     blas=True,
+    backends=BACKENDS,
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import rng
 from .._checks import AT_LEAST_0, AT_LEAST_1, SEED, WORD, choice, choice_of, require
-from .._record import F64, Array, Kernel, Out, Scalar
+from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, on_host
 from ._checks import INT64, Floats, Indices, check_normals, check_triangle
 from .car import car_factor
 from .eigen import car_eigen, icar_scale
@@ -38,6 +38,7 @@ TABLE_SAMPLE = Kernel(
     outputs=(Array("theta", ("batch", "n"), F64), Array("entry", ("batch",), INT64)),
     scalars=(*TABLE, Scalar("seed", SEED), Scalar("chain", SEED, 0), Scalar("step", WORD, 0)),
     streams=("prior_entries", "prior_draws"),
+    backends=BACKENDS,
 )
 
 
@@ -109,7 +110,7 @@ def table_sample(
     inputs = {"values": values, "scale": scale, "indptr": indptr, "indices": indices, "order": order}
     arrays = TABLE_SAMPLE.prepare(inputs, out, {"batch": batch})
     n = len(arrays[1])
-    check_table(name, kind, arrays[0].shape, n, rank, indptr, indices, order)
+    check_table(name, kind, arrays[0].shape, n, rank, *map(on_host, (indptr, indices, order)))
     check_normals(name, batch * {"stored": 0, "dense": rank, "sparse": n}[kind])
     TABLE_SAMPLE.call(backend, arrays, numbers, n_threads)
     return arrays[5], arrays[6]

@@ -1,0 +1,1 @@
+"""Spatial priors on a device."""
