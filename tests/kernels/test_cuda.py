@@ -6,6 +6,7 @@ instances, planted faults, sanitizers, and machine code for real cards.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from fedkern import kernels, testing
 from fedkern.errors import DeviceError
 from fedkern.kernels._cuda import device
+from fedkern.kernels._cuda.mlp import networks
 from fedkern.kernels._record import KERNELS
 from support import emulated, faults_of_cuda
 
@@ -25,6 +27,7 @@ NAMES = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.back
 # Sizes beyond those of random cases, so that every instance runs: wide rows, several blocks.
 WIDE: dict[str, tuple[tuple[int, ...], ...]] = {
     "privacy.clip_sum": ((70, 600), (17,), (70, 100), (300,)),
+    **dict.fromkeys(("mlp.forward", "mlp.backward"), ((1100,), (512,), (700,))),  # several chunks of rows, whole and not
     **{name: ((1000, 4097),) for name in NAMES if name.startswith("rng.")},
 }
 
@@ -67,6 +70,31 @@ def test_every_instance_runs(by_order: dict[int, emulated.Emulator]) -> None:
             for case in cases(name):
                 testing.results_of(name, case, backend="cuda")
     assert set(emulator.kernels()) == set(emulator.seen)
+
+
+def test_rows_beyond_the_workspace_come_piece_by_piece(
+    by_order: dict[int, emulated.Emulator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks, "MOST", 1)
+    with emulated.instead_of_a_card(by_order[0]):
+        for name in ("mlp.forward", "mlp.backward"):
+            for seed in range(6):
+                testing.assert_conforms(name, "cuda", testing.case(name, seed, (1100,)))
+
+
+def test_products_are_what_blas_is_asked_for(by_order: dict[int, emulated.Emulator]) -> None:
+    """In every layout that has neighbours along rows or columns: cuBLAS is asked in the same words."""
+    random = np.random.default_rng(1)
+    for m, n, k in itertools.product((1, 3, 8), repeat=3):
+        for turned_a, turned_b, add, count, dtype in itertools.product((0, 1), (0, 1), (False, True), (0, 1, 4), ("f8", "f4")):
+            head = (count,) if count else ()
+            a, b, out = (random.standard_normal((*head, r, c + 2)).astype(dtype) for r, c in ((m, k), (k, n), (m, n)))
+            a, b, out = a[..., :k], b[..., :n], out[..., :n]
+            a, b = (np.swapaxes(np.array(np.swapaxes(x, -1, -2)), -1, -2) if t else x for x, t in ((a, turned_a), (b, turned_b)))
+            want = a.astype(np.float64) @ b + (out if add else 0)
+            with emulated.instead_of_a_card(by_order[0]):
+                device.multiply(a, b, out, add)
+            np.testing.assert_allclose(out, want, rtol=1e-5 if dtype == "f4" else 1e-12, atol=1e-5 if dtype == "f4" else 1e-12)
 
 
 @pytest.mark.nightly
