@@ -10,7 +10,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,10 @@ from fedkern import kernels, testing
 from fedkern.errors import DeviceError
 from fedkern.kernels._cuda import device
 from fedkern.kernels._cuda.mlp import networks
+from fedkern.kernels._layers import VARIANTS
 from fedkern.kernels._record import KERNELS
+from fedkern.kernels.mlp import Architecture
+from fedkern.testing.mlp import vae as of_vae
 from support import emulated, faults_of_cuda
 
 NAMES = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.backends)
@@ -28,6 +31,7 @@ NAMES = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.back
 WIDE: dict[str, tuple[tuple[int, ...], ...]] = {
     "privacy.clip_sum": ((70, 600), (17,), (70, 100), (300,)),
     **dict.fromkeys(("mlp.forward", "mlp.backward"), ((1100,), (512,), (700,))),  # several chunks of rows, whole and not
+    "mlp.vae_gradient": ((130,),),
     **{name: ((1000, 4097),) for name in NAMES if name.startswith("rng.")},
 }
 
@@ -38,6 +42,23 @@ def cases(name: str) -> Iterator[testing.Case]:
     for sizes in WIDE.get(name, ()):
         for seed in range(8):
             yield testing.case(name, seed, sizes)
+    yield from MORE.get(name, lambda: ())()
+
+
+def wide_autoencoders() -> Iterator[testing.Case]:
+    """More numbers and units than a warp has lanes."""
+    for seed, (variant, dtype) in enumerate(itertools.product(VARIANTS, ("float64", "float32"))):
+        random = np.random.default_rng(seed)
+        source = testing.Source(lambda options: options[0], random)
+        a = Architecture(variant, (70, 3), n_conditions=2, n_local=(40, 2), hidden=40, local_hidden=33, rank=3)
+        arrays = of_vae.inputs(source, a, 9, dtype)
+        arguments = dict(zip(("parameters", "theta", "t", "noise"), (source.array(array, dtype) for array in arrays)))
+        magnitude = of_vae.most(arrays, a, 0.5, 0.3, dtype, random)
+        more = {"architecture": a, "gamma": 0.5, "kl_weight": 0.3}
+        yield testing.Case(arguments | more, precision=dtype, magnitude=magnitude)
+
+
+MORE: dict[str, Callable[[], Iterable[testing.Case]]] = {"mlp.vae_gradient": wide_autoencoders}
 
 
 @pytest.fixture(scope="module")
