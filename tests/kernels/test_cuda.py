@@ -6,10 +6,11 @@ instances, planted faults, sanitizers, and machine code for real cards.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,11 @@ import pytest
 from fedkern import kernels, testing
 from fedkern.errors import DeviceError
 from fedkern.kernels._cuda import device
+from fedkern.kernels._cuda.mlp import networks
+from fedkern.kernels._layers import VARIANTS
 from fedkern.kernels._record import KERNELS
+from fedkern.kernels.mlp import Architecture
+from fedkern.testing.mlp import vae as of_vae
 from support import emulated, faults_of_cuda
 
 NAMES = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.backends)
@@ -27,6 +32,8 @@ WIDE: dict[str, tuple[tuple[int, ...], ...]] = {
     "privacy.clip_sum": ((70, 600), (17,), (70, 100), (300,)),
     **{f"glm.{name}": ((20,), (100,), (200,), (300,), (20, 600)) for name in ("loglik_grad", "elbo_grad", "clipped_grad_sum")},
     **{name: ((9, 33),) for name in NAMES if name in ("glm.expectations", "glm.predict") or name.endswith("_full")},
+    **dict.fromkeys(("mlp.forward", "mlp.backward"), ((1100,), (512,), (700,))),  # several chunks of rows, whole and not
+    "mlp.vae_gradient": ((130,),),
     **{name: ((1000, 4097),) for name in NAMES if name.startswith("rng.")},
 }
 
@@ -35,19 +42,39 @@ def cases(name: str) -> Iterator[testing.Case]:
     for seed in range({"sem.sweeps": 24, "spatial.table_sample": 16}.get(name, 4)):  # as many as their switches need
         yield testing.case(name, seed)
     for sizes in WIDE.get(name, ()):
-        if not name.startswith("glm."):
-            yield from (testing.case(name, seed, sizes) for seed in range(8))
-            continue
-        kinds: dict[object, testing.Case] = {}  # of what an instance depends on beside sizes, one case each
-        for seed in range(600):
-            case = testing.case(name, seed, sizes)
-            a = case.arguments
-            estimator = a.get("estimator")
-            several = a.get("draws", 1) > 1 and estimator not in (None, "analytic")
-            kinds.setdefault(
-                (len(a["X"]) > 0, a["X"].shape[1], str(a["X"].dtype), estimator, several, a.get("grid") is None), case
-            )
-        yield from kinds.values()
+        yield from of_each_kind(name, sizes) if name.startswith("glm.") else (testing.case(name, s, sizes) for s in range(8))
+    yield from MORE.get(name, lambda: ())()
+
+
+def of_each_kind(name: str, sizes: tuple[int, ...]) -> Iterable[testing.Case]:
+    """A case of everything that an instance depends on."""
+    kinds: dict[object, testing.Case] = {}
+    for seed in range(600):
+        case = testing.case(name, seed, sizes)
+        a = case.arguments
+        estimator, family = (
+            a.get("estimator"),
+            a["family"] if max(sizes) < 64 else "",
+        )  # all where cheap
+        several = a.get("draws", 1) > 1 and estimator not in (None, "analytic")
+        kinds.setdefault((a["X"].shape[1], str(a["X"].dtype), family, estimator, several, a.get("grid") is None), case)
+    return kinds.values()
+
+
+def wide_autoencoders() -> Iterator[testing.Case]:
+    """More numbers and units than a warp has lanes."""
+    for seed, (variant, dtype) in enumerate(itertools.product(VARIANTS, ("float64", "float32"))):
+        random = np.random.default_rng(seed)
+        source = testing.Source(lambda options: options[0], random)
+        a = Architecture(variant, (70, 3), n_conditions=2, n_local=(40, 2), hidden=40, local_hidden=33, rank=3)
+        arrays = of_vae.inputs(source, a, 9, dtype)
+        arguments = dict(zip(("parameters", "theta", "t", "noise"), (source.array(array, dtype) for array in arrays)))
+        magnitude = of_vae.most(arrays, a, 0.5, 0.3, dtype, random)
+        more = {"architecture": a, "gamma": 0.5, "kl_weight": 0.3}
+        yield testing.Case(arguments | more, precision=dtype, magnitude=magnitude)
+
+
+MORE: dict[str, Callable[[], Iterable[testing.Case]]] = {"mlp.vae_gradient": wide_autoencoders}
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +107,31 @@ def test_every_instance_runs(by_order: dict[int, emulated.Emulator]) -> None:
             for case in cases(name):
                 testing.results_of(name, case, backend="cuda")
     assert set(emulator.kernels()) == set(emulator.seen)
+
+
+def test_rows_beyond_the_workspace_come_piece_by_piece(
+    by_order: dict[int, emulated.Emulator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks, "MOST", 1)
+    with emulated.instead_of_a_card(by_order[0]):
+        for name in ("mlp.forward", "mlp.backward"):
+            for seed in range(6):
+                testing.assert_conforms(name, "cuda", testing.case(name, seed, (1100,)))
+
+
+def test_products_are_what_blas_is_asked_for(by_order: dict[int, emulated.Emulator]) -> None:
+    """In every layout that has neighbours along rows or columns: cuBLAS is asked in the same words."""
+    random = np.random.default_rng(1)
+    for m, n, k in itertools.product((1, 3, 8), repeat=3):
+        for turned_a, turned_b, add, count, dtype in itertools.product((0, 1), (0, 1), (False, True), (0, 1, 4), ("f8", "f4")):
+            head = (count,) if count else ()
+            a, b, out = (random.standard_normal((*head, r, c + 2)).astype(dtype) for r, c in ((m, k), (k, n), (m, n)))
+            a, b, out = a[..., :k], b[..., :n], out[..., :n]
+            a, b = (np.swapaxes(np.array(np.swapaxes(x, -1, -2)), -1, -2) if t else x for x, t in ((a, turned_a), (b, turned_b)))
+            want = a.astype(np.float64) @ b + (out if add else 0)
+            with emulated.instead_of_a_card(by_order[0]):
+                device.multiply(a, b, out, add)
+            np.testing.assert_allclose(out, want, rtol=1e-5 if dtype == "f4" else 1e-12, atol=1e-5 if dtype == "f4" else 1e-12)
 
 
 @pytest.mark.nightly

@@ -267,13 +267,13 @@ def test_one_of_two_outputs_may_be_given():
     assert all(a.tobytes() == b.tobytes() for a, b in zip(found, want))
 
 
-def test_results_have_the_type_of_the_input():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_results_have_the_type_of_the_input(backend):
     for dtype in (np.float32, np.float64):
         X, parameters, upstream = problem((3, 5, 2), dtype=dtype)
-        for backend in BACKENDS:
-            found = mlp.backward(X, parameters, upstream, sizes=(3, 5, 2), backend=backend)
-            assert {a.dtype for a in found} == {np.dtype(dtype)}
-            assert mlp.forward(X, parameters, sizes=(3, 5, 2), backend=backend).dtype == dtype
+        found = mlp.backward(X, parameters, upstream, sizes=(3, 5, 2), backend=backend)
+        assert {a.dtype for a in found} == {np.dtype(dtype)}
+        assert mlp.forward(X, parameters, sizes=(3, 5, 2), backend=backend).dtype == dtype
 
 
 # Large layers ------------------------------------------------------------------------------------------------------------------

@@ -7,12 +7,14 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from hashlib import blake2b
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cython_blas
 
 import fedkern
 from fedkern.kernels._cuda import device
@@ -109,6 +111,29 @@ class Emulator:
         self.seen[kernel] = self.seen.get(kernel, 0) + 1
         if fault:
             raise RuntimeError(f"{module}: {fault.decode()}")
+
+    def gemm(self, product: device.Gemm) -> None:
+        x, letter = product, "d" if product.dtype == np.float64 else "s"
+        one, beta = np.array(1, x.dtype), np.array(x.beta, x.dtype)
+        turned = [ctypes.c_char(b"T" if t else b"N") for t in (x.turned_a, x.turned_b)]
+        sizes = {name: ctypes.c_int(getattr(x, name)) for name in ("m", "n", "k", "lda", "ldb", "ldc")}
+        m, n, k, lda, ldb, ldc = map(ctypes.byref, sizes.values())
+        for i in range(x.times):
+            steps = (x.a, x.step_a), (x.b, x.step_b), (x.c, x.step_c)
+            a, b, c = (ctypes.c_void_p(at + i * step * x.dtype.itemsize) for at, step in steps)
+            _blas(f"{letter}gemm")(*map(ctypes.byref, turned), m, n, k, one.ctypes, a, lda, b, ldb, beta.ctypes, c, ldc)
+
+
+@cache
+def _blas(name: str) -> Any:
+    """A routine of SciPy's, by its C signature."""
+    capsule = cython_blas.__pyx_capi__[name]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    signature = api.PyCapsule_GetName(capsule)
+    return ctypes.CFUNCTYPE(None)(api.PyCapsule_GetPointer(capsule, signature))
 
 
 @contextmanager

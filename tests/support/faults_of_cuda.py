@@ -197,6 +197,38 @@ FAULTS = {
     "each row draws an entry of its own": Fault(
         "spatial.cu", "b / table.group", "b", "spatial.table_sample", "conformance", "AssertionError"
     ),
+    "a barrier is missing before a bias's sums are read": Fault(
+        "mlp.cu",
+        "room[threadIdx.x] = sum;\n        __syncthreads();",
+        "room[threadIdx.x] = sum;",
+        "mlp.backward",
+        "thread",
+        "data race",
+    ),
+    "a warp's sum of too few lanes": Fault(
+        "mlp.cu",
+        "sum = warp_sum(sum);\n        if (lane() == 0) squares[r] += sum;",
+        "if (lane() == 0) squares[r] += sum;",
+        "mlp.vae_gradient",
+        "conformance",
+        "AssertionError",
+    ),
+    "the slope of another layer's values": Fault(
+        "mlp.cu",
+        "with_slope<f>(d, values[r * from.cols + j])",
+        "with_slope<f>(d, values[j])",
+        "mlp.backward",
+        "conformance",
+        "AssertionError",
+    ),
+    "a chunk that takes a row of the next": Fault(
+        "mlp.cu",
+        "begin + chunk < from.rows ? begin + chunk : from.rows;",
+        "begin + chunk < from.rows ? begin + chunk + 1 : from.rows;",
+        "mlp.backward",
+        "conformance",
+        "AssertionError",
+    ),
     "too much shared memory": Fault(
         "privacy.cu",
         "FEDKERN_SHARED(double, room, most_warps * 32 * C);",

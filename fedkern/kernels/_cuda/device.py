@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,37 @@ Launched: TypeAlias = tuple[Any, ...]  # arguments of a kernel: arrays, structur
 
 LEAST_CAPABILITY = 80  # of the first card with asynchronous copies and 163 KiB of shared memory a block
 MOST_BLOCKS = 2048
+
+
+class Gemm(NamedTuple):
+    """What BLAS calls by this name, of matrices by columns: C = op(A) op(B) + beta C, so many `times`.
+
+    Attributes
+    ----------
+    turned_a, turned_b : whether op is the transpose
+    m, n, k : op(A) is (m, k), op(B) (k, n)
+    a, b, c : where they begin
+    lda, ldb, ldc : numbers from one column to the next
+    step_a, step_b, step_c : numbers from one matrix to the next
+    """
+
+    dtype: Any
+    turned_a: bool
+    turned_b: bool
+    m: int
+    n: int
+    k: int
+    a: int
+    lda: int
+    step_a: int
+    b: int
+    ldb: int
+    step_b: int
+    beta: float
+    c: int
+    ldc: int
+    step_c: int
+    times: int
 
 
 class Device(Protocol):
@@ -36,6 +67,10 @@ class Device(Protocol):
 
     def launch(self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0) -> None:
         """Starts `kernel` of csrc/cuda/`module`.cu on the caller's stream; nobody waits for it."""
+        ...
+
+    def gemm(self, product: Gemm) -> None:
+        """Starts a product on the same stream."""
         ...
 
 
@@ -108,6 +143,18 @@ class Card:
         if shared > 48 * 1024:
             function.max_dynamic_shared_size_bytes = shared
         function(grid, (threads,), tuple(plain(a) for a in arguments), shared_mem=shared)
+
+    def gemm(self, product: Gemm) -> None:
+        cublas, x = self.xp.cuda.cublas, product
+        one, beta = np.array(1, x.dtype), np.array(x.beta, x.dtype)
+        head = (self.xp.cuda.device.get_cublas_handle(), int(x.turned_a), int(x.turned_b), x.m, x.n, x.k, one.ctypes.data)
+        letter = "d" if x.dtype == np.float64 else "s"
+        if x.times == 1:
+            tail = (x.a, x.lda, x.b, x.ldb, beta.ctypes.data, x.c, x.ldc)
+            getattr(cublas, f"{letter}gemm")(*head, *tail)
+        else:
+            a, b, c = (x.a, x.lda, x.step_a), (x.b, x.ldb, x.step_b), (x.c, x.ldc, x.step_c)
+            getattr(cublas, f"{letter}gemmStridedBatched")(*head, *a, *b, beta.ctypes.data, *c, x.times)
 
 
 _CURRENT: list[Device] = []
@@ -197,3 +244,43 @@ def key(value: int) -> np.uint64:
 def blocks(work: int, each: int, most: int = MOST_BLOCKS) -> int:
     """How many blocks, of which one does `each` of the work: from its size alone, so that no card changes a sum's order."""
     return max(1, min(-(-work // each), most))
+
+
+# ---- Products of matrices.
+
+
+def multiply(a: Any, b: Any, out: Any, add: bool = False) -> None:
+    """out = a b, or out += a b; of three dimensions, for each index of the first.
+
+    Parameters
+    ----------
+    a, b : (.., m, k), (.., k, n) arrays
+        Numbers are neighbours along rows or along columns.
+    out : (.., m, n) array
+        Neighbours along rows.
+    """
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    (turned_a, lda), (turned_b, ldb), (_, ldc) = map(_leading, (a, b, out))
+    step_a, step_b, step_c = (strides(x)[0] if x.ndim == 3 else 0 for x in (a, b, out))
+    at_a, at_b, at_c = (int(pointer(x)) for x in (a, b, out))
+    times = out.shape[0] if out.ndim == 3 else 1
+    # By columns, memory holds the transposed matrices: out' = b' a'.
+    second, first = (at_a, lda, step_a), (at_b, ldb, step_b)
+    current().gemm(Gemm(out.dtype, turned_b, turned_a, n, m, k, *first, *second, float(add), at_c, ldc, step_c, times))
+
+
+def _leading(x: Any) -> tuple[bool, int]:
+    """Whether neighbours stand along columns, and the numbers from one row (or column) to the next."""
+    rows, columns = x.shape[-2:]
+    down, right = strides(x)[-2:]
+    if right == 1 or columns == 1:
+        return False, down if rows > 1 else columns
+    assert down == 1 or rows == 1
+    return True, right
+
+
+def neighbours(array: Any) -> Any:
+    """The array if its numbers stand one behind the other from a multiple of 16 bytes on, else its copy: what cuBLAS does depends
+    on that, and its bits with it."""
+    xp = current().xp
+    return xp.ascontiguousarray(array) if int(pointer(array)) % 16 == 0 else xp.array(array, order="C")

@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import rng
+from .._layers import VARIANTS, Layer, Part, Sizes, parts_of
 
 __all__ = ["Architecture", "Layer", "Part"]
 
 Numbers: TypeAlias = NDArray[Any]  # float32 or float64, as the caller's
 
-VARIANTS = ("printed", "amended", "multiplicative")
 LIMIT = 2**31  # of a layer's size
-HEAD = 8  # numbers of a code before the sizes of the groups
-
-
-class Layer(NamedTuple):
-    """An affine map: W (n_out, n_in) row by row, then b (n_out,) if it has a bias."""
-
-    n_out: int
-    n_in: int
-    bias: bool = True
-
-    @property
-    def n_parameters(self) -> int:
-        return self.n_out * (self.n_in + self.bias)
-
-
-class Part(NamedTuple):
-    """One network: where its parameters stand, and its layers."""
-
-    where: slice
-    layers: tuple[Layer, ...]
 
 
 def matrices(flat: Numbers, layers: tuple[Layer, ...]) -> list[tuple[Numbers, Numbers | None]]:
@@ -131,12 +111,7 @@ class Architecture:
     @cached_property
     def parts(self) -> Mapping[str, Part]:
         """Name -> part, in the order in which they stand."""
-        found, begin = dict[str, Part](), 0
-        for name, layers in self._layers():
-            end = begin + sum(layer.n_parameters for layer in layers)
-            found[name] = Part(slice(begin, end), layers)
-            begin = end
-        return MappingProxyType(found)
+        return MappingProxyType(parts_of(self))
 
     @cached_property
     def code(self) -> NDArray[np.int64]:
@@ -149,10 +124,7 @@ class Architecture:
     @classmethod
     def of(cls, code: NDArray[np.int64]) -> Architecture:
         """The architecture that has a code."""
-        variant, J, *sizes = map(int, code[:HEAD])
-        n_conditions, n_global, *others = sizes
-        groups, n_local = (tuple(map(int, code[i : i + J])) for i in (HEAD, HEAD + J))
-        return cls(VARIANTS[variant], groups, n_conditions, n_global, n_local, *others)
+        return cls(*Sizes.of(code))
 
     def layers(self, parameters: Numbers, part: str) -> list[tuple[Numbers, Numbers | None]]:
         """A part's layers, as views of the parameters: W (n_out, n_in), and b (n_out,) or None."""
@@ -165,30 +137,3 @@ class Architecture:
         layers = [layer for part in self.parts.values() for layer in part.layers]
         bounds: NDArray[np.float64] = np.concatenate([np.full(layer.n_parameters, layer.n_in**-0.5) for layer in layers])
         return (2 * uniforms - 1) * bounds
-
-    def _layers(self) -> Iterator[tuple[str, tuple[Layer, ...]]]:
-        J, c, p, d = len(self.groups), self.n_conditions, self.n_global, self.n_values
-        if self.variant == "multiplicative":
-            R, net = self.rank, (Layer(self.width, c), Layer(self.rank, self.width))
-            yield "global_encoder", (Layer(p, R * d, bias=False), Layer(p, R))
-            yield "encoder_weights", net
-            yield "decoder_weights", net
-            for j, (d_j, q) in enumerate(zip(self.groups, self.n_local)):
-                yield f"posterior[{j}]", (Layer(q, R * (d_j + p), bias=False), Layer(q, R))
-                yield f"decoder[{j}]", (Layer(d_j, R * (p + q), bias=False),)
-            return
-        yield "global_encoder", _three(d + c, self.hidden, 2 * p)
-        yield "global_decoder", (Layer(self.hidden, p + c), Layer(self.hidden, self.hidden))
-        for j in range(J):
-            d_j, q = self.groups[j], self.n_local[j]
-            n_in = self.hidden + q + c
-            yield f"prior[{j}]", _three(p + c, self.local_hidden, 2 * q)
-            if self.variant == "printed":
-                yield f"decoder[{j}]", (Layer(d_j, n_in),)
-                continue
-            yield f"posterior[{j}]", _three(d_j + p + c, self.local_hidden, 2 * q)
-            yield f"decoder[{j}]", (Layer(self.local_hidden, n_in), Layer(d_j, self.local_hidden))
-
-
-def _three(n_in: int, hidden: int, n_out: int) -> tuple[Layer, ...]:
-    return Layer(hidden, n_in), Layer(hidden, hidden), Layer(n_out, hidden)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, require
-from .._record import F64, Array, Kernel, Out, Scalar
+from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar
 from ..spatial._checks import INT64, check_normals
 from ..spatial.table import KINDS, TABLE, check_table
 from .architecture import Architecture
@@ -45,6 +45,7 @@ VAE_GRADIENT = Kernel(
     outputs=(Array("gradient", ("k",), like="parameters"), Array("terms", ("4",), F64)),
     scalars=(_CODE, _GAMMA, Scalar("kl_weight", NOT_NEGATIVE, 1.0)),
     blas=True,
+    backends=BACKENDS,
 )
 
 VAE_STEP = Kernel(
@@ -138,7 +139,7 @@ def vae_gradient(
     """
     name = VAE_GRADIENT.name
     symbols = _symbols(name, architecture)
-    if isinstance(theta, np.ndarray) and theta.ndim == 2 and not len(theta):
+    if getattr(theta, "ndim", None) == 2 and not len(theta):
         raise ValueError(f"{name}: theta must have at least one row")
     inputs = (parameters, theta, t, noise)
     scalars = {"architecture": architecture, "gamma": gamma, "kl_weight": kl_weight}

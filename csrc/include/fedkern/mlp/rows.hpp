@@ -8,6 +8,7 @@
 #include "fedkern/math.hpp"
 #include "fedkern/pack.hpp"
 #include "fedkern/pieces.hpp"
+#include "scalar.hpp"
 #include "views.hpp"
 
 namespace fedkern {
@@ -184,24 +185,10 @@ template <class T> void add_blocks(const double* sums, Index blocks, Index k, Ve
     }
 }
 
-// ---- Activations. The slope is a function of the value.
-
-template <Activation kind, class T> FEDKERN_INLINE T activated(T x) {
-    if constexpr (kind == Activation::tanh)
-        return math::tanh(x);
-    else if constexpr (kind == Activation::relu)
-        return x < 0 ? T(0) : x; // NaN stays
-    else
-        return x;
-}
+// ---- Activations.
 
 template <Activation kind, class V> FEDKERN_INLINE V times_slope(V d, const V& value) {
-    for (int i = 0; i < V::parts; ++i) {
-        if constexpr (kind == Activation::tanh)
-            d.part[i] = d.part[i] * (1 - value.part[i] * value.part[i]);
-        else if constexpr (kind == Activation::relu)
-            d.part[i] = value.part[i] > 0 ? d.part[i] : d.part[i] - d.part[i];
-    }
+    for (int i = 0; i < V::parts; ++i) d.part[i] = with_slope<kind>(d.part[i], value.part[i]);
     return d;
 }
 

@@ -127,18 +127,12 @@ template <class T> double sum_of_squares(const T* x, Index n, int n_threads) {
 
 /// One step of Adam (beta 0.9 and 0.999, epsilon 1e-8) up the gradient, which is multiplied by `shrink`.
 template <class T> void adam_up(T* parameters, T* m, T* v, const T* g, Index n, double shrink, double rate, double count, int n_threads) {
-    const T slope = T(-rate / std::expm1(count * std::log(0.9))), correction = T(-1 / std::expm1(count * std::log(0.999)));
-    const T factor = T(shrink), beta1 = T(0.9), rest1 = T(1 - 0.9), beta2 = T(0.999), rest2 = T(1 - 0.999), epsilon = T(1e-8);
+    const AdamUp<T> x{T(-rate / std::expm1(count * std::log(0.9))), T(-1 / std::expm1(count * std::log(0.999))), T(shrink)};
     const Index pieces = (n + long_piece - 1) / long_piece;
     for_blocks(pieces, block_count(pieces, 1), worthwhile(n_threads, 10 * double(n)), [&](Index, Index first, Index last) {
         const Index end = std::min(n, last * long_piece);
 #pragma GCC ivdep
-        for (Index j = first * long_piece; j < end; ++j) {
-            const T gj = factor * g[j];
-            m[j] = beta1 * m[j] + rest1 * gj;
-            v[j] = beta2 * v[j] + rest2 * (gj * gj);
-            parameters[j] += slope * m[j] / (std::sqrt(v[j] * correction) + epsilon);
-        }
+        for (Index j = first * long_piece; j < end; ++j) fedkern::adam_up(x, g[j], parameters[j], m[j], v[j]);
     });
 }
 

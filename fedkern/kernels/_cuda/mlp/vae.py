@@ -1,0 +1,272 @@
+"""The hierarchical autoencoder: client after client, forth and back, for the whole batch. The equations are in the reference."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._layers import Sizes, parts_of
+from ..device import blocks, current, matrix, multiply, neighbours, vector
+from .networks import C_TYPES, NOWHERE, THREADS, Layer, affine, pull
+
+WARPS = THREADS // 32
+
+
+class Part(NamedTuple):
+    """Affine layers with an activation behind the first of several."""
+
+    layers: tuple[Layer, ...]
+    activation: str = "relu"
+
+
+@lru_cache(maxsize=16)
+def plan_of(code: bytes) -> tuple[Sizes, dict[str, Part]]:
+    """The sizes, and parts by name: where each layer's parameters stand."""
+    a, parts = Sizes.of(np.frombuffer(code, np.int64)), dict[str, Part]()
+    for name, part in parts_of(a).items():
+        layers, at = [], part.where.start
+        for layer in part.layers:
+            layers.append(Layer(at, layer.n_in, layer.n_out))
+            at += layer.n_parameters
+        parts[name] = Part(tuple(layers), "tanh" if name.endswith("_weights") else "relu")
+    return a, parts
+
+
+class Batch(NamedTuple):
+    """Rows, one behind the other, and what is maximised. `kl_weight` is one number on the device."""
+
+    theta_t: Any  # [theta; t]
+    noise: Any
+    gamma: float
+    kl_weight: Any
+
+
+class Pass:
+    """One way forth and back.
+
+    Attributes
+    ----------
+    sums : (3, rows) float64 array
+        |theta - mu|^2, KL_G and sum_j KL_j.
+    """
+
+    def __init__(self, code: Any, flat: Any, batch: Batch, gradient: Any) -> None:
+        self.a, self.parts = plan_of(code.tobytes())
+        self.flat, self.gradient, self.batch = flat, gradient, batch
+        self.xp, self.dtype, self.rows = current().xp, flat.dtype, len(batch.noise)
+        self.theta, self.t = batch.theta_t[:, : sum(self.a.groups)], batch.theta_t[:, sum(self.a.groups) :]
+        self.sums = self.xp.zeros((3, self.rows))
+
+    def run(self) -> Any:
+        """Writes the gradient."""
+        (self._mixtures if self.a.variant == "multiplicative" else self._networks)()
+        return self.sums
+
+    # ---- Launches.
+
+    def empty(self, columns: int) -> Any:
+        return self.xp.empty((self.rows, columns), self.dtype)
+
+    def zeros(self, columns: int) -> Any:
+        return self.xp.zeros((self.rows, columns), self.dtype)
+
+    def launch(self, kernel: str, elements: int, *arguments: Any) -> None:
+        """With as many blocks as elements need, one a thread."""
+        kernel = f"{kernel}<{C_TYPES[str(self.dtype)]}>"
+        current().launch("mlp", kernel, (blocks(elements, THREADS),), THREADS, arguments)
+
+    def joined(self, *parts: Any) -> Any:
+        """[a; b; c] of each row."""
+        out = self.empty(sum(part.shape[1] for part in parts))
+        self.launch("joined", out.size, *map(matrix, parts), *(NOWHERE,) * (3 - len(parts)), out)
+        return out
+
+    def latent(self, mean: Any, raw: Any, e: Any) -> Any:
+        z = self.empty(mean.shape[1])
+        self.launch("latent", z.size, matrix(mean), matrix(raw), matrix(e), matrix(z))
+        return z
+
+    def residuals(self, theta: Any, bias: Any, products: Any) -> Any:
+        """The cotangent of the decoder's values."""
+        self.launch("residuals", 32 * self.rows, matrix(theta), bias, self.batch.gamma**-2, products, self.sums[0])
+        return products
+
+    def standard_heads(self, mean: Any, raw: Any, e: Any, to_z: Any, sums: Any) -> tuple[Any, Any, Any]:
+        """The cotangents of [mean, raw], and views of both."""
+        q = mean.shape[1]
+        to = self.empty(2 * q)
+        to_mean, to_raw = to[:, :q], to[:, q:]
+        arrays = [*map(matrix, (mean, raw, e, to_z)), self.batch.kl_weight, matrix(to_mean), matrix(to_raw), sums]
+        self.launch("standard_heads", 32 * self.rows, *arrays)
+        return to, to_mean, to_raw
+
+    # ---- Layers.
+
+    def forth(self, name: str, x: Any, last: bool = True) -> list[Any]:
+        """The values of each layer; without `last`, the last one's are products that still lack the bias."""
+        found, (layers, activation) = list[Any](), self.parts[name]
+        for i, layer in enumerate(layers):
+            W, x = layer.weights_of(self.flat), found[-1] if found else x
+            if i == len(layers) - 1 and not last:
+                found.append(self.empty(layer.n_out))
+                multiply(x, W.T, found[-1])
+            else:
+                hidden = activation if i == 0 and len(layers) > 1 else "identity"
+                found.append(affine(x, W, layer.bias_of(self.flat), hidden))
+        return found
+
+    def back(self, name: str, x: Any, values: list[Any], d: Any) -> Any:
+        """From the cotangent of the last layer's values: the gradients, and the cotangent of the first layer's units in front of
+        their activation."""
+        layers, activation = self.parts[name]
+        for i, layer in reversed(list(enumerate(layers))):
+            if i == 0 and len(layers) > 1:
+                pull(d, activation, values[0], d, layer.bias_of(self.gradient))
+            else:
+                pull(d, "identity", None, None, layer.bias_of(self.gradient))
+            multiply(d.T, values[i - 1] if i else x, layer.weights_of(self.gradient))
+            if i:
+                back = self.empty(layer.n_in)
+                multiply(d, layer.weights_of(self.flat), back)
+                d = back
+        return d
+
+    def to_inputs(self, layer: Layer, d: Any, first: int, to: Any) -> None:
+        """Adds the cotangent of the inputs from `first` on."""
+        multiply(d, layer.weights_of(self.flat)[:, first : first + to.shape[1]], to, add=True)
+
+    # ---- "printed" and "amended".
+
+    def _networks(self) -> None:
+        p, hidden, x = self.a.n_global, self.a.hidden, self.batch.theta_t
+        encoder, e = self.forth("global_encoder", x), self.batch.noise[:, :p]
+        mean, raw = encoder[-1][:, :p], encoder[-1][:, p:]
+        z_t = self.joined(self.latent(mean, raw, e), self.t)
+        decoder = self.forth("global_decoder", z_t)
+        to_z, to_h = self.zeros(p), self.zeros(hidden)
+        value, local = 0, p
+        for j, (d_j, q) in enumerate(zip(self.a.groups, self.a.n_local)):
+            own = self.theta[:, value : value + d_j], self.batch.noise[:, local : local + q]
+            self._client_networks(j, *own, z_t, decoder[-1], to_z, to_h)
+            value, local = value + d_j, local + q
+        d = self.back("global_decoder", z_t, decoder, to_h)
+        self.to_inputs(self.parts["global_decoder"].layers[0], d, 0, to_z)
+        to_head, _, _ = self.standard_heads(mean, raw, e, to_z, self.sums[1])
+        self.back("global_encoder", x, encoder, to_head)
+
+    def _client_networks(self, j: int, theta: Any, e: Any, z_t: Any, h: Any, to_z_G: Any, to_h: Any) -> None:
+        q, d_j = e.shape[1], theta.shape[1]
+        prior, posterior, decoder = (f"{name}[{j}]" for name in ("prior", "posterior", "decoder"))
+        amended = posterior in self.parts
+        of_prior = self.forth(prior, z_t)
+        x = self.joined(theta, z_t) if amended else z_t
+        of_posterior = self.forth(posterior, x) if amended else of_prior
+        head = of_posterior[-1]
+        inputs = self.joined(h, self.latent(head[:, :q], head[:, q:], e), self.t)
+        values, last = self.forth(decoder, inputs, last=False), self.parts[decoder].layers[-1]
+        d = self.back(decoder, inputs, values, self.residuals(theta, last.bias_of(self.flat), values[-1]))
+        first, to_z = self.parts[decoder].layers[0], self.zeros(q)
+        self.to_inputs(first, d, 0, to_h)
+        self.to_inputs(first, d, self.a.hidden, to_z)
+        if amended:
+            to_prior, to_head = self.empty(2 * q), self.empty(2 * q)
+            arrays = of_prior[-1], head, matrix(e), to_z, self.batch.kl_weight, to_prior, to_head, self.sums[2]
+            self.launch("both_heads", 32 * self.rows, *arrays)
+            d = self.back(posterior, x, of_posterior, to_head)
+            self.to_inputs(self.parts[posterior].layers[0], d, d_j, to_z_G)
+        else:
+            to_prior, _, _ = self.standard_heads(head[:, :q], head[:, q:], e, to_z, self.sums[2])
+        d = self.back(prior, z_t, of_prior, to_prior)
+        self.to_inputs(self.parts[prior].layers[0], d, 0, to_z_G)
+
+    # ---- "multiplicative".
+
+    def _products(self, part: str) -> Layer:
+        """M of a mixture out_o = sum_k s_k (M_ok . x), as a layer of out * rank units."""
+        layer, rank = self.parts[part].layers[0], self.a.rank
+        return Layer(layer.at, layer.n_in // rank, layer.n_out * rank)
+
+    def _mixed(self, part: str, s: Any, x: Any) -> tuple[Any, Any]:
+        """The products M_ok . x, and their mixtures."""
+        layer = self._products(part)
+        y, out = self.empty(layer.n_out), self.empty(layer.n_out // self.a.rank)
+        multiply(x, layer.weights_of(self.flat).T, y)
+        self.launch("mixed", out.size, y, s, self.a.rank, matrix(out))
+        return y, out
+
+    def _mixed_back(self, part: str, s: Any, x: Any, y: Any, d: Any, to_s: Any) -> None:
+        """The gradient of M; y become cotangents."""
+        self.launch("mixed_back", 32 * to_s.size, matrix(d), s, self.a.rank, y, to_s)
+        multiply(y.T, x, self._products(part).weights_of(self.gradient))
+
+    def _variances_back(self, part: str, s: Any, d: Any, to_s: Any) -> None:
+        """Of the layer of log variances, which stands behind M."""
+        layer = self.parts[part].layers[1]
+        pull(d, "identity", None, None, layer.bias_of(self.gradient))
+        multiply(d.T, s, layer.weights_of(self.gradient))
+        self.to_inputs(layer, d, 0, to_s)
+
+    def _variances(self, part: str, s: Any) -> Any:
+        layer = self.parts[part].layers[1]
+        return affine(s, layer.weights_of(self.flat), layer.bias_of(self.flat))
+
+    def _mixtures(self) -> None:
+        p, R, t = self.a.n_global, self.a.rank, neighbours(self.t)
+        of_E, of_D = self.forth("encoder_weights", t), self.forth("decoder_weights", t)
+        s_E, s_D = of_E[-1], of_D[-1]
+        to_s_E, to_s_D, to_z, e = self.zeros(R), self.zeros(R), self.zeros(p), self.batch.noise[:, :p]
+        y, mean = self._mixed("global_encoder", s_E, self.theta)
+        raw = self._variances("global_encoder", s_E)
+        z = self.latent(mean, raw, e)
+        value, local = 0, p
+        for j, (d_j, q) in enumerate(zip(self.a.groups, self.a.n_local)):
+            own = self.theta[:, value : value + d_j], self.batch.noise[:, local : local + q]
+            self._client_mixtures(j, *own, z, s_E, s_D, to_s_E, to_s_D, to_z)
+            value, local = value + d_j, local + q
+        _, to_mean, to_raw = self.standard_heads(mean, raw, e, to_z, self.sums[1])
+        self._mixed_back("global_encoder", s_E, self.theta, y, to_mean, to_s_E)
+        self._variances_back("global_encoder", s_E, to_raw, to_s_E)
+        self.back("encoder_weights", t, of_E, to_s_E)
+        self.back("decoder_weights", t, of_D, to_s_D)
+
+    def _client_mixtures(
+        self, j: int, theta: Any, e: Any, z: Any, s_E: Any, s_D: Any, to_s_E: Any, to_s_D: Any, to_z_G: Any
+    ) -> None:
+        p, q, d_j = self.a.n_global, e.shape[1], theta.shape[1]
+        posterior, decoder = f"posterior[{j}]", f"decoder[{j}]"
+        x = self.joined(theta, z)
+        y, mean = self._mixed(posterior, s_E, x)
+        raw = self._variances(posterior, s_E)
+        inputs, to_z = self.joined(z, self.latent(mean, raw, e)), self.zeros(q)
+        of_decoder, mu = self._mixed(decoder, s_D, inputs)
+        d = self.residuals(theta, None, mu)
+        self._mixed_back(decoder, s_D, inputs, of_decoder, d, to_s_D)
+        self.to_inputs(self._products(decoder), of_decoder, 0, to_z_G)
+        self.to_inputs(self._products(decoder), of_decoder, p, to_z)
+        _, to_mean, to_raw = self.standard_heads(mean, raw, e, to_z, self.sums[2])
+        self._mixed_back(posterior, s_E, x, y, to_mean, to_s_E)
+        self.to_inputs(self._products(posterior), y, d_j, to_z_G)
+        self._variances_back(posterior, s_E, to_raw, to_s_E)
+
+
+def vae_gradient(
+    parameters: Any, theta: Any, t: Any, noise: Any, code: Any, gamma: float, kl_weight: float, gradient: Any, terms: Any,
+    n_threads: int,
+) -> None:  # fmt: skip
+    xp, flat = current().xp, neighbours(parameters)
+    found = xp.empty(len(flat), flat.dtype)
+    batch = Batch(_side_by_side(theta, t), neighbours(noise), gamma, xp.full(1, kl_weight))
+    sums = Pass(code, flat, batch, found).run()
+    gradient[...] = found
+    arguments = (sums, len(theta), theta.shape[1], gamma, vector(terms))
+    current().launch("mlp", "elbo_terms", (1,), THREADS, arguments)
+
+
+def _side_by_side(theta: Any, t: Any) -> Any:
+    """[theta; t] of each row."""
+    out = current().xp.empty((len(theta), theta.shape[1] + t.shape[1]), theta.dtype)
+    kernel = f"joined<{C_TYPES[str(theta.dtype)]}>"
+    current().launch("mlp", kernel, (blocks(out.size, THREADS),), THREADS, (matrix(theta), matrix(t), NOWHERE, out))
+    return out

@@ -1,0 +1,110 @@
+"""How the networks of a hierarchical variational autoencoder are made of layers: `mlp.Architecture`, for backends too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+HEAD = 8  # numbers of a code before the sizes of the groups
+VARIANTS = ("printed", "amended", "multiplicative")
+
+
+class Layer(NamedTuple):
+    """An affine map: W (n_out, n_in) row by row, then b (n_out,) if it has a bias."""
+
+    n_out: int
+    n_in: int
+    bias: bool = True
+
+    @property
+    def n_parameters(self) -> int:
+        return self.n_out * (self.n_in + self.bias)
+
+
+class Part(NamedTuple):
+    """One network: where its parameters stand, and its layers."""
+
+    where: slice
+    layers: tuple[Layer, ...]
+
+
+class Sized(Protocol):
+    """See `mlp.Architecture`."""
+
+    @property
+    def variant(self) -> str: ...
+    @property
+    def groups(self) -> tuple[int, ...]: ...
+    @property
+    def n_conditions(self) -> int: ...
+    @property
+    def n_global(self) -> int: ...
+    @property
+    def n_local(self) -> tuple[int, ...]: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def local_hidden(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+
+
+class Sizes(NamedTuple):
+    """Those of an architecture, unchecked."""
+
+    variant: str
+    groups: tuple[int, ...]
+    n_conditions: int
+    n_global: int
+    n_local: tuple[int, ...]
+    hidden: int
+    local_hidden: int
+    width: int
+    rank: int
+
+    @classmethod
+    def of(cls, code: Any) -> Sizes:
+        """From what backends get."""
+        variant, J, n_conditions, n_global, *others = map(int, code[:HEAD])
+        groups, n_local = (tuple(map(int, code[i : i + J])) for i in (HEAD, HEAD + J))
+        return cls(VARIANTS[variant], groups, n_conditions, n_global, n_local, *others)
+
+
+def parts_of(a: Sized) -> dict[str, Part]:
+    """Name -> part, in the order in which they stand."""
+    found, begin = dict[str, Part](), 0
+    for name, layers in _layers(a):
+        end = begin + sum(layer.n_parameters for layer in layers)
+        found[name] = Part(slice(begin, end), layers)
+        begin = end
+    return found
+
+
+def _layers(a: Sized) -> Iterator[tuple[str, tuple[Layer, ...]]]:
+    J, c, p, d = len(a.groups), a.n_conditions, a.n_global, sum(a.groups)
+    if a.variant == "multiplicative":
+        R, net = a.rank, (Layer(a.width, c), Layer(a.rank, a.width))
+        yield "global_encoder", (Layer(p, R * d, bias=False), Layer(p, R))
+        yield "encoder_weights", net
+        yield "decoder_weights", net
+        for j, (d_j, q) in enumerate(zip(a.groups, a.n_local)):
+            yield f"posterior[{j}]", (Layer(q, R * (d_j + p), bias=False), Layer(q, R))
+            yield f"decoder[{j}]", (Layer(d_j, R * (p + q), bias=False),)
+        return
+    yield "global_encoder", _three(d + c, a.hidden, 2 * p)
+    yield "global_decoder", (Layer(a.hidden, p + c), Layer(a.hidden, a.hidden))
+    for j in range(J):
+        d_j, q = a.groups[j], a.n_local[j]
+        n_in = a.hidden + q + c
+        yield f"prior[{j}]", _three(p + c, a.local_hidden, 2 * q)
+        if a.variant == "printed":
+            yield f"decoder[{j}]", (Layer(d_j, n_in),)
+            continue
+        yield f"posterior[{j}]", _three(d_j + p + c, a.local_hidden, 2 * q)
+        yield f"decoder[{j}]", (Layer(a.local_hidden, n_in), Layer(d_j, a.local_hidden))
+
+
+def _three(n_in: int, hidden: int, n_out: int) -> tuple[Layer, ...]:
+    return Layer(hidden, n_in), Layer(hidden, hidden), Layer(n_out, hidden)
