@@ -12,17 +12,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from fedkern import kernels, testing
 from fedkern.errors import DeviceError
-from fedkern.kernels._cuda import device
+from fedkern.kernels._cuda import device, sem
 from fedkern.kernels._cuda.mlp import networks
 from fedkern.kernels._layers import VARIANTS
 from fedkern.kernels._record import KERNELS
 from fedkern.kernels.mlp import Architecture
+from fedkern.testing import sem as of_sem
 from fedkern.testing.mlp import vae as of_vae
 from support import emulated, faults_of_cuda
 
@@ -74,7 +77,21 @@ def wide_autoencoders() -> Iterator[testing.Case]:
         yield testing.Case(arguments | more, precision=dtype, magnitude=magnitude)
 
 
-MORE: dict[str, Callable[[], Iterable[testing.Case]]] = {"mlp.vae_gradient": wide_autoencoders}
+def with_many_variables(name: str) -> Callable[[], Iterable[testing.Case]]:
+    """More than a warp has lanes."""
+
+    def made() -> Iterator[testing.Case]:
+        for seed in range(6):
+            with patch.object(of_sem, "VARIABLES", (35,)), patch.object(of_sem, "ROWS", (40, 65)):
+                yield testing.case(name, seed)
+
+    return made
+
+
+MORE: dict[str, Callable[[], Iterable[testing.Case]]] = {
+    "mlp.vae_gradient": wide_autoencoders,
+    **{name: with_many_variables(name) for name in NAMES if name.startswith("sem.")},
+}
 
 
 @pytest.fixture(scope="module")
@@ -287,6 +304,19 @@ def test_the_emulator_refuses_what_a_card_would_take(
         emulator.launch("rng", "words", (1,), 256, good, shared=300 * 1024)
     with pytest.raises(RuntimeError, match="no such kernel"):
         emulator.launch("rng", "wrods", (1,), 256, good)
+
+
+# ---- More chains than run at a time.
+
+
+@pytest.mark.parametrize(("name", "module", "limit"), [("sem.sweeps", sem, "MOST_CHAINS"), ("sem.log_density", sem, "MOST_CHAINS")])
+def test_what_waits_for_its_turn_has_the_same_bits(name: str, module: ModuleType, limit: str, library: Path) -> None:
+    for case in cases(name):
+        bits = []
+        for most in (getattr(module, limit), 1):
+            with emulated.instead_of_a_card(emulated.Emulator(library)), patch.object(module, limit, most):
+                bits.append([np.asarray(r).tobytes() for r in testing.results_of(name, case, backend="cuda")])
+        assert bits[0] == bits[1]
 
 
 # ---- Systems of the sparse models.

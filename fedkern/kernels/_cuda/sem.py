@@ -1,4 +1,4 @@
-"""Structural equation models: a warp a chain."""
+"""Structural equation models: a warp a chain, and a block a warp, so that few chains are spread over the card too."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from .device import blocks, current, matrix, pointer, strides, structure, vector
 
 Array = Any  # of the device's namespace
 
-THREADS = 128
-WARPS = THREADS // 32
-WORKSPACE = 1 << 30  # bytes of the chains that run at a time
+THREADS = 32
+MOST_CHAINS = 4096  # that run at a time
+WORKSPACE = 1 << 30  # bytes of these
+UPDATES = ("row_gibbs", "element", "row")  # as SemUpdate has them
 
 
 def _tensor(dimensions: int) -> np.dtype[Any]:
@@ -38,10 +39,10 @@ def _item(array: Array) -> tuple[Any, ...]:
     return pointer(array), tuple(array.shape), tuple(strides(array))
 
 
-def _warps(chains: int, each: int) -> tuple[int, Array]:
-    """Blocks, and memory for each of their warps."""
-    grid = blocks(min(chains, max(WARPS, WORKSPACE // (8 * max(each, 1)))), WARPS)
-    return grid, current().xp.empty(grid * WARPS * each)
+def _chains(chains: int, each: int) -> tuple[int, Array]:
+    """How many chains run at a time, and memory for so many numbers of each."""
+    grid = blocks(chains, 1, min(MOST_CHAINS, max(1, WORKSPACE // (8 * max(each, 1)))))
+    return grid, current().xp.empty(grid * each)
 
 
 def sweeps(
@@ -58,15 +59,15 @@ def sweeps(
     before, after = (structure(_STATE, *map(_item, state)) for state in states)
     named = (seed, chain, client, step, n_sweeps)
     options = structure(_OPTIONS, *named, update, swap, stable, adapt, (scale_lambda, expanded), shape, rate)
-    grid, workspace = _warps(chains, 13 * p * p + 10 * p + (p + 3) * n)
+    grid, workspace = _chains(chains, 12 * p * p + 12 * p + (p + 3) * n)
     arguments = (data, before, after, options, vector(loglik), matrix(events), workspace)
-    current().launch("sem", "sweeps_of_chains", (grid,), THREADS, arguments)
+    current().launch("sem", f"sweeps_of_chains<SemUpdate::{UPDATES[update]}>", (grid,), THREADS, arguments)
 
 
 def log_density(Y: Array, coefficients: Array, b: Array, loglik: Array, n_threads: int) -> None:
     chains, p, _ = Y.shape
     if not chains:
         return
-    grid, workspace = _warps(chains, p * (p + 1))
+    grid, workspace = _chains(chains, p * (p + 3))
     tensors = (structure(_TENSOR_3, *_item(Y)), structure(_TENSOR_3, *_item(coefficients)), structure(_TENSOR_2, *_item(b)))
     current().launch("sem", "log_densities", (grid,), THREADS, (*tensors, vector(loglik), workspace))
