@@ -1,6 +1,6 @@
 // Networks: what stands between the matrix products, which are cuBLAS's (device.py, `multiply`). Numbers of a batch stand row after
 // row, a unit a column.
-#include "grid.hpp"
+#include "table.hpp"
 #include "fedkern/mlp/scalar.hpp"
 
 namespace fedkern {
@@ -180,6 +180,47 @@ FEDKERN_KERNEL elbo_terms(const double* sums, Index rows, Index d, double gamma,
         for (int i = 0; i < 4; ++i) out[i] = terms[i];
 }
 
+// ---- Steps of Adam. Nobody waits for the number that ends them: a state on the device remembers it.
+
+/// partial[b] = a block's share of sum_j g_j^2.
+template <class T> FEDKERN_KERNEL squares_of(const T* g, Index size, double* partial) {
+    FEDKERN_SHARED(double, room, most_warps);
+    double sum = 0;
+    for (Index j = thread_of_grid(); j < size; j += threads_of_grid()) sum += double(g[j]) * double(g[j]);
+    sum = block_sum(sum, room);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+/// What a step leaves for `climb`, and steps for those behind them.
+struct Going {
+    double alive; // 0 from the first ELBO or norm on that is not finite
+    double slope, correction, factor;
+};
+
+/// A step's row of the trace, and what Adam needs. `count` steps with this one. One block.
+FEDKERN_KERNEL judged(const double* sums, Index rows, Index d, double gamma, const double* partial, Index blocks, double clip,
+                      const double* rate, double count, Going* going, Vector<double> trace) {
+    FEDKERN_SHARED(double, room, most_warps);
+    double row[5], terms[4], squares = 0;
+    terms_of(sums, rows, d, gamma, room, terms);
+    for (Index b = threadIdx.x; b < blocks; b += blockDim.x) squares += partial[b];
+    const double norm = math::sqrt(block_sum(squares, room));
+    if (threadIdx.x != 0) return;
+    for (int i = 0; i < 4; ++i) row[i] = terms[i];
+    row[4] = norm;
+    const bool alive = going->alive != 0 && row[0] - row[0] == 0 && norm - norm == 0;
+    for (int i = 0; i < 5; ++i) trace[i] = alive ? row[i] : math::not_a_number<double>();
+    *going = {double(alive), -*rate / math::expm1(count * math::log(0.9)), -1 / math::expm1(count * math::log(0.999)),
+              clip > 0 && norm > clip ? clip / norm : 1};
+}
+
+/// Adam, where steps are still made.
+template <class T> FEDKERN_KERNEL climb(const T* g, Index size, const Going* going, T* parameters, T* m, T* v) {
+    if (going->alive == 0) return;
+    const AdamUp<T> x{T(going->slope), T(going->correction), T(going->factor)};
+    for (Index j = thread_of_grid(); j < size; j += threads_of_grid()) adam_up(x, g[j], parameters[j], m[j], v[j]);
+}
+
 #define FEDKERN_OF_NETWORKS(T)                                                                                                 \
     FEDKERN_INSTANCE(biased<T, Activation::tanh>)                                                                              \
     FEDKERN_INSTANCE(biased<T, Activation::relu>)                                                                              \
@@ -194,10 +235,18 @@ FEDKERN_KERNEL elbo_terms(const double* sums, Index rows, Index d, double gamma,
     FEDKERN_INSTANCE(standard_heads<T>)                                                                                        \
     FEDKERN_INSTANCE(both_heads<T>)                                                                                            \
     FEDKERN_INSTANCE(mixed<T>)                                                                                                 \
-    FEDKERN_INSTANCE(mixed_back<T>)
+    FEDKERN_INSTANCE(mixed_back<T>)                                                                                            \
+    FEDKERN_INSTANCE(squares_of<T>)                                                                                            \
+    FEDKERN_INSTANCE(climb<T>)                                                                                                 \
+    FEDKERN_INSTANCE(normals<T>)                                                                                               \
+    FEDKERN_INSTANCE(conditions<T>)                                                                                            \
+    FEDKERN_INSTANCE(stored_draws<T>)                                                                                          \
+    FEDKERN_INSTANCE(dense_draws<T>)                                                                                           \
+    FEDKERN_INSTANCE(sparse_draws<T>)
 FEDKERN_OF_NETWORKS(double)
 FEDKERN_OF_NETWORKS(float)
 FEDKERN_INSTANCE(elbo_terms)
+FEDKERN_INSTANCE(judged)
 
 } // namespace cuda
 } // namespace fedkern

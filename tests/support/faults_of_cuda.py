@@ -156,6 +156,22 @@ FAULTS = {
         "conformance",
         "AssertionError",
     ),
+    "a number that the warp's other lanes do not wait for": Fault(
+        "table.hpp",
+        "        __syncwarp();\n",
+        "",
+        "mlp.vae_step",
+        "thread",
+        "data race",
+    ),
+    "steps behind one that is not finite": Fault(
+        "mlp.cu",
+        "if (going->alive == 0) return;",
+        "if (going->alive < 0) return;",
+        "mlp.vae_step",
+        "conformance",
+        "AssertionError",
+    ),
     "too much shared memory": Fault(
         "privacy.cu",
         "FEDKERN_SHARED(double, room, most_warps * 32 * C);",

@@ -207,7 +207,7 @@ def plain(value: Any) -> Any:
 # ---- Structures, as the headers have them.
 
 MATRIX = np.dtype([(f, "i8") for f in ("data", "rows", "cols", "row_stride", "col_stride")], align=True)
-_VECTOR = np.dtype([(f, "i8") for f in ("data", "size", "stride")], align=True)
+VECTOR = np.dtype([(f, "i8") for f in ("data", "size", "stride")], align=True)
 _COUNTER = np.dtype([(f, "u4") for f in ("item", "draw", "client", "step")], align=True)
 
 
@@ -228,7 +228,7 @@ def matrix(array: Any) -> Any:
 
 def vector(array: Any) -> Any:
     """Vector<T> of view.hpp."""
-    return structure(_VECTOR, pointer(array), *array.shape, *strides(array))
+    return structure(VECTOR, pointer(array), *array.shape, *strides(array))
 
 
 def counter(client: int, step: int, draw: int = 0, item: int = 0) -> Any:

@@ -7,11 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedkern._core import rng
+
 from ..._layers import Sizes, parts_of
-from ..device import blocks, current, matrix, multiply, neighbours, vector
-from .networks import C_TYPES, NOWHERE, THREADS, Layer, affine, pull
+from ..device import MATRIX, VECTOR, blocks, current, key, matrix, multiply, neighbours, structure, vector
+from .networks import C_TYPES, MOST_TILES, NOWHERE, THREADS, Layer, affine, pull
 
 WARPS = THREADS // 32
+STORED, DENSE, SPARSE = range(3)
+_DRAWN = np.dtype([("values", MATRIX), ("scale", VECTOR), ("group", "i8"), ("key", "u8"), ("step", "u4")], align=True)
 
 
 class Part(NamedTuple):
@@ -270,3 +274,70 @@ def _side_by_side(theta: Any, t: Any) -> Any:
     kernel = f"joined<{C_TYPES[str(theta.dtype)]}>"
     current().launch("mlp", kernel, (blocks(out.size, THREADS),), THREADS, (matrix(theta), matrix(t), NOWHERE, out))
     return out
+
+
+class Draws:
+    """A table of priors, and the batch of each step (docs/methods/sigma.md, section 3)."""
+
+    def __init__(self, arrays: tuple[Any, ...], kind: int, rank: int, group: int, seed: Any, chain: Any, dtype: Any) -> None:
+        self.values, self.phi, self.scale, *self.pattern = arrays
+        self.kind, self.rank, self.group, self.dtype = int(kind), int(rank), int(group), dtype
+        names = rng.streams()
+        self.keys = {
+            name: key(rng.key(int(seed), names[name], int(chain))) for name in ("prior_entries", "prior_draws", "latents")
+        }
+        if self.kind == SPARSE:
+            self.shared = 8 * len(self.scale) if 8 * len(self.scale) <= current().shared_memory() else 0
+
+    def normals(self, stream: str, step: int, rows: int, columns: int, dtype: Any) -> Any:
+        out = current().xp.empty((rows, columns), dtype)
+        kernel, grid = f"normals<{C_TYPES[str(out.dtype)]}>", (blocks(out.size, 2 * THREADS),)
+        current().launch("mlp", kernel, grid, THREADS, (self.keys[stream], np.uint32(step), out.size, out))
+        return out
+
+    def theta_t(self, step: int, rows: int) -> Any:
+        """[theta; t] of each row."""
+        device, n, c_type = current(), len(self.scale), C_TYPES[str(self.dtype)]
+        out = device.xp.empty((rows, n + self.phi.shape[1]), self.dtype)
+        theta, t = out[:, :n], out[:, n:]
+        names = self.group, self.keys["prior_entries"], step
+        table = structure(_DRAWN, matrix(self.values), vector(self.scale), *names)
+        device.launch("mlp", f"conditions<{c_type}>", (blocks(t.size, THREADS),), THREADS, (table, matrix(self.phi), matrix(t)))
+        if self.kind == STORED:
+            grid = (rows, min(-(-n // THREADS), MOST_TILES))
+            device.launch("mlp", f"stored_draws<{c_type}>", grid, THREADS, (table, matrix(theta)))
+        elif self.kind == DENSE:
+            e, grid = self.normals("prior_draws", step, rows, self.rank, "f8"), (rows, min(-(-n // WARPS), MOST_TILES))
+            device.launch("mlp", f"dense_draws<{c_type}>", grid, THREADS, (table, self.rank, e, matrix(theta)))
+        else:
+            e = self.normals("prior_draws", step, rows, n, "f8")
+            arguments = (table, *map(vector, self.pattern), e, self.shared > 0, matrix(theta))
+            device.launch("mlp", f"sparse_draws<{c_type}>", (rows,), 32, arguments, self.shared)
+        return out
+
+
+def vae_step(
+    parameters: Any, moments: Any, values: Any, phi: Any, scale: Any, indptr: Any, indices: Any, order: Any, rates: Any,
+    kl_weights: Any, code: Any, kind: int, rank: int, group: int, batch: int, gamma: float, clip: float, seed: Any, chain: Any,
+    first: int, new_parameters: Any, new_moments: Any, trace: Any, n_threads: int,
+) -> None:  # fmt: skip
+    device = current()
+    xp, k, dtype = device.xp, len(parameters), parameters.dtype
+    flat, m, v = (xp.array(array, order="C") for array in (parameters, *moments))
+    gradient, going, c_type = xp.empty(k, dtype), xp.ones(4), C_TYPES[str(dtype)]
+    parts = blocks(k, 16 * THREADS)
+    partial = xp.empty(parts)
+    draws = Draws((values, phi, scale, indptr, indices, order), kind, rank, group, seed, chain, dtype)
+    latents = Sizes.of(code).n_latents
+    rates, kl_weights = (xp.ascontiguousarray(array) for array in (rates, kl_weights))
+    for s in range(len(rates)):
+        step = int(first) + s
+        noise = draws.normals("latents", step, batch, latents, dtype)
+        sums = Pass(code, flat, Batch(draws.theta_t(step, batch), noise, gamma, kl_weights[s : s + 1]), gradient).run()
+        device.launch("mlp", f"squares_of<{c_type}>", (parts,), THREADS, (gradient, k, partial))
+        of_batch, of_gradient = (sums, batch, len(scale), gamma), (partial, parts, clip)
+        of_adam = (rates[s : s + 1], float(step + 1), going, vector(trace[s]))
+        device.launch("mlp", "judged", (1,), THREADS, (*of_batch, *of_gradient, *of_adam))
+        device.launch("mlp", f"climb<{c_type}>", (blocks(k, THREADS),), THREADS, (gradient, k, going, flat, m, v))
+    new_parameters[...] = flat
+    new_moments[0], new_moments[1] = m, v
