@@ -56,6 +56,12 @@ template <class T> FEDKERN_KERNEL sum_chunks(const T* partial, Index chunks, con
 
 // ---- The autoencoder. What is small beside the products takes a warp for each row of the batch.
 
+/// What a pass adds to begins with zeros.
+template <class T> FEDKERN_KERNEL cleared(T* x, Index size, double* sums, Index n) {
+    for (Index i = thread_of_grid(); i < size; i += threads_of_grid()) x[i] = 0;
+    for (Index i = thread_of_grid(); i < n; i += threads_of_grid()) sums[i] = 0;
+}
+
 /// out = the columns of a, b and c, side by side.
 template <class T> FEDKERN_KERNEL joined(Matrix<const T> a, Matrix<const T> b, Matrix<const T> c, T* out) {
     const Index all = a.cols + b.cols + c.cols;
@@ -93,11 +99,12 @@ FEDKERN_KERNEL residuals(Matrix<const T> theta, const T* bias, double precision,
     }
 }
 
-/// Adds KL[N(mean, v) || N(0, I)] of each row to `divergence`, and writes the cotangents of the mean and of the raw log variance.
+/// Adds KL[N(mean, v) || N(0, I)] of each row to `divergence`, and writes the cotangents of the mean and of the raw log variance. The
+/// step's weight is the one behind those of the steps that were made.
 template <class T>
-FEDKERN_KERNEL standard_heads(Matrix<const T> mean, Matrix<const T> raw, Matrix<const T> e, Matrix<const T> to_z, const double* weight,
-                              Matrix<T> to_mean, Matrix<T> to_raw, double* divergence) {
-    const T w = T(1) / T(mean.rows) * T(*weight);
+FEDKERN_KERNEL standard_heads(Matrix<const T> mean, Matrix<const T> raw, Matrix<const T> e, Matrix<const T> to_z, const double* weights,
+                              const Index* made, Matrix<T> to_mean, Matrix<T> to_raw, double* divergence) {
+    const T w = T(1) / T(mean.rows) * T(weights[*made]);
     for (Index r = warp_of_grid(); r < mean.rows; r += warps_of_grid()) {
         double sum = 0;
         for (Index u = lane(); u < mean.cols; u += 32) {
@@ -113,10 +120,10 @@ FEDKERN_KERNEL standard_heads(Matrix<const T> mean, Matrix<const T> raw, Matrix<
 
 /// The same of KL[N(m, v) || N(m0, v0)]; heads (rows, 2 q) are means and then raw log variances.
 template <class T>
-FEDKERN_KERNEL both_heads(const T* prior, const T* posterior, Matrix<const T> e, const T* to_z, const double* weight, T* to_prior,
-                          T* to_posterior, double* divergence) {
+FEDKERN_KERNEL both_heads(const T* prior, const T* posterior, Matrix<const T> e, const T* to_z, const double* weights,
+                          const Index* made, T* to_prior, T* to_posterior, double* divergence) {
     const Index q = e.cols;
-    const T w = T(1) / T(e.rows) * T(*weight);
+    const T w = T(1) / T(e.rows) * T(weights[*made]);
     for (Index r = warp_of_grid(); r < e.rows; r += warps_of_grid()) {
         double sum = 0;
         for (Index u = lane(); u < q; u += 32) {
@@ -197,9 +204,9 @@ struct Going {
     double slope, correction, factor;
 };
 
-/// A step's row of the trace, and what Adam needs. `count` steps with this one. One block.
+/// A step's row of the trace, and what Adam needs; `made` counts it. `first` is the number of the first step. One block.
 FEDKERN_KERNEL judged(const double* sums, Index rows, Index d, double gamma, const double* partial, Index blocks, double clip,
-                      const double* rate, double count, Going* going, Vector<double> trace) {
+                      const double* rates, U32 first, Index* made, Going* going, Matrix<double> trace) {
     FEDKERN_SHARED(double, room, most_warps);
     double row[5], terms[4], squares = 0;
     terms_of(sums, rows, d, gamma, room, terms);
@@ -209,9 +216,12 @@ FEDKERN_KERNEL judged(const double* sums, Index rows, Index d, double gamma, con
     for (int i = 0; i < 4; ++i) row[i] = terms[i];
     row[4] = norm;
     const bool alive = going->alive != 0 && row[0] - row[0] == 0 && norm - norm == 0;
-    for (int i = 0; i < 5; ++i) trace[i] = alive ? row[i] : math::not_a_number<double>();
-    *going = {double(alive), -*rate / math::expm1(count * math::log(0.9)), -1 / math::expm1(count * math::log(0.999)),
+    const Index s = *made;
+    const double count = double(first) + double(s) + 1;
+    for (int i = 0; i < 5; ++i) trace.row(s)[i] = alive ? row[i] : math::not_a_number<double>();
+    *going = {double(alive), -rates[s] / math::expm1(count * math::log(0.9)), -1 / math::expm1(count * math::log(0.999)),
               clip > 0 && norm > clip ? clip / norm : 1};
+    *made = s + 1;
 }
 
 /// Adam, where steps are still made.
@@ -229,6 +239,7 @@ template <class T> FEDKERN_KERNEL climb(const T* g, Index size, const Going* goi
     FEDKERN_INSTANCE(pull<T, Activation::relu>)                                                                                \
     FEDKERN_INSTANCE(pull<T, Activation::identity>)                                                                            \
     FEDKERN_INSTANCE(sum_chunks<T>)                                                                                            \
+    FEDKERN_INSTANCE(cleared<T>)                                                                                               \
     FEDKERN_INSTANCE(joined<T>)                                                                                                \
     FEDKERN_INSTANCE(latent<T>)                                                                                                \
     FEDKERN_INSTANCE(residuals<T>)                                                                                             \

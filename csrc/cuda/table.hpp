@@ -7,21 +7,23 @@
 namespace fedkern {
 namespace cuda {
 
-/// What all draws of a step share; rows of `values` are the entries.
+/// What all draws of a step share; rows of `values` are the entries. The step is the first one's number and how many the device has
+/// made since: the same arguments do for all.
 struct Drawn {
     Matrix<const double> values;
     Vector<const double> scale;
     Index group;
     U64 key; // of entries
-    U32 step;
+    const Index* made;
+    U32 first;
 
-    FEDKERN_INLINE Vector<const double> entry_of(Index row) const {
-        return values.row(table_entry(values.rows, row / group, step, key));
-    }
+    FEDKERN_INLINE Index number_of(Index row) const { return table_entry(values.rows, row / group, first + U32(*made), key); }
+    FEDKERN_INLINE Vector<const double> entry_of(Index row) const { return values.row(number_of(row)); }
 };
 
 /// Numbers 0, .., size - 1 of a stream of normals at a step.
-template <class T> FEDKERN_KERNEL normals(U64 key, U32 step, Index size, T* out) {
+template <class T> FEDKERN_KERNEL normals(U64 key, U32 first, const Index* made, Index size, T* out) {
+    const U32 step = first + U32(*made);
     for (Index i = thread_of_grid(); 2 * i < size; i += threads_of_grid()) {
         const auto z = normal_pair(philox_bits({U32(i), 0, 0, step}, key));
         out[2 * i] = T(z.first);
@@ -33,7 +35,7 @@ template <class T> FEDKERN_KERNEL normals(U64 key, U32 step, Index size, T* out)
 template <class T> FEDKERN_KERNEL conditions(Drawn table, Matrix<const double> phi, Matrix<T> t) {
     for (Index i = thread_of_grid(); i < t.rows * t.cols; i += threads_of_grid()) {
         const Index r = i / t.cols, c = i - r * t.cols;
-        t.row(r)[c] = T(phi.row(table_entry(phi.rows, r / table.group, table.step, table.key))[c]);
+        t.row(r)[c] = T(phi.row(table.number_of(r))[c]);
     }
 }
 

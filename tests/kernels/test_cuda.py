@@ -22,7 +22,7 @@ import pytest
 from fedkern import kernels, testing
 from fedkern.errors import DeviceError
 from fedkern.kernels._cuda import device
-from fedkern.kernels._cuda.mlp import networks
+from fedkern.kernels._cuda.mlp import networks, vae
 from fedkern.kernels._layers import VARIANTS
 from fedkern.kernels._record import KERNELS
 from fedkern.kernels.mlp import Architecture
@@ -160,6 +160,25 @@ def test_a_sparse_draw_beyond_shared_memory(library: Path) -> None:
                     found = testing.results_of("mlp.vae_step", case, backend="cuda")
                     bits.add((case.precision, *(np.asarray(r).tobytes() for r in found)))
     assert len(bits) == 2  # one for each type
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "said"),
+    [
+        (0, (2, 4), r"values must have a row, and 3 columns, got \(2, 4\)"),
+        (0, (0, 3), r"values must have a row, and 3 columns, got \(0, 3\)"),
+        (1, (2, 5), r"values must have a row, and 6 columns, got \(2, 5\)"),
+        (2, (2, 4), r"values must have a row, and 5 columns, got \(2, 4\)"),
+        (2, (2, 5), r"indptr and order must have 4 and 3 numbers, got 3 and 3"),
+    ],
+)
+def test_a_table_of_a_wrong_shape_is_refused(
+    kind: int, shape: tuple[int, ...], said: str, by_order: dict[int, emulated.Emulator]
+) -> None:
+    """Of arrays on a device nothing else was looked at."""
+    arrays = (np.zeros(shape), np.zeros((2, 1)), np.zeros(3), np.zeros(3, np.int64), np.zeros(5, np.int64), np.zeros(3, np.int64))
+    with emulated.instead_of_a_card(by_order[0]), pytest.raises(ValueError, match=said):
+        vae.Draws(arrays, kind, 2, 1, 0, 0, np.float64, 0, np.zeros(1, np.int64))
 
 
 def test_products_are_what_blas_is_asked_for(by_order: dict[int, emulated.Emulator]) -> None:
