@@ -6,12 +6,15 @@ instances, planted faults, sanitizers, and machine code for real cards.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ import pytest
 from fedkern import kernels, testing
 from fedkern.errors import DeviceError
 from fedkern.kernels._cuda import device
-from fedkern.kernels._cuda.mlp import networks
+from fedkern.kernels._cuda.mlp import networks, vae
 from fedkern.kernels._layers import VARIANTS
 from fedkern.kernels._record import KERNELS
 from fedkern.kernels.mlp import Architecture
@@ -74,7 +77,51 @@ def wide_autoencoders() -> Iterator[testing.Case]:
         yield testing.Case(arguments | more, precision=dtype, magnitude=magnitude)
 
 
-MORE: dict[str, Callable[[], Iterable[testing.Case]]] = {"mlp.vae_gradient": wide_autoencoders}
+def wide_steps() -> Iterator[testing.Case]:
+    """Draws of more numbers than a block has threads, of factors of more columns than a warp has lanes. Of four stored draws, of
+    entries 0, 1, 0 and 1, the second is not finite."""
+    a = Architecture("amended", (270,), n_local=(3,), hidden=5, local_hidden=4)
+    k, d, rank = a.n_parameters, a.n_values, 40
+    columns = [np.r_[i, np.arange(i + 1, d, 7)] for i in range(d)]
+    indptr = np.cumsum([0, *map(len, columns)])
+    for seed, (kind, dtype) in enumerate(itertools.product(("stored", "dense", "sparse"), ("float64", "float32"))):
+        random = np.random.default_rng(seed)
+        draw = random.standard_normal
+        n_steps, batch, rows = (4, 1, 2) if kind == "stored" else (2, 5, 3)
+        values = draw((rows, {"stored": d, "dense": d * rank, "sparse": indptr[-1]}[kind]))
+        if kind == "stored":
+            values[1, 7] = np.nan
+        if kind == "sparse":
+            values *= 0.05
+            values[:, indptr[:-1]] = random.uniform(1, 2, (3, d))
+        pattern = (
+            {"indptr": indptr, "indices": np.concatenate(columns), "order": random.permutation(d)} if kind == "sparse" else {}
+        )
+        arguments = {
+            "parameters": (a.initial(seed) + 0.1 * draw(k)).astype(dtype),
+            "moments": np.stack([draw(k), 1 + random.exponential(size=k)]).astype(dtype),
+            "values": values,
+            "scale": random.uniform(0.5, 2, d),
+            **(pattern if kind == "sparse" else {}),
+            "phi": draw((rows, 1)),
+            "rates": np.full(n_steps, 1e-3),
+            "kl_weights": np.ones(n_steps),
+            "architecture": a,
+            "kind": kind,
+            "rank": rank if kind == "dense" else 0,
+            "group": 2,
+            "batch": batch,
+            "gamma": 0.5,
+            "seed": 5,
+        }
+        found = kernels.mlp.vae_step(**arguments, backend="reference")  # type: ignore[arg-type]
+        largest = abs(np.nan_to_num(found[2])).max(axis=0, initial=1.0)
+        assert np.isnan(found[2]).sum() == (15 if kind == "stored" else 0)
+        most = [1 + abs(found[0]), (1 + 1e-3 * largest[4]) * (1 + abs(found[1])), largest]
+        yield testing.Case(arguments, "chain", dtype, most)
+
+
+MORE: dict[str, Callable[[], Iterable[testing.Case]]] = {"mlp.vae_gradient": wide_autoencoders, "mlp.vae_step": wide_steps}
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +170,37 @@ def test_rows_beyond_the_workspace_come_piece_by_piece(
                 testing.assert_conforms(name, "cuda", testing.case(name, seed, (1100,)))
 
 
+def test_a_sparse_draw_beyond_shared_memory(library: Path) -> None:
+    """The same bits from a card with less of it."""
+    bits = set()
+    for shared in (2100, 227 * 1024):
+        with emulated.instead_of_a_card(emulated.Emulator(library, shared=shared)):
+            for case in wide_steps():
+                if case.arguments["kind"] == "sparse":
+                    found = testing.results_of("mlp.vae_step", case, backend="cuda")
+                    bits.add((case.precision, *(np.asarray(r).tobytes() for r in found)))
+    assert len(bits) == 2  # one for each type
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "said"),
+    [
+        (0, (2, 4), r"values must have a row, and 3 columns, got \(2, 4\)"),
+        (0, (0, 3), r"values must have a row, and 3 columns, got \(0, 3\)"),
+        (1, (2, 5), r"values must have a row, and 6 columns, got \(2, 5\)"),
+        (2, (2, 4), r"values must have a row, and 5 columns, got \(2, 4\)"),
+        (2, (2, 5), r"indptr and order must have 4 and 3 numbers, got 3 and 3"),
+    ],
+)
+def test_a_table_of_a_wrong_shape_is_refused(
+    kind: int, shape: tuple[int, ...], said: str, by_order: dict[int, emulated.Emulator]
+) -> None:
+    """Of arrays on a device nothing else was looked at."""
+    arrays = (np.zeros(shape), np.zeros((2, 1)), np.zeros(3), np.zeros(3, np.int64), np.zeros(5, np.int64), np.zeros(3, np.int64))
+    with emulated.instead_of_a_card(by_order[0]), pytest.raises(ValueError, match=said):
+        vae.Draws(arrays, kind, 2, 1, 0, 0, np.float64, 0, np.zeros(1, np.int64))
+
+
 def test_products_are_what_blas_is_asked_for(by_order: dict[int, emulated.Emulator]) -> None:
     """In every layout that has neighbours along rows or columns: cuBLAS is asked in the same words."""
     random = np.random.default_rng(1)
@@ -136,6 +214,51 @@ def test_products_are_what_blas_is_asked_for(by_order: dict[int, emulated.Emulat
             with emulated.instead_of_a_card(by_order[0]):
                 device.multiply(a, b, out, add)
             np.testing.assert_allclose(out, want, rtol=1e-5 if dtype == "f4" else 1e-12, atol=1e-5 if dtype == "f4" else 1e-12)
+
+
+class Cublas:
+    """CuPy's signatures of two routines, and what they do."""
+
+    def __init__(self, emulator: emulated.Emulator) -> None:
+        self.emulator = emulator
+
+    def sgemm(self, *arguments: int) -> None:
+        self._gemm(np.dtype("f4"), *arguments)
+
+    def dgemm(self, *arguments: int) -> None:
+        self._gemm(np.dtype("f8"), *arguments)
+
+    def _gemm(self, dtype: Any, handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int, *rest: int) -> None:
+        a, lda, b, ldb, beta, c, ldc = rest
+        self._strided(dtype, handle, transa, transb, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1)
+
+    def sgemmStridedBatched(self, *arguments: int) -> None:
+        self._strided(np.dtype("f4"), *arguments)
+
+    def dgemmStridedBatched(self, *arguments: int) -> None:
+        self._strided(np.dtype("f8"), *arguments)
+
+    def _strided(self, dtype: Any, *x: int) -> None:
+        handle, transa, transb, m, n, k, alpha, a, lda, step_a, b, ldb, step_b, beta, c, ldc, step_c, times = x
+        number = ctypes.c_double if dtype == np.float64 else ctypes.c_float
+        assert (handle, number.from_address(alpha).value) == (7, 1)
+        factor = number.from_address(beta).value
+        operations = bool(transa), bool(transb)
+        of_b, of_c = (b, ldb, step_b), (c, ldc, step_c)
+        self.emulator.gemm(device.Gemm(dtype, *operations, m, n, k, a, lda, step_a, *of_b, factor, *of_c, times))
+
+
+def test_a_card_asks_cublas_in_the_order_of_its_arguments(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = object.__new__(device.Card)
+    cublas, handle = Cublas(emulated.Emulator(library)), SimpleNamespace(get_cublas_handle=lambda: 7)
+    card.xp = SimpleNamespace(cuda=SimpleNamespace(cublas=cublas, device=handle))
+    monkeypatch.setattr(device, "_CURRENT", [card])
+    random = np.random.default_rng(1)
+    for dtype, head, add in itertools.product(("f8", "f4"), ((), (3,)), (False, True)):
+        a, b, out = (random.standard_normal((*head, *shape)).astype(dtype) for shape in ((4, 5), (6, 5), (4, 6)))
+        want = a @ np.swapaxes(b, -1, -2) + (out if add else 0)
+        device.multiply(a, np.swapaxes(b, -1, -2), out, add)
+        np.testing.assert_allclose(out, want, rtol=0, atol=1e-5 if dtype == "f4" else 1e-13)
 
 
 @pytest.mark.nightly
