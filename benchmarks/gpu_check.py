@@ -83,6 +83,22 @@ def works(xp: Any, n: int) -> Iterator[Work]:
     state, gradient = xp.zeros((3, k)), xp.ones(k)
     new = (xp.empty((3, k)), xp.empty(k))
     yield Work("optim.adam", f"k = {k:,}", lambda: kernels.optim.adam(state, gradient, learning_rate=0.1, out=new), 64.0 * k)
+    yield training(xp, *((2221, 1500) if n >= 2**20 else (9, 8)))
+
+
+def training(xp: Any, d: int, hidden: int) -> Work:
+    """Steps of the autoencoder at the size of the paper's maps. Parameters are read twice for the gradient, which is written once
+    and read twice; then they and Adam's moments are read and written."""
+    a, steps = kernels.mlp.Architecture("amended", (d,), n_local=(5,), hidden=hidden, local_hidden=hidden), 10
+    k = a.n_parameters
+    parameters, moments = xp.asarray(a.initial(1).astype("f4")), xp.zeros((2, k), "f4")
+    table = xp.ones((4, d)), xp.ones((4, 1)), xp.ones(d)
+    rates = {"rates": xp.full(steps, 1e-3), "kl_weights": xp.ones(steps)}
+    options = {"architecture": a, "kind": "stored", "batch": 128, "gamma": 0.5, "seed": 1, "backend": "cuda"}
+    words = f"{k:,} parameters, {steps} steps"
+    return Work(
+        "mlp.vae_step", words, lambda: kernels.mlp.vae_step(parameters, moments, *table, **rates, **options), 44.0 * k * steps
+    )
 
 
 def timed(xp: Any) -> Iterator[str]:
