@@ -1,10 +1,11 @@
 """What NVRTC makes of every CUDA kernel, on a machine without a card: registers, spills, shared memory, instructions.
 
     pip install 'fedkern[cuda-check]'
-    python benchmarks/cuda_compiled.py [--arch sm_90 ..] [--check]
+    python benchmarks/cuda_compiled.py [--arch sm_90 ..] [--check] [--changed]
 
-prints a table and writes it to results/cuda-compiled.txt; `--check` writes nothing. The exit code is 1 where an instance spills
-or uses local memory, and with `--check` where the same compiler makes something else of it than that file says.
+prints a table and writes it to results/cuda-compiled.txt; `--check` writes nothing, `--changed` leaves out files whose sources
+are those of that table. The exit code is 1 where an instance spills or uses local memory, and with `--check` where the same
+compiler makes something else of it than that file says.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -165,12 +167,23 @@ def _counted(code: str) -> dict[str, int]:
     return {"all": len(operations), **counts}
 
 
+def sources(module: str) -> str:
+    """What a file's table was made of: its name, and a digest of it and of all headers."""
+    folder = device.sources()
+    digest = blake2b(digest_size=6)
+    for path in sorted([folder / f"{module}.cu", *folder.glob("*.hpp"), *(folder.parent / "include").rglob("*.[hd]*")]):
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return f"{module} {digest.hexdigest()}"
+
+
 def table(found: Sequence[Instance], version: str) -> Iterator[str]:
     """In columns, the same for the same compiler."""
     yield f"NVRTC {version}. Registers; bytes of stack, of spills, and of a block's static shared memory; warps that a"
     yield f"multiprocessor holds at {THREADS} threads a block; instructions of the kernel by their kind. Nothing ran on a card."
+    yield f"Sources: {', '.join(sources(path.stem) for path in sorted(device.sources().glob('*.cu')))}."
     yield ""
-    width = max(len(one.name) for one in found)
+    width = max((len(one.name) for one in found), default=0)
     head = ["regs", "stack", "spill", "shared", "warps", "all", *GROUPS]
     for arch in dict.fromkeys(one.arch for one in found):
         yield f"{arch:<{width}}" + "".join(f"{word:>9}" for word in head)
@@ -184,10 +197,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arch", nargs="+", default=ARCHITECTURES)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--changed", action="store_true")
     options = parser.parse_args()
     nvrtc, found = Nvrtc(), []
     for arch in options.arch:
         for path in sorted(device.sources().glob("*.cu")):
+            if options.changed and sources(path.stem) in RESULTS.read_text():
+                continue
             began = time.process_time()
             found += compiled(nvrtc, path.stem, arch)
             print(f"{arch} {path.stem}: {time.process_time() - began:.1f} s of processor", file=sys.stderr)

@@ -1,6 +1,6 @@
 // Networks: what stands between the matrix products, which are cuBLAS's (device.py, `multiply`). Numbers of a batch stand row after
 // row, a unit a column.
-#include "grid.hpp"
+#include "table.hpp"
 #include "fedkern/mlp/scalar.hpp"
 
 namespace fedkern {
@@ -56,6 +56,12 @@ template <class T> FEDKERN_KERNEL sum_chunks(const T* partial, Index chunks, con
 
 // ---- The autoencoder. What is small beside the products takes a warp for each row of the batch.
 
+/// What a pass adds to begins with zeros.
+template <class T> FEDKERN_KERNEL cleared(T* x, Index size, double* sums, Index n) {
+    for (Index i = thread_of_grid(); i < size; i += threads_of_grid()) x[i] = 0;
+    for (Index i = thread_of_grid(); i < n; i += threads_of_grid()) sums[i] = 0;
+}
+
 /// out = the columns of a, b and c, side by side.
 template <class T> FEDKERN_KERNEL joined(Matrix<const T> a, Matrix<const T> b, Matrix<const T> c, T* out) {
     const Index all = a.cols + b.cols + c.cols;
@@ -93,11 +99,12 @@ FEDKERN_KERNEL residuals(Matrix<const T> theta, const T* bias, double precision,
     }
 }
 
-/// Adds KL[N(mean, v) || N(0, I)] of each row to `divergence`, and writes the cotangents of the mean and of the raw log variance.
+/// Adds KL[N(mean, v) || N(0, I)] of each row to `divergence`, and writes the cotangents of the mean and of the raw log variance. The
+/// step's weight is the one behind those of the steps that were made.
 template <class T>
-FEDKERN_KERNEL standard_heads(Matrix<const T> mean, Matrix<const T> raw, Matrix<const T> e, Matrix<const T> to_z, const double* weight,
-                              Matrix<T> to_mean, Matrix<T> to_raw, double* divergence) {
-    const T w = T(1) / T(mean.rows) * T(*weight);
+FEDKERN_KERNEL standard_heads(Matrix<const T> mean, Matrix<const T> raw, Matrix<const T> e, Matrix<const T> to_z, const double* weights,
+                              const Index* made, Matrix<T> to_mean, Matrix<T> to_raw, double* divergence) {
+    const T w = T(1) / T(mean.rows) * T(weights[*made]);
     for (Index r = warp_of_grid(); r < mean.rows; r += warps_of_grid()) {
         double sum = 0;
         for (Index u = lane(); u < mean.cols; u += 32) {
@@ -113,10 +120,10 @@ FEDKERN_KERNEL standard_heads(Matrix<const T> mean, Matrix<const T> raw, Matrix<
 
 /// The same of KL[N(m, v) || N(m0, v0)]; heads (rows, 2 q) are means and then raw log variances.
 template <class T>
-FEDKERN_KERNEL both_heads(const T* prior, const T* posterior, Matrix<const T> e, const T* to_z, const double* weight, T* to_prior,
-                          T* to_posterior, double* divergence) {
+FEDKERN_KERNEL both_heads(const T* prior, const T* posterior, Matrix<const T> e, const T* to_z, const double* weights,
+                          const Index* made, T* to_prior, T* to_posterior, double* divergence) {
     const Index q = e.cols;
-    const T w = T(1) / T(e.rows) * T(*weight);
+    const T w = T(1) / T(e.rows) * T(weights[*made]);
     for (Index r = warp_of_grid(); r < e.rows; r += warps_of_grid()) {
         double sum = 0;
         for (Index u = lane(); u < q; u += 32) {
@@ -180,6 +187,50 @@ FEDKERN_KERNEL elbo_terms(const double* sums, Index rows, Index d, double gamma,
         for (int i = 0; i < 4; ++i) out[i] = terms[i];
 }
 
+// ---- Steps of Adam. Nobody waits for the number that ends them: a state on the device remembers it.
+
+/// partial[b] = a block's share of sum_j g_j^2.
+template <class T> FEDKERN_KERNEL squares_of(const T* g, Index size, double* partial) {
+    FEDKERN_SHARED(double, room, most_warps);
+    double sum = 0;
+    for (Index j = thread_of_grid(); j < size; j += threads_of_grid()) sum += double(g[j]) * double(g[j]);
+    sum = block_sum(sum, room);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+/// What a step leaves for `climb`, and steps for those behind them.
+struct Going {
+    double alive; // 0 from the first ELBO or norm on that is not finite
+    double slope, correction, factor;
+};
+
+/// A step's row of the trace, and what Adam needs; `made` counts it. `first` is the number of the first step. One block.
+FEDKERN_KERNEL judged(const double* sums, Index rows, Index d, double gamma, const double* partial, Index blocks, double clip,
+                      const double* rates, U32 first, Index* made, Going* going, Matrix<double> trace) {
+    FEDKERN_SHARED(double, room, most_warps);
+    double row[5], terms[4], squares = 0;
+    terms_of(sums, rows, d, gamma, room, terms);
+    for (Index b = threadIdx.x; b < blocks; b += blockDim.x) squares += partial[b];
+    const double norm = math::sqrt(block_sum(squares, room));
+    if (threadIdx.x != 0) return;
+    for (int i = 0; i < 4; ++i) row[i] = terms[i];
+    row[4] = norm;
+    const bool alive = going->alive != 0 && row[0] - row[0] == 0 && norm - norm == 0;
+    const Index s = *made;
+    const double count = double(first) + double(s) + 1;
+    for (int i = 0; i < 5; ++i) trace.row(s)[i] = alive ? row[i] : math::not_a_number<double>();
+    *going = {double(alive), -rates[s] / math::expm1(count * math::log(0.9)), -1 / math::expm1(count * math::log(0.999)),
+              clip > 0 && norm > clip ? clip / norm : 1};
+    *made = s + 1;
+}
+
+/// Adam, where steps are still made.
+template <class T> FEDKERN_KERNEL climb(const T* g, Index size, const Going* going, T* parameters, T* m, T* v) {
+    if (going->alive == 0) return;
+    const AdamUp<T> x{T(going->slope), T(going->correction), T(going->factor)};
+    for (Index j = thread_of_grid(); j < size; j += threads_of_grid()) adam_up(x, g[j], parameters[j], m[j], v[j]);
+}
+
 #define FEDKERN_OF_NETWORKS(T)                                                                                                 \
     FEDKERN_INSTANCE(biased<T, Activation::tanh>)                                                                              \
     FEDKERN_INSTANCE(biased<T, Activation::relu>)                                                                              \
@@ -188,16 +239,25 @@ FEDKERN_KERNEL elbo_terms(const double* sums, Index rows, Index d, double gamma,
     FEDKERN_INSTANCE(pull<T, Activation::relu>)                                                                                \
     FEDKERN_INSTANCE(pull<T, Activation::identity>)                                                                            \
     FEDKERN_INSTANCE(sum_chunks<T>)                                                                                            \
+    FEDKERN_INSTANCE(cleared<T>)                                                                                               \
     FEDKERN_INSTANCE(joined<T>)                                                                                                \
     FEDKERN_INSTANCE(latent<T>)                                                                                                \
     FEDKERN_INSTANCE(residuals<T>)                                                                                             \
     FEDKERN_INSTANCE(standard_heads<T>)                                                                                        \
     FEDKERN_INSTANCE(both_heads<T>)                                                                                            \
     FEDKERN_INSTANCE(mixed<T>)                                                                                                 \
-    FEDKERN_INSTANCE(mixed_back<T>)
+    FEDKERN_INSTANCE(mixed_back<T>)                                                                                            \
+    FEDKERN_INSTANCE(squares_of<T>)                                                                                            \
+    FEDKERN_INSTANCE(climb<T>)                                                                                                 \
+    FEDKERN_INSTANCE(normals<T>)                                                                                               \
+    FEDKERN_INSTANCE(conditions<T>)                                                                                            \
+    FEDKERN_INSTANCE(stored_draws<T>)                                                                                          \
+    FEDKERN_INSTANCE(dense_draws<T>)                                                                                           \
+    FEDKERN_INSTANCE(sparse_draws<T>)
 FEDKERN_OF_NETWORKS(double)
 FEDKERN_OF_NETWORKS(float)
 FEDKERN_INSTANCE(elbo_terms)
+FEDKERN_INSTANCE(judged)
 
 } // namespace cuda
 } // namespace fedkern

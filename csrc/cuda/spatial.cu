@@ -1,6 +1,7 @@
 // Spatial priors: draws from tables, through eigenvectors and through whole factors; covariances and their pivoted factors.
 // docs/methods/sigma.md, section 3.
 #include "dense.hpp"
+#include "table.hpp"
 #include "fedkern/rng.hpp"
 #include "fedkern/spatial/views.hpp"
 
@@ -20,56 +21,9 @@ struct Names {
     FEDKERN_INLINE DrawNames draws() const { return {stream_key(seed, Stream::prior_draws, chain), client, step}; }
 };
 
-// ---- Tables of priors.
-
-/// The entry of each row's group, and the normals of each row (rows, normals).
-FEDKERN_KERNEL table_entries(DrawTable table, Names names, Index batch, Vector<Index> entry, double* e) {
-    const Index size = table.normals();
-    const U64 key = stream_key(names.seed, Stream::prior_entries, names.chain);
-    const DrawNames draws = names.draws();
-    for (Index b = thread_of_grid(); b < batch; b += threads_of_grid()) {
-        const Index group = b / table.group;
-        const auto u = uniform_pair(philox_bits({U32(group / 2), 0, 0, names.step}, key));
-        const Index t = Index((group % 2 ? u.second : u.first) * double(table.entries));
-        entry[b] = t < table.entries - 1 ? t : table.entries - 1;
-    }
-    for (Index k = thread_of_grid(); k < batch * size; k += threads_of_grid()) e[k] = normal_number(k, draws);
-}
-
-/// scale x F e, or scale x what is stored: a number a thread.
-FEDKERN_KERNEL dense_draws(DrawTable table, Vector<const Index> entry, const double* e, Matrix<double> theta) {
-    const Index n = table.n, rank = table.rank;
-    for (Index k = thread_of_grid(); k < theta.rows * n; k += threads_of_grid()) {
-        const Index b = k / n, i = k % n;
-        const double* const values = table.values + entry[b] * table.length;
-        double sum = 0;
-        if (table.kind == DrawTable::stored)
-            sum = values[i];
-        else
-            for (Index r = 0; r < rank; ++r) sum += values[i * rank + r] * e[b * rank + r];
-        theta.row(b)[i] = table.scale[i] * sum;
-    }
-}
-
-/// scale x P'L'^-1 e, a warp a draw, column after column; e is overwritten.
-FEDKERN_KERNEL sparse_draws(DrawTable table, Vector<const Index> entry, double* e, Matrix<double> theta) {
-    const Index n = table.n;
-    for (Index b = warp_of_grid(); b < theta.rows; b += warps_of_grid()) {
-        const double* const values = table.values + entry[b] * table.length;
-        double* const x = e + b * n;
-        for (Index j = n - 1; j >= 0; --j) {
-            const Index begin = table.indptr[j], end = table.indptr[j + 1];
-            double sum = 0;
-            for (Index k = begin + 1 + lane(); k < end; k += 32) sum += values[k] * x[table.indices[k]];
-            sum = warp_sum(sum);
-            if (lane() == 0) {
-                const double value = (x[j] - sum) / values[begin];
-                x[j] = value;
-                theta.row(b)[table.order[j]] = table.scale[table.order[j]] * value;
-            }
-            __syncwarp();
-        }
-    }
+/// Which entry of a table each row has.
+FEDKERN_KERNEL entries(Drawn table, Vector<Index> entry) {
+    for (Index row = thread_of_grid(); row < entry.size; row += threads_of_grid()) entry[row] = table.number_of(row);
 }
 
 // ---- Autoregressive priors through eigenvectors: before and after the library's matrix product.
@@ -203,9 +157,11 @@ FEDKERN_LARGE_KERNEL gp_draws(Matrix<const double> x, Vector<const double> lengt
     }
 }
 
-FEDKERN_INSTANCE(table_entries)
-FEDKERN_INSTANCE(dense_draws)
-FEDKERN_INSTANCE(sparse_draws)
+FEDKERN_INSTANCE(entries)
+FEDKERN_INSTANCE(normals<double>)
+FEDKERN_INSTANCE(stored_draws<double>)
+FEDKERN_INSTANCE(dense_draws<double>)
+FEDKERN_INSTANCE(sparse_draws<double>)
 FEDKERN_INSTANCE(eigen_coefficients)
 FEDKERN_INSTANCE(gp_covariances)
 FEDKERN_INSTANCE(gp_pivoted)

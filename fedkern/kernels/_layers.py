@@ -64,6 +64,10 @@ class Sizes(NamedTuple):
     width: int
     rank: int
 
+    @property
+    def n_latents(self) -> int:
+        return self.n_global + sum(self.n_local)
+
     @classmethod
     def of(cls, code: Any) -> Sizes:
         """From what backends get."""

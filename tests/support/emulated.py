@@ -87,7 +87,6 @@ class Emulator:
     def __init__(self, library: Path, order: int = 0, shared: int = 227 * 1024) -> None:
         self._library = ctypes.CDLL(str(library))
         self._library.emulate.restype = self._library.emulated_kernels.restype = ctypes.c_char_p
-        self._library.emulated_shared_memory(ctypes.c_size_t(shared))
         self.order, self._shared = order, shared
         self.seen: dict[str, int] = {}
 
@@ -101,6 +100,7 @@ class Emulator:
     def launch(
         self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: tuple[Any, ...], shared: int = 0
     ) -> None:
+        self._library.emulated_shared_memory(ctypes.c_size_t(self._shared))  # emulators of one library may have different cards
         values = [np.atleast_1d(device.plain(a)) for a in arguments]
         sizes = (ctypes.c_size_t * len(values))(*(v.itemsize for v in values))
         parameters = (ctypes.c_void_p * len(values))(*(v.ctypes.data for v in values))

@@ -198,7 +198,7 @@ FAULTS = {
         "data race",
     ),
     "each row draws an entry of its own": Fault(
-        "spatial.cu", "b / table.group", "b", "spatial.table_sample", "conformance", "AssertionError"
+        "table.hpp", "row / group", "row", "spatial.table_sample", "conformance", "AssertionError"
     ),
     "a barrier is missing before a bias's sums are read": Fault(
         "mlp.cu",
@@ -229,6 +229,22 @@ FAULTS = {
         "begin + chunk < from.rows ? begin + chunk : from.rows;",
         "begin + chunk < from.rows ? begin + chunk + 1 : from.rows;",
         "mlp.backward",
+        "conformance",
+        "AssertionError",
+    ),
+    "a number that the warp's other lanes do not wait for": Fault(
+        "table.hpp",
+        "        __syncwarp();\n",
+        "",
+        "mlp.vae_step",
+        "thread",
+        "data race",
+    ),
+    "steps behind one that is not finite": Fault(
+        "mlp.cu",
+        "if (going->alive == 0) return;",
+        "if (going->alive < 0) return;",
+        "mlp.vae_step",
         "conformance",
         "AssertionError",
     ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from threading import local
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -157,14 +159,60 @@ class Card:
             getattr(cublas, f"{letter}gemmStridedBatched")(*head, *a, *b, beta.ctypes.data, *c, x.times)
 
 
+class Tape:
+    """Stands before a device, and keeps what it is asked: `again` asks the same with the same arrays, without the time that
+    Python takes to find them. All that is done under it is launches and products: of its namespace there is `empty` alone."""
+
+    def __init__(self, device: Device) -> None:
+        self._device, self._calls, self._kept = device, list[Callable[[], None]](), list[Any]()
+
+    @property
+    def xp(self) -> Any:
+        return self
+
+    def empty(self, shape: Any, dtype: Any = np.float64) -> Any:
+        self._kept.append(self._device.xp.empty(shape, dtype))
+        return self._kept[-1]
+
+    def shared_memory(self) -> int:
+        return self._device.shared_memory()
+
+    def launch(self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0) -> None:
+        self._do(partial(self._device.launch, module, kernel, grid, threads, tuple(plain(a) for a in arguments), shared))
+
+    def gemm(self, product: Gemm) -> None:
+        self._do(partial(self._device.gemm, product))
+
+    def _do(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+        call()
+
+    def again(self) -> None:
+        for call in self._calls:
+            call()
+
+
 _CURRENT: list[Device] = []
+_RECORDING = local()  # of each thread: its tape
 
 
 def current() -> Device:
     """The device of this process, found when it is first needed."""
+    if tape := getattr(_RECORDING, "tape", None):
+        return cast(Tape, tape)
     if not _CURRENT:
         _CURRENT.append(Card())
     return _CURRENT[-1]
+
+
+@contextmanager
+def recorded() -> Iterator[Tape]:
+    """What this thread asks of the device goes through a tape."""
+    _RECORDING.tape = tape = Tape(current())
+    try:
+        yield tape
+    finally:
+        del _RECORDING.tape
 
 
 def check_home(kernel: str, arrays: Iterable[Any]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, require
-from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar
+from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
 from ..spatial._checks import INT64, check_normals
 from ..spatial.table import KINDS, TABLE, check_table
 from .architecture import Architecture
@@ -82,8 +82,17 @@ VAE_STEP = Kernel(
     ),
     streams=("prior_entries", "prior_draws", "latents"),
     blas=True,
+    backends=BACKENDS,
 )
-_NO_PATTERN = np.zeros(0, np.int64)
+
+
+def _no_pattern(like: Any) -> Any:
+    """Empty, where the other arrays live."""
+    if home(like) != "cuda":
+        return np.zeros(0, np.int64)
+    from .._cuda import device
+
+    return device.current().xp.zeros(0, np.int64)
 
 
 def _symbols(kernel: str, architecture: Architecture) -> dict[str, int]:
@@ -177,7 +186,8 @@ def vae_step(
 
     A step draws a batch as `spatial.table_sample` does at (seed, chain, step), with the conditions phi[entry]; the noise of row b
     are the normals b l .. b l + l - 1 of stream "latents", l = architecture.n_latents. The gradient g is that of `vae_gradient`.
-    Steps in one call give the bits of as many calls of one step.
+    Steps in one call give the bits of as many calls of one step. Of arrays on a device, shapes are checked and numbers are not:
+    to look at a pattern, or at rates, would wait for the device.
 
     Parameters
     ----------
@@ -228,12 +238,13 @@ def vae_step(
     choice(name, "kind", kind, KINDS)
     AT_LEAST_0.check(name, "rank", rank)
     AT_LEAST_1.check(name, "batch", batch)
-    pattern: list[Any] = [_NO_PATTERN if part is None else part for part in (indptr, indices, order)]
+    pattern: list[Any] = [_no_pattern(parameters) if part is None else part for part in (indptr, indices, order)]
     inputs: tuple[Any, ...] = (parameters, moments, values, phi, scale, *pattern, rates, kl_weights)
     if _alike(VAE_STEP, inputs):  # else `run` refuses them
-        check_table(name, kind, values.shape, len(scale), rank, indptr, indices, order)
-        for argument, array in (("rates", rates), ("kl_weights", kl_weights)):
-            require(name, ((array >= 0) & (array < math.inf)).all(), argument, "must be >= 0 and finite", array)
+        if all(home(array) != "cuda" for array in inputs):
+            check_table(name, kind, values.shape, len(scale), rank, indptr, indices, order)
+            for argument, array in (("rates", rates), ("kl_weights", kl_weights)):
+                require(name, ((array >= 0) & (array < math.inf)).all(), argument, "must be >= 0 and finite", array)
         require(name, 0 <= first <= 2**32 - len(rates), "first", f"must be in [0, 2^32 - {len(rates)}]", first)
     latents = {"stored": 0, "dense": rank, "sparse": architecture.n_values}[kind]
     check_normals(name, batch * max(architecture.n_latents, latents))
@@ -246,6 +257,6 @@ def vae_step(
 def _alike(kernel: Kernel, inputs: tuple[Any, ...]) -> bool:
     """Whether all are arrays of the types and numbers of dimensions of the record."""
     return all(
-        type(array) is np.ndarray and array.dtype in spec.dtypes and array.ndim == len(spec.shape)
+        home(array) is not None and array.dtype in spec.dtypes and array.ndim == len(spec.shape)
         for spec, array in zip(kernel.inputs, inputs)
     )

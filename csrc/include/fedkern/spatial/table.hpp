@@ -4,6 +4,7 @@
 #include "fedkern/mlp/rows.hpp"
 #include "fedkern/pieces.hpp"
 #include "fedkern/rng.hpp"
+#include "scalar.hpp"
 #include "views.hpp"
 
 namespace fedkern {
@@ -36,8 +37,7 @@ inline void fill_normal_from(Vector<double> out, Index first, DrawNames names) {
 
 /// The entry of a group of rows.
 inline Index table_entry(const DrawTable& table, Index group, U32 step, U64 key) {
-    const auto u = uniform_pair(philox_bits({U32(group / 2), 0, 0, step}, key));
-    return std::min(Index((group % 2 ? u.second : u.first) * double(table.entries)), table.entries - 1);
+    return table_entry(table.entries, group, step, key);
 }
 
 /// scale x F e: as many rows of F as a register has numbers are added up at once.

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._layers import Sizes, parts_of
-from ..device import blocks, current, matrix, multiply, neighbours, vector
-from .networks import C_TYPES, NOWHERE, THREADS, Layer, affine, pull
+from fedkern._core import rng
 
-WARPS = THREADS // 32
+from ..._layers import Sizes, parts_of
+from ..device import blocks, current, key, matrix, multiply, neighbours, pointer, recorded, structure, vector
+from ..spatial.table import DENSE, DRAWN, SPARSE, STORED, drawn, normals
+from .networks import C_TYPES, NOWHERE, THREADS, Layer, affine, pull
 
 
 class Part(NamedTuple):
@@ -35,12 +36,13 @@ def plan_of(code: bytes) -> tuple[Sizes, dict[str, Part]]:
 
 
 class Batch(NamedTuple):
-    """Rows, one behind the other, and what is maximised. `kl_weight` is one number on the device."""
+    """Rows, one behind the other, and what is maximised: of the weights the one behind as many as the device has made steps."""
 
     theta_t: Any  # [theta; t]
     noise: Any
     gamma: float
-    kl_weight: Any
+    kl_weights: Any
+    made: Any
 
 
 class Pass:
@@ -55,22 +57,26 @@ class Pass:
     def __init__(self, code: Any, flat: Any, batch: Batch, gradient: Any) -> None:
         self.a, self.parts = plan_of(code.tobytes())
         self.flat, self.gradient, self.batch = flat, gradient, batch
-        self.xp, self.dtype, self.rows = current().xp, flat.dtype, len(batch.noise)
+        self.dtype, self.rows = flat.dtype, len(batch.noise)
         self.theta, self.t = batch.theta_t[:, : sum(self.a.groups)], batch.theta_t[:, sum(self.a.groups) :]
-        self.sums = self.xp.zeros((3, self.rows))
+        self.sums = current().xp.empty((3, self.rows))
 
     def run(self) -> Any:
         """Writes the gradient."""
-        (self._mixtures if self.a.variant == "multiplicative" else self._networks)()
+        mixed = self.a.variant == "multiplicative"
+        self.cleared = self.empty(self.a.n_latents + (2 * self.a.rank if mixed else self.a.hidden)).ravel()
+        self.launch("cleared", self.cleared.size, self.cleared, self.cleared.size, self.sums, self.sums.size)
+        (self._mixtures if mixed else self._networks)()
         return self.sums
 
     # ---- Launches.
 
     def empty(self, columns: int) -> Any:
-        return self.xp.empty((self.rows, columns), self.dtype)
+        return current().xp.empty((self.rows, columns), self.dtype)
 
     def zeros(self, columns: int) -> Any:
-        return self.xp.zeros((self.rows, columns), self.dtype)
+        found, self.cleared = self.cleared[: self.rows * columns], self.cleared[self.rows * columns :]
+        return found.reshape(self.rows, columns)
 
     def launch(self, kernel: str, elements: int, *arguments: Any) -> None:
         """With as many blocks as elements need, one a thread."""
@@ -98,8 +104,8 @@ class Pass:
         q = mean.shape[1]
         to = self.empty(2 * q)
         to_mean, to_raw = to[:, :q], to[:, q:]
-        arrays = [*map(matrix, (mean, raw, e, to_z)), self.batch.kl_weight, matrix(to_mean), matrix(to_raw), sums]
-        self.launch("standard_heads", 32 * self.rows, *arrays)
+        inputs = (*map(matrix, (mean, raw, e, to_z)), self.batch.kl_weights, self.batch.made)
+        self.launch("standard_heads", 32 * self.rows, *inputs, matrix(to_mean), matrix(to_raw), sums)
         return to, to_mean, to_raw
 
     # ---- Layers.
@@ -172,7 +178,7 @@ class Pass:
         self.to_inputs(first, d, self.a.hidden, to_z)
         if amended:
             to_prior, to_head = self.empty(2 * q), self.empty(2 * q)
-            arrays = of_prior[-1], head, matrix(e), to_z, self.batch.kl_weight, to_prior, to_head, self.sums[2]
+            arrays = of_prior[-1], head, matrix(e), to_z, self.batch.kl_weights, self.batch.made, to_prior, to_head, self.sums[2]
             self.launch("both_heads", 32 * self.rows, *arrays)
             d = self.back(posterior, x, of_posterior, to_head)
             self.to_inputs(self.parts[posterior].layers[0], d, d_j, to_z_G)
@@ -213,7 +219,7 @@ class Pass:
         return affine(s, layer.weights_of(self.flat), layer.bias_of(self.flat))
 
     def _mixtures(self) -> None:
-        p, R, t = self.a.n_global, self.a.rank, neighbours(self.t)
+        p, R, t = self.a.n_global, self.a.rank, self.joined(self.t)
         of_E, of_D = self.forth("encoder_weights", t), self.forth("decoder_weights", t)
         s_E, s_D = of_E[-1], of_D[-1]
         to_s_E, to_s_D, to_z, e = self.zeros(R), self.zeros(R), self.zeros(p), self.batch.noise[:, :p]
@@ -257,7 +263,7 @@ def vae_gradient(
 ) -> None:  # fmt: skip
     xp, flat = current().xp, neighbours(parameters)
     found = xp.empty(len(flat), flat.dtype)
-    batch = Batch(_side_by_side(theta, t), neighbours(noise), gamma, xp.full(1, kl_weight))
+    batch = Batch(_side_by_side(theta, t), neighbours(noise), gamma, xp.full(1, kl_weight), xp.zeros(1, np.int64))
     sums = Pass(code, flat, batch, found).run()
     gradient[...] = found
     arguments = (sums, len(theta), theta.shape[1], gamma, vector(terms))
@@ -270,3 +276,72 @@ def _side_by_side(theta: Any, t: Any) -> Any:
     kernel = f"joined<{C_TYPES[str(theta.dtype)]}>"
     current().launch("mlp", kernel, (blocks(out.size, THREADS),), THREADS, (matrix(theta), matrix(t), NOWHERE, out))
     return out
+
+
+class Draws:
+    """A table of priors, and the batch of each step (docs/methods/sigma.md, section 3)."""
+
+    def __init__(
+        self, arrays: tuple[Any, ...], kind: int, rank: int, group: int, seed: Any, chain: Any, dtype: Any, first: int, made: Any
+    ) -> None:
+        self.values, self.phi, self.scale, *self.pattern = arrays
+        self.kind, self.rank, self.group, self.dtype = int(kind), int(rank), int(group), dtype
+        self.first, self.made = np.uint32(first), made
+        number, n, names = rng.streams(), len(self.scale), ("prior_entries", "prior_draws", "latents")
+        self.keys = {name: key(rng.key(int(seed), number[name], int(chain))) for name in names}
+        columns = {STORED: n, DENSE: n * self.rank}.get(self.kind, len(self.pattern[1]))
+        if self.values.shape[1] != columns or not len(self.values):
+            raise ValueError(f"mlp.vae_step: values must have a row, and {columns} columns, got {self.values.shape}")
+        if self.kind == SPARSE and (len(self.pattern[0]), len(self.pattern[2])) != (n + 1, n):
+            found = f"{len(self.pattern[0])} and {len(self.pattern[2])}"
+            raise ValueError(f"mlp.vae_step: indptr and order must have {n + 1} and {n} numbers, got {found}")
+
+    def normals(self, stream: str, rows: int, columns: int, dtype: Any) -> Any:
+        out = current().xp.empty((rows, columns), dtype)
+        normals("mlp", self.keys[stream], self.first, self.made, out)
+        return out
+
+    def theta_t(self, rows: int) -> Any:
+        """[theta; t] of each row."""
+        device, n, c_type = current(), len(self.scale), C_TYPES[str(self.dtype)]
+        out = device.xp.empty((rows, n + self.phi.shape[1]), self.dtype)
+        theta, t = out[:, :n], out[:, n:]
+        names = self.group, self.keys["prior_entries"], pointer(self.made), self.first
+        table = structure(DRAWN, matrix(self.values), vector(self.scale), *names)
+        device.launch("mlp", f"conditions<{c_type}>", (blocks(t.size, THREADS),), THREADS, (table, matrix(self.phi), matrix(t)))
+        columns = {DENSE: self.rank, SPARSE: n}.get(self.kind, 0)
+        e = self.normals("prior_draws", rows, columns, "f8") if columns else None
+        drawn("mlp", table, self.kind, self.rank, self.pattern, e, theta)
+        return out
+
+
+def vae_step(
+    parameters: Any, moments: Any, values: Any, phi: Any, scale: Any, indptr: Any, indices: Any, order: Any, rates: Any,
+    kl_weights: Any, code: Any, kind: int, rank: int, group: int, batch: int, gamma: float, clip: float, seed: Any, chain: Any,
+    first: int, new_parameters: Any, new_moments: Any, trace: Any, n_threads: int,
+) -> None:  # fmt: skip
+    xp, k, dtype = current().xp, len(parameters), parameters.dtype
+    flat, m, v = (xp.array(array, order="C") for array in (parameters, *moments))
+    gradient, going, made, c_type = xp.empty(k, dtype), xp.ones(4), xp.zeros(1, np.int64), C_TYPES[str(dtype)]
+    parts = blocks(k, 16 * THREADS)
+    partial = xp.empty(parts)
+    draws = Draws((values, phi, scale, indptr, indices, order), kind, rank, group, seed, chain, dtype, first, made)
+    rates, kl_weights = (xp.ascontiguousarray(array) for array in (rates, kl_weights))
+
+    def step() -> None:
+        noise = draws.normals("latents", batch, Sizes.of(code).n_latents, dtype)
+        sums = Pass(code, flat, Batch(draws.theta_t(batch), noise, gamma, kl_weights, made), gradient).run()
+        device = current()
+        device.launch("mlp", f"squares_of<{c_type}>", (parts,), THREADS, (gradient, k, partial))
+        of_batch, of_gradient = (sums, batch, len(scale), gamma), (partial, parts, clip)
+        of_adam = (rates, draws.first, made, going, matrix(trace))
+        device.launch("mlp", "judged", (1,), THREADS, (*of_batch, *of_gradient, *of_adam))
+        device.launch("mlp", f"climb<{c_type}>", (blocks(k, THREADS),), THREADS, (gradient, k, going, flat, m, v))
+
+    if len(rates):
+        with recorded() as tape:
+            step()
+        for _ in range(1, len(rates)):
+            tape.again()
+    new_parameters[...] = flat
+    new_moments[0], new_moments[1] = m, v

@@ -6,31 +6,63 @@ from typing import Any
 
 import numpy as np
 
-from ..device import blocks, current, matrix, pointer, structure, vector
-from .gp import NAMES, THREADS
+from fedkern._core import rng
+
+from ..device import MATRIX, VECTOR, blocks, current, key, matrix, pointer, structure, vector
+from .gp import THREADS
+
+Array = Any  # of the device's namespace
 
 STORED, DENSE, SPARSE = range(3)
+WARPS = THREADS // 32
+MOST_TILES = 256
 
-_WORDS = ("n", "rank", "group", "entries", "length", "values", "scale", "indptr", "indices", "order")
-_TABLE = np.dtype([("kind", "i4"), *((f, "i8") for f in _WORDS)], align=True)
+_FIELDS = [("values", MATRIX), ("scale", VECTOR), ("group", "i8"), ("key", "u8"), ("made", "i8"), ("first", "u4")]
+DRAWN = np.dtype(_FIELDS, align=True)
+
+
+def stream(name: str, seed: int, chain: int) -> Any:
+    """The key of a stream of random numbers."""
+    return key(rng.key(int(seed), rng.streams()[name], int(chain)))
+
+
+def normals(module: str, named: Any, first: Any, made: Array, out: Array) -> None:
+    """Numbers 0, 1, .. of a stream, at step `first` and so many more as the device has made."""
+    kernel = f"normals<{'double' if out.dtype == np.float64 else 'float'}>"
+    current().launch(module, kernel, (blocks(out.size, 2 * THREADS),), THREADS, (named, np.uint32(first), made, out.size, out))
+
+
+def drawn(module: str, table: Any, kind: int, rank: int, pattern: Any, e: Array | None, theta: Array) -> None:
+    """A draw for each row of theta; e: the rows' normals, which are overwritten."""
+    device, (rows, n) = current(), theta.shape
+    c_type = "double" if theta.dtype == np.float64 else "float"
+    if kind == STORED:
+        device.launch(
+            module, f"stored_draws<{c_type}>", (rows, min(-(-n // THREADS), MOST_TILES)), THREADS, (table, matrix(theta))
+        )
+    elif kind == DENSE:
+        grid = (rows, min(-(-n // WARPS), MOST_TILES))
+        device.launch(module, f"dense_draws<{c_type}>", grid, THREADS, (table, rank, e, matrix(theta)))
+    else:
+        shared = 8 * n if 8 * n <= device.shared_memory() else 0
+        arguments = (table, *map(vector, pattern), e, shared > 0, matrix(theta))
+        device.launch(module, f"sparse_draws<{c_type}>", (rows,), 32, arguments, shared)
 
 
 def table_sample(
-    values: Any, scale: Any, indptr: Any, indices: Any, order: Any, kind: int, rank: int, group: int, seed: int, chain: int,
-    step: int, theta: Any, entry: Any, n_threads: int,
+    values: Array, scale: Array, indptr: Any, indices: Any, order: Any, kind: int, rank: int, group: int, seed: int, chain: int,
+    step: int, theta: Array, entry: Array, n_threads: int,
 ) -> None:  # fmt: skip
     batch, n = theta.shape
     if not batch:
         return
     xp = current().xp
-    flat = [None if a is None else xp.ascontiguousarray(a) for a in (values, scale, indptr, indices, order)]
-    sizes = (n, rank, group, *values.shape)
-    table = structure(_TABLE, kind, *sizes, *map(pointer, flat))
-    named = structure(NAMES, seed, chain, 0, step)
-    normals = {STORED: 0, DENSE: rank, SPARSE: n}[kind]
-    e = xp.empty(batch * normals)
-    first = (table, named, batch, vector(entry), e)
-    current().launch("spatial", "table_entries", (blocks(batch * max(normals, 1), THREADS),), THREADS, first)
-    kernel, grid = ("sparse_draws", blocks(batch, 4)) if kind == SPARSE else ("dense_draws", blocks(batch * n, THREADS))
-    threads = 128 if kind == SPARSE else THREADS
-    current().launch("spatial", kernel, (grid,), threads, (table, vector(entry), e, matrix(theta)))
+    made, e = xp.zeros(1, np.int64), xp.empty((batch, {STORED: 0, DENSE: rank, SPARSE: n}[kind]))
+    table = structure(
+        DRAWN, matrix(values).item(), vector(scale).item(), group, stream("prior_entries", seed, chain), pointer(made), step
+    )
+    current().launch("spatial", "entries", (blocks(batch, THREADS),), THREADS, (table, vector(entry)))
+    if e.size:
+        normals("spatial", stream("prior_draws", seed, chain), step, made, e)
+    if n:
+        drawn("spatial", table, kind, rank, (indptr, indices, order), e, theta)
