@@ -74,7 +74,7 @@ class Seen:
     Attributes
     ----------
     names : of the columns, in order
-    kinds : name -> "binary", "count", "real", "text" or "names" (each cell another text)
+    kinds : name -> "binary", "count", "real", "text" or "names" (each cell another text, or none with anything in it)
     gaps : columns that lack cells
     two : columns of numbers with two values that are not 0 and 1
     """
@@ -331,7 +331,7 @@ def _ignored(seen: Seen, roles: set[str]) -> list[str]:
 
 
 def _ignore_lines(names: Sequence[str]) -> list[str]:
-    return [f"ignore = [{', '.join(map(_text, names))}]{_note('seem to name rows')}"] if names else []
+    return [f"ignore = [{', '.join(map(_text, names))}]{_note('seem to name rows, or to be empty')}"] if names else []
 
 
 def _family(response: str, seen: Seen) -> list[str]:
@@ -399,8 +399,8 @@ def _seen(tables: Sequence[Table]) -> Seen:
     kinds, gaps, two = dict[str, str](), set[str](), set[str]()
     for name in names:
         holding = [one for one in tables if name in one.names]
-        found = [_kind(one, name) for one in holding]
-        if all(kind == "names" for kind in found):
+        found = [kind for kind in (_kind(one, name) for one in holding) if kind != "empty"]
+        if all(kind == "names" for kind in found):  # or there is no cell at all
             kinds[name] = "names"
         else:
             kinds[name] = max(("text" if kind == "names" else kind for kind in found), key=order.index)
@@ -431,7 +431,9 @@ def _kind(one: Table, name: str) -> str:
     if isinstance(column, Text) and column.kind() == "categorical":
         return "names" if len(column.levels) == one.n_rows > 2 else "text"
     values = _numbers(one, name)
-    if not values.size or not (values >= 0).all() or not (values == np.floor(values)).all():
+    if not values.size:
+        return "empty"
+    if not (values >= 0).all() or not (values == np.floor(values)).all():
         return "real"
     return "binary" if (values <= 1).all() else "count"
 

@@ -196,6 +196,14 @@ def test_check_accepts_drafts_of_odd_files(name: str, file: str, tmp_path: Path,
     assert said.get(name, "") in out.read_text()
 
 
+def test_a_column_without_a_cell_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("age,z,y\n" + "\n".join(f"{k}.5,,{k % 2}" for k in range(30)) + "\n")
+    assert main(["init", str(tmp_path / "a.csv"), "--out", str(tmp_path / "job.toml")]) == 0
+    drafted = tomllib.loads((tmp_path / "job.toml").read_text())
+    assert drafted["data"]["ignore"] == ["z"]
+    assert "missing" not in drafted["model"]
+
+
 def test_names_are_those_of_the_header_in_a_private_draft_too(tmp_path: Path) -> None:
     for name in ("beyond 16 bits", "del", "quoted", "escape"):
         (tmp_path / "a.csv").write_text(ACCEPTED[name], encoding="utf-8")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from threading import local
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -193,13 +193,13 @@ class Tape:
 
 
 _CURRENT: list[Device] = []
-_RECORDING = local()  # of each thread: its tape
+_RECORDING: ContextVar[Tape | None] = ContextVar("_RECORDING", default=None)  # of each thread
 
 
 def current() -> Device:
     """The device of this process, found when it is first needed."""
-    if tape := getattr(_RECORDING, "tape", None):
-        return cast(Tape, tape)
+    if tape := _RECORDING.get():
+        return tape
     if not _CURRENT:
         _CURRENT.append(Card())
     return _CURRENT[-1]
@@ -208,11 +208,12 @@ def current() -> Device:
 @contextmanager
 def recorded() -> Iterator[Tape]:
     """What this thread asks of the device goes through a tape."""
-    _RECORDING.tape = tape = Tape(current())
+    tape = Tape(current())
+    before = _RECORDING.set(tape)
     try:
         yield tape
     finally:
-        del _RECORDING.tape
+        _RECORDING.reset(before)
 
 
 def check_home(kernel: str, arrays: Iterable[Any]) -> None:
