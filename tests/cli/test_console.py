@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("dp_accounting")
 import fedkern as package
 from fedkern.cli.__main__ import main
+from fedkern.jobs.locks import Locks
 from support.command import Ended
 
 PRIVATE = """
@@ -258,7 +259,6 @@ def test_a_run_that_goes_on_is_killed_and_resumed(tmp_path: Path, fedkern: Calla
         status = fedkern("status", out)
         assert status.code == 0
         assert status.out.startswith("running, round ")
-        assert "is waited for" in status.out
         running.kill()
     status = fedkern("status", out)
     assert status.out.startswith("interrupted, round ")
@@ -270,6 +270,26 @@ def test_a_run_that_goes_on_is_killed_and_resumed(tmp_path: Path, fedkern: Calla
     assert status.out.startswith("finished, round 400 of 400")
     ended = fedkern("audit", out)
     assert ended.code == 0, ended.out
+
+
+def test_who_has_not_answered_is_waited_for(copy: Callable[[str], Path], fedkern: Callable[..., Ended]) -> None:
+    folder = copy("example")
+    (folder / "summary.json").unlink()
+    ledger = folder / "ledger" / "bea.jsonl"
+    lines, ago = ledger.read_text().splitlines(keepends=True), ledger.stat().st_mtime - 1.0
+    ledger.write_text("".join(lines[:-1]))
+    os.utime(ledger, (ago, ago))
+    locks = Locks()
+    locks.take(folder, "the server")
+    try:
+        status = fedkern("status", folder)
+    finally:
+        locks.release()
+    assert status.code == 0
+    assert status.out.startswith("running, round 3 of 3")
+    said = {line.split()[0]: line for line in status.out.splitlines() if line.startswith(("ada", "bea"))}
+    assert "waits" in said["ada"]
+    assert "is waited for" in said["bea"]
 
 
 def test_the_ledger_in_words_and_line_by_line(made: dict[str, Path], fedkern: Callable[..., Ended]) -> None:
