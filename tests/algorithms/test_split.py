@@ -480,9 +480,9 @@ def test_a_frame_that_is_not_finite_is_refused(message):
 # ---- an iteration in one compiled call
 
 
-def plain(auxiliary, path=True, inputs=None, **options):
-    """Linear predictors, diagonal q(theta), a normal prior with a mean."""
-    c = cases.case("av", auxiliary, False, "linear", path=path, **options)
+def plain(auxiliary, path=True, inputs=None, full=False, **options):
+    """Linear predictors, diagonal or full q(theta), a normal prior with a mean."""
+    c = cases.case("av", auxiliary, full, "linear", path=path, **options)
     if inputs is None:
         return c
     return replace(c, sites=[replace(site, auxiliary=replace(site.auxiliary, inputs=inputs)) for site in c.sites])
@@ -496,10 +496,11 @@ def composed(client):
 @pytest.mark.parametrize("path", [True, False])
 @pytest.mark.parametrize(
     ("auxiliary", "inputs"),
-    [("mean-field", None), ("amortised", ()), ("amortised", ("residual",)), ("amortised", ("residual",) * 2)],
+    [("mean-field", None), ("amortised", ()), ("amortised", ("residual",)), ("amortised", ("centre", "residual"))],
 )
-def test_compiled_iterations_are_the_composed_ones(auxiliary, inputs, path, response, monkeypatch):
-    c = plain(auxiliary, path, inputs)
+@pytest.mark.parametrize("full", [False, True])
+def test_compiled_iterations_are_the_composed_ones(full, auxiliary, inputs, path, response, monkeypatch):
+    c = plain(auxiliary, path, inputs, full)
     s = settings(c, "av", rounds=50, response=response, average="half", bound=True, cool_down=0.3, memory=0.7)
     calls = []
     step = vertical_client._iterated
@@ -528,8 +529,6 @@ def test_compiled_iterations_are_the_composed_ones(auxiliary, inputs, path, resp
         ({"optimiser": "adagrad"}, {}),
         ({"gradient_clip": 1.0}, {}),
         ({"model": "power", "response": "shared"}, {}),
-        ({}, {"full": True}),
-        ({}, {"auxiliary": Auxiliary("amortised", inputs=("centre",))}),
         ({}, {"predictor": cases.predictor("multilevel", np.random.default_rng(0), cases.N, 2)}),
     ],
 )

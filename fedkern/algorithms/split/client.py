@@ -77,13 +77,16 @@ class Client:
     @property
     def extra(self) -> Vector:
         """(N, e) what an amortised family is told beside g, now."""
-        known = {"response": self.y, "residual": self.residual}
-        if "centre" in self.site.auxiliary.inputs:
-            known["centre"] = self.site.mean_g(self.parameters)
-        if not self.site.auxiliary.inputs:
+        inputs = self.site.auxiliary.inputs
+        return self.told(self.site.mean_g(self.parameters) if "centre" in inputs else None)
+
+    def told(self, centre: Vector | None) -> Vector:
+        """(N, e) The same, with this centre."""
+        inputs, known = self.site.auxiliary.inputs, {"response": self.y, "residual": self.residual, "centre": centre}
+        columns = [column for name in inputs if (column := known[name]) is not None]
+        if not columns:
             return nothing(self.settings.n_rows)
-        columns = [column for name in self.site.auxiliary.inputs if (column := known[name]) is not None]
-        return columns[0][:, None] if len(columns) == 1 else np.array(columns).reshape(-1, self.settings.n_rows).T
+        return columns[0][:, None] if len(columns) == 1 else np.array(columns).T
 
 
 State = TypeVar("State", bound=Client)  # of an open or a private job
@@ -250,7 +253,8 @@ def _iterated(state: Client, message: Vector) -> Client | None:
     """What `_stepped` and `_drawn` do, in one compiled call; None where not all that it gives is finite."""
     s, site = state.settings, state.site
     before = evolve(state, residual=_remembered(state, message))
-    key, extra, rate = rng.key(s.seed, "draws"), before.extra, s.rate(state.round)
+    # The compiled call makes the centre itself, where there is one: any column keeps its place.
+    key, extra, rate = rng.key(s.seed, "draws"), before.told(before.residual), s.rate(state.round)
     parameters, optimiser, drawn = site.iterated(
         state.parameters, state.optimiser, state.drawn[0], message, extra, rate, key=key, client=state.index, step=state.step
     )
