@@ -173,7 +173,7 @@ def iteration(
     most[1][0] += 4 * np.sqrt(found[1][1])  # the gradient is below the root of 1000 v
     most[5] = most[5] + abs(H) @ most[4]
     if others.get("centre") is not None:
-        most[7] = most[7] + (abs(H) @ most[0][:p])[:, None]
+        most[7][:, others["centre"]] += abs(H) @ most[0][:p]
     return Case(arguments, kind="chain", magnitude=most)
 
 
