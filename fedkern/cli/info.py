@@ -8,7 +8,7 @@ from typing import Any
 
 from ..jobs.machine import cores, versions
 
-EXTRA = {"mpi4py": "mpi", "dp-accounting": "dp", "cryptography": "dp", "arviz": "results", "matplotlib": "results"}
+EXTRA = {"mpi4py": "mpi", "dp-accounting": "dp", "cryptography": "dp", "arviz-stats": "results", "arviz": "results", "matplotlib": "results"}
 
 
 def collect() -> dict[str, Any]:
