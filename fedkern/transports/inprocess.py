@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -98,7 +99,7 @@ def run(
     """
     hooks = hooks or Hooks()
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
-    flying: list[tuple[tuple[str, int], Frame]] = []  # (direction, client), frame
+    flying: deque[tuple[tuple[str, int], Frame]] = deque()  # (direction, client), frame
     while not server.done:
         server.stopping = server.stopping or (signals.pending if signals else None)
         flying += [(("to_client", client), frame) for client, frame in server.outgoing()]
@@ -108,7 +109,8 @@ def run(
         if order:
             lane = flying[order.randrange(len(flying))][0]
             place = next(i for i, item in enumerate(flying) if item[0] == lane)
-        (direction, client), frame = flying.pop(place)
+        (direction, client), frame = flying[place]
+        del flying[place]
         if direction == "to_client":
             client, answers = side.receive(frame)
             flying += [(("to_server", client), answer) for answer in answers]
