@@ -99,21 +99,27 @@ def run(
     """
     hooks = hooks or Hooks()
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
-    flying: deque[tuple[tuple[str, int], Frame]] = deque()  # (direction, client), frame
+    flying: deque[tuple[bool, int, Frame]] = deque()  # whether to a client, which, frame
     while not server.done:
         server.stopping = server.stopping or (signals.pending if signals else None)
-        flying += [(("to_client", client), frame) for client, frame in server.outgoing()]
+        if server.held or not server.n_open:
+            flying += [(True, client, frame) for client, frame in server.outgoing()]
         if not flying:
             continue
-        place = 0
         if order:
-            lane = flying[order.randrange(len(flying))][0]
-            place = next(i for i, item in enumerate(flying) if item[0] == lane)
-        (direction, client), frame = flying[place]
-        del flying[place]
-        if direction == "to_client":
-            client, answers = side.receive(frame)
-            flying += [(("to_server", client), answer) for answer in answers]
+            _forward(flying, order)
+        to_client, client, frame = flying.popleft()
+        if to_client:
+            flying += [(False, client, answer) for answer in side.receive(frame)[1]]
         else:
             server.arrive(frame, side.clients)
     return server.state, side.clients
+
+
+def _forward(flying: deque[tuple[bool, int, Frame]], order: random.Random) -> None:
+    """Puts the first frame of a lane, chosen at random, before all others."""
+    lane = flying[order.randrange(len(flying))][:2]
+    place = next(i for i, item in enumerate(flying) if item[:2] == lane)
+    frame = flying[place]
+    del flying[place]
+    flying.appendleft(frame)
