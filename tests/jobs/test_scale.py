@@ -100,7 +100,7 @@ def test_rows_in_memory_too(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("unsynced")
 def test_a_job_of_many_clients_is_told_resumed_and_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The job and the names stand once beside the clients' folders, and every command finds them."""
-    path, out = job_of(tmp_path, record.MOST + 1, "private"), tmp_path / "out"
+    path, out = job_of(tmp_path, record.MOST + 1, "pvi"), tmp_path / "out"
     with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
         run(path, out, "job.rounds=2", stop=80)
     (shared,) = out.glob("job-*.json")

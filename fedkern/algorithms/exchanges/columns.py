@@ -323,15 +323,19 @@ def _check_columns(state: Server) -> None:
     """All clients must have the columns that most of them have."""
     shapes = [(tuple(state.replies[k]["names"]), tuple(state.replies[k]["kinds"])) for k in range(len(state.clients))]
     counts = Counter(shapes)
-    names, kinds = max(counts, key=lambda shape: (counts[shape], -shapes.index(shape)))
+    names, kinds = max(counts, key=counts.__getitem__)  # of those that are equally frequent the one that came first
+    wanted_names = frozenset(names)
     example = state.clients[shapes.index((names, kinds))]
     for client, (others, other_kinds) in zip(state.clients, shapes):
+        if (others, other_kinds) == (names, kinds):
+            continue
+        there = frozenset(others)
         for name in names:
-            if name not in others:
+            if name not in there:
                 what = f"{_told(name, names, state.spec)} of client {example!r} is missing"
                 raise JobError(f"client {client!r}: {what}; add it, or ignore it in [data]")
         for name in others:
-            if name not in names:
+            if name not in wanted_names:
                 what = f"{_told(name, others, state.spec)} is not at client {example!r}"
                 raise JobError(f"client {client!r}: {what}; remove it, or ignore it in [data]")
         if others != names:
