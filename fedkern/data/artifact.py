@@ -21,6 +21,7 @@ import json
 import os
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
@@ -400,7 +401,8 @@ def _within_file(meta: Mapping[str, Any], arrays: Mapping[str, Array], digest: s
 def safe_names(names: Sequence[str]) -> list[str]:
     """Names of files for clients: letters, digits and . - _; a number after those that would be equal."""
     safe = [re.sub(r"[^\w.-]", "_", name).lstrip(".") or "_" for name in names]
-    return [name if safe.count(name) == 1 else f"{name}-{k}" for k, name in enumerate(safe)]
+    count = Counter(safe)
+    return [name if count[name] == 1 else f"{name}-{k}" for k, name in enumerate(safe)]
 
 
 def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:

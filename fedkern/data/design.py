@@ -7,6 +7,7 @@ is told.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -62,7 +63,7 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     names = spec.covariates(table.names)
     if spec.private:
         return Summary(names, tuple(spec.columns[name].kind for name in names))
-    begin, known = who(client, table.source), spec.known
+    begin, known, in_matrix = who(client, table.source), spec.known, frozenset(table.matrix_names)
     for name in table.texts & spec.columns.keys() & set(names):
         if spec.columns[name].kind == "numeric":
             remedy = f"give levels = [...] in [data.columns.{name}], ignore it in [data], or store numbers"
@@ -80,7 +81,7 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
         kind = declared.kind if declared else column.kind() if isinstance(column, Text) else "numeric"
         kinds_found.append(kind)
         if kind == "numeric":
-            if name not in table.matrix_names:
+            if name not in in_matrix:
                 numeric.append(_numeric(table, name, marks, spec.missing))
         else:
             cells = _categories(table, name, marks)
@@ -89,7 +90,7 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
                 continue
             levels[name] = tuple(sorted({*cells.levels}))
             if declared is None:
-                identifiers += _identifier(cells, told(name, table.names, known), name)
+                identifiers += _identifier(cells, name, table.names, known)
     labels: tuple[str, ...] = ()
     if spec.positive is not None and spec.response is not None and spec.declared_labels is None:
         labels = tuple(sorted(_categories(table, spec.response, marks).levels))
@@ -102,14 +103,14 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None)
 
 
-def _identifier(cells: Text, column: str, name: str) -> list[tuple[str, str]]:
+def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
     """What to say, to all and to the holder, of a text column whose levels would tell who its rows are; nothing of others."""
     counts = np.bincount(cells.codes, minlength=len(cells.levels))
     n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts <= RARE)).sum())
     if n <= MOST_LEVELS and 2 * rare <= n:
         return []
     what = f"has {n} levels, {rare} of them in one or two rows"
-    return [(f"{column} {what}", f"column {name!r} {what}")]
+    return [(f"{told(name, header, known)} {what}", f"column {name!r} {what}")]
 
 
 def _of_identifiers(found: list[tuple[str, str]], begin: str) -> OwnFault:
@@ -141,7 +142,8 @@ def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, heade
             'standardise = "public" needs their constants: give center and scale (or lower and upper) in [data.columns.NAME], '
             'levels = [...] if it is categorical, or set [data] standardise = "none"'
         )
-        columns = ", ".join(told(name, header, spec.known) for name in lacking)
+        known = spec.known
+        columns = ", ".join(told(name, header, known) for name in lacking)
         raise OwnFault(f"{begin}: {columns}: {remedy}", f"{begin}: {', '.join(map(repr, lacking))}: {remedy}")
 
 
@@ -150,10 +152,10 @@ def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: li
     wanted = tuple(name for name, kind in zip(names, kinds) if kind == "numeric")
     if table.matrix is not None and wanted == table.matrix_names:
         return table.matrix
-    rest = iter(numeric)
+    rest, in_matrix = iter(numeric), frozenset(table.matrix_names)
     out = np.empty((table.n_rows, len(wanted)))
     for j, name in enumerate(wanted):
-        out[:, j] = table.columns[name] if name in table.matrix_names else next(rest)  # type: ignore[assignment]
+        out[:, j] = table.columns[name] if name in in_matrix else next(rest)  # type: ignore[assignment]
     return out
 
 

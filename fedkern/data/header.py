@@ -27,9 +27,10 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
     """
     spec = wanted if isinstance(wanted, Spec) else None
     needed = wanted.needed
+    there = frozenset(names)
     begin, own = who(client, source), f"client {client!r}, {source}" if client else source
     for name in needed:
-        if name not in names:
+        if name not in there:
             what, remedy = f"column {name!r} is missing", "correct the file, or [data]"
             text = f"{begin}: {what}; the header names {len(names)} others; {remedy}; {HINT}"
             if spec is not None and spec.private:
@@ -37,7 +38,8 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
             raise OwnFault(text, f"{own}: {what}; there are {', '.join(names)}; {remedy}")
     if spec is None:
         return
-    numbers = [name for name in names if number(name) == number(name) and name not in spec.known]
+    known = spec.known
+    numbers = [name for name in names if number(name) == number(name) and name not in known]
     if not needed and numbers and Path(source).suffix.lower() in TEXT_FILES:
         remedy = "write a header, or declare these columns in [data.columns] if they are really called so"
         what = f"{len(numbers)} of the {len(names)} names in the header are numbers, as if it were a row"

@@ -70,9 +70,10 @@ def filled(table: Table, centers: Mapping[str, float]) -> Table:
 
 def named(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ...]:
     """The header of a table that `filled` has made."""
-    more = tuple(marked(name) for name in centers if name in names)
+    there = frozenset(names)
+    more = tuple(marked(name) for name in centers if name in there)
     for name in more:
-        if name in names:
+        if name in there:
             raise JobError(f'column {name!r} is there already, and model.missing = "indicator" makes one of this name; rename it')
     return (*names, *more)
 

@@ -178,12 +178,14 @@ def _reading(path: Path, what: str, remedy: str) -> Iterator[None]:
 
 
 def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
+    before = set[str]()
     for at, name in enumerate(names):
         if not name:
             remedy = "name it in the header (or write the file without a row index)"
             raise _fault(path, "a column has no name", f"column {at + 1} has no name", remedy)
-        if name in names[:at]:
+        if name in before:
             raise _fault(path, "two columns have one name", f"two columns are called {name!r}", "rename one")
+        before.add(name)
         if "\0" in name:
             raise _fault(path, "a column's name has a NUL in it", f"column {at + 1} is called {name!r}, with a NUL", "rename it")
     if not names:

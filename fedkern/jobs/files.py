@@ -15,6 +15,7 @@ import os
 import re
 import stat
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from ..errors import HolderError, JobError
 from ..results.plain import Record, plain
 from ..transports.codec import pack, unpack
 from . import stamp as stamping
+from .handles import Handle
 from .limits import FULL, MANY, too_many
 from .stamp import Stamp
 
@@ -130,8 +132,8 @@ class Lines:
         self.path = path
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            if self.size and os.pread(self._file, 1, self.size - 1) != b"\n":  # a crash cut the last line
+            self._handle = Handle(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            if self.size and os.pread(self._handle.file, 1, self.size - 1) != b"\n":  # a crash cut the last line
                 self._write(b"\n")
 
     def append(self, record: Record) -> None:
@@ -141,7 +143,7 @@ class Lines:
         """A line that is JSON already."""
         try:  # `writing`, which takes longer than the writing
             self._write(line.encode() + b"\n")
-            if not os.fstat(self._file).st_nlink:
+            if not os.fstat(self._handle.file).st_nlink:
                 raise FileNotFoundError
         except FileNotFoundError:
             raise deleted(self.path) from None
@@ -151,18 +153,18 @@ class Lines:
     @property
     def size(self) -> int:
         """Bytes so far."""
-        return os.fstat(self._file).st_size
+        return os.fstat(self._handle.file).st_size
 
     def cut(self, size: int) -> None:
         """Forgets what was written after the first `size` bytes."""
         with writing(self.path):
-            os.ftruncate(self._file, min(size, self.size))
+            os.ftruncate(self._handle.file, min(size, self.size))
 
     def close(self) -> None:
-        os.close(self._file)
+        self._handle.close()
 
     def _write(self, data: bytes) -> None:
-        if os.write(self._file, data) < len(data):
+        if os.write(self._handle.file, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -197,7 +199,8 @@ class RunFolder:
         self.job = hashlib.blake2b(job, digest_size=DIGEST).digest()
         self.run, self.rows = bytes(16), dict[int, bytes]()
         safe = [re.sub(r"[^\w.-]", "_", name) or "_" for name in self.names]
-        self._safe = [name if safe.count(name) == 1 else f"{name}-{k}" for k, name in enumerate(safe)]
+        count = Counter(safe)
+        self._safe = [name if count[name] == 1 else f"{name}-{k}" for k, name in enumerate(safe)]
         self._written: set[Path] = set()  # folders in which something was written
 
     def home(self, party: int) -> Path:

@@ -22,15 +22,15 @@ from ..privacy.chain import Mark
 from ..results.plain import Record, plain
 from ..transports.place import Place
 from . import ledger, outbox
-from .files import RunFolder, write_atomically
+from .files import RunFolder
 from .keys import JobConfig
 from .locks import Locks
 from .parties import Parties
+from .record import NAME, SHARED, Reader, Shared
 from .secret import fingerprint, mark_of, secret
 
-RECORD = "job.json"
 # Of a record's table `run`; the other keys are digests of what the party was given.
-ABOUT = ("id", "clients", "party", "ledger", "end")
+ABOUT = ("id", "clients", "party", "ledger", "end", SHARED)
 MOST_NAMED = 6  # keys that differ, with their values
 
 
@@ -84,7 +84,10 @@ class Identity:
         self.marks: dict[int, Collection[Mark]] = {}
         self.paid: dict[int, int] = {}
         self.notes: dict[int, str] = {}
-        self._records: dict[int, dict[str, Any]] = {}
+        self._shared = Shared(plain(config.model_dump()), folder.names)
+        self._about: dict[int, dict[str, Any]] = {}  # party -> the table `run` of its record
+        self._reader = Reader()
+        self._compared: dict[str, list[str]] = {}  # a file that records share -> what of the job it has otherwise
         self._locks = Locks()
 
     def begin(self, place: Place, *, resume: bool) -> None:
@@ -98,7 +101,7 @@ class Identity:
         folder, before = self.folder, dict[int, dict[str, Any]]()
         own, clients = [p for p in self.parties if p == SERVER], [p for p in self.parties if p != SERVER]
         if resume and own and not self._path(SERVER).exists():
-            left = f"{RECORD} is missing, and without it there is" if folder.begun(self.parties) else "there is"
+            left = f"{NAME} is missing, and without it there is" if folder.begun(self.parties) else "there is"
             raise JobError(f"{folder.path}: {left} no run to resume; give the --out of the run, or leave out --resume")
         before |= self._claimed(own, resume=resume)
         new = before[SERVER]["run"]["id"] if before else uuid4().hex
@@ -117,7 +120,8 @@ class Identity:
                 raise JobError(f"{error.filename}: {why}") from None
         for party in self.parties:
             began = before[party]["run"] if resume else {"ledger": self._ledger_size(party)}
-            self._records[party] = self._record(party, run, {key: value for key, value in began.items() if key != "end"})
+            kept = {key: value for key, value in began.items() if key not in ("end", SHARED)}
+            self._about[party] = {**kept, "id": run, "party": self._called(party)}
         for party in clients:
             self._write(party, sync=False)  # it is when rows are bound
         place.settle(b"", lambda told: b"")
@@ -141,7 +145,7 @@ class Identity:
 
     def bind(self, party: int, **given: tuple[str, str]) -> None:
         """What the party must be given again at every resume: a digest, and what to say in a JobError if it is another."""
-        bound = self._records[party]["run"]
+        bound = self._about[party]
         for what, (digest, fault) in given.items():
             if bound.setdefault(what, digest) != digest:
                 raise JobError(f"{self._who(party)}: {fault}; give it again what the run began with, or start anew (--out)")
@@ -150,7 +154,7 @@ class Identity:
 
     def end(self, client: int, **logs: Mark) -> None:
         """A client's part of the run is over: how its logs ended, for whoever reads them later."""
-        self._records[client]["run"]["end"] = {name: [mark.length, mark.head.hex()] for name, mark in logs.items()}
+        self._about[client]["end"] = {name: [mark.length, mark.head.hex()] for name, mark in logs.items()}
         self._write(client, sync=False)
 
     def rows(self, party: int, table: Table) -> Table:
@@ -184,24 +188,19 @@ class Identity:
         return "the server" if party == SERVER else f"client {self.folder.names[party]!r}"
 
     def _path(self, party: int) -> Path:
-        return self.folder.home(party) / RECORD
+        return self.folder.home(party) / NAME
 
-    def _record(self, party: int, run: str, before: Record) -> dict[str, Any]:
-        about = {"id": run, "clients": list(self.folder.names), "party": None if party == SERVER else self.folder.names[party]}
-        record: dict[str, Any] = plain(self.config.model_dump() | {"run": {**before, **about}})
-        return record
+    def _called(self, party: int) -> str | None:
+        return None if party == SERVER else self.folder.names[party]
 
     def _write(self, party: int, *, sync: bool = True) -> None:
-        path = self._path(party)
-        content = json.dumps(self._records[party], indent=1, allow_nan=False).encode() + b"\n"
-        if not path.exists() or path.read_bytes() != content:
-            write_atomically(path, content, secret=party != SERVER, sync=sync)
+        self._shared.write(self._path(party), self._about[party], client=party != SERVER, sync=sync)
 
     def _before(self, party: int) -> dict[str, Any]:
         """What a party's folder was bound to."""
         path = self._path(party)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = self._reader.read(path)
             if not isinstance(record, dict):
                 raise ValueError("no table")
             if "run" not in record:
@@ -216,23 +215,32 @@ class Identity:
         return record
 
     def _compare(self, party: int, record: Record) -> None:
-        path, about, free = self._path(party), record["run"], may_change(self.config)
-        before = flat({key: value for key, value in record.items() if key != "run"})
-        now = flat(plain(self.config.model_dump()))
-        wanted = self._record(party, "", {})["run"]
-        if about.get("party") != wanted["party"]:
+        path, about = self._path(party), record["run"]
+        if about.get("party") != self._called(party):
             whose = "the server" if about.get("party") is None else f"client {about['party']!r}"
             raise JobError(f"{path} is of {whose}, not of {self._who(party)}; put back the folder as the run left it")
-        keys = [key for key in dict.fromkeys([*now, *before]) if before.get(key) != now.get(key) and key not in free]
-        faults = [f"{key} was {_short(before.get(key))} and is now {_short(now.get(key))}" for key in keys[:MOST_NAMED]]
-        faults += [f"also {', '.join(keys[MOST_NAMED:])}"] if len(keys) > MOST_NAMED else []
-        if about.get("clients") != wanted["clients"]:
-            faults.append(f"the clients were {_short(about.get('clients'))} and are now {_short(wanted['clients'])}")
+        shared = about.get(SHARED)
+        faults = self._otherwise(record) if shared not in self._compared else self._compared[shared]
+        if shared is not None:
+            self._compared[shared] = faults
         if faults:
             raise JobError(
                 f"{path}: the run in this folder is of another job: {'; '.join(faults)}. Resume it with the job that it began "
                 "with, or start anew (--out)"
             )
+
+    def _otherwise(self, record: Record) -> list[str]:
+        """What a record has otherwise than this job."""
+        free = may_change(self.config)
+        before = flat({key: value for key, value in record.items() if key != "run"})
+        now = flat(self._shared.job)
+        keys = [key for key in dict.fromkeys([*now, *before]) if before.get(key) != now.get(key) and key not in free]
+        faults = [f"{key} was {_short(before.get(key))} and is now {_short(now.get(key))}" for key in keys[:MOST_NAMED]]
+        faults += [f"also {', '.join(keys[MOST_NAMED:])}"] if len(keys) > MOST_NAMED else []
+        clients = record["run"].get("clients")
+        if clients != self._shared.clients:
+            faults.append(f"the clients were {_short(clients)} and are now {_short(self._shared.clients)}")
+        return faults
 
     def _ledger_size(self, party: int) -> int:
         """In which an earlier start may have left lines."""

@@ -47,7 +47,7 @@ class Ledger(Lines):
         began = time.monotonic()
         if surely or began >= self._next:
             with writing(self.path):
-                os.fsync(self._file)
+                os.fsync(self._handle.file)
             ended = time.monotonic()
             self._synced, self._next = self.mark, ended + (ended - began) / SHARE
         return self._synced

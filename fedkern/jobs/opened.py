@@ -18,8 +18,9 @@ from ..privacy.policy import DataSet
 from ..results.plain import Record
 from .files import RunFolder
 from .holders import ACCOUNT
-from .identity import RECORD, given_digest, job_bytes
+from .identity import given_digest, job_bytes
 from .keys import JobConfig
+from .record import NAME, Reader
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,11 @@ def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
     JobError
         It is none, or cannot be read.
     """
-    record = read(folder / RECORD)
+    reader = Reader()
+    record = read(folder / NAME, reader)
     about = record.get("run") if isinstance(record, dict) else None
     if not isinstance(about, dict) or not about.keys() >= {"id", "clients", "party"}:
-        raise JobError(f"{folder}: holds no run of fedkern (no {RECORD} that says which); give the --out of one")
+        raise JobError(f"{folder}: holds no run of fedkern (no {NAME} that says which); give the --out of one")
     config = config_of({key: value for key, value in record.items() if key != "run"})
     path = folder if about["party"] is None else folder.resolve().parent
     own = config.output.own_folders(Path.cwd()) if about["party"] is None else None
@@ -121,17 +123,17 @@ def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
     try:
         files.run = bytes.fromhex(about["id"])
     except (ValueError, TypeError):
-        raise JobError(f"{folder / RECORD}: run.id is none; put the file back as the run left it") from None
-    found = {party: read(files.home(party) / RECORD) for party in (SERVER, *range(len(files.names)))}
+        raise JobError(f"{folder / NAME}: run.id is none; put the file back as the run left it") from None
+    found = {party: read(files.home(party) / NAME, reader) for party in (SERVER, *range(len(files.names)))}
     records = {party: one for party, one in found.items() if one and "id" in one.get("run", {})}
     files.rows |= {party: given_digest(one["run"]) for party, one in records.items() if one["run"]["id"] == about["id"]}
     return Opened(config, files, records, read(path / "summary.json"))
 
 
-def read(path: Path) -> Any:
-    """A file of JSON; None where there is none, or none that may be read."""
+def read(path: Path, reader: Reader | None = None) -> Any:
+    """A file of JSON (a record by a reader of such); None where there is none, or none that may be read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8")) if reader is None else reader.read(path)
     except (FileNotFoundError, PermissionError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:

@@ -22,6 +22,7 @@ from ..transports.codec import HEADER, Frame, pack, unpack
 from ..transports.driver import Received
 from . import stamp as stamping
 from .files import DIGEST, deleted, spare, sync_folder, write_atomically, writing
+from .handles import Handle
 from .stamp import Stamp
 
 RECORD = struct.Struct(f"<Q{DIGEST}s")  # bytes that follow, their digest
@@ -52,7 +53,7 @@ class Outbox:
     ) -> None:
         self.folder, self.protocol, self.number, self.stamp, self.check = folder, protocol, number, stamp, check
         self.waiting = deque(_answer(body) for n in self._numbers() if n >= number for body in self._bodies(n))
-        self._file = self._begin()
+        self._handle = self._begin()
 
     def recall(self, question: Frame) -> tuple[list[Frame], Saved] | None:
         """The answer that this question got before the crash. The first question that did not come then ends the past."""
@@ -66,23 +67,27 @@ class Outbox:
         """Stores an answer: on the disk when this returns, unless it says nothing."""
         with writing(self._path(self.number)):
             record = _record(self.stamp().at(self._path(self.number)), Answer(_digest(question), frames, saved))
-            if os.write(self._file, record) < len(record):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if not os.fstat(self._file).st_nlink:
-                raise deleted(self._path(self.number))
+            try:
+                file = self._handle.file
+                if os.write(file, record) < len(record):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if not os.fstat(file).st_nlink:
+                    raise FileNotFoundError
+            except FileNotFoundError:
+                raise deleted(self._path(self.number)) from None
             if any(HEADER.unpack_from(frame)[2] != Received.kind for frame in frames):
-                os.fsync(self._file)
+                os.fsync(file)
 
     def next(self, number: int) -> None:
         """A checkpoint was written: a new file begins, with what still waits."""
-        before, self.number = self._file, number
-        self._file = self._begin()
-        os.close(before)
+        before, self.number = self._handle, number
+        self._handle = self._begin()
+        before.close()
 
     def close(self) -> None:
-        os.close(self._file)
+        self._handle.close()
 
-    def _begin(self) -> int:
+    def _begin(self) -> Handle:
         path = self._path(self.number)
         stamp = self.stamp().at(path) if self.waiting else Stamp()
         write_atomically(path, b"".join(_record(stamp, answer) for answer in self.waiting), secret=True)
@@ -91,7 +96,7 @@ class Outbox:
                 self._path(other).unlink(missing_ok=True)
         with writing(path):
             sync_folder(self.folder)
-            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            return Handle(path, os.O_WRONLY | os.O_APPEND)
 
     def _bodies(self, number: int) -> Iterable[bytes]:
         """The whole records of a file. A crash may have cut the last one: then it had not been sent.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -160,9 +161,8 @@ def named(config: JobConfig, names_of_files: tuple[str, ...]) -> tuple[str, ...]
     names = tuple(config.data.names) or names_of_files
     if len(names) != len(names_of_files):
         raise JobError(f"data.names: {len(names)} names for {len(names_of_files)} clients")
-    for name in names:
-        if names.count(name) > 1:
-            raise JobError(f"data.clients: two files would both be client {name!r}; rename one, or give data.names")
+    if twice := next((name for name, n in Counter(names).items() if n > 1), None):
+        raise JobError(f"data.clients: two files would both be client {twice!r}; rename one, or give data.names")
     if faults := list(faults_of_names(names, "data.names" if config.data.names else "data.clients")):
         raise JobError("; also ".join(faults) + ("" if config.data.names else ", or give data.names"))
     return names

@@ -66,7 +66,8 @@ def mark_of(key: bytes) -> str:
 def fingerprint(table: Table, key: bytes, ignored: Collection[str] = ()) -> str:
     """A keyed digest of a table's cells: without the key it tells nothing, not even of a table of which few are possible."""
     state = hashlib.blake2b(key=key, digest_size=32, person=b"fedkern rows")
-    names = [name for name in table.names if name not in ignored or name in table.matrix_names]
+    ignored, in_matrix = frozenset(ignored), frozenset(table.matrix_names)
+    names = [name for name in table.names if name not in ignored or name in in_matrix]
     state.update(json.dumps([names, table.n_rows, sorted(table.broken.items())]).encode())
     if table.matrix is not None:
         _add(state, table.matrix)
@@ -75,7 +76,7 @@ def fingerprint(table: Table, key: bytes, ignored: Collection[str] = ()) -> str:
         if isinstance(column, Text):
             state.update(json.dumps(column.levels).encode())
             _add(state, column.codes)
-        elif name not in table.matrix_names:
+        elif name not in in_matrix:
             _add(state, np.asarray(column))
     return state.hexdigest()
 

@@ -12,9 +12,9 @@ from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import NEAR, Local, exact
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
-from fedkern.algorithms.pvi.server import product
+from fedkern.algorithms.pvi.sites import BLOCK, Sites
 from fedkern.kernels import glm
-from fedkern.models.expfam import Gaussian, kl
+from fedkern.models.expfam import Gaussian, kl, pack
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import KeyedSource
@@ -152,14 +152,44 @@ def test_rows_in_another_order_give_the_same_posterior():
     np.testing.assert_allclose(a.q.mean, b.q.mean, rtol=1e-10, atol=1e-12)
 
 
+def multiplied(prior, site_h, site_P):
+    """(h, packed P) of the prior times all sites, multiplied in client order."""
+    total = np.concatenate([prior.h, pack(prior.P)])
+    for site in np.concatenate([site_h, site_P], axis=1):
+        total = total + site
+    return total
+
+
 def test_q_is_always_the_product_of_its_sites():
     server, clients = run(deal(make_rows("bernoulli"), 4), settings(rounds=3, damping=0.5))
-    again = product(server.prior, server.site_h, server.site_P)
-    assert (again.h == server.q.h).all()
-    assert (again.P == server.q.P).all()
+    again = multiplied(server.prior, server.site_h, server.site_P)
+    assert (again == np.concatenate([server.q.h, pack(server.q.P)])).all()
     for k, c in clients.items():
         assert (c.site_h == server.site_h[k]).all()
         assert (c.site_P == server.site_P[k]).all()
+
+
+@pytest.mark.parametrize("n_clients", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+@pytest.mark.parametrize("d", [1, 2])
+def test_sites_of_many_clients_are_a_function_of_their_values(n_clients, d):
+    """Whatever changed first, and after a checkpoint too: bit for bit."""
+    random = np.random.default_rng(n_clients)
+    start = Gaussian(np.zeros(d), np.ones(d))
+    fresh = Sites.of(start, np.zeros((n_clients, d)), np.zeros((n_clients, d)), np.zeros(n_clients, np.int64))
+    changed = {k: (random.normal(size=d), random.random(d)) for k in range(n_clients)}
+    sites = fresh
+    for k in random.permutation(n_clients):
+        sites = sites.moved({int(k): changed[int(k)]}, 0.5)
+    assert (sites.h == [0.5 * changed[k][0] for k in range(n_clients)]).all()
+    assert (sites.updates == 1).all()
+    assert (fresh.h == 0).all()  # nothing is written to
+    assert (fresh.updates == 0).all()
+    q = sites.product()
+    for same in (fresh.moved(changed, 0.5), Sites.of(start, sites.h, sites.P, sites.updates)):
+        assert (same.product().h == q.h).all()
+        assert (same.product().P == q.P).all()
+    want = multiplied(start, sites.h, sites.P)
+    np.testing.assert_allclose(np.concatenate([q.h, pack(q.P)]), want, rtol=1e-12 if n_clients > BLOCK else 0)
 
 
 @pytest.mark.parametrize("optimiser", ["adagrad", "adam", "sgd"])

@@ -5,28 +5,28 @@ Nothing of it lasts: after a crash the questions are asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 from typing import Protocol as Shape
-from typing import TypeVar
 
 from .messages import ClientEffects, Event, Message, Protocol, Saved, ServerEffects, evolve
+from .persistent import PersistentMap
 from .rounds import to_each
 
 Reply = TypeVar("Reply")
-Reply_co = TypeVar("Reply_co", covariant=True)
 State = TypeVar("State")
 S = TypeVar("S")
 C = TypeVar("C")
 
 
-class Asked(Shape[Reply_co]):
+class Asked(Shape):
     """The server's state: client -> its answer."""
 
     @property
-    def replies(self) -> Mapping[int, Reply_co]: ...
+    def replies(self) -> PersistentMap[int, Any]: ...
 
 
-Waiting = TypeVar("Waiting", bound=Asked[object])
+Waiting = TypeVar("Waiting", bound=Asked)
 
 
 def ask(n_clients: int, question: Message) -> ServerEffects:
@@ -36,7 +36,12 @@ def ask(n_clients: int, question: Message) -> ServerEffects:
 
 def with_reply(state: Waiting, sender: int, reply: Reply) -> Waiting:
     """The state with one client's reply."""
-    return evolve(state, replies={**state.replies, sender: reply})
+    return evolve(state, replies=state.replies.plus(sender, reply))
+
+
+def heard_of_all(replies: Collection[int], lost: Collection[int], n_clients: int) -> bool:
+    """Whether each client has answered or is gone."""
+    return len(replies) + sum(client not in replies for client in lost) == n_clients
 
 
 def save(state: State) -> Saved:

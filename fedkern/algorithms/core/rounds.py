@@ -10,13 +10,14 @@ say themselves what then becomes of the model: partitioned inference, Gibbs samp
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LostPeer
 from .messages import NO_MODEL, ClientLost, Event, Message, RemoteFault, ServerEffects, evolve, lost
+from .persistent import PersistentMap, PersistentSet
 
 Answer = TypeVar("Answer")
 
@@ -35,9 +36,9 @@ class Round(Protocol):
     @property
     def round(self) -> int: ...
     @property
-    def waiting(self) -> frozenset[int]: ...
+    def waiting(self) -> PersistentSet[int]: ...
     @property
-    def answers(self) -> Mapping[int, Message]: ...
+    def answers(self) -> PersistentMap[int, Any]: ...
 
 
 State = TypeVar("State", bound=Round)
@@ -83,12 +84,12 @@ class AllRounds:
 def ask_all(state: State, question: Message) -> tuple[State, ServerEffects]:
     """Asks every client, and waits for all of them."""
     everyone = range(len(state.names))
-    return evolve(state, waiting=frozenset(everyone), answers={}), to_each(everyone, question)
+    return evolve(state, waiting=PersistentSet(everyone), answers=PersistentMap()), to_each(everyone, question)
 
 
 def tell_all(state: State, message: Message) -> tuple[State, ServerEffects]:
     """Tells every client what needs no answer."""
-    return evolve(state, waiting=frozenset(), answers={}), to_each(range(len(state.names)), message)
+    return evolve(state, waiting=PersistentSet(), answers=PersistentMap()), to_each(range(len(state.names)), message)
 
 
 def with_answer(state: State, sender: int, event: Event, expected: type[Message], why: str = NO_MODEL) -> State:
@@ -105,7 +106,7 @@ def with_answer(state: State, sender: int, event: Event, expected: type[Message]
     late = getattr(event, "round", state.round) != state.round
     if not isinstance(event, expected) or late or sender not in state.waiting:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {state.round}")
-    return evolve(state, answers={**state.answers, sender: event}, waiting=state.waiting - {sender})
+    return evolve(state, answers=state.answers.plus(sender, event), waiting=state.waiting.minus(sender))
 
 
 def needs_all(event: Event, names: tuple[str, ...], round: int, why: str = NO_MODEL) -> None:

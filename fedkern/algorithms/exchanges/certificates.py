@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from ...privacy.certificate_fields import problem
 from ..core import once
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap, PersistentSet
 
 BYTES = 4096
 DIMS = {"certificate": BYTES}
@@ -40,8 +41,8 @@ class Server:
     """Certificates that have come, and clients that will send none."""
 
     n_clients: int
-    replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
+    replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def finished(state: Server) -> bool:
     """Whether everybody who still lives has answered."""
-    return len(state.replies.keys() | state.lost) == state.n_clients
+    return once.heard_of_all(state.replies, state.lost, state.n_clients)
 
 
 PROTOCOL = once.protocol("certificates", (AskCertificate,), (Certificate,), server_receive, client_receive, finished)

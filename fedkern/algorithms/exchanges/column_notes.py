@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from ..core import once, pieces
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
 DIMS = {"schema": pieces.PIECE}
@@ -113,8 +114,8 @@ class Server:
 
     clients: tuple[str, ...]
     split: bool = False
-    told: Mapping[int, Degenerate] = field(default_factory=dict)
-    pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    told: PersistentMap[int, Degenerate] = field(default_factory=PersistentMap)
+    pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
 
     @property
     def notes(self) -> list[str]:
@@ -151,8 +152,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     who = f"client {sender}: ColumnNotes"
     have, content = pieces.add(who, state.pieces.get(sender, ()), event)
     if content is None:
-        return replace(state, pieces={**state.pieces, sender: have}), []
-    return replace(state, told={**state.told, sender: _checked(who, content)}), []
+        return replace(state, pieces=state.pieces.plus(sender, have)), []
+    return replace(state, told=state.told.plus(sender, _checked(who, content))), []
 
 
 def _checked(who: str, content: dict[str, Any]) -> Degenerate:

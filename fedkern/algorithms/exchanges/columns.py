@@ -32,6 +32,7 @@ from ...errors import JobError, OwnFault
 from ...models.encoding import Column, Encoding, Spec
 from ..core import pieces
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, text
+from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import lacking
 
@@ -100,8 +101,8 @@ class Server:
     spec: Spec
     clients: tuple[str, ...]
     leg: int = COLUMNS
-    replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap)
+    pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
     columns: tuple[Column, ...] = ()
     labels: tuple[str, ...] = ()
     rows: int = 0
@@ -138,9 +139,9 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     who = f"client {sender}: SchemaReply"
     have, content = pieces.add(who, state.pieces.get(sender, ()), event)
     if content is None:
-        return replace(state, pieces={**state.pieces, sender: have}), []
-    rest = {k: texts for k, texts in state.pieces.items() if k != sender}
-    state = replace(state, replies={**state.replies, sender: _checked(who, content, state)}, pieces=rest)
+        return replace(state, pieces=state.pieces.plus(sender, have)), []
+    replies = state.replies.plus(sender, _checked(who, content, state))
+    state = replace(state, replies=replies, pieces=state.pieces.minus(sender))
     if len(state.replies) < len(state.clients):
         return state, []
     if state.leg == COLUMNS:
@@ -291,10 +292,10 @@ def _finite(state: Client, sums: NDArray[np.float64]) -> list[float]:
 def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
     """All have told their columns: compares them, and asks for what only rows can say."""
     if state.spec.missing:
-        state = replace(state, replies=lacking.joined(state.replies))
+        state = replace(state, replies=PersistentMap(lacking.joined(state.replies)))
     _check_columns(state)
     names, kinds = state.replies[0]["names"], state.replies[0]["kinds"]
-    state = replace(state, columns=tuple(Column(name, kind) for name, kind in zip(names, kinds)), replies={})
+    state = replace(state, columns=tuple(Column(name, kind) for name, kind in zip(names, kinds)), replies=PersistentMap())
     if not _wanted(state.spec, names, kinds):
         return _agree(state, tuple(_joined(state, column, []) for column in state.columns))
     return _to_all(replace(state, leg=ROWS), AskSchema, ROWS, {})
@@ -309,7 +310,7 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
         return _agree(state, columns)
     rows = sum(reply["rows"] for reply in replies)
     means = tuple(math.fsum(sums) / rows for sums in zip(*(reply["sums"] for reply in replies)))
-    state = replace(state, leg=DEVIATIONS, rows=rows, means=means, replies={})
+    state = replace(state, leg=DEVIATIONS, rows=rows, means=means, replies=PersistentMap())
     return _to_all(state, AskSchema, DEVIATIONS, {"means": means})
 
 
@@ -322,15 +323,19 @@ def _check_columns(state: Server) -> None:
     """All clients must have the columns that most of them have."""
     shapes = [(tuple(state.replies[k]["names"]), tuple(state.replies[k]["kinds"])) for k in range(len(state.clients))]
     counts = Counter(shapes)
-    names, kinds = max(counts, key=lambda shape: (counts[shape], -shapes.index(shape)))
+    names, kinds = max(counts, key=counts.__getitem__)  # of those that are equally frequent the one that came first
+    wanted_names = frozenset(names)
     example = state.clients[shapes.index((names, kinds))]
     for client, (others, other_kinds) in zip(state.clients, shapes):
+        if (others, other_kinds) == (names, kinds):
+            continue
+        there = frozenset(others)
         for name in names:
-            if name not in others:
+            if name not in there:
                 what = f"{_told(name, names, state.spec)} of client {example!r} is missing"
                 raise JobError(f"client {client!r}: {what}; add it, or ignore it in [data]")
         for name in others:
-            if name not in names:
+            if name not in wanted_names:
                 what = f"{_told(name, others, state.spec)} is not at client {example!r}"
                 raise JobError(f"client {client!r}: {what}; remove it, or ignore it in [data]")
         if others != names:
@@ -404,7 +409,7 @@ def _agree(state: Server, columns: tuple[Column, ...]) -> tuple[Server, ServerEf
     encoding = state.spec.encoding(columns)
     if state.labels:
         encoding = replace(encoding, labels=state.labels)
-    state = replace(state, leg=DONE, columns=columns, replies={}, encoding=encoding)
+    state = replace(state, leg=DONE, columns=columns, replies=PersistentMap(), encoding=encoding)
     return _to_all(state, Agreed, DONE, encoding.to_dict())
 
 

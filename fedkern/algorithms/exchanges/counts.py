@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..core import once
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap, PersistentSet
 
 DIMS: dict[str, int] = {}
 
@@ -45,8 +45,8 @@ class Server:
     """Counts that have come, and clients that will send none."""
 
     n_clients: int
-    replies: Mapping[int, Counts] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
+    replies: PersistentMap[int, Counts] = field(default_factory=PersistentMap)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
 
     @property
     def total(self) -> tuple[int, int, int]:
@@ -62,7 +62,7 @@ def start(n_clients: int) -> tuple[Server, ServerEffects]:
 
 def finished(state: Server) -> bool:
     """Whether everybody who still lives has answered."""
-    return len(state.replies.keys() | state.lost) == state.n_clients
+    return once.heard_of_all(state.replies, state.lost, state.n_clients)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:

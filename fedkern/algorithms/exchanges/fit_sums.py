@@ -5,13 +5,13 @@ A sum is of at least five areas: a client with fewer that have rows answers with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
 DIMS: dict[str, int] = {}
@@ -48,7 +48,7 @@ class Client:
 @dataclass(frozen=True)
 class Server:
     n_clients: int
-    replies: Mapping[int, FitSums] = field(default_factory=dict)
+    replies: PersistentMap[int, FitSums] = field(default_factory=PersistentMap)
 
     @property
     def total(self) -> FitSums:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -43,7 +43,7 @@ class Client:
 @dataclass(frozen=True)
 class Server:
     n_clients: int
-    replies: Mapping[int, SiteFit] = field(default_factory=dict)
+    replies: PersistentMap[int, SiteFit] = field(default_factory=PersistentMap)
 
 
 def start(n_clients: int) -> tuple[Server, ServerEffects]:

@@ -10,7 +10,6 @@ What comes is added in client order. With this the result does not depend on the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,6 +20,7 @@ from ...models.spatial.site import Rows
 from ...models.spatial.units import Units, pooled_level, spread, sums
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
 DIMS: dict[str, int] = {}
@@ -95,7 +95,7 @@ class Server:
     settings: Settings
     clients: tuple[str, ...]
     leg: int = LEVEL
-    told: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    told: PersistentMap[int, tuple[float, float]] = field(default_factory=PersistentMap)
     centre: float = 0.0
     rows: float = 0.0
     units: Units | None = None
@@ -144,11 +144,11 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     if (not state.settings.measured and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
         raise RemoteFault(f"client {sender}: LevelSums of {event.first:g} and {event.second:g} cannot be")
-    state = replace(state, told={**state.told, sender: (event.first, event.second)})
+    state = replace(state, told=state.told.plus(sender, (event.first, event.second)))
     if len(state.told) < len(state.clients):
         return state, []
     answers, s = in_order(state.told), state.settings
-    state = replace(state, told={})
+    state = replace(state, told=PersistentMap())
     if state.leg == SPREAD:
         return _known(state, _gaussian(s, answers, state.centre, state.rows))
     with np.errstate(over="ignore"):

@@ -5,7 +5,6 @@ A sum is of at least five rows: a client with fewer answers with zeros. No row's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..core import once
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap, PersistentSet
 
 BINS = 4
 DIMS: dict[str, int] = {"bins": BINS}
@@ -53,8 +53,8 @@ class Server:
 
     n_clients: int
     asks: bool = True
-    replies: Mapping[int, LooSums] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
+    replies: PersistentMap[int, LooSums] = field(default_factory=PersistentMap)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
 
 
 def start(n_clients: int, asks: bool = True) -> tuple[Server, ServerEffects]:
@@ -64,7 +64,7 @@ def start(n_clients: int, asks: bool = True) -> tuple[Server, ServerEffects]:
 
 def finished(state: Server) -> bool:
     """Whether everybody who still lives has answered."""
-    return not state.asks or len(state.replies.keys() | state.lost) == state.n_clients
+    return not state.asks or once.heard_of_all(state.replies, state.lost, state.n_clients)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:

@@ -9,7 +9,6 @@ predicted leaves, once. Source: docs/methods/vertical.md, section 11.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
+from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
 Vector = NDArray[np.float64]
@@ -101,12 +101,12 @@ class Server:
     """
 
     n_clients: int
-    replies: Mapping[int, FittedPart] = field(default_factory=dict)
+    replies: PersistentMap[int, FittedPart] = field(default_factory=PersistentMap)
     parts: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0, 0)))
     turn: int = 0
     passes: int = 0
     change: float = 0.0
-    filled: Mapping[int, Filled] = field(default_factory=dict)
+    filled: PersistentMap[int, Filled] = field(default_factory=PersistentMap)
 
     @property
     def round(self) -> int:
@@ -177,7 +177,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, Explained) and fitted and (event.round, sender) == (state.round, state.turn):
         return _explained(state, event)
     if isinstance(event, Filled) and fitted and event.round == state.round and sender not in state.filled:
-        return evolve(state, filled={**state.filled, sender: event}), []
+        return evolve(state, filled=state.filled.plus(sender, event)), []
     raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
 
 

@@ -7,7 +7,6 @@ Source: docs/methods/vertical.md, section 11.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
 Vector = NDArray[np.float64]
@@ -60,8 +60,8 @@ class Client:
 class Server:
     n_clients: int
     with_z: bool = False
-    replies: Mapping[int, Prediction] = field(default_factory=dict)
-    z: Mapping[int, Vector] = field(default_factory=dict)
+    replies: PersistentMap[int, Prediction] = field(default_factory=PersistentMap)
+    z: PersistentMap[int, Vector] = field(default_factory=PersistentMap)
 
     @property
     def mean(self) -> Vector:
@@ -92,7 +92,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     needed(event, "its predictions had not come; --resume goes on from the last checkpoint")
     if isinstance(event, MeanZ) and state.with_z and sender not in state.z:
-        return replace(state, z={**state.z, sender: event.z.copy()}), []
+        return replace(state, z=state.z.plus(sender, event.z.copy())), []
     if not isinstance(event, Prediction) or sender in state.replies or event.variance.min(initial=0) < 0:
         raise RemoteFault(f"client {sender}: {type(event).__name__} comes twice, or has a variance below 0")
     return once.with_reply(state, sender, event), []

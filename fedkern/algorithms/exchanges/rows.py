@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ...errors import JobError, OwnFault
 from ..core import once, pieces
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
 DIMS = {"schema": pieces.PIECE}
@@ -124,8 +125,8 @@ class Server:
     new: tuple[int, ...] = ()
     labels: str = ""
     counted: bool = True
-    replies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    pieces: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap)
+    pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
     told: bool = False
     n_rows: int = 0
 
@@ -197,12 +198,12 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         raise RemoteFault(f"client {sender}: {type(event).__name__} came twice")
     have, content = pieces.add(f"client {sender}: Ids", state.pieces.get(sender, ()), event)
     if content is None:
-        return replace(state, pieces={**state.pieces, sender: have}), []
+        return replace(state, pieces=state.pieces.plus(sender, have)), []
     pieces.fields(f"client {sender}: Ids", content, {"ids", "response", "labels"})
     texts = isinstance(content["ids"], str) and isinstance(content["labels"], str)
     if not texts or not isinstance(content["response"], bool) or len(content["ids"]) % WIDTH:
         raise RemoteFault(f"client {sender}: Ids must be digests and a truth value")
-    state = replace(state, replies={**state.replies, sender: {**content, "ids": _split(content["ids"])}})
+    state = replace(state, replies=state.replies.plus(sender, {**content, "ids": _split(content["ids"])}))
     if len(state.replies) < len(state.names):
         return state, []
     return _compared(state)

@@ -11,7 +11,7 @@ What comes is added in client order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeVar
 
@@ -22,6 +22,7 @@ from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from ..core.persistent import PersistentMap
 from ..core.rounds import all_of, needed
 
 Array = NDArray[np.float64]
@@ -117,7 +118,7 @@ class Server:
     second: bool
     scales: Array | None = None
     psi: Array | None = None
-    replies: Mapping[int, ColumnMoments | SecondMoments | CompletedMoments] = field(default_factory=dict)
+    replies: PersistentMap[int, ColumnMoments | SecondMoments | CompletedMoments] = field(default_factory=PersistentMap)
     rows: tuple[int, ...] = ()
     imputes: bool = False
     sites: tuple[Completed, ...] = ()
@@ -223,7 +224,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     state = once.with_reply(state, sender, event)
     if len(state.replies) < len(state.clients):
         return state, []
-    replies, everyone, state = state.replies, len(state.clients), replace(state, replies={})
+    replies, everyone, state = state.replies, len(state.clients), replace(state, replies=PersistentMap())
     if state.scales is None:
         moments = all_of(replies, ColumnMoments)
         scales, rows = pooled_scales(state.names, moments), tuple(int(m.degrees.max(initial=0)) + 1 for m in moments)

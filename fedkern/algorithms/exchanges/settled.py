@@ -5,11 +5,11 @@ The bit is of `core.windows`: whether mean and sd of every unknown that only the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..core import once
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
+from ..core.persistent import PersistentMap, PersistentSet
 
 DIMS: dict[str, int] = {}
 
@@ -34,8 +34,8 @@ class Server:
     """Bits that have come, and clients that will send none."""
 
     n_clients: int
-    replies: Mapping[int, bool] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
+    replies: PersistentMap[int, bool] = field(default_factory=PersistentMap)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def finished(state: Server) -> bool:
     """Whether everybody who still lives has answered."""
-    return len(state.replies.keys() | state.lost) == state.n_clients
+    return once.heard_of_all(state.replies, state.lost, state.n_clients)
 
 
 PROTOCOL = once.protocol("settled", (AskSettled,), (Settled,), server_receive, client_receive, finished)

@@ -7,7 +7,7 @@ the answers the server weights its draws (`results.reweighed`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..core import once
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, evolve
+from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import needed
 
 DRAWS = 400
@@ -70,9 +71,9 @@ class Server:
 
     n_clients: int
     asks: bool
-    replies: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    replies: PersistentMap[int, NDArray[np.float64]] = field(default_factory=PersistentMap)
     spared: bool = False
-    lost: frozenset[int] = frozenset()
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
 
 
 def start(n_clients: int, asks: bool) -> tuple[Server, ServerEffects]:
@@ -87,7 +88,7 @@ def start_of(n_clients: int, question: AskTermsOf | None) -> tuple[Server, Serve
 
 
 def finished(state: Server) -> bool:
-    return not state.asks or len(state.replies.keys() | state.lost) == state.n_clients
+    return not state.asks or once.heard_of_all(state.replies, state.lost, state.n_clients)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import final
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior
 from ..core.messages import SERVER, Event, Saved, ServerEffects, array, evolve
+from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
 from ..core.trace import Trace
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
@@ -49,8 +49,8 @@ class Server(AllRounds):
     warmup_divergences: Vector
     round: int = 0
     inner: int = 0
-    waiting: frozenset[int] = frozenset()
-    answers: Mapping[int, Slope | SlopeChange] = field(default_factory=dict)
+    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    answers: PersistentMap[int, Slope | SlopeChange] = field(default_factory=PersistentMap)
     trace: Trace = field(default_factory=Trace)
 
     @property
@@ -178,5 +178,5 @@ def save(state: Server) -> Saved:
 def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     own: dict[str, object] = {name: value for name, value in saved.items() if "." not in name}
-    own |= {"waiting": frozenset(array(saved, "waiting").tolist()), "answers": {}}
+    own |= {"waiting": PersistentSet(array(saved, "waiting").tolist()), "answers": PersistentMap()}
     return evolve(fresh, **own, walk=Walk.load(saved), trace=Trace.load(saved), step=Step.load(saved))

@@ -16,7 +16,6 @@ client adds the M-th part of the released sum, a function of that sum and the pu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, final
 
@@ -44,6 +43,7 @@ from ..core.messages import (
     array,
     evolve,
 )
+from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import flags, members, to_each
 from . import machine as pvi
 from .messages import QUpdate, SiteApplied, SiteDelta, SiteShare
@@ -77,12 +77,12 @@ class Server:
     trajectory: Trajectory
     averaged_sites: bool = False
     round: int = 0
-    waiting: frozenset[int] = frozenset()
-    pending: Mapping[int, Vector] = field(default_factory=dict)
+    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    pending: PersistentMap[int, Vector] = field(default_factory=PersistentMap)
     charging: bool = False
     releasing: bool = False
     spent: bool = False
-    lost: frozenset[int] = frozenset()
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
     halvings: int = 0
     rejected: int = 0
 
@@ -131,7 +131,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if sender == SERVER and state.charging and isinstance(event, ChargeFailed):
         return replace(state, charging=False, spent=True), []
     if sender == SERVER and state.charging and isinstance(event, Charged):
-        everybody = frozenset(range(state.n_clients)) - state.lost
+        everybody = PersistentSet(k for k in range(state.n_clients) if k not in state.lost)
         state = replace(state, charging=False, waiting=everybody)
         return state, to_each(sorted(everybody), QUpdate(state.round, state.round, state.q.h, state.q.P))
     if sender == SERVER and state.releasing and isinstance(event, Released) and event.round == state.round:
@@ -145,7 +145,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     change = np.concatenate([event.dh, event.dP])
     if not np.isfinite(change).all():
         raise RemoteFault(f"client {sender}: SiteDelta of round {event.round} is not finite")
-    state = replace(state, pending={**state.pending, sender: change}, waiting=state.waiting - {sender})
+    state = replace(state, pending=state.pending.plus(sender, change), waiting=state.waiting - {sender})
     return (state, []) if state.waiting else _sum(state)
 
 
@@ -193,7 +193,7 @@ def _apply(state: Server, content: Saved) -> tuple[Server, ServerEffects]:
     updates = state.updates.copy()
     updates[answered] += 1
     trajectory = state.trajectory.add(point_of(q))
-    state = replace(state, q=q, pending={}, updates=updates, trajectory=trajectory, round=state.round + 1)
+    state = replace(state, q=q, pending=PersistentMap(), updates=updates, trajectory=trajectory, round=state.round + 1)
     state = replace(state, halvings=state.halvings + int(0 < alpha < 1), rejected=state.rejected + int(alpha == 0))
     state, charge = _charge(state)
     return state, effects + charge
@@ -226,7 +226,7 @@ def load(state: Party, saved: Saved) -> Party:
     """As `pvi.load`."""
     if isinstance(state, pvi.Client):
         return pvi.load(state, saved)
-    lost, waiting = members(array(saved, "flags"))
+    lost, waiting = map(PersistentSet, members(array(saved, "flags")))
     return evolve(
         state,
         **{name: saved[name] for name in _COUNTS},
@@ -236,7 +236,7 @@ def load(state: Party, saved: Saved) -> Party:
         lost=lost,
         trajectory=Trajectory.load(saved),
         waiting=waiting,
-        pending={},
+        pending=PersistentMap(),
         charging=False,
         releasing=False,
     )

@@ -6,7 +6,6 @@ the prior's, and takes one step of its optimiser. Source: docs/methods/pvi.md, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, final
 
@@ -32,6 +31,7 @@ from ..core.messages import (
     evolve,
 )
 from ..core.optim import OPTIMISERS
+from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import flags, in_order, members, to_each
 from .local import OMEGA_BOUND, Local, gradient_of
 from .messages import Gradient, Parameters
@@ -54,11 +54,11 @@ class Server:
     trajectory: Trajectory
     updates: NDArray[np.int64]
     round: int = 0
-    waiting: frozenset[int] = frozenset()
-    gradients: Mapping[int, Vector] = field(default_factory=dict)
-    refused: frozenset[int] = frozenset()
-    capped: frozenset[int] = frozenset()
-    lost: frozenset[int] = frozenset()
+    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    gradients: PersistentMap[int, Vector] = field(default_factory=PersistentMap)
+    refused: PersistentSet[int] = field(default_factory=PersistentSet)
+    capped: PersistentSet[int] = field(default_factory=PersistentSet)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
 
     @property
     def n_clients(self) -> int:
@@ -97,7 +97,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, Refused):
         state = replace(state, refused=state.refused | {sender})
     else:
-        state = replace(state, gradients={**state.gradients, sender: np.concatenate([event.mu, event.omega])})
+        state = replace(state, gradients=state.gradients.plus(sender, np.concatenate([event.mu, event.omega])))
     if state.waiting or state.stop:
         return state, []
     return _ask(_step(state))
@@ -119,7 +119,7 @@ def _step(state: Server) -> Server:
     trajectory = state.trajectory.add(lam)
     updates = state.updates + 1
     cap = s.updates_per_client
-    capped = frozenset(range(state.n_clients)) if cap is not None and updates.max() >= cap else state.capped
+    capped = PersistentSet(range(state.n_clients)) if cap is not None and updates.max() >= cap else state.capped
     return replace(
         state,
         lam=lam,
@@ -127,7 +127,7 @@ def _step(state: Server) -> Server:
         trajectory=trajectory,
         updates=updates,
         round=state.round + 1,
-        gradients={},
+        gradients=PersistentMap(),
         capped=capped,
     )
 
@@ -137,7 +137,7 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
         return state, []
     d, everyone = state.prior.d, range(state.n_clients)
     question = Parameters(state.round, state.lam[:d], state.lam[d:])
-    return replace(state, waiting=frozenset(everyone)), to_each(everyone, question)
+    return replace(state, waiting=PersistentSet(everyone)), to_each(everyone, question)
 
 
 @final
@@ -194,7 +194,7 @@ def load(state: Party, saved: Saved) -> Party:
     """A fresh state as it was when it was saved."""
     if isinstance(state, Client):
         return evolve(state, step=saved["step"], refused=bool(saved["refused"]))
-    refused, capped, lost, waiting = members(array(saved, "out"))
+    refused, capped, lost, waiting = map(PersistentSet, members(array(saved, "out")))
     return evolve(
         state,
         round=saved["round"],
@@ -206,7 +206,7 @@ def load(state: Party, saved: Saved) -> Party:
         lost=lost,
         trajectory=Trajectory.load(saved),
         waiting=waiting,
-        gradients={},
+        gradients=PersistentMap(),
     )
 
 

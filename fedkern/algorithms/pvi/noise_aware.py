@@ -10,7 +10,7 @@ Source: docs/methods/pvi.md, section 16.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ...models.expfam import Gaussian
 from ..core import once
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, number
+from ..core.persistent import PersistentMap, PersistentSet
 
 Vector = NDArray[np.float64]
 Column = Annotated[Vector, "d"]
@@ -162,8 +163,8 @@ class Server:
     """Sums that have come, and clients that will send none."""
 
     n_clients: int
-    replies: Mapping[int, Sums] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
+    replies: PersistentMap[int, Sums] = field(default_factory=PersistentMap)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def finished(state: Server) -> bool:
     """Whether everybody who still lives has answered."""
-    return len(state.replies.keys() | state.lost) == state.n_clients
+    return once.heard_of_all(state.replies, state.lost, state.n_clients)
 
 
 PROTOCOL = once.protocol("noisy-sums", (AskSums,), (NoisySums,), server_receive, client_receive, finished)

@@ -5,8 +5,8 @@ Source: docs/methods/pvi.md, sections 1, 8 and 9.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, final
 
 import numpy as np
@@ -16,9 +16,11 @@ from ...kernels import rng
 from ...models.expfam import Gaussian, keeps_proper, pack, packed_size, unpack
 from ..core.averaging import Trajectory
 from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Saved, ServerEffects, array, evolve
+from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import active, flags, members, to_each
 from .messages import QUpdate, SiteApplied, SiteDelta
 from .settings import Settings
+from .sites import Sites
 
 Vector = NDArray[np.float64]
 
@@ -27,23 +29,48 @@ SMALLEST_ALPHA = 2.0**-10
 LARGEST = 1e12  # of any number in a delta; far beyond what a posterior of standardised columns can need
 
 
+class Wheel(NamedTuple):
+    """What the random schedule draws from: active clients, their weights, and these summed up."""
+
+    clients: NDArray[np.int64]
+    weights: Vector
+    edges: Vector
+
+    @classmethod
+    def of(cls, clients: NDArray[np.int64], weights: Vector) -> Wheel:
+        return cls(clients, weights, np.cumsum(weights))
+
+    def without(self, client: int) -> Wheel:
+        """Once a client has gone, which may have gone before."""
+        stays = self.clients != client
+        return Wheel.of(self.clients[stays], self.weights[stays])
+
+    def at(self, u: float) -> int:
+        """The client where u, of [0, 1), lies."""
+        place = int(np.searchsorted(self.edges, u * self.edges[-1], side="right"))
+        return int(self.clients[min(place, len(self.edges) - 1)])
+
+
 @final
 @dataclass(frozen=True)
 class Server:
     """The server's state.
 
+    No message costs more where there are more clients (a state has its own version of each set and map: `core.persistent`).
+
     Attributes
     ----------
     prior : of the model
-    site_h, site_P : (M, d) and (M, p) sites; a precision may be negative
+    sites : of all clients, with their applied updates
     q : prior times all sites, recomputed after each change
+    n_active : clients that have neither refused, nor are capped or lost
     round, version : rounds finished; updates applied
-    updates : (M,) applied updates of each client
     waiting : client -> version of the q that it was asked to improve
-    queue : clients still to be asked in this round (sequential schedule)
+    next : the first client that this round has not come to (sequential schedule, which asks in client order)
     pending : client -> its delta, until all of a synchronous round have come
     in_round : updates and refusals of deltas since the round began
     drawn : clients drawn by the random schedule since the job began
+    wheel : of the random schedule, made with its first draw
     refused, capped, lost : clients that will not be asked again, and why
     halvings, rejected : how often the guard on q halved alpha; deltas it refused altogether
     trajectory : see `point_of`
@@ -51,27 +78,43 @@ class Server:
 
     settings: Settings
     prior: Gaussian
-    site_h: Vector
-    site_P: Vector
+    sites: Sites
     q: Gaussian
-    updates: NDArray[np.int64]
     trajectory: Trajectory
+    n_clients: int
+    n_active: int
+    next: int
     round: int = 0
     version: int = 0
-    waiting: Mapping[int, int] = field(default_factory=dict)
-    queue: tuple[int, ...] = ()
-    pending: Mapping[int, tuple[Vector, Vector]] = field(default_factory=dict)
+    waiting: PersistentMap[int, int] = field(default_factory=PersistentMap)
+    pending: PersistentMap[int, tuple[Vector, Vector]] = field(default_factory=PersistentMap)
     in_round: int = 0
     drawn: int = 0
-    refused: frozenset[int] = frozenset()
-    capped: frozenset[int] = frozenset()
-    lost: frozenset[int] = frozenset()
+    wheel: Wheel | None = None
+    refused: PersistentSet[int] = field(default_factory=PersistentSet)
+    capped: PersistentSet[int] = field(default_factory=PersistentSet)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
     halvings: int = 0
     rejected: int = 0
 
     @property
-    def n_clients(self) -> int:
-        return len(self.site_h)
+    def site_h(self) -> Vector:
+        """(M, d)."""
+        return self.sites.h
+
+    @property
+    def site_P(self) -> Vector:
+        """(M, p)."""
+        return self.sites.P
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(M,) applied updates of each client."""
+        return self.sites.updates
+
+    def is_active(self, client: int) -> bool:
+        """Whether it may be asked again."""
+        return not (client in self.refused or client in self.capped or client in self.lost)
 
     @property
     def active(self) -> list[int]:
@@ -80,17 +123,17 @@ class Server:
     @property
     def stop(self) -> str | None:
         """See `Settings.stop`: without any client that could be asked."""
-        nobody = not self.active
-        return self.settings.stop(self.round, budget=nobody and bool(self.refused | self.capped), lost=nobody)
+        nobody = not self.n_active
+        return self.settings.stop(self.round, budget=nobody and bool(self.refused or self.capped), lost=nobody)
 
 
 def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, ServerEffects]:
     """The server's first state (all sites zero, q = prior) and its first questions."""
     d, p = prior.d, packed_size(prior.d, settings.covariance)
     width = d + p if settings.covariance == "full" and settings.average == "half" else 2 * d
-    sites = np.zeros((n_clients, d)), np.zeros((n_clients, p))
-    state = Server(settings, prior, *sites, prior, np.zeros(n_clients, np.int64), Trajectory(np.zeros(width)))
-    return _ask(state)
+    sites = Sites.of(prior, np.zeros((n_clients, d)), np.zeros((n_clients, p)), np.zeros(n_clients, np.int64))
+    state = Server(settings, prior, sites, prior, Trajectory(np.zeros(width)), n_clients, n_clients, next=n_clients)
+    return _ask(state, range(n_clients))
 
 
 def finished(state: Server) -> bool:
@@ -170,7 +213,7 @@ def of_point(point: Vector) -> Gaussian:
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer, or the loss of a client: its last site stays in q for good, and the job goes on without it."""
     if isinstance(event, ClientLost):
-        state = replace(state, lost=state.lost | {event.client})
+        state = _gone(state, event.client, "lost")
         sender = event.client
     else:
         if not isinstance(event, SiteDelta | Refused):
@@ -180,18 +223,25 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         if event.round != state.round and state.settings.schedule != "asynchronous":
             raise RemoteFault(f"client {sender}: {type(event).__name__}.round is {event.round}, expected {state.round}")
     if isinstance(event, Refused):
-        state = replace(state, refused=state.refused | {sender})
+        state = _gone(state, sender, "refused")
     effects: ServerEffects = []
     if isinstance(event, SiteDelta):
         _check(state, sender, event)
         state, effects = _take(state, sender, event)
-    state = replace(state, waiting={k: v for k, v in state.waiting.items() if k != sender})
+    state = evolve(state, waiting=state.waiting.minus(sender))
     if state.settings.schedule == "synchronous" and not state.waiting and state.pending:
-        state, applied = _apply(state, dict(state.pending))
-        state = replace(state, pending={})
+        state, applied = _apply(state, state.pending)
+        state = evolve(state, pending=PersistentMap())
         effects += applied
-    state, asked = _ask(state)
+    state, asked = _ask(state, [sender])
     return state, effects + asked
+
+
+def _gone(state: Server, client: int, why: str) -> Server:
+    """The client is not asked again: it is one more of those that have "refused", or are "capped" or "lost"."""
+    left = state.n_active - state.is_active(client)
+    wheel = None if state.wheel is None else state.wheel.without(client)
+    return evolve(state, n_active=left, wheel=wheel, **{why: getattr(state, why).plus(client)})
 
 
 def _check(state: Server, sender: int, event: SiteDelta) -> None:
@@ -209,15 +259,15 @@ def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerE
     s = state.settings
     delta = (event.dh, event.dP)
     if s.schedule == "synchronous":
-        return replace(state, pending={**state.pending, sender: delta}), []
+        return evolve(state, pending=state.pending.plus(sender, delta)), []
     stale = state.version - event.version > (s.max_staleness or 4 * state.n_clients)
     if s.schedule == "asynchronous" and stale:
-        rejected = replace(state, rejected=state.rejected + 1, in_round=state.in_round + 1)
-        return rejected, [(sender, SiteApplied(int(state.updates[sender]), 0.0))]
+        rejected = evolve(state, rejected=state.rejected + 1, in_round=state.in_round + 1)
+        return rejected, [(sender, SiteApplied(state.sites.updates_of(sender), 0.0))]
     return _apply(state, {sender: delta})
 
 
-def _apply(state: Server, deltas: dict[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
+def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
     """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper (docs/methods/pvi.md,
     section 9).
     """
@@ -227,72 +277,70 @@ def _apply(state: Server, deltas: dict[int, tuple[Vector, Vector]]) -> tuple[Ser
     alpha = 1.0
     while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):
         alpha /= 2
-    state = replace(state, in_round=state.in_round + len(clients), halvings=state.halvings + int(-np.log2(alpha)))
-    applied: ServerEffects = [(k, SiteApplied(int(state.updates[k]), alpha if alpha >= SMALLEST_ALPHA else 0.0)) for k in clients]
+    state = evolve(state, in_round=state.in_round + len(clients), halvings=state.halvings + int(-np.log2(alpha)))
+    weight = alpha if alpha >= SMALLEST_ALPHA else 0.0
+    applied: ServerEffects = [(k, SiteApplied(state.sites.updates_of(k), weight)) for k in clients]
     if alpha < SMALLEST_ALPHA:
-        return replace(state, rejected=state.rejected + len(clients)), applied
-    site_h, site_P, updates = state.site_h.copy(), state.site_P.copy(), state.updates.copy()
-    for k in clients:
-        site_h[k] += alpha * deltas[k][0]
-        site_P[k] += alpha * deltas[k][1]
-        updates[k] += 1
-    q = product(state.prior, site_h, site_P)
+        return evolve(state, rejected=state.rejected + len(clients)), applied
+    sites = state.sites.moved(deltas, alpha)
+    q = sites.product()
     trajectory = state.trajectory.add(point_of(q, averaged=state.settings.average == "half"))
+    state = evolve(state, sites=sites, q=q, trajectory=trajectory, version=state.version + len(clients))
     cap = state.settings.updates_per_client
-    capped = state.capped | {k for k in clients if cap is not None and updates[k] >= cap}
-    version = state.version + len(clients)
-    return replace(
-        state, site_h=site_h, site_P=site_P, q=q, updates=updates, trajectory=trajectory, capped=capped, version=version
-    ), applied
+    for k in clients:
+        if cap is not None and sites.updates_of(k) >= cap:
+            state = _gone(state, k, "capped")
+    return state, applied
 
 
-def product(prior: Gaussian, site_h: Vector, site_P: Vector) -> Gaussian:
-    """prior x t_1 x ... x t_M, multiplied in client order."""
-    h, P = prior.h.copy(), pack(prior.P).copy()
-    for dh, dP in zip(site_h, site_P):
-        h += dh
-        P += dP
-    return Gaussian(h, unpack(P, prior.d))
-
-
-def _ask(state: Server) -> tuple[Server, ServerEffects]:
-    """The next questions of the schedule; none while an answer is awaited (but asynchronous clients don't wait for each
-    other).
+def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
+    """The next questions of the schedule; none while an answer is awaited (but asynchronous clients, of whom these are `free`,
+    don't wait for each other).
     """
     schedule = state.settings.schedule
     if state.waiting and schedule != "asynchronous":
         return state, []
     if schedule == "sequential":
-        if not any(k in state.queue for k in state.active):
-            state = replace(state, round=state.round + (state.in_round > 0), in_round=0, queue=tuple(state.active))
+        client = _next(state, state.next)
+        if client is None:
+            client = _next(state, 0)
+            state = evolve(state, round=state.round + (state.in_round > 0), in_round=0)
+        state = evolve(state, next=state.n_clients if client is None else client)
     elif state.in_round >= (1 if schedule == "synchronous" else state.n_clients):
-        state = replace(state, round=state.round + 1, in_round=0)
+        state = evolve(state, round=state.round + 1, in_round=0)
     if state.stop:
         return state, []
     if schedule == "sequential":
-        client, *rest = (k for k in state.queue if k in state.active)
-        return _question(replace(state, queue=tuple(rest)), [client])
+        return _question(evolve(state, next=state.next + 1), [state.next])
     if schedule == "random":
         state, client = _draw(state)
         return _question(state, [client])
-    return _question(state, [k for k in state.active if k not in state.waiting])
+    return _question(state, state.active if schedule == "synchronous" else [k for k in free if state.is_active(k)])
+
+
+def _next(state: Server, first: int) -> int | None:
+    """The first active client from there on."""
+    return next((k for k in range(first, state.n_clients) if state.is_active(k)), None)
 
 
 def _draw(state: Server) -> tuple[Server, int]:
     """One active client, with the job's public weights."""
-    weights = np.asarray(state.settings.client_weights or (1.0,) * state.n_clients)[state.active]
+    wheel = state.wheel
+    if wheel is None:
+        clients = np.array(state.active)
+        wheel = Wheel.of(clients, np.asarray(state.settings.client_weights or (1.0,) * state.n_clients)[clients])
     u = rng.uniform(1, key=rng.key(state.settings.seed, "schedule"), client=SERVER, step=state.drawn)[0]
-    edges = np.cumsum(weights)
-    client = state.active[min(int(np.searchsorted(edges, u * edges[-1], side="right")), len(edges) - 1)]
-    return replace(state, drawn=state.drawn + 1), client
+    return evolve(state, drawn=state.drawn + 1, wheel=wheel), wheel.at(u)
 
 
-def _question(state: Server, clients: list[int]) -> tuple[Server, ServerEffects]:
+def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffects]:
     h, P = state.q.h, pack(state.q.P)
     split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (pvi.md, section 13)
     share = state.n_clients if split else 1
-    waiting = {**state.waiting, **dict.fromkeys(clients, state.version)}
-    return replace(state, waiting=waiting), to_each(clients, QUpdate(state.round, state.version, h / share, P / share))
+    waiting = state.waiting
+    for k in clients:
+        waiting = waiting.plus(k, state.version)
+    return evolve(state, waiting=waiting), to_each(clients, QUpdate(state.round, state.version, h / share, P / share))
 
 
 _COUNTS = ("round", "version", "in_round", "drawn", "halvings", "rejected")
@@ -306,7 +354,7 @@ def save(state: Server) -> Saved:
         "site_h": state.site_h,
         "site_P": state.site_P,
         "updates": state.updates.astype(float),
-        "flags": flags(state.n_clients, state.refused, state.capped, state.lost, state.queue),
+        "flags": flags(state.n_clients, state.refused, state.capped, state.lost, range(state.next, state.n_clients)),
     }
     return saved | state.trajectory.save()
 
@@ -314,19 +362,20 @@ def save(state: Server) -> Saved:
 def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     refused, capped, lost, queue = members(array(saved, "flags"))
-    site_h, site_P = array(saved, "site_h"), array(saved, "site_P")
+    updates = array(saved, "updates").astype(np.int64)
+    sites = Sites.of(fresh.prior, array(saved, "site_h"), array(saved, "site_P"), updates)
     return evolve(
         fresh,
         **{name: saved[name] for name in _COUNTS},
-        site_h=site_h,
-        site_P=site_P,
-        q=product(fresh.prior, site_h, site_P),
-        updates=array(saved, "updates").astype(np.int64),
-        refused=refused,
-        capped=capped,
-        lost=lost,
-        queue=tuple(sorted(queue)),
+        sites=sites,
+        q=sites.product(),
+        n_active=fresh.n_clients - len(refused | capped | lost),
+        refused=PersistentSet(refused),
+        capped=PersistentSet(capped),
+        lost=PersistentSet(lost),
+        next=min(queue, default=fresh.n_clients),
+        wheel=None,
         trajectory=Trajectory.load(saved),
-        waiting={k: int(v) for k, v in enumerate(array(saved, "waiting")) if v >= 0},
-        pending={},
+        waiting=PersistentMap((k, int(v)) for k, v in enumerate(array(saved, "waiting")) if v >= 0),
+        pending=PersistentMap(),
     )

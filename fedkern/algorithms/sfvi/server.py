@@ -6,7 +6,6 @@ where q(xi) stands, and q(xi') follows. All that leaves the server or is judged 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import final
 
@@ -19,6 +18,7 @@ from ...models.variational import Block
 from ..core import until
 from ..core.messages import Event, Message, Saved, ServerEffects, array, evolve
 from ..core.optim import OPTIMISERS
+from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, to_each, with_answer
 from ..core.windows import LastFifth, Windows
 from .families import barycentre
@@ -61,8 +61,10 @@ class Server(AllRounds):
     shear: Shear
     ridge: Ridge | None = None
     round: int = 0
-    waiting: frozenset[int] = frozenset()
-    answers: Mapping[int, GlobalGradient | GlobalGradientBound | Reached | until.Moving] = field(default_factory=dict)
+    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    answers: PersistentMap[int, GlobalGradient | GlobalGradientBound | Reached | until.Moving] = field(
+        default_factory=PersistentMap
+    )
     trace: tuple[float, ...] = ()
     recent: float = 0.0
 
@@ -235,9 +237,9 @@ def save(state: Server) -> Saved:
 def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     same = {name: saved[name] for name in ("parameters", "optimiser", "recent", "round")}
-    waiting, trace = frozenset(array(saved, "waiting").tolist()), tuple(array(saved, "trace").tolist())
+    waiting, trace = PersistentSet(array(saved, "waiting").tolist()), tuple(array(saved, "trace").tolist())
     settings = until.load(fresh.settings, saved)
     watched = {"windows": settings.windows(fresh.block.size).load(saved), "settings": settings}
     watched["last_fifth"] = LastFifth.of(settings.rounds).load(saved)
     shear = evolve(fresh.shear, slopes=array(saved, "slopes"))
-    return evolve(fresh, **same, **watched, shear=shear, trace=trace, waiting=waiting, answers={})
+    return evolve(fresh, **same, **watched, shear=shear, trace=trace, waiting=waiting, answers=PersistentMap())

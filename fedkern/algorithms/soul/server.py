@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.likelihood import Likelihood
 from ..core.messages import NO_PREDICTOR, Event, Message, Saved, ServerEffects, evolve
+from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, summed, with_answer
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
 from .settings import Settings
@@ -49,8 +50,8 @@ class Server(AllRounds):
     log_scale: float = 0.0
     total: Vector = field(default_factory=lambda: np.zeros(2))
     round: int = 0
-    waiting: frozenset[int] = frozenset()
-    answers: Mapping[int, Predicted | Slopes | Moved] = field(default_factory=dict)
+    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    answers: PersistentMap[int, Predicted | Slopes | Moved] = field(default_factory=PersistentMap)
 
     @property
     def Z(self) -> Vector:
@@ -95,7 +96,7 @@ def finished(state: Server) -> bool:
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
     s = state.settings
     if state.stop:
-        return evolve(state, answers={}), []
+        return evolve(state, answers=PersistentMap()), []
     k = state.round
     if not s.power and s.response == "server":
         return _waiting(state, [Auxiliary(k, z) for z in state.z])
@@ -108,7 +109,7 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
 def _waiting(state: Server, questions: Sequence[Message]) -> tuple[Server, ServerEffects]:
     """Each client has a question of its own."""
     asked: ServerEffects = [*enumerate(questions)]
-    return evolve(state, waiting=frozenset(range(len(asked))), answers={}), asked
+    return evolve(state, waiting=PersistentSet(range(len(asked))), answers=PersistentMap()), asked
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:

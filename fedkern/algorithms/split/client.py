@@ -244,9 +244,13 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
 def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
     """AV: a step, and the next draw if there is one; where a number is not finite, by the way that names what is not."""
     s, last = state.settings, state.round + 1
-    further = last < s.rounds and not until.judged(s, last)
-    after = _iterated(state, messages[0]) if state.fused and further else None
-    return _stepped(state, messages, ()) if after is None else _sent(after)
+    after = _iterated(state, messages[0]) if state.fused else None
+    if after is None:
+        return _stepped(state, messages, ())
+    # A step has the same bits whatever follows it: a job that ends here is one that might have gone on. The draw is dropped.
+    if until.judged(s, last):
+        return evolve(after, drawn=(), step=state.step), []
+    return _sent(after) if last < s.rounds else (evolve(after, drawn=state.drawn, step=state.step), [])
 
 
 def _iterated(state: Client, message: Vector) -> Client | None:

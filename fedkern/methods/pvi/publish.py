@@ -74,7 +74,7 @@ class Ended:
 
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     """What the server has at the end, but for the certificates."""
-    config, encoding, server = model.config, model.encoding, ended.server
+    config, encoding, server, updates = model.config, model.encoding, ended.server, ended.server.updates
     estimate = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
     found = {} if test is None else {"test": tested(q, test, config.model.family, config.model.scale)}
@@ -84,7 +84,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
         verdict=_of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked.spread),
-        clients={name: {"updates": int(server.updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
+        clients={name: {"updates": int(updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         chains=config.output.chains,
         draws=config.output.draws,
         encoding=encoding.to_dict(),
@@ -185,7 +185,8 @@ def _of_estimate(model: Model, ended: Ended, estimate: noise_aware.Estimate | No
 
 def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     """What a reader of the result should know of it: clients that are not in it, and coefficients at which the prior pulls."""
-    without = [name for k, name in enumerate(model.names) if k in server.refused and not server.updates[k]]
+    updates = server.updates
+    without = [name for k, name in enumerate(model.names) if k in server.refused and not updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
     if model.privacy is not None:  # there noise alone can carry them away
         return notes

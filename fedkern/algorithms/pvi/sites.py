@@ -1,0 +1,98 @@
+"""The sites of all clients, and their product with the prior, at a cost of one update that does not grow with the clients.
+
+Sites lie in blocks of `BLOCK` clients, and of each block its sum is kept: an update copies one block and adds up that block and
+the sums. The order of the additions is fixed by the clients' numbers alone, so q is a function of the sites, whatever came first:
+the prior and the first block client by client, then the sums of the other blocks. Up to `BLOCK` clients that is client order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.expfam import Gaussian, pack, unpack
+
+Vector = NDArray[np.float64]
+BLOCK = 128
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Immutable.
+
+    Attributes
+    ----------
+    prior : (d + p,) h and packed P
+    d : coefficients
+    blocks : (clients of the block, d + p) their sites; a precision may be negative
+    counts : (clients of the block,) applied updates of each
+    sums : (blocks, d + p) of each block, the first with the prior
+    """
+
+    prior: Vector
+    d: int
+    blocks: tuple[Vector, ...]
+    counts: tuple[NDArray[np.int64], ...]
+    sums: Vector
+
+    @classmethod
+    def of(cls, prior: Gaussian, site_h: Vector, site_P: Vector, updates: NDArray[np.int64]) -> Sites:
+        """Of (M, d) and (M, p) sites, and the (M,) updates that made them."""
+        own = np.concatenate([prior.h, pack(prior.P)])
+        all_of_them, edges = np.concatenate([site_h, site_P], axis=1), range(BLOCK, len(site_h), BLOCK)
+        blocks, counts = np.split(all_of_them, edges), np.split(updates, edges)
+        new = cls(own, prior.d, tuple(blocks), tuple(counts), np.empty((len(blocks), len(own))))
+        for i, block in enumerate(blocks):
+            new.sums[i] = new._sum(i, block)
+        return new
+
+    @property
+    def h(self) -> Vector:
+        """(M, d)."""
+        return np.concatenate(self.blocks)[:, : self.d]
+
+    @property
+    def P(self) -> Vector:
+        """(M, p)."""
+        return np.concatenate(self.blocks)[:, self.d :]
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(M,) applied updates of each client."""
+        return np.concatenate(self.counts)
+
+    def updates_of(self, client: int) -> int:
+        """Of one client."""
+        return int(self.counts[client // BLOCK][client % BLOCK])
+
+    def product(self) -> Gaussian:
+        """The prior times all sites."""
+        total = self.sums[0] if len(self.sums) == 1 else _added(self.sums)
+        return Gaussian(total[: self.d].copy(), unpack(total[self.d :].copy(), self.d))
+
+    def moved(self, deltas: Mapping[int, tuple[Vector, Vector]], alpha: float) -> Sites:
+        """With alpha times these added, as one update of each of these clients."""
+        blocks, counts, sums = list(self.blocks), list(self.counts), self.sums.copy()
+        touched = sorted({k // BLOCK for k in deltas})
+        for i in touched:
+            blocks[i], counts[i] = blocks[i].copy(), counts[i].copy()
+        for k, (dh, dP) in deltas.items():
+            site = blocks[k // BLOCK][k % BLOCK]
+            site[: self.d] += alpha * dh
+            site[self.d :] += alpha * dP
+            counts[k // BLOCK][k % BLOCK] += 1
+        for i in touched:
+            sums[i] = self._sum(i, blocks[i])
+        return replace(self, blocks=tuple(blocks), counts=tuple(counts), sums=sums)
+
+    def _sum(self, i: int, block: Vector) -> Vector:
+        return _added(np.concatenate([self.prior[None], block])) if i == 0 else _added(block)
+
+
+def _added(rows: Vector) -> Vector:
+    """One row after the other; `sum` may add a single column pairwise."""
+    total: Vector = np.add.accumulate(rows, axis=0)[-1]
+    return total
