@@ -114,7 +114,7 @@ def _halves(draws: Array) -> Array:
 def _stats() -> Any:
     """Its functions of arrays; JobError where arviz-stats is not installed."""
     try:
-        from arviz_stats.base import array_stats
+        from arviz_stats.base.array import array_stats
     except ImportError as error:
         raise JobError(f"R-hat and effective sample sizes need arviz-stats ({error}): {REMEDY}") from None
     return array_stats

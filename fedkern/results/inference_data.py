@@ -1,7 +1,7 @@
 """Posterior draws as ArviZ has them. What differs between ArviZ 0.x (InferenceData) and 1.x (DataTree) stands here alone.
 
-The file is made by h5netcdf alone, as both generations read it: importing xarray, or ArviZ, would take longer than a small job. It is
-made in memory, since HDF5 leaves a torn file, or crashes, where a disk is full.
+The file is made by h5netcdf alone, as both generations read it: importing xarray, or ArviZ, would take longer than a small job.
+It is made in memory, since HDF5 leaves a torn file, or crashes, where a disk is full.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Map
 
 
 def _write(to: Any, group: Group, about: Mapping[str, Any], text: Any) -> None:
-    """One group of a netCDF file: a coordinate is a variable that has the name of its only dimension. `text`: the type of names."""
+    """One group of a netCDF file: a coordinate is a variable with the name of its only dimension. `text`: the type of names."""
     variables = {name: ((name,), np.asarray(values)) for name, values in group.coordinates.items()}
     for name, (dims, values) in group.variables.items():
         variables[name] = ((dims,) if isinstance(dims, str) else tuple(dims)), np.asarray(values)

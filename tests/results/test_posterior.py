@@ -73,12 +73,12 @@ def test_arviz_reads_what_was_drawn(q: Gaussian, tmp_path: Any) -> None:
         np.testing.assert_allclose(found["lp"].values, multivariate_normal(q.mean, q.covariance).logpdf(standard), rtol=1e-10)
 
 
-@pytest.mark.parametrize("kind", ["pvi", "vertical", "sparse", "sigma"])
+@pytest.mark.parametrize("kind", ["pvi", "vertical", "sparse"])
 def test_the_file_is_what_xarray_would_write_of_the_draws(kind: str, tmp_path: Any) -> None:
-    """Dimensions, coordinates, types and attributes of all groups, of a result of each method."""
+    """Dimensions, coordinates, types and attributes of all groups, of results of three methods."""
     import xarray
 
-    simulated = {"pvi": "logistic", "vertical": "vertical", "sparse": "mrf", "sigma": "sigma"}[kind]
+    simulated = {"pvi": "logistic", "vertical": "vertical", "sparse": "mrf"}[kind]
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(["simulate", simulated, "--out", str(tmp_path / "job"), "--rows", "30", "--columns", "3"]) == 0
     changes = {"sparse": {"algorithm": {"burn_in": 2}}}.get(kind, {})

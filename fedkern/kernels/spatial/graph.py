@@ -168,7 +168,8 @@ def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
     if n:
         options = {"SymmetricMode": True}
         matrix = car_precision(indptr, indices, 0.5).tocsc()
-        order = np.argsort(scipy.sparse.linalg.splu(matrix, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options).perm_c).astype(np.int64)
+        factor = scipy.sparse.linalg.splu(matrix, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+        order = np.argsort(factor.perm_c).astype(np.int64)
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     children: list[list[NDArray[np.int64]]] = [[] for _ in range(n)]
