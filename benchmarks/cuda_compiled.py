@@ -168,12 +168,19 @@ def _counted(code: str) -> dict[str, int]:
 
 
 def sources(module: str) -> str:
-    """What a file's table was made of: its name, and a digest of it and of all headers."""
+    """What a file's table was made of: its name, and a digest of it and of all that it includes."""
     folder = device.sources()
+    found, todo = set[Path](), [folder / f"{module}.cu"]
+    while todo:
+        path = todo.pop().resolve()
+        if path not in found:
+            found.add(path)
+            names = re.findall(r'#include "([^"]+)"', path.read_text())
+            places = [place / name for name in names for place in (path.parent, folder, folder.parent / "include")]
+            todo += [place for place in places if place.is_file()]
     digest = blake2b(digest_size=6)
-    for path in sorted([folder / f"{module}.cu", *folder.glob("*.hpp"), *(folder.parent / "include").rglob("*.[hd]*")]):
-        if path.is_file():
-            digest.update(path.read_bytes())
+    for path in sorted(found):
+        digest.update(path.read_bytes())
     return f"{module} {digest.hexdigest()}"
 
 

@@ -168,7 +168,8 @@ class ByFedkern:
         def call(message: np.ndarray = a["message"]) -> np.ndarray:
             nonlocal state, count
             count += 1
-            state = kernel(a["H"], *state, message, *more, rho=RHO, learning_rate=RATE, key=KEY, step=count, backend=self.backend)
+            found = kernel(a["H"], *state, message, *more, rho=RHO, learning_rate=RATE, key=KEY, step=count, backend=self.backend)
+            state = found[:7]
             return state[-1]
 
         return call

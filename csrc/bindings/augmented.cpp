@@ -32,10 +32,11 @@ Augmented augmented(const py::array& H, const py::array& g, const py::array& z, 
     return {design, rows(g, "g"), rows(z, "z"), rows(tau, "tau"), rows(message, "message"), kept, rho, path};
 }
 
-void coefficients(const py::array& mu, const py::array& log_sd, const py::array& eps, const py::array& theta, int n_threads) {
+void coefficients(const py::array& mu, const py::array& scale, const py::array& eps, bool full, const py::array& theta, int n_threads) {
     const auto out = vector<double>(theta, "theta", theta.size());
     const auto in = [&](const py::array& a, const char* name) { return vector<const double>(a, name, out.size); };
-    kernels().augmented.coefficients(in(mu, "mu"), in(log_sd, "log_sd"), in(eps, "eps"), out, n_threads);
+    const auto of_q = vector<const double>(scale, "scale", coefficient_parameters(out.size, full) - out.size);
+    kernels().augmented.coefficients(in(mu, "mu"), of_q, in(eps, "eps"), full, out, n_threads);
 }
 
 void mean_field_draw(const py::array& H, const py::array& w, const py::array& tau, const py::array& mean, const py::array& log_sd,
@@ -94,15 +95,15 @@ ClientState<T> client_state(Matrix<const double> H, Index k, const py::array& pa
 void mean_field_iteration(const py::array& H, const py::array& parameters, const py::array& moments, const py::array& eps,
                           const py::array& tau, const py::array& theta, const py::array& g, const py::array& z, const py::array& message,
                           double rho, double prior_mean, double prior_sd, double learning_rate, double beta1, double beta2, double epsilon,
-                          bool path, U64 key, U32 client, U32 step, const py::array& new_parameters, const py::array& new_moments,
-                          const py::array& new_eps, const py::array& new_tau, const py::array& new_theta, const py::array& new_g,
+                          bool path, bool full, U64 key, U32 client, U32 step, const py::array& new_parameters,
+                          const py::array& new_moments, const py::array& new_eps, const py::array& new_tau, const py::array& new_theta, const py::array& new_g,
                           const py::array& new_z, int n_threads) {
     const auto design = matrix<const double>(H, "H");
-    const Index k = 2 * (design.cols + design.rows);
+    const Index k = coefficient_parameters(design.cols, full) + 2 * design.rows;
     const auto from = client_state<const double>(design, k, parameters, moments, eps, tau, theta, g, z);
     const auto to = client_state<double>(design, k, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z);
     const auto slopes = vector<const double>(message, "message", design.rows);
-    const Iteration x{rho, prior_mean, prior_sd, {learning_rate, beta1, beta2, epsilon}, path, {0, 0, client, step}, key};
+    const Iteration x{rho, prior_mean, prior_sd, {learning_rate, beta1, beta2, epsilon}, path, full, {0, 0, client, step}, key};
     const py::gil_scoped_release unlocked;
     kernels().augmented.mean_field_iteration(design, from, slopes, x, to, n_threads);
 }
@@ -110,18 +111,21 @@ void mean_field_iteration(const py::array& H, const py::array& parameters, const
 void amortised_iteration(const py::array& H, const py::array& parameters, const py::array& moments, const py::array& eps,
                          const py::array& tau, const py::array& theta, const py::array& g, const py::array& z, const py::array& message,
                          const py::array& extra, const py::array& extra_next, double rho, const py::array& hidden, double prior_mean,
-                         double prior_sd, double learning_rate, double beta1, double beta2, double epsilon, bool path, U64 key, U32 client,
-                         U32 step, const py::array& new_parameters, const py::array& new_moments, const py::array& new_eps,
+                         double prior_sd, double learning_rate, double beta1, double beta2, double epsilon, bool path, bool full, Index centre,
+                         U64 key, U32 client, U32 step, const py::array& new_parameters, const py::array& new_moments, const py::array& new_eps,
                          const py::array& new_tau, const py::array& new_theta, const py::array& new_g, const py::array& new_z,
-                         int n_threads) {
+                         const py::array& new_extra, int n_threads) {
     const auto design = matrix<const double>(H, "H");
     const Conditional q(extra, hidden, design.rows);
-    const Index k = 2 * design.cols + q.parameters();
+    const Index k = coefficient_parameters(design.cols, full) + q.parameters();
     const auto from = client_state<const double>(design, k, parameters, moments, eps, tau, theta, g, z);
     const auto to = client_state<double>(design, k, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z);
     const auto slopes = vector<const double>(message, "message", design.rows);
-    const IterationInputs inputs{q.view.extra, matrix<const double>(extra_next, "extra_next", design.rows, q.view.extra.cols), q.view.net};
-    const Iteration x{rho, prior_mean, prior_sd, {learning_rate, beta1, beta2, epsilon}, path, {0, 0, client, step}, key};
+    const Index e = q.view.extra.cols;
+    if (centre >= e) throw py::value_error("centre: no such column of extra");
+    const IterationInputs inputs{q.view.extra, matrix<const double>(extra_next, "extra_next", design.rows, e), centre,
+                                 matrix<double>(new_extra, "new_extra", design.rows, e), q.view.net};
+    const Iteration x{rho, prior_mean, prior_sd, {learning_rate, beta1, beta2, epsilon}, path, full, {0, 0, client, step}, key};
     const py::gil_scoped_release unlocked;
     kernels().augmented.amortised_iteration(design, from, slopes, inputs, x, to, n_threads);
 }
@@ -130,7 +134,7 @@ void amortised_iteration(const py::array& H, const py::array& parameters, const 
 
 void bind_augmented(py::module_& m) {
     using namespace py::literals;
-    m.def("coefficients", &coefficients, "mu"_a.noconvert(), "log_sd"_a.noconvert(), "eps"_a.noconvert(), "theta"_a.noconvert(),
+    m.def("coefficients", &coefficients, "mu"_a.noconvert(), "scale"_a.noconvert(), "eps"_a.noconvert(), "full"_a, "theta"_a.noconvert(),
           "n_threads"_a);
     m.def("mean_field_draw", &mean_field_draw, "H"_a.noconvert(), "w"_a.noconvert(), "tau"_a.noconvert(), "mean"_a.noconvert(),
           "log_sd"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "n_threads"_a);
@@ -144,15 +148,15 @@ void bind_augmented(py::module_& m) {
           "grad_w"_a.noconvert(), "cotangent"_a.noconvert(), "grad_psi"_a.noconvert(), "n_threads"_a);
     m.def("mean_field_iteration", &mean_field_iteration, "H"_a.noconvert(), "parameters"_a.noconvert(), "moments"_a.noconvert(),
           "eps"_a.noconvert(), "tau"_a.noconvert(), "theta"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "message"_a.noconvert(),
-          "rho"_a, "prior_mean"_a, "prior_sd"_a, "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "key"_a, "client"_a,
+          "rho"_a, "prior_mean"_a, "prior_sd"_a, "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "full"_a, "key"_a, "client"_a,
           "step"_a, "new_parameters"_a.noconvert(), "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(),
           "new_theta"_a.noconvert(), "new_g"_a.noconvert(), "new_z"_a.noconvert(), "n_threads"_a);
     m.def("amortised_iteration", &amortised_iteration, "H"_a.noconvert(), "parameters"_a.noconvert(), "moments"_a.noconvert(),
           "eps"_a.noconvert(), "tau"_a.noconvert(), "theta"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "message"_a.noconvert(),
           "extra"_a.noconvert(), "extra_next"_a.noconvert(), "rho"_a, "hidden"_a.noconvert(), "prior_mean"_a, "prior_sd"_a,
-          "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "key"_a, "client"_a, "step"_a, "new_parameters"_a.noconvert(),
+          "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "full"_a, "centre"_a, "key"_a, "client"_a, "step"_a, "new_parameters"_a.noconvert(),
           "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(), "new_theta"_a.noconvert(),
-          "new_g"_a.noconvert(), "new_z"_a.noconvert(), "n_threads"_a);
+          "new_g"_a.noconvert(), "new_z"_a.noconvert(), "new_extra"_a.noconvert(), "n_threads"_a);
 }
 
 } // namespace fedkern

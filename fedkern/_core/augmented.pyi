@@ -54,6 +54,8 @@ def amortised_iteration(
     beta2: float,
     epsilon: float,
     path: bool,
+    full: bool,
+    centre: int,
     key: int,
     client: int,
     step: int,
@@ -64,9 +66,12 @@ def amortised_iteration(
     new_theta: NDArray[Any],
     new_g: NDArray[Any],
     new_z: NDArray[Any],
+    new_extra: NDArray[Any],
     n_threads: int,
 ) -> None: ...
-def coefficients(mu: NDArray[Any], log_sd: NDArray[Any], eps: NDArray[Any], theta: NDArray[Any], n_threads: int) -> None: ...
+def coefficients(
+    mu: NDArray[Any], scale: NDArray[Any], eps: NDArray[Any], full: bool, theta: NDArray[Any], n_threads: int
+) -> None: ...
 def mean_field_draw(
     H: NDArray[Any],
     w: NDArray[Any],
@@ -111,6 +116,7 @@ def mean_field_iteration(
     beta2: float,
     epsilon: float,
     path: bool,
+    full: bool,
     key: int,
     client: int,
     step: int,

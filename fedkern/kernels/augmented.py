@@ -46,18 +46,26 @@ _EXTRA, _PSI = Array("extra", ("n", "e"), F64), Array("psi", ("k",), F64)
 _OWN = Array("own", ("n",), F64, optional=True)
 _GRADIENTS = (Array("grad_w", ("p",), F64), Array("cotangent", ("n",), F64))
 
-_RHO, _PATH = Scalar("rho", POSITIVE), Scalar("path", SWITCH, True)
+_RHO, _PATH, _FULL = Scalar("rho", POSITIVE), Scalar("path", SWITCH, True), Scalar("full", SWITCH, False)
 _HIDDEN = Scalar("hidden", Domain("sizes of hidden layers, >= 1"), (16, 16), binds=("k",))
-_STEPS = (
-    Scalar("prior_mean", FINITE, 0.0),
-    Scalar("prior_sd", POSITIVE, 1.0),
-    Scalar("learning_rate", POSITIVE),
-    *(Scalar(name, MADE) for name in ("beta1", "beta2", "epsilon")),
-    _PATH,
-    Scalar("key", KEY),
-    Scalar("client", WORD, 0),
-    Scalar("step", WORD, 0),
-)
+_CENTRE = Scalar("centre", Domain("must be None or >= 0", "x is None or x >= 0", "-1 if x is None else index(x)"), None)
+
+
+def _steps(*more: Scalar) -> tuple[Scalar, ...]:
+    return (
+        Scalar("prior_mean", FINITE, 0.0),
+        Scalar("prior_sd", POSITIVE, 1.0),
+        Scalar("learning_rate", POSITIVE),
+        *(Scalar(name, MADE) for name in ("beta1", "beta2", "epsilon")),
+        _PATH,
+        _FULL,
+        *more,
+        Scalar("key", KEY),
+        Scalar("client", WORD, 0),
+        Scalar("step", WORD, 0),
+    )
+
+
 _SENTENCES = (
     Together(("prior_mean", "prior_sd", "learning_rate"), "a finite prior_mean, prior_sd > 0 and learning_rate > 0, both finite"),
     Together(("key", "client", "step"), "0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32"),
@@ -69,8 +77,9 @@ COEFFICIENTS = Kernel(
     __name__,
     purpose="A draw of one client's coefficients.",
     source="docs/methods/vertical.md, section 4",
-    inputs=(Array("mu", ("p",), F64), Array("log_sd", ("p",), F64), Array("eps", ("p",), F64)),
+    inputs=(Array("mu", ("p",), F64), Array("scale", ("k",), F64), Array("eps", ("p",), F64)),
     outputs=(Array("theta", ("p",), F64),),
+    scalars=(_FULL,),
     host="every iteration ends with a message, and a client has too few rows",
 )
 
@@ -138,7 +147,7 @@ MEAN_FIELD_ITERATION = Kernel(
     source="docs/methods/vertical.md, sections 4 to 6",
     inputs=(_H, *_state(), *_rows("message")),
     outputs=_state("new_"),
-    scalars=(_RHO, *_STEPS),
+    scalars=(_RHO, *_steps()),
     together=_SENTENCES,
     streams=("draws",),
     host="every iteration ends with a message, and a client has too few rows",
@@ -150,8 +159,8 @@ AMORTISED_ITERATION = Kernel(
     purpose="One client's gradient, step of Adam and next draw, amortised.",
     source="docs/methods/vertical.md, sections 4 to 6",
     inputs=(_H, *_state(), *_rows("message"), _EXTRA, Array("extra_next", ("n", "e"), F64)),
-    outputs=_state("new_"),
-    scalars=(_RHO, _HIDDEN, *_STEPS),
+    outputs=(*_state("new_"), Array("new_extra", ("n", "e"), F64)),
+    scalars=(_RHO, _HIDDEN, *_steps(_CENTRE)),
     together=_SENTENCES,
     streams=("draws",),
     host="every iteration ends with a message, and a client has too few rows",
@@ -168,27 +177,44 @@ def _is_matrix(array: Any) -> bool:
     return isinstance(array, np.ndarray) and array.ndim == 2
 
 
+def _of_coefficients(p: int, *, full: bool) -> int:
+    """How many parameters q(theta) has."""
+    return p + (p * (p + 1) // 2 if full else p)
+
+
 def _columns(extra: Any) -> int:
     return extra.shape[1] if _is_matrix(extra) else 0
 
 
 def coefficients(
-    mu: Floats, log_sd: Floats, eps: Floats, *, out: Floats | None = None, n_threads: int = 1, backend: str | None = None
+    mu: Floats,
+    scale: Floats,
+    eps: Floats,
+    *,
+    full: bool = False,
+    out: Floats | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
 ) -> Floats:
-    """A draw of coefficients with a diagonal normal distribution.
+    """A draw of coefficients theta ~ N(mu, L L').
 
     Parameters
     ----------
-    mu, log_sd : (p,) float64 arrays
-        Means, and logarithms of standard deviations; none of these is below 1e-8.
+    mu : (p,) float64 array
+        Means.
+    scale : (p,) or (p (p + 1) / 2,) float64 array
+        Logarithms of standard deviations, none of which is below 1e-8; with `full` the triangle of L, row by row.
     eps : (p,) float64 array
         Standard normal numbers.
+    full : bool
+        Whether L is a full triangle: diagonal elements by their logarithms, the others over their row's diagonal element, in
+        units of (64 / p)^2 where p > 64 (`models.variational.Block`).
     out : (p,) float64 array, optional
 
     Returns
     -------
     (p,) float64 array
-        mu + sd eps.
+        mu + L eps.
 
     Raises
     ------
@@ -196,7 +222,8 @@ def coefficients(
         Wrong type or shape, a wrong `out`.
     """
     theta: Floats
-    (theta,) = COEFFICIENTS.run((mu, log_sd, eps), out, n_threads, backend)
+    symbols = {"k": _of_coefficients(len(mu), full=full) - len(mu)} if isinstance(mu, np.ndarray) and mu.ndim == 1 else None
+    (theta,) = COEFFICIENTS.run((mu, scale, eps), out, n_threads, backend, symbols, full=full)
     return theta
 
 
@@ -414,6 +441,7 @@ def mean_field_iteration(
     prior_sd: float = 1.0,
     learning_rate: float,
     path: bool = True,
+    full: bool = False,
     key: int,
     client: int = 0,
     step: int = 0,
@@ -427,11 +455,11 @@ def mean_field_iteration(
     ----------
     H : (n, p) float64 array
     parameters : (k,) float64 array
-        [mu (p), log sd (p), mean (n), log_sd (n)], k = 2 p + 2 n.
+        [mu (p), scale, mean (n), log_sd (n)]. The scale of q(theta) is log sd (p), or with `full` a triangle (p (p + 1) / 2).
     moments : (3, k) float64 array
         Adam's state: see `optim.adam`.
     eps, tau, theta, g, z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
-        The draw that was made with `parameters`: normals, theta = mu + sd eps, and what `mean_field_draw` gave.
+        The draw that was made with `parameters`: normals, theta = mu + L eps, and what `mean_field_draw` gave.
     message : (n,) float64 array
         Derivative of the log-likelihood in z.
     rho : float
@@ -442,6 +470,9 @@ def mean_field_iteration(
         > 0 and finite.
     path : bool
         See the module.
+    full : bool
+        Whether q(theta) = N(mu, L L') has a full triangle L, in `parameters` row by row: diagonal elements by their logarithms,
+        the others over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
     key, client, step : int
         Name the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.
     out : tuple of seven float64 arrays, optional
@@ -460,11 +491,11 @@ def mean_field_iteration(
     TypeError, ValueError
         Wrong type or shape, a number outside its range, a wrong `out`.
     """
-    symbols = {"k": 2 * sum(H.shape)} if _is_matrix(H) else None
+    symbols = {"k": _of_coefficients(H.shape[1], full=full) + 2 * len(H)} if _is_matrix(H) else None
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message)
     return MEAN_FIELD_ITERATION.run(
         inputs, out, n_threads, backend, symbols, rho=rho, prior_mean=prior_mean, prior_sd=prior_sd,
-        learning_rate=learning_rate, **_ADAM, path=path, key=key, client=client, step=step,
+        learning_rate=learning_rate, **_ADAM, path=path, full=full, key=key, client=client, step=step,
     )  # fmt: skip
 
 
@@ -487,24 +518,27 @@ def amortised_iteration(
     prior_sd: float = 1.0,
     learning_rate: float,
     path: bool = True,
+    full: bool = False,
+    centre: int | None = None,
     key: int,
     client: int = 0,
     step: int = 0,
     out: tuple[Floats | None, ...] | None = None,
     n_threads: int = 1,
     backend: str | None = None,
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """All that a client does between two messages, amortised: a gradient, a step, the next draw.
 
     Parameters
     ----------
     H : (n, p) float64 array
     parameters : (k,) float64 array
-        [mu (p), log sd (p), psi], k = 2 p + mlp.n_parameters((1 + e, *hidden, 2)).
+        [mu (p), scale, psi], with mlp.n_parameters((1 + e, *hidden, 2)) in psi. The scale of q(theta) is log sd (p), or with
+        `full` a triangle (p (p + 1) / 2).
     moments : (3, k) float64 array
         Adam's state: see `optim.adam`.
     eps, tau, theta, g, z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
-        The draw that was made with `parameters`: normals, theta = mu + sd eps, and what `amortised_draw` gave.
+        The draw that was made with `parameters`: normals, theta = mu + L eps, and what `amortised_draw` gave.
     message : (n,) float64 array
         Derivative of the log-likelihood in z.
     extra, extra_next : (n, e) float64 arrays
@@ -518,9 +552,14 @@ def amortised_iteration(
         > 0 and finite.
     path : bool
         See the module.
+    full : bool
+        Whether q(theta) = N(mu, L L') has a full triangle L, in `parameters` row by row: diagonal elements by their logarithms,
+        the others over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
+    centre : int, optional
+        The column of `extra_next` that is not read: the network is told H mu there, with the mu after the step.
     key, client, step : int
         Name the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.
-    out : tuple of seven float64 arrays, optional
+    out : tuple of eight float64 arrays, optional
 
     Returns
     -------
@@ -530,6 +569,8 @@ def amortised_iteration(
     new_moments : (3, k) float64 array
     new_eps, new_tau, new_theta, new_g, new_z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
         The next draw, made with `new_parameters`.
+    new_extra : (n, e) float64 array
+        What the network saw: `extra_next`, with the centre.
 
     Raises
     ------
@@ -537,9 +578,12 @@ def amortised_iteration(
         Wrong type or shape, impossible sizes, a number outside its range, a wrong `out`.
     """
     sizes, network = _network("augmented.amortised_iteration", _columns(extra), tuple(map(operator.index, hidden)))
-    symbols = {"k": 2 * H.shape[1] + network["k"]} if _is_matrix(H) and _is_matrix(extra) else None
+    symbols = {"k": _of_coefficients(H.shape[1], full=full) + network["k"]} if _is_matrix(H) and _is_matrix(extra) else None
+    if centre is not None and _is_matrix(extra) and centre >= extra.shape[1]:
+        raise ValueError(f"augmented.amortised_iteration: centre must be a column of extra, of {extra.shape[1]}, got {centre}")
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
     return AMORTISED_ITERATION.run(
         inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, prior_mean=prior_mean, prior_sd=prior_sd,
-        learning_rate=learning_rate, **_ADAM, path=path, key=key, client=client, step=step,
+        learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre, key=key,
+        client=client, step=step,
     )  # fmt: skip

@@ -91,10 +91,7 @@ class Block:
     def sample(self, parameters: Vector, eps: Vector) -> Vector:
         """theta = mu + L eps."""
         d = self.size
-        if not self.full:
-            return augmented.coefficients(parameters[:d], parameters[d:], eps)
-        theta: Vector = parameters[:d] + self.scale(parameters) @ eps
-        return theta
+        return augmented.coefficients(parameters[:d], parameters[d:], eps, full=self.full)
 
     def gradient(self, parameters: Vector, eps: Vector, c: Vector, *, path: bool = True) -> Vector:
         """Gradient of F(theta) - log q(theta) in the flat parameters, for the draw of `eps`.

@@ -115,12 +115,23 @@ def amortised_gradient(source: Source) -> Case:
     return Case(arguments, magnitude=[abs(arguments["H"]).T @ cotangent, cotangent, grad_psi])
 
 
+def scale_of(source: Source, p: int, low: float, *, full: bool) -> Floats:
+    """log sd, or the triangle of a full q(theta)."""
+    log_sd = source.random.uniform(low, 1, p)
+    if not full:
+        return log_sd
+    flat = 0.3 * source.random.standard_normal((p, p))
+    np.fill_diagonal(flat, log_sd)
+    return np.asarray(flat[np.tril_indices(p)])
+
+
 def coefficients(source: Source) -> Case:
-    p = source.size()
-    log_sd = source.array(source.random.uniform(-25, 3, p), extremes=source.choose(((), (-np.inf, np.nan))))
-    arguments = {"mu": source.normal(p), "log_sd": log_sd, "eps": source.normal(p)}
-    sd = np.exp(np.maximum(log_sd, reference.LEAST))
-    return Case(arguments, magnitude=[abs(arguments["mu"]) + sd * abs(arguments["eps"])])
+    p, full = source.size(), source.choose([False, True])
+    scale = source.array(scale_of(source, p, -25, full=full), extremes=source.choose(((), (-np.inf, np.nan))))
+    arguments = {"mu": source.normal(p), "scale": scale, "eps": source.normal(p), "full": full}
+    L = abs(reference.triangle(scale, p)[0]) if full else np.diag(np.exp(np.maximum(scale, reference.LEAST)))
+    with np.errstate(invalid="ignore"):
+        return Case(arguments, magnitude=[abs(arguments["mu"]) + L @ abs(arguments["eps"])])
 
 
 def iteration(
@@ -129,9 +140,11 @@ def iteration(
     """A client in the middle of a run; the second moments keep a step a smooth function of its gradient. `draw` makes g and z."""
     p, random = source.choose([0, 1, 2, 3, 9]), source.random
     H, eps, tau = source.normal(n, p), source.normal(p), source.normal(n)
-    parameters = np.concatenate([random.standard_normal(p), random.uniform(-20, 1, p), z_parameters])
+    full = source.choose([False, True])
+    scale = scale_of(source, p, -20, full=full)
+    parameters = np.concatenate([random.standard_normal(p), scale, z_parameters])
     k = len(parameters)
-    theta = augmented.coefficients(parameters[:p], parameters[p : 2 * p], eps, backend="reference")
+    theta = augmented.coefficients(parameters[:p], scale, eps, full=full, backend="reference")
     g, z = draw(H, theta, tau)
     state = {
         "parameters": parameters,
@@ -150,6 +163,7 @@ def iteration(
         "prior_sd": source.choose([1.0, 0.3]),
         "learning_rate": source.choose([1e-3, 0.1]),
         "path": source.choose([True, False]),
+        "full": full,
         "key": source.choose([0, 2**64 - 1]),
         "step": source.choose([0, 2**32 - 1]),
         **others,
@@ -158,6 +172,8 @@ def iteration(
     most = [1 + abs(value) for value in found]
     most[1][0] += 4 * np.sqrt(found[1][1])  # the gradient is below the root of 1000 v
     most[5] = most[5] + abs(H) @ most[4]
+    if others.get("centre") is not None:
+        most[7][:, others["centre"]] += abs(H) @ most[0][:p]
     return Case(arguments, kind="chain", magnitude=most)
 
 
@@ -180,5 +196,5 @@ def amortised_iteration(source: Source) -> Case:
     def draw(H: Floats, w: Floats, tau: Floats) -> tuple[Floats, Floats]:
         return augmented.amortised_draw(H, w, tau, extra, psi, **others, backend="reference")
 
-    inputs = {"extra": extra, "extra_next": extra_next}
+    inputs = {"extra": extra, "extra_next": extra_next, "centre": source.choose([None, e - 1]) if e else None}
     return iteration(source, augmented.amortised_iteration, n, psi, draw, others | inputs)

@@ -267,9 +267,11 @@ def test_no_row_is_in_a_checkpoint():
 def test_a_wrong_answer_is_refused_by_name(change, text):
     s = settings()
     server, asked = gibbs.start(s, 3)
-    _, (answer,) = gibbs.client_receive(clients(s, regressions())[0], asked[0][1])
-    with pytest.raises(RemoteFault, match=text):
-        gibbs.server_receive(server, 0, replace(answer, **change))
+    answers = {k: gibbs.client_receive(client, asked[k][1])[1][0] for k, client in clients(s, regressions()).items()}
+    for k in (1, 2):
+        server, _ = gibbs.server_receive(server, k, answers[k])
+    with pytest.raises(RemoteFault, match=f"client 0: .*{text}"):
+        gibbs.server_receive(server, 0, replace(answers[0], **change))
 
 
 def test_an_answer_that_nobody_asked_for_is_refused():

@@ -480,9 +480,9 @@ def test_a_frame_that_is_not_finite_is_refused(message):
 # ---- an iteration in one compiled call
 
 
-def plain(auxiliary, path=True, inputs=None, **options):
-    """Linear predictors, diagonal q(theta), a normal prior with a mean."""
-    c = cases.case("av", auxiliary, False, "linear", path=path, **options)
+def plain(auxiliary, path=True, inputs=None, full=False, **options):
+    """Linear predictors, diagonal or full q(theta), a normal prior with a mean."""
+    c = cases.case("av", auxiliary, full, "linear", path=path, **options)
     if inputs is None:
         return c
     return replace(c, sites=[replace(site, auxiliary=replace(site.auxiliary, inputs=inputs)) for site in c.sites])
@@ -496,20 +496,21 @@ def composed(client):
 @pytest.mark.parametrize("path", [True, False])
 @pytest.mark.parametrize(
     ("auxiliary", "inputs"),
-    [("mean-field", None), ("amortised", ()), ("amortised", ("residual",)), ("amortised", ("residual",) * 2)],
+    [("mean-field", None), ("amortised", ()), ("amortised", ("residual",)), ("amortised", ("centre", "residual"))],
 )
-def test_compiled_iterations_are_the_composed_ones(auxiliary, inputs, path, response, monkeypatch):
-    c = plain(auxiliary, path, inputs)
+@pytest.mark.parametrize("full", [False, True])
+def test_compiled_iterations_are_the_composed_ones(full, auxiliary, inputs, path, response, monkeypatch):
+    c = plain(auxiliary, path, inputs, full)
     s = settings(c, "av", rounds=50, response=response, average="half", bound=True, cool_down=0.3, memory=0.7)
     calls = []
     step = vertical_client._iterated
     monkeypatch.setattr(vertical_client, "_iterated", lambda *a: calls.append(1) or step(*a))
     started, here = machines(c, s)
     fast = in_process(vertical.protocol(s), started, here, Codec(s.dims(), c.J))
-    assert len(calls) == c.J * 49  # after the last step there is no draw
+    assert len(calls) == c.J * 50
     started, here = machines(c, s)
     slow = in_process(vertical.protocol(s), started, {k: composed(x) for k, x in here.items()}, Codec(s.dims(), c.J))
-    assert len(calls) == c.J * 49
+    assert len(calls) == c.J * 50
     one, other = everything(*fast), everything(*slow)
     assert one.keys() == other.keys()
     for name, value in other.items():
@@ -528,8 +529,6 @@ def test_compiled_iterations_are_the_composed_ones(auxiliary, inputs, path, resp
         ({"optimiser": "adagrad"}, {}),
         ({"gradient_clip": 1.0}, {}),
         ({"model": "power", "response": "shared"}, {}),
-        ({}, {"full": True}),
-        ({}, {"auxiliary": Auxiliary("amortised", inputs=("centre",))}),
         ({}, {"predictor": cases.predictor("multilevel", np.random.default_rng(0), cases.N, 2)}),
     ],
 )

@@ -378,10 +378,72 @@ def test_an_iteration_is_a_gradient_a_step_and_a_draw(family, path, backend):
     else:
         psi = parameters[2 * p :]
         g, z = augmented.amortised_draw(a["H"], theta, tau, state["extra_next"], psi, rho=RHO, backend=backend)
-    for value, want in zip(found, (parameters, moments, eps, tau, theta, g, z), strict=True):
+    told = () if family == "mean_field" else (state["extra_next"],)
+    for value, want in zip(found, (parameters, moments, eps, tau, theta, g, z, *told), strict=True):
         np.testing.assert_allclose(value, want, rtol=1e-11, atol=1e-12)
     other = getattr(augmented, family + "_iteration")(**state, **(options | {"path": not path}), **random)
     assert relative(other[0], found[0]) > 1e-4  # negative control
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("path", [True, False])
+def test_a_full_triangle_s_gradient_is_that_of_the_density(path, backend):
+    """Of what a step of Adam saw: with moments of 0 the first moment is a tenth of the gradient."""
+    a, p = problem() | {"own": None}, 3
+    state = state_of(a, "mean_field", backend)
+    random = np.random.default_rng(6)
+    flat = np.array([0.3, 0.4, -0.2, -0.7, 0.1, 0.5])  # rows (0.3), (0.4, -0.2), (-0.7, 0.1, 0.5)
+    eps, mu, rest = random.standard_normal(p), random.standard_normal(p), state["parameters"][2 * p :]
+
+    def factor(flat):
+        L = np.zeros((p, p))
+        L[np.tril_indices(p)] = flat
+        sizes = np.exp(np.diag(L))
+        return np.tril(L, -1) * sizes[:, None] + np.diag(sizes)
+
+    theta = augmented.coefficients(mu, flat, eps, full=True, backend=backend)
+    np.testing.assert_allclose(theta, mu + factor(flat) @ eps, rtol=1e-13)
+    parameters = np.concatenate([mu, flat, rest])
+    state |= {"parameters": parameters, "moments": np.zeros((3, len(parameters))), "eps": eps, "theta": theta}
+    state["g"] = a["H"] @ theta
+    options = {"rho": RHO, "prior_mean": 0.4, "prior_sd": 0.6, "learning_rate": 0.05, "path": path, "full": True, "key": 1}
+    found = augmented.mean_field_iteration(**state, **options, backend=backend)
+    call = names(state, "H", "g", "z", "tau", "message") | {"rho": RHO, "path": path, "log_sd": a["log_sd"]}
+    grad_w = augmented.mean_field_gradient(**call)[0]
+    c = grad_w + (0.4 - theta) / 0.36
+
+    def objective(values):
+        """c theta - log q(theta), whose own parameters are frozen on the path; otherwise with the entropy in closed form."""
+        L, at = factor(values[p:]), values[:p] + factor(values[p:]) @ eps
+        if not path:
+            return c @ at + np.log(np.diag(L)).sum()
+        r = np.linalg.solve(factor(flat), at - mu)
+        return c @ at + 0.5 * r @ r
+
+    head = parameters[: p + len(flat)]
+    want = differences(objective, head)
+    np.testing.assert_allclose(10 * found[1][0][: len(head)], want, rtol=5e-6, atol=5e-6 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("full", [False, True])
+def test_the_network_is_told_the_centre_of_the_new_parameters(full, backend):
+    a = problem() | {"own": None}
+    state, p = state_of(a, "amortised", backend), 3
+    if full:
+        flat = np.array([0.3, 0.4, -0.2, -0.7, 0.1, 0.5])
+        parameters = np.concatenate([state["parameters"][:p], flat, state["parameters"][2 * p :]])
+        state |= {"parameters": parameters, "moments": np.ones((3, len(parameters)))}
+    options = {"rho": RHO, "learning_rate": 0.05, "key": 1, "full": full, "backend": backend}
+    found = augmented.amortised_iteration(**state, **options, centre=0)
+    want = state["extra_next"].copy()
+    want[:, 0] = a["H"] @ found[0][:p]
+    np.testing.assert_allclose(found[7], want, rtol=1e-12, atol=1e-12)
+    told = augmented.amortised_iteration(**(state | {"extra_next": want}), **options)
+    np.testing.assert_allclose(found[6], told[6], rtol=1e-10, atol=1e-12)
+    assert relative(augmented.amortised_iteration(**state, **options)[6], found[6]) > 1e-4  # negative control
+    with pytest.raises(ValueError, match="centre must be a column of extra"):
+        augmented.amortised_iteration(**state, **options, centre=state["extra"].shape[1])
 
 
 @pytest.mark.parametrize(

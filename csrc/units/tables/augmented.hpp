@@ -4,7 +4,7 @@
 namespace fedkern {
 
 struct AugmentedTable {
-    void (*coefficients)(Vector<const double> mu, Vector<const double> log_sd, Vector<const double> eps, Vector<double> theta,
+    void (*coefficients)(Vector<const double> mu, Vector<const double> scale, Vector<const double> eps, bool full, Vector<double> theta,
                          int n_threads);
     void (*mean_field_draw)(Matrix<const double> H, Vector<const double> w, Vector<const double> tau, Vector<const double> mean,
                             Vector<const double> log_sd, Vector<double> g, Vector<double> z, int n_threads);

@@ -128,6 +128,8 @@ def to_each(clients: Iterable[int], message: Message) -> ServerEffects:
 
 def active(n_clients: int, *out: Collection[int]) -> list[int]:
     """Clients that are in none of these sets."""
+    if not any(out):
+        return list(range(n_clients))
     return [k for k in range(n_clients) if not any(k in members for members in out)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -93,7 +93,7 @@ def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Glob
         draw = {"theta": flat((theta + local["deviation"])[cold]), "deviation": flat(local["deviation"][cold])}
         state.trace.add(draw | {name: local[name][cold] for name in state.site.own})
     step = state.step + settings.local_sweeps
-    return replace(state, state=before | local, theta=theta, tau_sq=tau_sq, step=step, since=since, events=events)
+    return evolve(state, state=before | local, theta=theta, tau_sq=tau_sq, step=step, since=since, events=events)
 
 
 def _cold(settings: Settings, state: State) -> NDArray[np.int64] | slice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated
 
 import numpy as np
@@ -123,6 +124,10 @@ def sent(settings: Settings) -> tuple[type[Message], ...]:
 
 def expected(settings: Settings, round: int) -> tuple[str, ...]:
     """What a client answers in a round, by name."""
-    move = settings.move(round)
+    return _names(sent(settings), settings.move(round))
+
+
+@cache
+def _names(kinds: tuple[type[Message], ...], move: int | None) -> tuple[str, ...]:
     others = [kind for number, kind in enumerate(MOVES) if number != move]
-    return tuple(kind.__name__ for kind in sent(settings) if kind not in others)
+    return tuple(kind.__name__ for kind in kinds if kind not in others)

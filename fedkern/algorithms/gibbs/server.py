@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -36,8 +36,8 @@ class Server:
     values : the last draws of all global quantities
     deviation, lambda_sq : (M, c, g, p) of all clients as they are now; None before the first round, and with sums
     round, since, step : rounds finished; the round in which burn-in began; the server's own sweeps so far
-    waiting : clients that have yet to answer
-    answers : client -> what it has answered in this round
+    waiting, answers : clients that have yet to answer; client -> what it has answered in this round. Like the trace they change
+        in place: a copy a message would take as long as all clients' numbers together
     lost : clients that are out of the model
     updates : (M,) rounds in which each client took part
     events : counts of clipped scales, QR fall-backs, data-space draws
@@ -60,8 +60,8 @@ class Server:
     round: int = 0
     since: int = 0
     step: int = 0
-    waiting: frozenset[int] = frozenset()
-    answers: Mapping[int, Mapping[str, Message]] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
+    answers: dict[int, dict[str, Message]] = field(default_factory=dict)
     lost: frozenset[int] = frozenset()
     events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
     converged: bool = False
@@ -82,7 +82,7 @@ class Server:
         """Why no more is asked: "converged", "rounds", "lost"; None while the job runs."""
         if self.converged:
             return "converged"
-        if not self.active:
+        if len(self.lost) == self.n_clients:
             return "lost"
         return "rounds" if self.round - self.since >= self.settings.rounds else None
 
@@ -118,37 +118,38 @@ def _ask(state: Server, question: Message) -> tuple[Server, ServerEffects]:
     """The round's question to those that take part."""
     chosen = state.settings.takes_part(state.round, state.n_clients)
     here = [k for k in state.active if chosen[k]] or [state.active[state.round % len(state.active)]]
-    return replace(state, waiting=frozenset(here), answers={}), to_each(here, question)
+    return evolve(state, waiting=set(here), answers={}), to_each(here, question)
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer, or the loss of a client. When the last answer of a round is here: the server's draws, and the next question."""
     if isinstance(event, ClientLost):
         return _lose(state, event)
-    names, name, round = expected(state.settings, state.round), type(event).__name__, getattr(event, "round", None)
+    settings = state.settings
+    names, name = expected(settings, state.round), type(event).__name__
     if state.at_hand is not None:
         names = ("Locals",)
-    have = state.answers.get(sender, {})
-    asked = sender in state.waiting and round == state.round and name in names
-    if not isinstance(event, Message) or not asked or name in have:
+    round, have = getattr(event, "round", None), state.answers.get(sender, {})
+    if not isinstance(event, Message) or sender not in state.waiting or round != state.round or name not in names or name in have:
         raise RemoteFault(f"client {sender}: {name} of round {round} is no answer to round {state.round}")
-    _check(sender, event)
-    have = {**have, name: event}
-    waiting = state.waiting - {sender} if len(have) == len(names) else state.waiting
-    state = replace(state, answers={**state.answers, sender: have}, waiting=waiting)
+    if settings.aggregate == "sums" and not (_of({name: event}, Sums).sums[0] > 0).all():
+        raise RemoteFault(f"client {sender}: Sums.sums[0] must be > 0; round {round}")
+    have[name] = event
+    state.answers[sender] = have
+    if len(have) == len(names):
+        state.waiting.remove(sender)
     return (state, []) if state.waiting else _next(state)
 
 
-def _check(sender: int, event: Event) -> None:
-    """Whether a client's numbers can be what they are called."""
-    if isinstance(event, Locals):
-        size = float(np.abs(event.deviation).max(initial=0))
-        if size > LARGEST:
-            raise RemoteFault(f"client {sender}: Locals.deviation has a number of size {size:.3g}, allowed {LARGEST:.0g}")
-        if not (event.lambda_sq > 0).all():
-            raise RemoteFault(f"client {sender}: Locals.lambda_sq must be > 0; round {event.round}")
-    if isinstance(event, Sums) and not (event.sums[0] > 0).all():
-        raise RemoteFault(f"client {sender}: Sums.sums[0] must be > 0; round {event.round}")
+def _check(state: Server, deviation: Array, lambda_sq: Array) -> None:
+    """Whether the numbers of a round can be what they are called: of all clients at once."""
+    if deviation.size and not (deviation.max() <= LARGEST and deviation.min() >= -LARGEST and lambda_sq.min() > 0):
+        for sender in sorted(state.answers):
+            size = float(np.abs(deviation[sender]).max())
+            if not size <= LARGEST:
+                raise RemoteFault(f"client {sender}: Locals.deviation has a number of size {size:.3g}, allowed {LARGEST:.0g}")
+            if not (lambda_sq[sender] > 0).all():
+                raise RemoteFault(f"client {sender}: Locals.lambda_sq must be > 0; round {state.round}")
 
 
 def _lose(state: Server, event: ClientLost) -> tuple[Server, ServerEffects]:
@@ -162,7 +163,7 @@ def _lose(state: Server, event: ClientLost) -> tuple[Server, ServerEffects]:
     lost = state.lost | {event.client}
     state.trace.clear()
     answers = {k: v for k, v in state.answers.items() if k not in lost}
-    state = replace(state, lost=lost, since=state.round, waiting=state.waiting - lost, answers=answers)
+    state = evolve(state, lost=lost, since=state.round, waiting=state.waiting - lost, answers=answers)
     if state.waiting or not state.active:
         return state, []
     return _next(state)
@@ -172,12 +173,12 @@ def _next(state: Server) -> tuple[Server, ServerEffects]:
     """The server's draws of this round, the kept draw, and the next question."""
     updates = state.updates.copy()
     updates[sorted(state.answers)] += 1
-    state, before_sweep = drawn(replace(state, updates=updates))
-    state = replace(state, round=state.round + 1, waiting=frozenset(), answers={})
+    state, before_sweep = drawn(evolve(state, updates=updates))
+    state = evolve(state, round=state.round + 1, waiting=set(), answers={})
     _keep(state)
     if _to_be_judged(state):
         assert state.judge is not None
-        state = replace(state, converged=bool(state.judge(state.trace)))
+        state = evolve(state, converged=bool(state.judge(state.trace)))
     if state.stop:
         return state, []
     return _ask(state, _question(state, before_sweep))
@@ -191,7 +192,7 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         for told in () if layout.whole else sums.values():
             told[0][..., ~layout.there] = 1.0
         values, events = update.swept_sums(settings, state.values, sums, state.step)
-        return replace(state, values=values, step=state.step + 1, events=counted(state.events, events)), None
+        return evolve(state, values=values, step=state.step + 1, events=counted(state.events, events)), None
     shape = (state.n_clients, settings.chains, *layout.shape)
     if len(state.answers) == state.n_clients:  # all of it is written anew
         deviation, lambda_sq = np.empty(shape), np.empty(shape)
@@ -201,6 +202,7 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
     for k, answer in state.answers.items():
         own = _of(answer, Locals)
         deviation[k], lambda_sq[k] = layout.full(own.deviation, 0.0), layout.full(own.lambda_sq, 1.0)
+    _check(state, deviation, lambda_sq)
     values, before_sweep, steps = state.values, None, state.ladder
     if steps is not None:
         loglik = np.sum([_of(answer, Loglik).loglik for answer in in_order(state.answers)], axis=0)
@@ -221,7 +223,7 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
             settings, values, deviation[here], lambda_sq[here], state.step
         )
     step, events = state.step + settings.server_sweeps, counted(state.events, events)
-    state = replace(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=events, ladder=steps)
+    state = evolve(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=events, ladder=steps)
     return state, before_sweep
 
 
@@ -256,14 +258,19 @@ def _keep(state: Server) -> None:
     eta = values.eta[cold]
     draw |= {"eta": flat(eta) if settings.prior.eta_form == "coordinate" else eta[..., 0], "rho": values.rho[cold]}
     if state.deviation is not None:
-        here = state.deviation[state.active][:, cold]
-        draw["average"] = flat(values.theta[cold] + here.mean(axis=0))
+        here = state.deviation[state.active] if state.lost else state.deviation
+        here = here if state.ladder is None else here[:, cold]
+        mean = np.add.reduce(here, axis=0) / len(here)
+        draw["average"] = flat(values.theta[cold] + mean)
         kept = isinstance(state.trace, Trace)  # streams have no place for these
         if kept and len(here) > 1:
-            draw["between"] = flat(here.std(axis=0, ddof=1))
+            away = here - mean
+            away *= away
+            draw["between"] = flat(np.sqrt(np.add.reduce(away, axis=0) / (len(here) - 1)))
         if kept and state.rows:
-            weights = np.array(state.rows, float)[state.active]
-            draw["by_rows"] = flat(values.theta[cold] + np.tensordot(weights / weights.sum(), here, 1))
+            rows = np.array(state.rows, float)[state.active]
+            by_rows = np.dot((rows / rows.sum())[None], here.reshape(len(here), -1))
+            draw["by_rows"] = flat(values.theta[cold] + by_rows.reshape(mean.shape))
         if settings.share_local:
             draw["sites"] = np.moveaxis(flat(values.theta[cold] + here), 0, 1)  # (c, m, n)
     state.trace.add(draw)
@@ -301,6 +308,6 @@ def load(fresh: Server, saved: Saved) -> Server:
     same = {name: saved.get(name) for name in ("round", "since", "step", "deviation", "lambda_sq")}
     return evolve(
         fresh, **same, values=values, trace=fresh.trace.load(saved), events=array(saved, "events").astype(np.int64),
-        converged=bool(saved["converged"]), updates=array(saved, "updates").astype(np.int64), lost=lost, waiting=waiting,
+        converged=bool(saved["converged"]), updates=array(saved, "updates").astype(np.int64), lost=lost, waiting=set(waiting),
         answers={}, ladder=ladder,
     )  # fmt: skip

@@ -112,6 +112,13 @@ class Factor:
     rss: float
     n: float
     gram: Array = field(repr=False)
+    _each: dict[int, tuple[Array, Array]] = field(default_factory=dict, repr=False, compare=False)
+
+    def each(self, chains: int) -> tuple[Array, Array]:
+        """q (c, r) and rss (c,): the same for all chains, made once and not in every sweep."""
+        if chains not in self._each:
+            self._each[chains] = np.repeat(self.q[None], chains, axis=0), np.full(chains, self.rss)
+        return self._each[chains]
 
     @classmethod
     def of(cls, X: Array, y: Array | None = None, *, intercept: bool = True) -> Factor:
@@ -179,7 +186,7 @@ class Regression:
     ) -> tuple[State, Events]:
         f = self.factor
         d, lambda_sq, sigma_sq, events = shrinkage.local_sweeps(
-            f.R, f.q, f.rss, f.n, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
+            f.R, *f.each(len(theta)), f.n, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
             state["sigma_sq"][:, 0], gram=f.gram, draw=settings.draw, slab=settings.prior.slab, n_threads=self.n_threads,
             **_horseshoe(settings), **_error(settings), **counter,
         )  # fmt: skip

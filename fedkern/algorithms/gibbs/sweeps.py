@@ -7,13 +7,14 @@ same draws, so that a job without a server (topology = "allgather") needs no oth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import shrinkage
+from ..core.messages import evolve
 from .settings import ALWAYS, Settings
 
 Array = NDArray[np.float64]
@@ -59,7 +60,7 @@ def moved(settings: Settings, values: Values, terms: Terms, round: int, step: in
             values.eta[:, j], seed=settings.seed, chain=j << 32, step=step, scale_tau=prior.scale_tau, c0=prior.c0,
             spike_variance=prior.spike_variance, n_threads=settings.n_threads,
         )  # fmt: skip
-    return replace(values, theta=theta, tau_sq=t * t), t
+    return evolve(values, theta=theta, tau_sq=t * t), t
 
 
 class Options(TypedDict):

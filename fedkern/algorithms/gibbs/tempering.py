@@ -7,12 +7,13 @@ count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import rng
+from ..core.messages import evolve
 
 Array = NDArray[np.float64]
 
@@ -84,4 +85,4 @@ def exchanged(state: Ladder, loglik: Array, *, seed: int, round: int, adapt: boo
             tried[pair] += not adapt
         if adapt:
             gap[pair] += (np.mean(chance) - ACCEPTANCE) * (round + 2) ** -0.6
-    return replace(state, log_gap=gap, place=place, tried=tried, exchanged=done)
+    return evolve(state, log_gap=gap, place=place, tried=tried, exchanged=done)

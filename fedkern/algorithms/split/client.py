@@ -77,13 +77,16 @@ class Client:
     @property
     def extra(self) -> Vector:
         """(N, e) what an amortised family is told beside g, now."""
-        known = {"response": self.y, "residual": self.residual}
-        if "centre" in self.site.auxiliary.inputs:
-            known["centre"] = self.site.mean_g(self.parameters)
-        if not self.site.auxiliary.inputs:
+        inputs = self.site.auxiliary.inputs
+        return self.told(self.site.mean_g(self.parameters) if "centre" in inputs else None)
+
+    def told(self, centre: Vector | None) -> Vector:
+        """(N, e) The same, with this centre."""
+        inputs, known = self.site.auxiliary.inputs, {"response": self.y, "residual": self.residual, "centre": centre}
+        columns = [column for name in inputs if (column := known[name]) is not None]
+        if not columns:
             return nothing(self.settings.n_rows)
-        columns = [column for name in self.site.auxiliary.inputs if (column := known[name]) is not None]
-        return columns[0][:, None] if len(columns) == 1 else np.array(columns).reshape(-1, self.settings.n_rows).T
+        return columns[0][:, None] if len(columns) == 1 else np.array(columns).T
 
 
 State = TypeVar("State", bound=Client)  # of an open or a private job
@@ -241,16 +244,21 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
 def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
     """AV: a step, and the next draw if there is one; where a number is not finite, by the way that names what is not."""
     s, last = state.settings, state.round + 1
-    further = last < s.rounds and not until.judged(s, last)
-    after = _iterated(state, messages[0]) if state.fused and further else None
-    return _stepped(state, messages, ()) if after is None else _sent(after)
+    after = _iterated(state, messages[0]) if state.fused else None
+    if after is None:
+        return _stepped(state, messages, ())
+    # A step has the same bits whatever follows it: a job that ends here is one that might have gone on. The draw is dropped.
+    if until.judged(s, last):
+        return evolve(after, drawn=(), step=state.step), []
+    return _sent(after) if last < s.rounds else (evolve(after, drawn=state.drawn, step=state.step), [])
 
 
 def _iterated(state: Client, message: Vector) -> Client | None:
     """What `_stepped` and `_drawn` do, in one compiled call; None where not all that it gives is finite."""
     s, site = state.settings, state.site
     before = evolve(state, residual=_remembered(state, message))
-    key, extra, rate = rng.key(s.seed, "draws"), before.extra, s.rate(state.round)
+    # The compiled call makes the centre itself, where there is one: any column keeps its place.
+    key, extra, rate = rng.key(s.seed, "draws"), before.told(before.residual), s.rate(state.round)
     parameters, optimiser, drawn = site.iterated(
         state.parameters, state.optimiser, state.drawn[0], message, extra, rate, key=key, client=state.index, step=state.step
     )

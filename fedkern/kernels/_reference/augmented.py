@@ -9,9 +9,12 @@ LOWEST, HIGHEST = -8.0, 4.0  # of log(s / rho)
 LEAST = np.log(1e-8)  # of the log standard deviation of a coefficient
 
 
-def coefficients(mu, log_sd, eps, theta, n_threads):
+def coefficients(mu, scale, eps, full, theta, n_threads):
     with np.errstate(over="ignore", invalid="ignore"):
-        theta[:] = mu + np.exp(np.maximum(log_sd, LEAST)) * eps
+        if full:
+            theta[:] = mu + triangle(scale, len(mu))[0] @ eps
+        else:
+            theta[:] = mu + np.exp(np.maximum(scale, LEAST)) * eps
 
 
 def mean_field_draw(H, w, tau, mean, log_sd, g, z, n_threads):
@@ -67,51 +70,78 @@ def amortised_gradient(
         grad_w[:] = H.T @ cotangent
 
 
-def coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path):
-    """Of [mu, log sd]: with the prior of theta, and -log q(theta)."""
+def triangle(flat, p):
+    """L of a full q(theta), and the unit of its elements off the diagonal."""
+    unit, L = min(1.0, 64 / p) ** 2 if p else 1.0, np.zeros((p, p))
+    L[np.tril_indices(p)] = flat
+    s = np.exp(np.maximum(np.diag(L), LEAST))
+    L = unit * L * s[:, None]
+    np.fill_diagonal(L, s)
+    return L, unit
+
+
+def coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path, full):
+    """Of [mu, log sd] or [mu, triangle]: with the prior of theta, and -log q(theta)."""
+    p = len(eps)
     with np.errstate(over="ignore", invalid="ignore"):
-        s = np.exp(np.maximum(parameters[len(eps) : 2 * len(eps)], LEAST))
-        c = grad_w + (prior_mean - theta) / prior_sd**2 + (eps / s if path else 0)
+        c = grad_w + (prior_mean - theta) / prior_sd**2
+        if full:
+            L, unit = triangle(parameters[p : of_coefficients(p, full)], p)
+            c = c + (np.linalg.solve(L.T, eps) if path and p else 0)
+            of_L = unit * np.outer(c * np.diag(L), eps)
+            np.fill_diagonal(of_L, c * (L @ eps) + (0 if path else 1))
+            return np.concatenate([c, of_L[np.tril_indices(p)]])
+        s = np.exp(np.maximum(parameters[p : 2 * p], LEAST))
+        c = c + (eps / s if path else 0)
         return np.concatenate([c, c * eps * s + (0 if path else 1)])
 
 
-def stepped(parameters, moments, gradient, rule, random, new_parameters, new_moments, new_eps, new_tau, new_theta):
+def of_coefficients(p, full):
+    return p + (p * (p + 1) // 2 if full else p)
+
+
+def stepped(parameters, moments, gradient, rule, random, full, new_parameters, new_moments, new_eps, new_tau, new_theta):
     """A step of Adam, and the normals and the coefficients of the next draw."""
     p, change, normals = len(new_eps), np.empty(len(gradient)), np.empty(len(new_eps) + len(new_tau))
     optim.adam(moments, gradient, *rule, new_moments, change, 1)
     new_parameters[:] = parameters + change
     rng.normal(*random, 0, 0, normals, 1)
     new_eps[:], new_tau[:] = normals[:p], normals[p:]
-    coefficients(new_parameters[:p], new_parameters[p : 2 * p], new_eps, new_theta, 1)
+    scale = new_parameters[p : of_coefficients(p, full)]
+    coefficients(new_parameters[:p], scale, new_eps, full, new_theta, 1)
 
 
 def mean_field_iteration(
     H, parameters, moments, eps, tau, theta, g, z, message, rho, prior_mean, prior_sd, learning_rate, beta1, beta2, epsilon,
-    path, key, client, step, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z, n_threads
+    path, full, key, client, step, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z, n_threads
 ):  # fmt: skip
     n, p = H.shape
-    mean, log_sd = slice(2 * p, 2 * p + n), slice(2 * p + n, None)
+    at = of_coefficients(p, full)
+    mean, log_sd = slice(at, at + n), slice(at + n, None)
     grad_w, cotangent, rows = np.empty(p), np.empty(n), np.empty((2, n))
     mean_field_gradient(H, g, z, tau, parameters[log_sd], message, None, rho, path, grad_w, cotangent, *rows, 1)
-    head = coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path)
+    head = coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path, full)
     gradient, rule = np.concatenate([head, *rows]), (learning_rate, beta1, beta2, epsilon)
     random = (key, client, step)
-    stepped(parameters, moments, gradient, rule, random, new_parameters, new_moments, new_eps, new_tau, new_theta)
+    stepped(parameters, moments, gradient, rule, random, full, new_parameters, new_moments, new_eps, new_tau, new_theta)
     mean_field_draw(H, new_theta, new_tau, new_parameters[mean], new_parameters[log_sd], new_g, new_z, 1)
 
 
 def amortised_iteration(
     H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next, rho, hidden, prior_mean, prior_sd, learning_rate,
-    beta1, beta2, epsilon, path, key, client, step, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z,
-    n_threads
+    beta1, beta2, epsilon, path, full, centre, key, client, step, new_parameters, new_moments, new_eps, new_tau, new_theta,
+    new_g, new_z, new_extra, n_threads
 ):  # fmt: skip
     n, p = H.shape
-    psi = slice(2 * p, None)
-    grad_w, cotangent, grad_psi = np.empty(p), np.empty(n), np.empty(len(parameters) - 2 * p)
+    psi = slice(of_coefficients(p, full), None)
+    grad_w, cotangent, grad_psi = np.empty(p), np.empty(n), np.empty(len(parameters[psi]))
     inputs = (H, g, z, tau, extra, parameters[psi], message, None)
     amortised_gradient(*inputs, rho, hidden, path, grad_w, cotangent, grad_psi, 1)
-    head = coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path)
+    head = coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path, full)
     gradient, rule = np.concatenate([head, grad_psi]), (learning_rate, beta1, beta2, epsilon)
     random = (key, client, step)
-    stepped(parameters, moments, gradient, rule, random, new_parameters, new_moments, new_eps, new_tau, new_theta)
-    amortised_draw(H, new_theta, new_tau, extra_next, new_parameters[psi], rho, hidden, new_g, new_z, 1)
+    stepped(parameters, moments, gradient, rule, random, full, new_parameters, new_moments, new_eps, new_tau, new_theta)
+    new_extra[:] = extra_next
+    if centre >= 0:
+        new_extra[:, centre] = H @ new_parameters[:p]
+    amortised_draw(H, new_theta, new_tau, new_extra, new_parameters[psi], rho, hidden, new_g, new_z, 1)

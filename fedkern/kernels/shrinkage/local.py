@@ -176,18 +176,15 @@ def local_sweeps(
 
     Source: docs/methods/sparse.md, sections 2 and 3.
     """
-    numbers = LOCAL_SWEEPS.numbers(
-        n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales, draw=draw,
-        scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
-    )  # fmt: skip
     check_steps(LOCAL_SWEEPS, step, n_sweeps)
-    q, rss = each(q, theta, 1), each(rss, theta, 0)
-    inputs = {"R": R, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}
-    arrays = LOCAL_SWEEPS.prepare({**inputs, "q": q, "rss": rss, "gram": gram}, out)
     _check_factor(LOCAL_SWEEPS, R)
-    LOCAL_SWEEPS.call(backend, arrays, numbers, n_threads)
-    raise_fault(LOCAL_SWEEPS.name, arrays[-1], chain, client, step)
-    return tuple(arrays[-4:])
+    inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, each(q, theta, 1), each(rss, theta, 0), gram
+    swept: Swept = LOCAL_SWEEPS.run(
+        inputs, out, n_threads, backend, n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
+        draw=draw, scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
+    )  # fmt: skip
+    raise_fault(LOCAL_SWEEPS.name, swept[-1], chain, client, step)
+    return swept
 
 
 def local_sweeps_gram(
@@ -343,17 +340,15 @@ def local_sweeps_batched(
 
     Source: docs/methods/sparse.md, section 8.
     """
-    numbers = LOCAL_SWEEPS_BATCHED.numbers(
-        n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales, draw=draw,
-        scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
-    )  # fmt: skip
     check_steps(LOCAL_SWEEPS_BATCHED, step, n_sweeps)
-    inputs = {"R": R, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}
-    arrays = LOCAL_SWEEPS_BATCHED.prepare({**inputs, "gram": gram}, out)
     _check_factor(LOCAL_SWEEPS_BATCHED, R)
-    LOCAL_SWEEPS_BATCHED.call(backend, arrays, numbers, n_threads)
-    raise_fault(LOCAL_SWEEPS_BATCHED.name, arrays[-1], chain, client, step)
-    return tuple(arrays[-4:])
+    inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram
+    swept: Swept = LOCAL_SWEEPS_BATCHED.run(
+        inputs, out, n_threads, backend, n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
+        draw=draw, scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
+    )  # fmt: skip
+    raise_fault(LOCAL_SWEEPS_BATCHED.name, swept[-1], chain, client, step)
+    return swept
 
 
 def gaussian_posterior_draw(
@@ -434,6 +429,8 @@ def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
 
 def each(value: Any, of: Any, ndim: int) -> Any:
     """What is the same for all chains, as a view with a row for each row of `of`."""
+    if type(value) is np.ndarray and value.ndim > ndim:  # of each chain already
+        return value
     chains = len(of) if home(of) and of.ndim else 1
     if isinstance(value, int | float):
         value = np.full_like(of, value, np.float64, shape=()) if home(of) else np.float64(value)
@@ -442,7 +439,9 @@ def each(value: Any, of: Any, ndim: int) -> Any:
     return value
 
 
-def _check_factor(kernel: Kernel, R: Floats) -> None:
+def _check_factor(kernel: Kernel, R: Any) -> None:
+    if home(R) is None or R.ndim != 2:
+        return  # refused by the record
     r, p = R.shape
     require(kernel.name, r <= p, "R", "must have at most as many rows as columns", R.shape)
     require(kernel.name, p * p < 2**32, "R", "must have fewer than 65,536 columns", R.shape)

@@ -188,21 +188,19 @@ def global_sweep(
 
     Source: docs/methods/sparse.md, sections 2 and 4.
     """
-    numbers = GLOBAL_SWEEP.numbers(
-        seed=seed, chain=chain, step=step, n_passes=n_passes, scales=scales, order=order, eta_form=eta_form,
-        shared_rho=shared_rho, c0=c0, spike_variance=spike_variance, scale_tau=scale_tau, scale_lambda=scale_lambda,
-        shape_eta=shape_eta, rate_eta=rate_eta, rho_a=rho_a, rho_b=rho_b, slab=slab,
-    )  # fmt: skip
-    locals_ = {"deviation": deviation, "lambda_sq": lambda_sq}
-    state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta, "rho": rho}
-    arrays = GLOBAL_SWEEP.prepare(locals_ | {"indicators": indicators} | state, out)
+    if _shaped(deviation, 4):
+        m, _, g, p = deviation.shape
+        _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
     if n_passes < 1 or (scales == "expanded" and n_passes > 1):
         raise ValueError(f"shrinkage.global_sweep: n_passes must be >= 1, and 1 with expanded scales, got {n_passes}")
-    m, _, g, p = deviation.shape
-    _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
-    GLOBAL_SWEEP.call(backend, arrays, numbers, n_threads)
-    _raise_faults(GLOBAL_SWEEP, arrays[-1], chain, step)
-    return tuple(arrays[8:])
+    swept: Result = GLOBAL_SWEEP.run(
+        (deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, seed=seed, chain=chain,
+        step=step, n_passes=n_passes, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0,
+        spike_variance=spike_variance, scale_tau=scale_tau, scale_lambda=scale_lambda, shape_eta=shape_eta, rate_eta=rate_eta,
+        rho_a=rho_a, rho_b=rho_b, slab=slab,
+    )  # fmt: skip
+    _raise_faults(GLOBAL_SWEEP, swept[-1], chain, step)
+    return swept
 
 
 def global_sweep_sums(
@@ -289,20 +287,18 @@ def global_sweep_sums(
 
     Source: docs/methods/sparse.md, sections 4 and 5.
     """
-    numbers = GLOBAL_SWEEP_SUMS.numbers(
-        n_clients=n_clients, seed=seed, chain=chain, step=step, scales=scales, order=order, eta_form=eta_form,
-        shared_rho=shared_rho, c0=c0, spike_variance=spike_variance, scale_tau=scale_tau, scale_lambda=1.0, shape_eta=shape_eta,
-        rate_eta=rate_eta, rho_a=rho_a, rho_b=rho_b, slab=slab,
+    if _shaped(sums, 4):
+        n_sums, _, g, p = sums.shape
+        if n_sums != _n_sums(slab):
+            raise ValueError(f"shrinkage.global_sweep_sums: sums must be {_n_sums(slab)} with slab = {slab}, got {n_sums}")
+        _check(GLOBAL_SWEEP_SUMS, n_clients, g, p, indicators, seed, chain, step, 1)
+    swept: Result = GLOBAL_SWEEP_SUMS.run(
+        (sums, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, n_clients=n_clients, seed=seed, chain=chain,
+        step=step, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0, spike_variance=spike_variance,
+        scale_tau=scale_tau, scale_lambda=1.0, shape_eta=shape_eta, rate_eta=rate_eta, rho_a=rho_a, rho_b=rho_b, slab=slab,
     )  # fmt: skip
-    state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta, "rho": rho}
-    arrays = GLOBAL_SWEEP_SUMS.prepare({"sums": sums, "indicators": indicators} | state, out)
-    s, _, g, p = sums.shape
-    if s != _n_sums(slab):
-        raise ValueError(f"shrinkage.global_sweep_sums: sums must be {_n_sums(slab)} with slab = {slab}, got {s}")
-    _check(GLOBAL_SWEEP_SUMS, n_clients, g, p, indicators, seed, chain, step, 1)
-    GLOBAL_SWEEP_SUMS.call(backend, arrays, numbers, n_threads)
-    _raise_faults(GLOBAL_SWEEP_SUMS, arrays[-1], chain, step)
-    return tuple(arrays[7:])
+    _raise_faults(GLOBAL_SWEEP_SUMS, swept[-1], chain, step)
+    return swept
 
 
 def local_sums(
@@ -350,7 +346,7 @@ def _check(
 ) -> None:
     if m < 1:
         raise ValueError(f"{kernel.name}: needs at least one client")
-    if indicators.size and not (indicators.min() >= -2 and indicators.max() < p):
+    if _shaped(indicators, 2) and indicators.size and not (indicators.min() >= -2 and indicators.max() < p):
         raise ValueError(f"{kernel.name}: indicators must be -2, -1 or in [0, p) with p = {p}")
     if not (0 <= seed < 2**64 and 0 <= chain < 2**64):
         raise ValueError(f"{kernel.name}: seed and chain must be in [0, 2^64), got {seed} and {chain}")
@@ -362,6 +358,11 @@ def _check(
 
 
 QUANTITIES = ("lambda^2", "a coefficient", "sigma^2", "tau^2", "theta", "eta", "rho", "an inclusion probability")
+
+
+def _shaped(array: Any, ndim: int) -> bool:
+    """Whether it is an array of so many dimensions; what is none is refused by the record."""
+    return isinstance(array, np.ndarray) and array.ndim == ndim
 
 
 def _raise_faults(kernel: Kernel, events: NDArray[np.int64], chain: int, step: int) -> None:

@@ -228,9 +228,8 @@ class Site:
 
     @property
     def plain(self) -> bool:
-        """Whether there is `iterated`: w is theta, q(theta) is diagonal, z's network is not told of a function of parameters."""
-        family = self.auxiliary
-        return isinstance(self.predictor, Linear) and not self.full and not self.point and "centre" not in family.inputs
+        """Whether there is `iterated`: w is theta."""
+        return isinstance(self.predictor, Linear) and not self.point
 
     def iterated(
         self, parameters: Vector, moments: Vector, drawn: Drawn, message: Vector, extra: Matrix, learning_rate: float,
@@ -242,7 +241,7 @@ class Site:
         ----------
         moments : (3, n_parameters) Adam's state
         message : as of `gradient`, without `own`, for all rows
-        extra : (n, e) of the next draw
+        extra : (n, e) of the next draw; the centre's column is not read
         key, client, step : of its normal numbers
         """
         a, d, predictor = self.auxiliary, drawn, self.predictor
@@ -251,12 +250,14 @@ class Site:
         if a.kind == "mean-field":
             parameters, moments, eps, tau, theta, g, z = augmented.mean_field_iteration(
                 *of_state, rho=a.rho, prior_mean=predictor.prior_mean, prior_sd=predictor.prior_sd, learning_rate=learning_rate,
-                path=self.path, key=key, client=client, step=step,
+                path=self.path, full=self.full, key=key, client=client, step=step,
             )  # fmt: skip
         else:
-            parameters, moments, eps, tau, theta, g, z = augmented.amortised_iteration(
+            centre = a.inputs.index("centre") if "centre" in a.inputs else None
+            parameters, moments, eps, tau, theta, g, z, extra = augmented.amortised_iteration(
                 *of_state, d.extra, extra, rho=a.rho, hidden=a.hidden, prior_mean=predictor.prior_mean,
-                prior_sd=predictor.prior_sd, learning_rate=learning_rate, path=self.path, key=key, client=client, step=step,
+                prior_sd=predictor.prior_sd, learning_rate=learning_rate, path=self.path, full=self.full, centre=centre,
+                key=key, client=client, step=step,
             )  # fmt: skip
         return parameters, moments, Drawn(eps, tau, theta, theta, d.H, g, z, extra)
 
@@ -292,8 +293,9 @@ class Site:
 
     def mean_g(self, parameters: Vector) -> Vector:
         """(n,) g_j at the mean of theta."""
-        theta = parameters[self.parts["theta"]][: self.predictor.n_theta]
-        return self.predictor.design(parameters[self.parts["phi"]]) @ self.predictor.coefficients(theta)
+        w = self.predictor.coefficients(parameters[self.parts["theta"]][: self.predictor.n_theta])
+        H, nothing = self.predictor.design(parameters[self.parts["phi"]]), np.zeros(self.predictor.n_rows)
+        return augmented.mean_field_draw(H, w, nothing, nothing, nothing)[0]  # the bits of `iterated`
 
     def predicted(self, parameters: Vector, predictor: Predictor, normals: Matrix) -> tuple[Vector, Vector]:
         """(n,) mean and variance of g_j at new rows under q(theta_j).

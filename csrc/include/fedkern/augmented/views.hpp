@@ -21,8 +21,11 @@ struct Amortised {
     Network net;
 };
 
-/// A client between two messages: the parameters [mu, log sd (p) | mean, log_sd (n)] or [mu, log sd (p) | psi], Adam's state, and the
-/// draw that was made with them.
+/// How many parameters q(theta) has.
+FEDKERN_INLINE Index coefficient_parameters(Index p, bool full) { return p + (full ? p * (p + 1) / 2 : p); }
+
+/// A client between two messages: the parameters [mu (p), scale | mean, log_sd (n)] or [mu (p), scale | psi], Adam's state, and the
+/// draw that was made with them. The scale of q(theta) is log sd (p), or a full q(theta)'s triangle (p (p + 1) / 2).
 template <class T> struct ClientState {
     Vector<T> parameters;
     Matrix<T> moments;
@@ -33,14 +36,17 @@ template <class T> struct ClientState {
 struct Iteration {
     double rho, prior_mean, prior_sd;
     AdamRule adam;
-    bool path;
+    bool path, full;
     Counter counter;
     U64 key;
 };
 
-/// What the amortised family's network sees beside g, now and at the next draw.
+/// What the amortised family's network sees beside g, now and at the next draw; with a `centre` in [0, e) this column of the next
+/// is H times the new mu, which nobody knows before. `seen` becomes the next with it.
 struct IterationInputs {
     Matrix<const double> extra, next;
+    Index centre;
+    Matrix<double> seen;
     Network net;
 };
 
