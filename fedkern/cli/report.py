@@ -12,6 +12,7 @@ from typing import Any
 from ..api import load
 from ..data.polygons import Part, read
 from ..errors import JobError
+from ..jobs import ledger
 from ..jobs.files import write_atomically
 from ..methods import named
 from ..results.report import RunFiles, page
@@ -97,7 +98,7 @@ def _rows(path: Path) -> list[dict[str, str]] | None:
 def _lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     """Records of a jsonl file. What is none is noted: a crash may cut a line, and a resumed run goes on after it."""
     try:
-        content = path.read_bytes()
+        content = b"".join(ledger.lines(path))
     except (FileNotFoundError, PermissionError):  # of another user: what is not ours to read is left out
         return []
     records, torn = [], []

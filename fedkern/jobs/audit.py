@@ -177,9 +177,10 @@ def _same_job(found: Audit, run: Opened, party: int) -> None:
 def _ledger(found: Audit, run: Opened, party: int, out: Party, stamps: list[Stamp], ended: dict[str, Mark]) -> None:
     """A client's ledger against what others remember of it."""
     path, name = run.files.ledger(party), run.who(party)
-    if not path.exists() and (stamps or ended):
+    there = bool(ledgers_of.parts(path))
+    if not there and (stamps or ended):
         found.differences.append(f"{name}: {path} is gone; put it back as the run left it")
-    if not path.exists():
+    if not there:
         return
     try:
         if note := ledgers_of.check(path, stamps):
@@ -189,7 +190,7 @@ def _ledger(found: Audit, run: Opened, party: int, out: Party, stamps: list[Stam
                 continue
             own = path if log == "ledger" else path.with_name(f"{log}.jsonl")
             ledgers_of.check(own, [Stamp(ledger=mark, synced=mark)])
-            if own.stat().st_size > mark.length:
+            if ledgers_of.size(own) > mark.length:
                 raise JobError(f"{own}: has lines that were added after the run had ended; put it back as the run left it")
         lines = list(sent(path))
     except JobError as fault:

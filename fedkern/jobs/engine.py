@@ -94,7 +94,10 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     if said is None:
         return None
     stages = (*opening, *method.stages.stages(said.model))
-    return [*said.lines, "", *wire.lines(parties.n_clients, stages, parties.spec), *wire.unknown(said.unknown)]
+    n = parties.n_clients
+    most = max((plan.steps // plan.update for plan in said.plans.values()), default=None)
+    listed = [*wire.lines(n, stages, parties.spec), *wire.totals(n, stages, parties.spec, most)]
+    return [*said.lines, "", *listed, *wire.unknown(said.unknown)]
 
 
 def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...]]:

@@ -132,8 +132,9 @@ class Lines:
         self.path = path
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = Handle(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            if self.size and os.pread(self._handle.file, 1, self.size - 1) != b"\n":  # a crash cut the last line
+            self._handle = self._opened()
+            end = os.fstat(self._handle.file).st_size
+            if end and os.pread(self._handle.file, 1, end - 1) != b"\n":  # a crash cut the last line
                 self._write(b"\n")
 
     def append(self, record: Record) -> None:
@@ -162,6 +163,9 @@ class Lines:
 
     def close(self) -> None:
         self._handle.close()
+
+    def _opened(self) -> Handle:
+        return Handle(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
 
     def _write(self, data: bytes) -> None:
         if os.write(self._handle.file, data) < len(data):

@@ -27,7 +27,7 @@ from .holders import Standing
 from .identity import Identity
 from .keeping import Keeper
 from .keys import JobConfig
-from .ledger import mark_of
+from .ledger import Ledger, mark_of
 from .parties import Parties
 from .watch import Watch
 
@@ -66,7 +66,7 @@ class RunHooks(Keeper):
             if isinstance(error, Exception):
                 self.tell(error)
             if error is None and self._identity is not None:
-                ranks = {path.stem: mark_of(path) for path, log in self._logs.items() if log not in self._ledgers.values()}
+                ranks = {path.stem: mark_of(path) for path, log in self._logs.items() if not isinstance(log, Ledger)}
                 ranks.pop("metrics", None)
                 for client, log in self._ledgers.items():
                     self._identity.end(client, ledger=log.mark, budget=self.budget(client), **ranks)

@@ -245,7 +245,7 @@ class Identity:
     def _ledger_size(self, party: int) -> int:
         """In which an earlier start may have left lines."""
         path = None if party == SERVER else self.folder.ledger(party)
-        return path.stat().st_size if path is not None and path.exists() else 0
+        return 0 if path is None else ledger.size(path)
 
     def _look_at_what_is_left(self, party: int, about: Record) -> None:
         """Checkpoints, stored answers and logs of a run that goes on."""

@@ -24,6 +24,7 @@ from ..results.summary import Wire
 from ..transports.codec import Codec, Frame, pack, unpack
 from ..transports.driver import Hooks, Offers, restart
 from ..transports.place import Transport
+from .draws import Draws, Reference
 from .files import Lines, RunFolder, spare, write_atomically
 from .ledger import Ledger
 from .outbox import Outbox, pack_frames, unpack_frames
@@ -73,6 +74,7 @@ class Keeper(Hooks):
         self.clients: tuple[int, ...] = ()  # that live here
         self.gone: dict[str, str] = {}  # clients that the job goes on without: why
         self._outboxes: dict[int, Outbox] = {}
+        self._draws: dict[int, Draws] = {}  # party -> those of this protocol
         self._releases: Releases | None = None  # of the server
         self._lines: dict[tuple[str, type[Message]], str] = {}
         self._ledgers: dict[int, Ledger] = {}
@@ -86,6 +88,7 @@ class Keeper(Hooks):
         protocol, start, clients, codec = exchange
         self.protocol, self.checkpoint_number, self._since = protocol.name, 0, time.monotonic()
         self.clients = tuple(clients)
+        self._draws.clear()
         if self.folder:
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
@@ -96,7 +99,7 @@ class Keeper(Hooks):
                     if saved and party == SERVER:
                         start = self._restart(protocol, start, saved, codec)
                     elif saved:
-                        clients[party] = protocol.load(clients[party], unpack(saved["state"]))
+                        clients[party] = protocol.load(clients[party], self._as_kept(party, number, saved))
             if self.remembers:
                 for outbox in self._outboxes.values():
                     outbox.close()
@@ -193,7 +196,7 @@ class Keeper(Hooks):
 
     def keep_client(self, client: int, number: int, saved: Saved) -> None:
         if self.folder:
-            self.folder.keep(client, self.protocol, number, {"state": pack(saved)}, self.stamp(client, sync=True))
+            self._keep(client, number, saved, {})
             if self.remembers:
                 self._outboxes[client].next(number)
 
@@ -203,12 +206,29 @@ class Keeper(Hooks):
             counts = [[*key, count] for key, count in self.wire.counts.items()]
             about = {"metrics": metrics.size if metrics else self._metrics_size, "wire": counts, "lost": sorted(lost)}
             about["gone"] = self.gone
-            content = {"state": pack(saved), "frames": pack_frames(f for _, f in frames), "about": json.dumps(about).encode()}
-            self.folder.keep(SERVER, self.protocol, number, content, self.stamp(SERVER, sync=True))
+            more = {"frames": pack_frames(f for _, f in frames), "about": json.dumps(about).encode()}
+            self._keep(SERVER, number, saved, more)
             LOG.info("checkpoint %d of %s", number, self.protocol)
             if self._releases and isinstance(done := saved.get("round"), int):
                 self._releases.passed(done)
             self._since = time.monotonic()
+
+    def _keep(self, party: int, number: int, saved: Saved, more: Record) -> None:
+        """A party's checkpoint, with its draws beside it."""
+        assert self.folder
+        draws = self._draws.setdefault(party, Draws(self.folder.home(party) / "checkpoint", self.protocol))
+        rest, reference = draws.appended(number, saved)
+        where = {} if reference is None else {"draws": reference.pack()}
+        content = {"state": pack(rest), **where, **more}
+        self.folder.keep(party, self.protocol, number, content, self.stamp(party, sync=True))
+        draws.clean(self.folder.numbers(party, self.protocol))
+
+    def _as_kept(self, party: int, number: int, saved: Record) -> Saved:
+        """The state of a party's checkpoint, from which it goes on."""
+        assert self.folder
+        self._draws[party] = draws = Draws(self.folder.home(party) / "checkpoint", self.protocol)
+        kept = draws.restored(number, Reference.read(saved["draws"])) if "draws" in saved else {}
+        return unpack(saved["state"]) | kept
 
     def who(self, client: int) -> str:
         return f"client {self.wire.clients[client]!r}"
@@ -293,7 +313,9 @@ class Keeper(Hooks):
         numbers, readable = self.folder.numbers(party, self.protocol), []
         for number in numbers:
             try:
-                self.folder.kept(party, self.protocol, number)
+                saved = self.folder.kept(party, self.protocol, number)
+                if "draws" in saved:
+                    Draws(self.folder.home(party) / "checkpoint", self.protocol).check(Reference.read(saved["draws"]))
                 readable.append(number)
             except ValueError as error:
                 self.notes.append(f"{error}; an older checkpoint is used")
@@ -320,4 +342,5 @@ class Keeper(Hooks):
         self._metrics_size = about["metrics"]
         self.wire.counts = {(name, way): count for name, way, count in about["wire"]}
         self.gone = dict(about["gone"])
-        return restart(protocol, start[0], unpack(saved["state"]), unpack_frames(saved["frames"]), codec)
+        state = self._as_kept(SERVER, self.checkpoint_number, saved)
+        return restart(protocol, start[0], state, unpack_frames(saved["frames"]), codec)

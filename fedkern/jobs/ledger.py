@@ -1,5 +1,8 @@
 """`ledger/<client>.jsonl`: everything that left a client.
 
+A ledger that has grown to `MOST` bytes goes on in a new file; what is full is called `<client>.jsonl.000001`, and so on. All of
+them in this order, and the one without a number last, are one log, which every reader reads as such (`parts`).
+
 A running hash of it stands in the stamp of every checkpoint and answer: a resumed run finds a line that was altered, a tail that
 was cut, and a file that was deleted or put back from a copy. The hash is kept in memory, which takes half a microsecond a line.
 To sync each line would take milliseconds; so the last lines may be lost when the whole machine goes down (never when a process
@@ -9,18 +12,20 @@ dies), and a stamp also says what was surely on the disk.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..errors import JobError
 from ..privacy.chain import SIZE, START, Mark
-from .files import Lines, writing
+from .files import Lines, sync_folder, writing
 from .stamp import Stamp, boot
 
 CHUNK = 1 << 20
+MOST = 1 << 26  # bytes of a file
 CHARGE = re.compile(rb'"charge": (\d+)}\n$')
 SHARE = 0.01  # of the time, at most, goes into syncs beside those of checkpoints
 
@@ -29,13 +34,17 @@ class Ledger(Lines):
     """The log of one client's messages."""
 
     def __init__(self, path: Path) -> None:
-        self._hash, self._length = hashlib.blake2b(digest_size=SIZE), 0
+        self._hash, self._length, self._here = hashlib.blake2b(digest_size=SIZE), 0, 0
         super().__init__(path)
-        self._hash, self._length = hashlib.blake2b(digest_size=SIZE), self.size
-        with open(path, "rb") as file:
-            while data := file.read(CHUNK):
-                self._hash.update(data)
+        self._hash, self._length, self._here = hashlib.blake2b(digest_size=SIZE), size(path), path.stat().st_size
+        for data in _content(path):
+            self._hash.update(data)
         self._synced, self._next = Mark(), 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes so far, in all files."""
+        return self._length
 
     @property
     def mark(self) -> Mark:
@@ -53,9 +62,57 @@ class Ledger(Lines):
         return self._synced
 
     def _write(self, data: bytes) -> None:
+        if self._here and self._here + len(data) > MOST:
+            self._begin_file()
         super()._write(data)
         self._hash.update(data)
         self._length += len(data)
+        self._here += len(data)
+
+    def _begin_file(self) -> None:
+        """What is full is on the disk under its own name before anything is written to the next file."""
+        os.fsync(self._handle.file)
+        os.rename(self.path, _part(self.path, len(_full(self.path)) + 1))
+        self._handle.close()
+        self._handle, self._here = self._opened(), 0
+        sync_folder(self.path.parent)
+
+
+def parts(path: Path) -> list[Path]:
+    """The files of a ledger, oldest first; none where there is none."""
+    return [*_full(path), *([path] if path.exists() else [])]
+
+
+def size(path: Path) -> int:
+    """Bytes of a ledger."""
+    return sum(part.stat().st_size for part in parts(path))
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """All lines of a ledger, with their ends."""
+    for part in parts(path):
+        with open(part, "rb") as file:
+            yield from file
+
+
+def _full(path: Path) -> list[Path]:
+    found: list[Path] = []
+    while (part := _part(path, len(found) + 1)).exists():
+        found.append(part)
+    return found
+
+
+def _part(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number:06d}")
+
+
+def _content(path: Path, most: float = math.inf) -> Iterator[bytes]:
+    """The first bytes of a ledger, in pieces."""
+    for part in parts(path):
+        with open(part, "rb") as file:
+            while most > 0 and (data := file.read(int(min(CHUNK, most)))):
+                yield data
+                most -= len(data)
 
 
 def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
@@ -77,11 +134,11 @@ def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
         if stamp.boot != here and heads.get(stamp.synced.length) == stamp.synced.head:
             note = f"{path}: its last lines were lost when a machine went down"
             continue
-        size = path.stat().st_size if path.exists() else None
-        if size is None:
+        there = size(path) if parts(path) else None
+        if there is None:
             what = "is gone"
-        elif size < mark.length:
-            what = f"has {size} bytes and had {mark.length}: its end was cut off, or an older copy put back"
+        elif there < mark.length:
+            what = f"has {there} bytes and had {mark.length}: its end was cut off, or an older copy put back"
         else:
             what = f"was altered: its first {mark.length} bytes are not what this run has written"
         raise JobError(f"{path}: {what}. It says what left the client; put it back as the run left it, or start anew (--out)")
@@ -90,29 +147,30 @@ def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
 
 def mark_of(path: Path) -> Mark:
     """Of a log as it stands."""
-    length = path.stat().st_size
+    length = size(path)
     return Mark(length, _heads(path, [length])[length])
 
 
 def charged(path: Path, begin: int = 0) -> int:
     """Local steps that were paid for what a ledger says after its first `begin` bytes: a budget must know of them all."""
-    if not path.exists():
-        return 0
-    with open(path, "rb") as file:
-        file.seek(begin)
-        return sum(int(found[1]) for line in file if (found := CHARGE.search(line)))
+    steps = at = 0
+    for line in lines(path):
+        steps += int(found[1]) if at >= begin and (found := CHARGE.search(line)) else 0
+        at += len(line)
+    return steps
 
 
 def _heads(path: Path, lengths: Iterable[int]) -> dict[int, bytes]:
     """Length -> the hash of so many bytes, for those lengths that the file has."""
     found, state, at = {0: START}, hashlib.blake2b(digest_size=SIZE), 0
-    if not path.exists():
-        return found
-    with open(path, "rb") as file:
-        for length in sorted(lengths):
-            while at < length and (data := file.read(min(CHUNK, length - at))):
-                state.update(data)
-                at += len(data)
-            if at == length and length:
-                found[length] = state.digest()
+    wanted = sorted(length for length in set(lengths) if length)
+    for data in _content(path, max(wanted, default=0)):
+        rest = memoryview(data)
+        while wanted and at + len(rest) >= wanted[0]:
+            piece, rest = rest[: wanted[0] - at], rest[wanted[0] - at :]
+            state.update(piece)
+            at = wanted.pop(0)
+            found[at] = state.digest()
+        state.update(rest)
+        at += len(rest)
     return found

@@ -16,6 +16,7 @@ from ..privacy.budget import Ledger
 from ..privacy.chain import SIZE
 from ..privacy.policy import DataSet
 from ..results.plain import Record
+from . import ledger
 from .files import RunFolder
 from .holders import ACCOUNT
 from .identity import given_digest, job_bytes
@@ -171,11 +172,7 @@ def sent(path: Path) -> Iterator[Sent]:
         One cannot be read, and is not one that a crash has cut.
     """
     state = hashlib.blake2b(digest_size=SIZE)
-    try:
-        lines = path.read_bytes().splitlines(keepends=True)
-    except OSError as error:
-        raise JobError(f"{path}: cannot be read ({error.strerror})") from None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(path), 1):
         state.update(line)
         try:
             said = json.loads(line)
@@ -190,6 +187,13 @@ def sent(path: Path) -> Iterator[Sent]:
         yield Sent(protocol, said["round"], said["kind"], to, *counts, _fields(said), state.hexdigest())
 
 
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        yield from ledger.lines(path)
+    except OSError as error:
+        raise JobError(f"{error.filename or path}: cannot be read ({error.strerror})") from None
+
+
 def _fields(said: Record) -> str:
     """The names of a message's fields."""
     shapes = said.get("shapes", {})
@@ -202,7 +206,7 @@ def ledgers(run: Opened) -> dict[str, Path]:
     paths = {run.names[k]: run.files.ledger(k) for k in range(len(run.names))}
     known = set(paths.values())
     ranks = {path.stem: path for path in sorted((run.path / "ledger").glob("rank-*.jsonl")) if path not in known}
-    return {name: path for name, path in {**paths, **ranks}.items() if path.exists()}
+    return {name: path for name, path in {**paths, **ranks}.items() if ledger.parts(path)}
 
 
 class Kind(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Protocol as Shape
 
-from ..algorithms.core.messages import Message, Protocol
+from ..algorithms.core.messages import Message, Protocol, Refused
 
 
 class Question(Shape):
@@ -33,6 +33,9 @@ class Stage:
     rounds : as far as they are known before, for the progress
     resumable : whether checkpoints are made of it, from which an interrupted run goes on
     allgather : whether there is no server: each client sends to all others, and makes the server's draws itself
+    times : how often a message comes at most in the job, where that is not once a round (or once, without rounds)
+    by_chance : whether chance or speed decides whom a round asks: such numbers are means over the clients
+    runs : how often the stage comes for one client, with all its messages
     alias : its name in ledgers and folders where the same stage comes once more
     """
 
@@ -41,12 +44,21 @@ class Stage:
     rounds: int | None = None
     resumable: bool = False
     allgather: bool = False
+    times: Mapping[type[Message], int] = field(default_factory=dict)
+    by_chance: bool = False
+    runs: int = 1
     alias: str = ""
 
     @classmethod
     def of(cls, question: Question) -> Stage:
         """One question to each client."""
-        return cls(question.PROTOCOL, question.DIMS)
+        return cls(question.PROTOCOL, question.DIMS, times=getattr(question, "TIMES", {}))
+
+    def often(self, kind: type[Message], rounds: int | None) -> int:
+        """How many messages of a kind there are at most between the server and a client; `rounds`: where only budgets end it."""
+        if kind is Refused:
+            return 1
+        return self.runs * self.times.get(kind, self.rounds or (rounds + 1 if rounds and self.resumable else 1))
 
     def named(self, alias: str) -> Stage:
         """The same stage once more: what it sends is said already."""

@@ -14,6 +14,7 @@ from ..errors import JobError
 from ..printing import columns
 from ..privacy.accountant import epsilon
 from . import locks
+from .ledger import parts
 from .opened import Opened, sent
 
 
@@ -128,11 +129,12 @@ def _clients(run: Opened, state: str) -> Iterator[Client]:
     for k, name in enumerate(run.names):
         path = run.files.ledger(k)
         with suppress(JobError):  # one that was altered is the audit's affair
-            lines[name] = list(sent(path)) if path.exists() else []
-    ages = {name: run.files.ledger(k) for k, name in enumerate(run.names)}
-    newest = max((name for name in lines if lines[name]), key=lambda name: ages[name].stat().st_mtime, default=None)
+            lines[name] = list(sent(path))
+    files = {name: parts(run.files.ledger(k)) for k, name in enumerate(run.names)}
+    newest = max((name for name in lines if lines[name]), key=lambda name: files[name][-1].stat().st_mtime, default=None)
     protocol = None if newest is None else lines[newest][-1].protocol
     answered = {name: sum(line.protocol == protocol for line in lines.get(name, [])) for name in run.names}
+    most = max(answered.values(), default=0)
     ended = {} if run.summary is None else run.summary["clients"]
     for k, name in enumerate(run.names):
         own = lines.get(name, [])
@@ -141,9 +143,9 @@ def _clients(run: Opened, state: str) -> Iterator[Client]:
         elif state == "interrupted":
             did = "interrupted"
         else:
-            did = "waits" if own and answered[name] == max(answered.values()) else "is waited for"
+            did = "waits" if own and answered[name] == most else "is waited for"
         last = "" if not own else own[-1].kind + ("" if own[-1].round is None else f" of round {own[-1].round}")
-        ago = max(0.0, time.time() - ages[name].stat().st_mtime) if own else None
+        ago = max(0.0, time.time() - files[name][-1].stat().st_mtime) if own else None
         yield Client(name, did, len(own), last, ago, *_spent(run, k))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ..algorithms.core.messages import Message, Refused, schema
 from ..algorithms.core.until import AskMoving, Moving
 from ..algorithms.exchanges.certificates import Certificate
-from ..algorithms.exchanges.columns import SchemaReply
+from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
 from ..algorithms.exchanges.terms import AskTerms, LogTerms
 from ..models.encoding import Spec
@@ -57,6 +57,42 @@ def lines(n_clients: int, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
     for kind, text in _texts(spec).items():
         if kind in listed:
             yield f"{kind.__name__}.text: {text}"
+
+
+def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | None = None) -> Iterator[str]:
+    """What the whole job sends: messages and bytes.
+
+    Parameters
+    ----------
+    n_clients, stages, spec : as of `lines`
+    rounds : at most, where budgets end the job
+    """
+    found = []
+    for title, way in (("sends", "to_server"), ("is sent", "to_client")):
+        messages = n_bytes = 0
+        for stage in stages:
+            codec = Codec(stage.dims, n_clients)
+            kinds = stage.protocol.to_server if stage.allgather else _sent(stage, way)
+            for kind in kinds:
+                once = spec.private and kind in TIMES  # nothing but the names of columns is asked
+                often = 1 if once else stage.often(kind, rounds) * (n_clients - 1 if stage.allgather else 1)
+                messages += often
+                n_bytes += often * codec.longest((kind,))
+        found.append((title, f"{messages:,}", f"{n_bytes:,}", _short(n_bytes), n_bytes))
+    most = "on average" if any(stage.by_chance for stage in stages) else "at most"
+    yield f"each client in the whole job, {most} (answers without content, checkpoints and long texts apart)"
+    yield from laid_out(("", "messages", "bytes", ""), [row[:4] for row in found])
+    # What one client sends to another is counted once.
+    every = n_clients * sum(row[4] for row in (found[:1] if any(stage.allgather for stage in stages) else found))
+    yield f"all {n_clients} clients together: {every:,} bytes{f' ({short})' if (short := _short(every)) else ''}"
+
+
+def _short(n_bytes: int) -> str:
+    """In words that tell at a glance; empty where the number does."""
+    for size, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.3g} {unit}"
+    return ""
 
 
 def unknown(columns: Sequence[str]) -> Iterator[str]:

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.api import checked
+from fedkern.api import checked, perform
 from fedkern.data.simulate.federations import Settings, simulate
+from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support import sigma_artifacts as artifacts
 from support.command import mpirun
 from support.published import needs
-from support.wires import checked_and_run, compare, ledgers, listed
+from support.wires import Wire, checked_and_run, compare, ledgers, listed, totals
 
 ROOT = Path(__file__).parents[2]
 FEW: dict[str, dict[str, Any]] = {
@@ -190,3 +191,65 @@ def test_ranks_send_what_is_listed(tmp_path: Path, topology: str) -> None:
     }
     assert control.keys() <= sizes.keys()
     compare(said, ledgers(tmp_path / "out", "client*"))
+
+
+# --- what the whole job sends
+
+
+def said_of(path: Path, *sets: str) -> str:
+    return "\n".join(checked(InProcess(), *load(path, sets)) or [])
+
+
+@pytest.mark.parametrize("kind", ["sfvi", "soul"])
+def test_a_vertical_job_sends_what_is_said_to_the_byte(tmp_path: Path, kind: str) -> None:
+    """All of it, in both directions, of each client."""
+    path = simulate("vertical", tmp_path / "vertical", Settings(clients=3, rows=40, columns=2))
+    own = ["algorithm.inference=soul", "algorithm.covariance=diagonal"] if kind == "soul" else []
+    if kind == "soul":
+        path.write_text(re.sub(r"(?m)^(auxiliary|missing_party|covariance).*\n", "", path.read_text()))
+    config, folder = load(path, ["job.rounds=12", *own])
+    said = "\n".join(checked(InProcess(), config, folder) or [])
+    wire = Wire()
+    with wire:
+        perform(InProcess(), config, folder, Output(None, quiet=True))
+    for (way, _), sent in wire.totals.items():
+        assert tuple(sent) == totals(said)[way]
+    both = sum(n_bytes for _, n_bytes in totals(said).values())
+    assert f"all 3 clients together: {3 * both:,} bytes" in said
+
+
+def test_a_job_that_sends_gigabytes_says_so(tmp_path: Path) -> None:
+    """Of rows and rounds; nothing is sent to find it."""
+    path = simulate("vertical", tmp_path / "vertical", Settings(clients=2, rows=4000, columns=1))
+    said = said_of(path, "job.rounds=50000")
+    (line,) = [line for line in said.splitlines() if line.startswith("  sends")]
+    messages, n_bytes = totals(said)["to_server"]
+    assert messages > 50_000
+    assert n_bytes > 50_000 * 4000 * 0.8 * 8
+    assert line.endswith(f"{n_bytes / 1e9:.3g} GB")
+    assert " GB)" in said.splitlines()[-1]
+
+
+def test_each_run_of_a_sampler_and_each_receiver_counts(tmp_path: Path) -> None:
+    path = simulate("sparse", tmp_path / "sparse", Settings(clients=3, rows=40, columns=3))
+    few = ["job.rounds=10", "algorithm.burn_in=2"]
+    plain = totals(said_of(path, *few))["to_server"]
+    again = totals(said_of(path, *few, "output.leave_one_out=true"))["to_server"]
+    everybody = totals(said_of(path, *few, "algorithm.topology=allgather"))["to_server"]
+    assert again[0] - plain[0] == 2 * 10 * (2 if "MoveTerms" in said_of(path, *few) else 1)
+    assert everybody[0] > plain[0]
+    assert "on average" not in said_of(path, *few)
+
+
+def test_who_is_asked_by_chance_is_said(tmp_path: Path) -> None:
+    path = small(tmp_path)
+    for schedule in ("random", "asynchronous"):
+        assert "each client in the whole job, on average" in said_of(path, f"algorithm.schedule={schedule}")
+    assert "each client in the whole job, at most" in said_of(path)
+
+
+def test_a_budget_bounds_what_is_sent(tmp_path: Path) -> None:
+    path = small(tmp_path)
+    privacy = {"epsilon": 8.0, "delta": 1e-3, "clip": 2.0, "noise_multiplier": 2.0, "sampling_rate": 0.5}
+    data = {"standardise": "none", "columns": {"x": {"kind": "numeric"}}}
+    checked_and_run(path, tmp_path / "out", privacy=privacy, data=data, job={"rounds": "budget"}, algorithm={"local_steps": 4})

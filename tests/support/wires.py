@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,33 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.results.result import Result
 from fedkern.transports.codec import HEADER, Frame
-from fedkern.transports.driver import ServerSide
+from fedkern.transports.driver import Keep, Kept, Received, ServerSide
 from fedkern.transports.inprocess import InProcess
 
 Sizes = dict[tuple[str, str], set[int]]  # (way, kind of message) -> bytes
+Totals = dict[tuple[str, int], list[int]]  # (way, client) -> messages, bytes
+WITHOUT_CONTENT = (Received, Keep, Kept)
 
 
 class Wire:
-    """Inside `with`, every frame of a run in this process is counted by its way and kind."""
+    """Inside `with`, every frame of a run in this process is counted by its way and kind, and by its way and client."""
+
+    def __init__(self) -> None:
+        self.totals: Totals = {}
 
     def __enter__(self) -> Sizes:
         sizes: Sizes = {}
         self._ask, self._arrive = ask, arrive = ServerSide._ask, ServerSide.arrive
 
         def note(way: str, frame: Frame) -> None:
-            sizes.setdefault((way, KINDS[HEADER.unpack_from(frame)[2]].__name__), set()).add(len(frame))
+            _, _, number, client, *_ = HEADER.unpack_from(frame)
+            sizes.setdefault((way, KINDS[number].__name__), set()).add(len(frame))
+            names = [field.name for field in fields(KINDS[number])]
+            further = "part" in names and frame[HEADER.size + 8 * names.index("part")] > 0  # of a text of several pieces
+            if KINDS[number] not in WITHOUT_CONTENT and not further:
+                total = self.totals.setdefault((way, client), [0, 0])
+                total[0] += 1
+                total[1] += len(frame)
 
         def _ask(server: ServerSide, client: int, frame: Frame) -> tuple[int, Frame]:
             note("to_client", frame)
@@ -91,14 +104,33 @@ def checked_and_run(
     """
     config, folder = load(job, sections=sections)
     said = "\n".join(checked(InProcess(), config, folder) or [])
-    with Wire() as sent:
+    wire = Wire()
+    with wire as sent:
         result = perform(InProcess(), config, folder, Output(out, quiet=True))
     assert result is not None
     if server_less(config):  # in one process there is one all the same
         sent.pop(("to_client", "Globals"))
     assert ledgers(out) == {what: size for what, size in sent.items() if what[0] == "to_server"}, "a ledger and the wire differ"
     compare(said, sent, wanted)
+    if not server_less(config):
+        at_most(said, wire.totals)
     return result
+
+
+def totals(said: str) -> dict[str, tuple[int, int]]:
+    """What `fedkern check` says of the whole job: way -> messages and bytes of each client."""
+    ways = {"sends": "to_server", "is sent": "to_client"}
+    found = re.findall(r"^  (sends|is sent) +([\d,]+) +([\d,]+)", said, flags=re.MULTILINE)
+    return {ways[way]: (int(messages.replace(",", "")), int(n_bytes.replace(",", ""))) for way, messages, n_bytes in found}
+
+
+def at_most(said: str, sent: Totals) -> None:
+    """No client sends or is sent more than was said."""
+    most = totals(said)
+    assert most.keys() == {"to_server", "to_client"}
+    more = {(way, client): (count, most[way]) for (way, client), count in sent.items() if tuple(count) > most[way]}
+    more |= {(way, client): (count, most[way]) for (way, client), count in sent.items() if count[1] > most[way][1]}
+    assert not more, f"sent, and said: {more}"
 
 
 def server_less(config: JobConfig) -> bool:

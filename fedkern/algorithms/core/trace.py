@@ -12,12 +12,18 @@ from .messages import Saved, array
 Array = NDArray[np.float64]
 
 
+class Grown(NDArray[np.float64]):
+    """An array that has its first rows for good: of two with one epoch the longer one begins with the shorter."""
+
+    epoch: int
+
+
 class Trace:
     """Draws of each kept round: name -> (c, ...), with the chain first. The one thing in a state that grows in place."""
 
     def __init__(self) -> None:
         self._draws: dict[str, Array] = {}
-        self.count = 0
+        self.count, self._epoch = 0, 0
 
     def add(self, draws: Mapping[str, Array]) -> None:
         """The draws of one round."""
@@ -32,7 +38,7 @@ class Trace:
 
     def clear(self) -> None:
         """Forgets everything: the posterior has become another one."""
-        self._draws, self.count = {}, 0
+        self._draws, self.count, self._epoch = {}, 0, self._epoch + 1
 
     def __getitem__(self, name: str) -> Array:
         """(c, t, ...) Draws of one quantity."""
@@ -43,13 +49,18 @@ class Trace:
         return tuple(self._draws)
 
     def save(self, prefix: str = "trace.") -> Saved:
-        """As named arrays (t, c, ...)."""
-        return {prefix + name: held[: self.count] for name, held in self._draws.items()}
+        """As named arrays (t, c, ...), which only grow until all is forgotten."""
+        saved: Saved = {}
+        for name, held in self._draws.items():
+            saved[prefix + name] = grown = held[: self.count].view(Grown)
+            grown.epoch = self._epoch
+        return saved
 
     @classmethod
     def load(cls, saved: Saved, prefix: str = "trace.") -> Trace:
         """Inverse of `save`."""
         trace = cls()
-        trace._draws = {name.removeprefix(prefix): array(saved, name) for name in saved if name.startswith(prefix)}
+        arrays = {name: np.asarray(array(saved, name)) for name in saved if name.startswith(prefix)}
+        trace._draws = {name.removeprefix(prefix): held for name, held in arrays.items()}
         trace.count = len(next(iter(trace._draws.values()))) if trace._draws else 0
         return trace

@@ -72,6 +72,9 @@ class Agreed(Message, kind=3):
     text: Annotated[bytes, "schema"]
 
 
+TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, deviations
+
+
 @dataclass(frozen=True)
 class Summary:
     """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, which no message can carry."""

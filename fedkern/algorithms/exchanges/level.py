@@ -54,6 +54,9 @@ class Level(Message, kind=142):
     scale: float
 
 
+TIMES = {AskLevel: 2, LevelSums: 2}  # of a Gaussian job, which also asks for the spread
+
+
 @dataclass(frozen=True)
 class Settings:
     """What all parties know of the response.

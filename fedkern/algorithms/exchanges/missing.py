@@ -197,9 +197,14 @@ def _explained(state: Server, event: Explained) -> tuple[Server, ServerEffects]:
     state = evolve(state, parts=parts, change=max(state.change, moved), turn=k + 1)
     if state.turn < state.n_clients:
         return _asked(state)
-    last = state.n_clients == 2 or state.change < STILL or state.passes + 1 == PASSES
+    last = state.change < STILL or state.passes + 1 == most_passes(state.n_clients)
     state = evolve(state, turn=0, passes=state.passes + 1, change=state.change if last else 0.0)
     return _ended(state) if last else _asked(state)
+
+
+def most_passes(n_clients: int) -> int:
+    """In which each client has a turn: two need no second one."""
+    return PASSES if n_clients > 2 else 1
 
 
 def _ended(state: Server) -> tuple[Server, ServerEffects]:

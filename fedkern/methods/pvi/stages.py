@@ -35,7 +35,9 @@ def stages(model: Model) -> list[Stage]:
 def trained(model: Model) -> Stage:
     """The rounds."""
     settings = model.settings
-    return Stage(model.protocol, settings.sizes(model.encoding.size), rounds=settings.rounds, resumable=True)
+    by_chance = settings.schedule in ("random", "asynchronous") and not model.by_client
+    sizes = settings.sizes(model.encoding.size)
+    return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, by_chance=by_chance)
 
 
 def weighed(model: Model) -> Stage:

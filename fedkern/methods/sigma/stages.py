@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ...algorithms.core import until
+from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import column_notes, fit_sums, level, settled, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
@@ -41,8 +42,13 @@ def stages(model: SigmaModel) -> list[Stage]:
 def fitted(model: SigmaModel) -> Stage:
     """The rounds."""
     if model.chains:
-        return Stage(hmc.protocol(model.hmc), model.hmc.sizes(model.layout.size), rounds=model.hmc.rounds, resumable=True)
-    return Stage(sfvi.protocol(model.sfvi), model.sfvi.sizes(model.layout.size), rounds=model.config.job.rounds, resumable=True)
+        steps = model.hmc.rounds * (model.hmc.leapfrog - 1)
+        times: dict[type[Message], int] = {hmc.Place: 1, hmc.Slope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
+        sizes, rounds = model.hmc.sizes(model.layout.size), model.hmc.rounds
+        return Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times)
+    sizes, rounds = model.sfvi.sizes(model.layout.size), model.config.job.rounds
+    times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
+    return Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
 
 
 def checked(at: Check[Config]) -> Said | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ...algorithms.exchanges import column_notes, counts, loo_sums
@@ -10,6 +11,7 @@ from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
+from ...algorithms.gibbs.messages import Globals, GlobalsMoved, expected
 from ...data.design import describe
 from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
@@ -55,7 +57,13 @@ def sampled(model: SparseModel) -> Stage:
     if algorithm.statistics == "pooled":
         return Stage(gibbs_pooled.PROTOCOL, settings.dims(), settings.rounds)
     allgather = algorithm.topology == "allgather"
-    return Stage(gibbs.protocol(settings), settings.dims(), settings.rounds, resumable=not allgather, allgather=allgather)
+    runs = 1 + sum(_further_runs(model).values())
+    runs -= model.config.output.leave_one_out and len(model.names) > 1  # of which one is without this client
+    protocol, rounds = gibbs.protocol(settings), settings.rounds
+    often = Counter(name for round in range(rounds) for name in expected(settings, round))
+    times = {kind: often[kind.__name__] for kind in protocol.to_server}
+    times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else {}
+    return Stage(protocol, settings.dims(), rounds, resumable=not allgather, allgather=allgather, times=times, runs=runs)
 
 
 def checked(at: Check[Config]) -> Said | None:

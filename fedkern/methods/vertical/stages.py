@@ -62,7 +62,10 @@ def trained(model: VerticalModel) -> Stage:
     """The rounds."""
     if model.config.algorithm.inference == "soul":
         return Stage(soul.protocol(model.soul), model.soul.dims(), rounds=model.soul.rounds, resumable=True)
-    return Stage(vertical.protocol(model.settings), model.settings.dims(), rounds=model.config.job.rounds, resumable=True)
+    s, rounds = model.settings, model.config.job.rounds
+    times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {vertical.Begin: 1}
+    times[vertical.BoundShare] = -(-rounds // s.bound_every)
+    return Stage(vertical.protocol(s), s.dims(), rounds=rounds, resumable=True, times=times)
 
 
 def predicted(model: VerticalModel) -> Stage:
@@ -78,7 +81,9 @@ def by_columns(model: VerticalModel) -> bool:
 
 def filled_in(model: VerticalModel) -> Stage:
     """What the columns of each party say of the others' parts."""
-    return Stage(missing.PROTOCOL, {"n": model.n_rows, "t": model.n_test, "others": len(model.names) - 1})
+    sizes, passes = {"n": model.n_rows, "t": model.n_test, "others": len(model.names) - 1}, missing.most_passes(len(model.names))
+    times = {missing.AskPart: 2, missing.Unexplained: passes, missing.Explained: passes}
+    return Stage(missing.PROTOCOL, sizes, times=times)
 
 
 def checked(at: Check[Config]) -> Said | None:
