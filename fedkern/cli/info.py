@@ -8,7 +8,8 @@ from typing import Any
 
 from ..jobs.machine import cores, versions
 
-EXTRA = {"mpi4py": "mpi", "dp-accounting": "dp", "cryptography": "dp", "arviz": "results", "matplotlib": "results"}
+EXTRA = {"mpi4py": "mpi", "dp-accounting": "dp", "cryptography": "dp"}
+EXTRA |= dict.fromkeys(("arviz-stats", "arviz", "matplotlib"), "results")
 
 
 def collect() -> dict[str, Any]:

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ..errors import JobError
 from ..kernels.mlp import Architecture
@@ -390,7 +390,7 @@ def _within_file(meta: Mapping[str, Any], arrays: Mapping[str, Array], digest: s
     own = {key.removeprefix("within/"): array for key, array in arrays.items() if key.startswith("within/")}
     common, d = _common(meta), len(own["diagonal"])
     data, row, column = (own.pop(f"T_{what}") for what in ("data", "row", "column"))
-    T: Any = sparse.csr_array((data, (row.astype(np.int64), column.astype(np.int64))), shape=(d, d))
+    T: Any = scipy.sparse.csr_array((data, (row.astype(np.int64), column.astype(np.int64))), shape=(d, d))
     border, rooted = own.pop("border").astype(np.int64), common.kind != "gp"
     within = Within(common.condition, border=border, T=T, rooted=rooted, **own)
     places, pairs = arrays.get("locations"), arrays["pairs"].astype(np.int64) if "pairs" in arrays else None
@@ -431,7 +431,7 @@ def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
 
 def _arrays_of(within: Within) -> dict[str, Array]:
     """Everything but the condition, which all files have."""
-    T = sparse.coo_array(within.T)
+    T = scipy.sparse.coo_array(within.T)
     arrays = {name: getattr(within, name) for name in ("nodes", "border", "diagonal", "spectrum", "U", "K", "W")}
     return arrays | {"T_data": T.data, "T_row": T.coords[0], "T_column": T.coords[1]}
 

@@ -6,7 +6,10 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-PACKAGES = ("numpy", "scipy", "numba", "pydantic", "mpi4py", "dp-accounting", "cryptography", "arviz", "matplotlib")
+PACKAGES = (
+    *("numpy", "scipy", "numba", "pydantic", "mpi4py", "dp-accounting", "cryptography"),
+    *("arviz-stats", "arviz", "matplotlib"),
+)
 SHORT = ("fedkern", "python", "numpy", "scipy", "isa")
 
 

@@ -1,4 +1,7 @@
-"""Convergence of chains: rank-normalised split R-hat and bulk effective sample size, as ArviZ computes them."""
+"""Convergence of chains: rank-normalised split R-hat and bulk effective sample size, as ArviZ computes them.
+
+By arviz-stats on plain arrays: ArviZ itself would import plots, data frames and compilers, which takes longer than a small job.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ MARKED = 1.05  # R-hat above which a number bears a mark wherever people read it
 
 @cache
 def available() -> bool:
-    """Whether ArviZ is installed (nothing is imported to find out)."""
-    return find_spec("arviz") is not None
+    """Whether arviz-stats is installed (nothing is imported to find out)."""
+    return find_spec("arviz_stats") is not None
 
 
 def rhat_ess(draws: Array) -> tuple[Array, Array]:
@@ -40,7 +43,7 @@ def rhat_ess(draws: Array) -> tuple[Array, Array]:
     Raises
     ------
     JobError
-        ArviZ is not installed.
+        arviz-stats is not installed.
     """
     flat, usable, shape = _usable(draws, "rhat_ess")
     rhat, ess = np.full(flat.shape[2], np.nan), np.full(flat.shape[2], np.nan)
@@ -57,7 +60,7 @@ def mean_error(draws: Array) -> Array:
         chosen = flat[..., usable]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ess = _arviz().ess(_dataset(_halves(chosen)), method="identity")["x"].values
+            ess = _stats().ess(_halves(chosen), chain_axis=0, draw_axis=1, method="identity")
         error[usable] = chosen.std(axis=(0, 1), ddof=1) / np.sqrt(ess)
     return error.reshape(shape)
 
@@ -87,18 +90,18 @@ def normal_scores(values: Array) -> Array:
 
 def _arviz_both(draws: Array) -> tuple[Array, Array]:
     """Of (c, t, P) draws. The ranks of all quantities are taken at once, which ArviZ does one by one; the rest is ArviZ's."""
-    arviz = _arviz()
+    stats = _stats()
 
-    def normal(values: Array) -> Any:
+    def normal(values: Array) -> Array:
         """Normal scores of the ranks over all chains."""
-        return _dataset(normal_scores(values.reshape(-1, values.shape[-1])).reshape(values.shape))
+        return normal_scores(values.reshape(-1, values.shape[-1])).reshape(values.shape)
 
     halves = _halves(draws)
     bulk, tail = normal(halves), normal(np.abs(halves - np.median(halves, axis=(0, 1))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        first, second = (arviz.rhat(data, method="identity")["x"].values for data in (bulk, tail))
-        ess = arviz.ess(bulk, method="identity")["x"].values
+        first, second = (stats.rhat(scores, chain_axis=0, draw_axis=1, method="identity") for scores in (bulk, tail))
+        ess = stats.ess(bulk, chain_axis=0, draw_axis=1, method="identity")
     return np.maximum(first, second), np.asarray(ess)
 
 
@@ -108,25 +111,10 @@ def _halves(draws: Array) -> Array:
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
 
 
-def _dataset(draws: Array) -> Any:
-    """As a Dataset: both generations of ArviZ take one."""
-    from xarray import Dataset
-
-    return Dataset({"x": (("chain", "draw", "quantity"), draws)})
-
-
-def _arviz() -> Any:
-    """ArviZ; JobError where it, or what it needs, is not installed."""
+def _stats() -> Any:
+    """Its functions of arrays; JobError where arviz-stats is not installed."""
     try:
-        import xarray  # noqa: F401
-
-        return _import_arviz()
+        from arviz_stats.base.array import array_stats
     except ImportError as error:
-        raise JobError(f"R-hat and effective sample sizes need ArviZ ({error}): {REMEDY}") from None
-
-
-def _import_arviz() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 when it is imported
-        import arviz
-    return arviz
+        raise JobError(f"R-hat and effective sample sizes need arviz-stats ({error}): {REMEDY}") from None
+    return array_stats

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from ..algorithms.core.messages import SERVER
 from ..kernels import rng
@@ -137,6 +137,6 @@ def comparable(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, Mappi
 
 
 def _summaries(names: tuple[str, ...], suffix: str, mean: Vector, sd: Vector) -> dict[str, dict[str, float]]:
-    z = float(ndtri(0.95))
+    z = float(scipy.special.ndtri(0.95))
     rows = zip(names, mean.tolist(), sd.tolist())
     return {label(name, suffix): {"mean": m, "sd": s, "q05": m - z * s, "q95": m + z * s} for name, m, s in rows}

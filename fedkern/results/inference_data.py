@@ -1,7 +1,7 @@
 """Posterior draws as ArviZ has them. What differs between ArviZ 0.x (InferenceData) and 1.x (DataTree) stands here alone.
 
-The file is made by xarray, which both generations read: importing ArviZ would take longer than a small job. It is made in memory,
-since HDF5 leaves a torn file, or crashes, where a disk is full.
+The file is made by h5netcdf alone, as both generations read it: importing xarray, or ArviZ, would take longer than a small job.
+It is made in memory, since HDF5 leaves a torn file, or crashes, where a disk is full.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from .. import __version__
 from ..errors import JobError
-from .released import Drawing, Released
+from .released import Drawing, Group, Released
 
 REMEDY = "pip install 'fedkern[results]'"
 
@@ -50,10 +52,15 @@ def groups(
         from xarray import Dataset
     except ImportError as error:
         raise JobError(f"draws need xarray ({error}): {REMEDY}") from None
+    found, about = posterior.groups(Drawing(seed, chains, draws)), _about(posterior, made)
+    return {name: Dataset(*group, about) for name, group in found.items()}
+
+
+def _about(posterior: Released, made: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The attributes of every group."""
     about = {"inference_library": "fedkern", "inference_library_version": __version__}
     about |= {"inference": SAMPLED} if posterior.sampled else {"inference": VARIATIONAL, "draws": INDEPENDENT}
-    about |= {key: made[key] for key in MADE if made and key in made}
-    return {name: Dataset(*group, about) for name, group in posterior.groups(Drawing(seed, chains, draws)).items()}
+    return about | {key: made[key] for key in MADE if made and key in made}
 
 
 def inference_data(
@@ -86,16 +93,29 @@ def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Map
     Raises
     ------
     JobError
-        xarray or h5netcdf is not installed.
+        h5netcdf is not installed.
     """
-    data = groups(posterior, seed=seed, chains=chains, draws=draws, made=made)
     try:
         import h5netcdf
-        from xarray.backends import H5NetCDFStore
+        import h5py
     except ImportError as error:
         raise JobError(f"posterior.nc needs h5netcdf ({error}): {REMEDY}") from None
-    content = io.BytesIO()
+    content, about = io.BytesIO(), _about(posterior, made)
     with h5netcdf.File(content, "w") as file:
-        for group, dataset in data.items():
-            dataset.dump_to_store(H5NetCDFStore(file, group=group, mode="a"))
+        for name, group in posterior.groups(Drawing(seed, chains, draws)).items():
+            _write(file.create_group(name), group, about, h5py.string_dtype())
     return content.getbuffer()
+
+
+def _write(to: Any, group: Group, about: Mapping[str, Any], text: Any) -> None:
+    """One group of a netCDF file: a coordinate is a variable with the name of its only dimension. `text`: the type of names."""
+    variables = {name: ((name,), np.asarray(values)) for name, values in group.coordinates.items()}
+    for name, (dims, values) in group.variables.items():
+        variables[name] = ((dims,) if isinstance(dims, str) else tuple(dims)), np.asarray(values)
+    to.dimensions = {dim: size for dims, values in variables.values() for dim, size in zip(dims, values.shape)}
+    for name, (dims, values) in variables.items():
+        if values.dtype.kind == "U":
+            to.create_variable(name, dims, dtype=text, data=values.astype(object))
+        else:
+            to.create_variable(name, dims, dtype=values.dtype, data=values)
+    to.attrs.update(about)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ class Normal:
         return Normal(-self.mean, -self.half)
 
     def quantiles(self, at: Sequence[float]) -> list[float]:
-        return [self.mean + float(ndtri(p)) * self.sd for p in at]
+        return [self.mean + float(scipy.special.ndtri(p)) * self.sd for p in at]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit
 
 Array = NDArray[np.float64]
 
@@ -39,7 +39,8 @@ class Combined:
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """Lower and upper ends (P,) of the average's interval: Student's t, degrees one less than sites (one site: normal)."""
         tail = 0.5 + level / 2
-        quantile = np.where(self.sites > 1, stdtrit(np.maximum(self.sites - 1.0, 1.0), tail), ndtri(tail))
+        student = scipy.special.stdtrit(np.maximum(self.sites - 1.0, 1.0), tail)
+        quantile = np.where(self.sites > 1, student, scipy.special.ndtri(tail))
         return self.mean - quantile * self.se, self.mean + quantile * self.se
 
 

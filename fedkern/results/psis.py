@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
@@ -41,8 +41,8 @@ def left_out(log_likelihood: Array) -> LeftOut:
     """
     smooth = [smoothed(-column) for column in log_likelihood.T]
     log_weights = np.array([one[0] for one in smooth]).reshape(log_likelihood.shape[::-1]).T
-    elpd = logsumexp(log_weights + log_likelihood, axis=0)
-    with_it = logsumexp(log_likelihood, axis=0) - np.log(len(log_likelihood))
+    elpd = scipy.special.logsumexp(log_weights + log_likelihood, axis=0)
+    with_it = scipy.special.logsumexp(log_likelihood, axis=0) - np.log(len(log_likelihood))
     return LeftOut(elpd, with_it - elpd, np.array([one[1] for one in smooth]), np.exp(log_weights))
 
 
@@ -60,7 +60,7 @@ def smoothed(log_ratios: Array) -> tuple[Array, float]:
             share = (np.arange(len(tail)) + 0.5) / len(tail)
             beyond = scale * np.expm1(-k_hat * np.log1p(-share)) / k_hat if k_hat else -scale * np.log1p(-share)
             x[tail] = np.minimum(np.log(beyond + np.exp(cut)), 0.0)
-    return np.asarray(x - logsumexp(x)), float(k_hat)
+    return np.asarray(x - scipy.special.logsumexp(x)), float(k_hat)
 
 
 def _pareto(excess: Array) -> tuple[float, float]:
@@ -71,7 +71,7 @@ def _pareto(excess: Array) -> tuple[float, float]:
     b = (1 - np.sqrt(several / (np.arange(several) + 0.5))) / (3 * excess[int(n / 4 + 0.5) - 1]) + 1 / excess[-1]
     k = np.log1p(-b[:, np.newaxis] * excess).mean(axis=1)
     profile = n * (np.log(-b / k) - k - 1)
-    weights = np.exp(profile - logsumexp(profile))
+    weights = np.exp(profile - scipy.special.logsumexp(profile))
     weights = np.where(weights >= 10 * np.finfo(float).eps, weights, 0.0)
     middle = float((b * weights).sum() / weights.sum())
     shape = float(np.log1p(-middle * excess).mean())

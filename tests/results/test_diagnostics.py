@@ -59,8 +59,8 @@ def test_what_has_no_answer_is_nan_and_spoils_nothing_else() -> None:
 
 
 def test_without_arviz(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "arviz", None)
-    with pytest.raises(JobError, match=r"need ArviZ .*: pip install 'fedkern\[results\]'"):
+    monkeypatch.setitem(sys.modules, "arviz_stats.base.array", None)
+    with pytest.raises(JobError, match=r"need arviz-stats .*: pip install 'fedkern\[results\]'"):
         rhat_ess(chains())
     monkeypatch.setattr(diagnostics, "find_spec", lambda name: None)
     diagnostics.available.cache_clear()

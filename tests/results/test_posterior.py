@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
 from typing import Any
 
@@ -9,9 +11,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+import fedkern
+from fedkern.cli.__main__ import main
 from fedkern.models.expfam import Gaussian
 from fedkern.results.gaussian import Posterior, comparable
-from fedkern.results.inference_data import inference_data, netcdf
+from fedkern.results.inference_data import groups, inference_data, netcdf
 
 NAMES = ("intercept", "age", "sex=f")
 AFFINE = np.array([[1.0, -2.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 1.0]])  # age = 2 x standardised + 4
@@ -67,6 +71,29 @@ def test_arviz_reads_what_was_drawn(q: Gaussian, tmp_path: Any) -> None:
         from scipy.stats import multivariate_normal
 
         np.testing.assert_allclose(found["lp"].values, multivariate_normal(q.mean, q.covariance).logpdf(standard), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["pvi", "vertical", "sparse"])
+def test_the_file_is_what_xarray_would_write_of_the_draws(kind: str, tmp_path: Any) -> None:
+    """Dimensions, coordinates, types and attributes of all groups, of results of three methods."""
+    import xarray
+
+    simulated = {"pvi": "logistic", "vertical": "vertical", "sparse": "mrf"}[kind]
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(["simulate", simulated, "--out", str(tmp_path / "job"), "--rows", "30", "--columns", "3"]) == 0
+    changes = {"sparse": {"algorithm": {"burn_in": 2}}}.get(kind, {})
+    result = fedkern.run(tmp_path / "job" / "job.toml", job={"rounds": 12}, out=tmp_path / "run", **changes)
+    wanted = groups(result.posterior, seed=result.seed, chains=result.chains, draws=result.n_draws)
+    assert "posterior" in wanted
+    for name, dataset in wanted.items():
+        with xarray.open_dataset(tmp_path / "run" / "posterior.nc", group=name, engine="h5netcdf") as found:
+            made = {key: found.attrs.pop(key) for key in ("created_at", "sampling_time")}
+            inference = found.attrs["inference"]
+            xarray.testing.assert_identical(found.load(), dataset.assign_attrs(inference=inference))
+            assert {key: value.dtype for key, value in found.variables.items()} == {
+                key: value.dtype for key, value in dataset.variables.items()
+            }
+        assert len(made) == 2
 
 
 def test_arviz_itself_summarises_the_file(tmp_path: Any) -> None:

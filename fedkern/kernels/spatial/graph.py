@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
 
 from .._checks import require
 from ._checks import INT64, Floats, Indices, check_indptr
@@ -84,7 +82,7 @@ def adjacency(indptr: Indices, indices: Indices) -> Any:
         See the module `spatial`.
     """
     n = len(indptr) - 1
-    return sparse.csr_array((np.ones(len(indices)), *map(np.ascontiguousarray, (indices, indptr))), shape=(n, n))
+    return scipy.sparse.csr_array((np.ones(len(indices)), *map(np.ascontiguousarray, (indices, indptr))), shape=(n, n))
 
 
 def diagonal(indptr: Indices) -> Floats:
@@ -107,7 +105,7 @@ def components(indptr: Indices, indices: Indices) -> NDArray[np.int64]:
     """
     if len(indptr) == 1:
         return np.zeros(0, np.int64)
-    return np.asarray(connected_components(adjacency(indptr, indices), directed=False)[1], np.int64)
+    return np.asarray(scipy.sparse.csgraph.connected_components(adjacency(indptr, indices), directed=False)[1], np.int64)
 
 
 def null_dimension(indptr: Indices, indices: Indices) -> int:
@@ -140,7 +138,7 @@ def car_precision(indptr: Indices, indices: Indices, phi: float = 1.0, *, form: 
     W, d = adjacency(indptr, indices), diagonal(indptr)
     if form == "leroux":
         d = (1 - phi) + phi * d
-    return (sparse.diags_array(d) - (1.0 if form == "icar" else phi) * W).tocsr()
+    return (scipy.sparse.diags_array(d) - (1.0 if form == "icar" else phi) * W).tocsr()
 
 
 def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
@@ -170,7 +168,8 @@ def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
     if n:
         options = {"SymmetricMode": True}
         matrix = car_precision(indptr, indices, 0.5).tocsc()
-        order = np.argsort(splu(matrix, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options).perm_c).astype(np.int64)
+        factor = scipy.sparse.linalg.splu(matrix, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+        order = np.argsort(factor.perm_c).astype(np.int64)
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     children: list[list[NDArray[np.int64]]] = [[] for _ in range(n)]
