@@ -1,11 +1,12 @@
 """What NVRTC makes of every CUDA kernel, on a machine without a card: registers, spills, shared memory, instructions.
 
     pip install 'fedkern[cuda-check]'
-    python benchmarks/cuda_compiled.py [--arch sm_90 ..] [--check] [--changed]
+    python benchmarks/cuda_compiled.py [--arch sm_90 ..] [--check] [--changed] [--headers]
 
 prints a table and writes it to results/cuda-compiled.txt; `--check` writes nothing, `--changed` leaves out files whose sources
-are those of that table. The exit code is 1 where an instance spills or uses local memory, and with `--check` where the same
-compiler makes something else of it than that file says.
+are those of that table, `--headers` compiles each header that a .cu file includes alone, and nothing else. The exit code is 1
+where an instance spills or uses local memory, and with `--check` where the same compiler makes something else of it than that
+file says. Another NVRTC is taken where its wheel comes first on the path (CUDA 12 and 13 both compile everything).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 LIMITS = {"sm_80": (2048, 65536, 164), "sm_90": (2048, 65536, 228), "sm_100": (2048, 65536, 228)}
 THREADS = 256
 RESULTS = Path(__file__).parent / "results" / "cuda-compiled.txt"
+HOSTS = {"fedkern/blocks.hpp"}  # which headers include for a host alone
 # Groups of instructions, by how they begin.
 GROUPS = {
     "load": "LDG",
@@ -63,7 +65,7 @@ class Nvrtc:
         return text.raw[: size.value]
 
     def compile(self, module: str, names: Sequence[str], arch: str) -> tuple[bytes, str, dict[str, str]]:
-        """The binary of these instances, what ptxas said, and instance -> symbol.
+        """The binary of these instances of a .cu file (or of a header), what ptxas said, and instance -> symbol.
 
         Raises
         ------
@@ -71,7 +73,7 @@ class Nvrtc:
             What the compiler says.
         """
         program = ctypes.c_void_p()
-        text = device.text(module).encode()
+        text = (f'#include "{module}"\n' if module.endswith(".hpp") else device.text(module)).encode()
         self._checked(self._library.nvrtcCreateProgram(ctypes.byref(program), text, b"kernels.cu", 0, None, None))
         for name in names:
             self._checked(self._library.nvrtcAddNameExpression(program, name.encode()))
@@ -167,8 +169,8 @@ def _counted(code: str) -> dict[str, int]:
     return {"all": len(operations), **counts}
 
 
-def sources(module: str) -> str:
-    """What a file's table was made of: its name, and a digest of it and of all that it includes."""
+def included(module: str) -> list[Path]:
+    """A file, and all that it includes."""
     folder = device.sources()
     found, todo = set[Path](), [folder / f"{module}.cu"]
     while todo:
@@ -178,10 +180,23 @@ def sources(module: str) -> str:
             names = re.findall(r'#include "([^"]+)"', path.read_text())
             places = [place / name for name in names for place in (path.parent, folder, folder.parent / "include")]
             todo += [place for place in places if place.is_file()]
+    return sorted(found)
+
+
+def sources(module: str) -> str:
+    """What a file's table was made of: its name, and a digest of it and of all that it includes."""
     digest = blake2b(digest_size=6)
-    for path in sorted(found):
+    for path in included(module):
         digest.update(path.read_bytes())
     return f"{module} {digest.hexdigest()}"
+
+
+def headers() -> list[str]:
+    """All that .cu files include, as they would include it; without what only a host includes."""
+    folder = device.sources()
+    found = {path for file in folder.glob("*.cu") for path in included(file.stem) if path.suffix == ".hpp"}
+    own = {path.name for path in found if path.parent == folder} - {"emulator.hpp"}
+    return sorted({str(path.relative_to(folder.parent / "include")) for path in found if "include" in path.parts} - HOSTS | own)
 
 
 def table(found: Sequence[Instance], version: str) -> Iterator[str]:
@@ -205,8 +220,14 @@ def main() -> int:
     parser.add_argument("--arch", nargs="+", default=ARCHITECTURES)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--changed", action="store_true")
+    parser.add_argument("--headers", action="store_true")
     options = parser.parse_args()
     nvrtc, found = Nvrtc(), []
+    if options.headers:
+        for name in headers():
+            nvrtc.compile(name, (), options.arch[-1])
+            print(name)
+        return 0
     for arch in options.arch:
         for path in sorted(device.sources().glob("*.cu")):
             if options.changed and sources(path.stem) in RESULTS.read_text():

@@ -121,9 +121,31 @@ def test_no_fast_math_and_no_native_build():
     assert not [f for f in flags if re.search(r"fast-math|march=native|finite-math|associative|reciprocal|signed-zeros", f)]
 
 
-@pytest.mark.parametrize("header", ["view.hpp", "math.hpp", "rng.hpp"])
-def test_scalar_headers_need_no_standard_library_on_a_device(header):
-    """As a CUDA compiler sees them: nothing of the host, and no header but fedkern's own."""
+def device_headers():
+    """All that the .cu files include of fedkern's own, whether they say so or another header does."""
+    found, todo = set(), [*(ROOT / "csrc" / "cuda").glob("*.*")]
+    while todo:
+        path = todo.pop()
+        for name in re.findall(r'#include "([^"]+)"', path.read_text()):
+            for header in ((path.parent / name).resolve(), INCLUDE.parent / name):
+                if header.is_file() and INCLUDE in header.parents and header.suffix == ".hpp" and header not in found:
+                    found.add(header)
+                    todo.append(header)
+    return sorted({str(header.relative_to(INCLUDE)) for header in found} - {"blocks.hpp"})  # which only a host includes
+
+
+INCLUDE = ROOT / "csrc" / "include" / "fedkern"
+DEVICE_HEADERS = device_headers()
+
+
+def test_a_device_reads_the_headers_that_it_should():
+    families = ("glm", "mlp", "privacy", "sem", "shrinkage", "spatial")
+    assert {"math.hpp", "rng.hpp", "view.hpp", *(f"{family}/scalar.hpp" for family in families)} <= set(DEVICE_HEADERS)
+
+
+@pytest.mark.parametrize("header", DEVICE_HEADERS)
+def test_headers_of_a_device_need_no_standard_library(header):
+    """As a CUDA compiler sees them, each alone: nothing of the host, and no header but fedkern's own."""
     device = ["-D__CUDACC__", "-D__host__=", "-D__device__=", "-D__forceinline__=inline", "-nostdinc", "-nostdinc++"]
     text = f'extern "C" double sqrt(double);\n#include "fedkern/{header}"\nint main() {{}}\n'
     compile_(*FLAGS, *device, "-Wno-unknown-pragmas", "-fsyntax-only", "-x", "c++", "-", stdin=text)

@@ -372,6 +372,14 @@ def test_nvrtc_makes_of_every_instance_what_is_stored(options: tuple[str, ...]) 
     assert ended.returncode == 0, ended.stderr
 
 
+def test_nvrtc_compiles_each_header_alone() -> None:
+    pytest.importorskip("nvidia", reason="NVRTC is not installed: pip install 'fedkern[cuda-check]'")
+    script = Path(__file__).parents[2] / "benchmarks" / "cuda_compiled.py"
+    ended = subprocess.run([sys.executable, str(script), "--headers"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert {"fedkern/rng.hpp", "fedkern/glm/scalar.hpp", "grid.hpp"} <= set(ended.stdout.split())
+
+
 def test_the_check_of_a_card_runs_on_the_emulator() -> None:
     script = Path(__file__).parents[2] / "benchmarks" / "gpu_check.py"
     ended = subprocess.run([sys.executable, str(script), "--emulate"], capture_output=True, text=True)

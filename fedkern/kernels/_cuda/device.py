@@ -88,12 +88,16 @@ def text(module: str) -> str:
 
 @cache
 def options() -> tuple[str, ...]:
-    """Of the compiler. CuPy's cache does not look into included files, so their digest is among them."""
+    """Of the compiler. CuPy's cache does not look into included files, so their digest is among them.
+
+    Lambdas are a device's functions: CUDA 13 sees that by itself, CUDA 12 must be told.
+    """
     include, cuda = Path(fedkern.get_include()), sources()
     digest = blake2b(digest_size=16)
     for path in sorted([*include.rglob("*.hpp"), *include.rglob("*.def"), *cuda.glob("*")]):
         digest.update(path.name.encode() + path.read_bytes())
-    return ("--std=c++20", f"-I{include}", f"-I{cuda}", f"-DFEDKERN_SOURCES={digest.hexdigest()}")
+    language = ("--std=c++20", "--device-as-default-execution-space")
+    return (*language, f"-I{include}", f"-I{cuda}", f"-DFEDKERN_SOURCES={digest.hexdigest()}")
 
 
 class Card:
