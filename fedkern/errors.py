@@ -112,3 +112,7 @@ class DeviceError(FedkernError):
     """The cuda backend cannot run here; the text says what to install, or what to lower."""
 
     exit_code = 2
+
+
+class DeviceMemoryError(DeviceError):
+    """A card's memory does not suffice. How much was asked for tells how many rows there are."""

@@ -45,6 +45,12 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
     return found + [word for names in commands for command in names.values() for word in _options(command)]
 
 
+def _add_device(parser: argparse.ArgumentParser, key: str) -> None:
+    """--device, which stands for a key of the file, and goes before it."""
+    parser.add_argument("--device", choices=("cpu", "cuda"), help=f"where kernels run, instead of {key}")
+    parser.set_defaults(device_key=key)
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands and options."""
     top = Parser(
@@ -71,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", parents=[job], help="run a job")
     run.add_argument("--out", metavar="DIR", help="folder for the results (default: runs/NAME of the job file, then NAME-2)")
-    run.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    _add_device(run, "job.device")
     run.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     run.add_argument("--log-level", choices=("debug", "info", "warning"), help="say more: of stages, checkpoints and rounds")
     run.add_argument("--log-file", metavar="FILE", help="and write it there (over MPI each rank to a file of its own)")
@@ -79,6 +85,7 @@ def parser() -> argparse.ArgumentParser:
     run.set_defaults(call=_in("job", "run"))
 
     check = commands.add_parser("check", parents=[job], help="validate a job, and print its privacy plan and what will be sent")
+    _add_device(check, "job.device")
     check.add_argument("--local", metavar="FILE", help="for the data holder: the faults in the rows of this file; nothing leaves")
     check.set_defaults(call=_in("job", "check"))
 
@@ -136,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--set", action="append", default=[], metavar="section.key=value", dest="sets", help="override a key of the prior file"
     )
+    _add_device(train, "training.device")
     train.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     train.add_argument("--quiet", action="store_true", help="no progress and no summary")
     train.set_defaults(call=_sigma_train)
@@ -205,6 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     the exit code, as listed under `fedkern --help`
     """
     options = parser().parse_args(arguments)
+    if getattr(options, "device", None) is not None:
+        options.sets = [*options.sets, f"{options.device_key}={options.device}"]
     call: Callable[[argparse.Namespace], int] = options.call
     options.signals = signals = Signals(at_once=True)
     try:

@@ -32,8 +32,6 @@ LOG = logging.getLogger(__name__)
 def run(options: argparse.Namespace) -> int:
     """Runs `fedkern run` and returns the exit code."""
     _name_site(options)
-    if options.device == "cuda":
-        raise JobError("--device cuda: this version has no CUDA kernels; use --device cpu")
 
     def main(place: Place) -> int:
         _log(options, place)

@@ -21,6 +21,7 @@ from ..data.table import Table, Text
 from ..models.encoding import Column, Encoding, Spec
 from ..privacy.plan import Plan
 from . import column_notes
+from .devices import Load
 from .keys import C
 from .run import At
 from .stage import Stage
@@ -76,12 +77,13 @@ class Check(At[C]):
 
 class Said(NamedTuple):
     """What a method says of a job: its model, as far as a check knows it; lines; columns that may turn out to hold texts; what
-    each client (or all, by one name) may spend."""
+    each client (or all, by one name) may spend; what it asks of a card, if it can have one."""
 
     model: Any
     lines: Sequence[str]
     unknown: Sequence[str] = ()
     plans: Mapping[str, Plan] = MappingProxyType({})
+    load: Load | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..data.dialect import Dialect
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
-from . import holders, incomplete, wire
+from . import devices, holders, incomplete, wire
 from .check import Check, OwnFile, Said, column_of, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
@@ -43,6 +43,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     parties = there(method, part)
     mine = place.mine(parties.n_clients)
     agree(part, parties)
+    used = devices.used(config.job.device, place, mine)
     limits = [site.threads for k in mine if (site := parties.site(k)).threads is not None]
     if limits:
         place.n_threads = min(place.n_threads or cores(), *limits)
@@ -57,9 +58,10 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             parties = hooks.begin(place, parties, resume=output.resume)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.note_use()
-        run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages)
+        run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
-        fit = method.run.fit(run)
+        with devices.guarded(used.home):
+            fit = method.run.fit(run)
         with owned(SERVER):
             result = None if fit is None else publish(run, fit)
         LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")
@@ -97,7 +99,8 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     n = parties.n_clients
     most = max((plan.steps // plan.update for plan in said.plans.values()), default=None)
     listed = [*wire.lines(n, stages, parties.spec), *wire.totals(n, stages, parties.spec, most)]
-    return [*said.lines, "", *listed, *wire.unknown(said.unknown)]
+    load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
+    return [*said.lines, *load, "", *listed, *wire.unknown(said.unknown)]
 
 
 def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...]]:

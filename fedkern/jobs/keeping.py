@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
-from ..errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError, OwnFault, outline
+from ..errors import (
+    BudgetSpent,
+    DeviceError,
+    DeviceMemoryError,
+    FedkernError,
+    JobError,
+    LostPeer,
+    NumericalError,
+    OwnFault,
+    outline,
+)
 from ..printing import printable
 from ..privacy.chain import Mark
 from ..results.plain import Record
@@ -31,7 +41,9 @@ from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
 from .stamp import Stamp, boot
 
-OPEN = (JobError, LostPeer, BudgetSpent, RemoteFault, KeyboardInterrupt)  # faults whose text tells nothing of rows
+OPEN = (JobError, LostPeer, BudgetSpent, DeviceError, RemoteFault, KeyboardInterrupt)  # faults whose text tells nothing of rows
+
+TELLING = (NumericalError, DeviceMemoryError)  # and those of ours whose text does
 
 LOG = logging.getLogger(__name__)
 
@@ -239,13 +251,13 @@ class Keeper(Hooks):
 
     def public(self, error: BaseException) -> str:
         where = "; fault.txt in its own folder has all of it" if self.tell(error) and not isinstance(error, OwnFault) else ""
-        if not self.private or isinstance(error, OPEN):
+        if not self.private or (isinstance(error, OPEN) and not isinstance(error, TELLING)):
             return super().public(error) + where
         return f"a fault, which is not described here because it may tell something of the rows{where}"
 
     def tell(self, error: BaseException) -> bool:
         """Puts what others may not read of a fault into the folder of the party that it is about; whether it is there."""
-        hidden = NumericalError if self.private else ()
+        hidden = TELLING if self.private else ()
         foreseen = isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)) and not isinstance(error, hidden)
         if self.folder is None or (foreseen and not isinstance(error, OwnFault)):
             return False

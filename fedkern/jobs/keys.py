@@ -29,6 +29,7 @@ Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Draws = Annotated[int, Field(ge=1, le=1_000_000)]  # of a chain
 Chains = Annotated[int, Field(ge=1, le=1_000)]
+Device = Literal["cpu", "cuda"]
 
 
 def _rounds(value: Any) -> Any:
@@ -57,6 +58,7 @@ class JobSection(Section):
     seed: int = key(0, ge=0, lt=2**64, help="of all keyed streams; not of secure noise", remedy="a number of 64 bits")
     rounds: RoundsOrBudget = key(100, help="how often the server goes through the clients")
     deadline: Positive = key(600.0, help="seconds after which a silent client counts as lost")
+    device: Device = key("cpu", help="where the clients' kernels run: a processor, or a GPU by CuPy")
 
 
 class CountedJobSection(JobSection):

@@ -91,7 +91,7 @@ def publish(run: Run[C], fit: Fit) -> Result:
         wire=hooks.wire.as_dict(),
         digest=digest(fit.arrays),
         encoding=fit.encoding,
-        versions=machine.of_a_run(),
+        versions=machine.of_a_run() | dict(run.used.versions),
         notes=notes,
         lost=hooks.gone,
     )

@@ -21,6 +21,7 @@ from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
 from . import machine
+from .devices import ON_HOST, Used
 from .held import Held
 from .hooks import RunHooks
 from .keeping import Exchange
@@ -134,12 +135,14 @@ class Run(At[C]):
     hooks : what it does beside computing
     output : where it writes
     stages_of : model -> the stages that a job of this method has once its model is known
+    used : where the clients that live here compute, and have their arrays
     lines : what is said of the server's rounds; None says nothing
     """
 
     hooks: RunHooks
     output: Output
     stages_of: Callable[[Any], Sequence[Stage]]
+    used: Used = ON_HOST
     lines: Lines[Any] | None = None
 
     def knowing(self, model: Any) -> Run[C]:

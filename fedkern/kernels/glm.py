@@ -483,7 +483,7 @@ def clipped_grad_sum(
     inputs = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma, "rows": rows, "offset": offset, "weights": weights}
     arrays = record.prepare(inputs, out)
     if grid is not None and out is None:
-        arrays[-1] = np.empty(arrays[-1].shape, np.int64)
+        arrays[-1] = np.empty_like(arrays[-1], np.int64)  # where it lives
     total = arrays[-1]
     if (total.dtype == np.float64) is not (grid is None):
         raise TypeError(f"{name}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {total.dtype}")

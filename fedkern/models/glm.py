@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import glm as kernels
+from ..kernels import homes
 from ..kernels.families import BINARY, FAMILIES
+from ..kernels.homes import Home, on_host
 from .expfam import Gaussian
 
 Vector = NDArray[np.float64]
@@ -22,8 +24,8 @@ class Rows:
 
     Attributes
     ----------
-    X : (n, d) float32 or float64, any strides, may be a memory map; a row with a number that is not finite counts as nothing
-        in private jobs
+    X : (n, d) float32 or float64, any strides; of the host, then also a memory map, or of a device, as all others; a row with a
+        number that is not finite counts as nothing in private jobs
     y : (n,) response: 0 or 1, counts, or real numbers
     offset, weights : (n,) or None
     """
@@ -37,6 +39,15 @@ class Rows:
         return len(self.X)
 
     @property
+    def home(self) -> Home:
+        """Where they live."""
+        return homes.of(self.X)
+
+    def at(self, home: Home) -> Rows:
+        """The same rows there; copied, if that is elsewhere."""
+        return Rows(*home.all(self.X, self.y, self.offset, self.weights))
+
+    @property
     def finite(self) -> NDArray[np.bool_]:
         """(n,) whether all numbers of a row are finite."""
         good = np.isfinite(self.y)
@@ -45,10 +56,12 @@ class Rows:
                 good &= np.isfinite(values)
         for at in range(0, len(self), BLOCK):  # X may be a memory map
             good[at : at + BLOCK] &= np.isfinite(self.X[at : at + BLOCK]).all(axis=1)
-        return good
+        found: NDArray[np.bool_] = on_host(good)
+        return found
 
     def take(self, index: NDArray[np.int64]) -> Rows:
-        """Some of the rows, copied."""
+        """Some of the rows, copied where they live."""
+        index = self.home.put(index)
         return Rows(
             self.X[index],
             self.y[index],

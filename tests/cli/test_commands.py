@@ -179,7 +179,7 @@ def test_a_budget_outlives_the_job(fedkern: Any, job: Any, tmp_path: Path, monke
     [
         (["run", "nothing.toml"], "nothing.toml: cannot be read (No such file or directory)"),
         (["run", "job.toml", "--set", "job.sede=1"], "job.toml: unknown key job.sede; did you mean job.seed?"),
-        (["run", "job.toml", "--device", "cuda"], "no CUDA kernels; use --device cpu"),
+        (["run", "job.toml", "--device", "cuda"], "backend 'cuda' needs CuPy, and it is not installed"),
         (["run", "job.toml", "--set", "data.split.clients=1000"], "[data] split"),
         (
             ["run", "job.toml", "--set", "algorithm.schedule=random", "--set", "algorithm.client_weights.x=1"],

@@ -1,20 +1,22 @@
 """What a client's rows become for the sampler, and its local sweeps. Rows stay in these objects; no message can carry them.
 
 A site's state is a dictionary of arrays with the chain first: `deviation` and `lambda_sq` (c, g, p), and what it never sends
-(`sigma_sq`, `alpha`, `b`, ...). Source: docs/methods/sparse.md, sections 2, 3, 7-9, 11.
+(`sigma_sq`, `alpha`, `b`, ...). It is of the host, for most of it comes from messages and goes into them; what stays the same
+over a job lies where the site's kernels run (`home`). Source: docs/methods/sparse.md, sections 2, 3, 7-9, 11.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import rng, sem, shrinkage
+from ...kernels import homes, rng, sem, shrinkage
+from ...kernels.homes import HOST, Home
 from . import locations
 from .settings import Settings
 
@@ -117,7 +119,8 @@ class Factor:
     def each(self, chains: int) -> tuple[Array, Array]:
         """q (c, r) and rss (c,): the same for all chains, made once and not in every sweep."""
         if chains not in self._each:
-            self._each[chains] = np.repeat(self.q[None], chains, axis=0), np.full(chains, self.rss)
+            rss = homes.of(self.q).put(np.full(chains, self.rss))
+            self._each[chains] = np.repeat(self.q[None], chains, axis=0), rss
         return self._each[chains]
 
     @classmethod
@@ -133,6 +136,10 @@ class Factor:
         q = np.array(R[:r, p]) if y is not None else np.zeros(r)
         rss = float(np.sum(R[r:, p] ** 2)) if y is not None else 0.0
         return cls(left, q, rss, float(n), left.T @ left)
+
+    def at(self, home: Home) -> Factor:
+        """The same factor there."""
+        return replace(self, **dict(zip(("R", "q", "gram"), home.all(self.R, self.q, self.gram))), _each={})
 
     def padded(self) -> tuple[Array, Array]:
         """R (p, p) and q (p,), with zeros below the rows that there are: what travels with statistics = "pooled"."""
@@ -174,7 +181,12 @@ class Regression:
 
     factor: Factor
     n_threads: int = 1
+    home: Home = HOST
     own: tuple[str, ...] = ("sigma_sq",)
+
+    @cached_property
+    def _there(self) -> Factor:
+        return self.factor.at(self.home)
 
     def start(self, settings: Settings) -> State:
         c, f = settings.chains, self.factor
@@ -184,12 +196,11 @@ class Regression:
     def sweeps(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
-        f = self.factor
-        d, lambda_sq, sigma_sq, events = shrinkage.local_sweeps(
-            f.R, *f.each(len(theta)), f.n, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
-            state["sigma_sq"][:, 0], gram=f.gram, draw=settings.draw, slab=settings.prior.slab, n_threads=self.n_threads,
-            **_horseshoe(settings), **_error(settings), **counter,
-        )  # fmt: skip
+        f, own = self._there, (state[name][:, 0] for name in ("deviation", "lambda_sq", "sigma_sq"))
+        d, lambda_sq, sigma_sq, events = self.home.back(shrinkage.local_sweeps(
+            f.R, *f.each(len(theta)), f.n, *self.home.all(theta[:, 0], tau_sq[:, 0], *own), gram=f.gram, draw=settings.draw,
+            slab=settings.prior.slab, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
+        ))  # fmt: skip
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None]}, events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
@@ -204,7 +215,12 @@ class MarkovRandomField:
 
     factor: Factor
     n_threads: int = 1
+    home: Home = HOST
     own: tuple[str, ...] = ("sigma_sq",)
+
+    @cached_property
+    def _there(self) -> Factor:
+        return self.factor.at(self.home)
 
     def start(self, settings: Settings) -> State:
         g, p = settings.layout.shape
@@ -216,12 +232,11 @@ class MarkovRandomField:
     def sweeps(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
-        f = self.factor
-        d, lambda_sq, sigma_sq, events = shrinkage.local_sweeps_batched(
-            f.R, f.n, theta, tau_sq, state["deviation"], state["lambda_sq"], state["sigma_sq"],
-            gram=f.gram, draw=settings.draw, slab=settings.prior.slab, n_threads=self.n_threads,
-            **_horseshoe(settings), **_error(settings), **counter,
-        )  # fmt: skip
+        f, own = self._there, (state[name] for name in ("deviation", "lambda_sq", "sigma_sq"))
+        d, lambda_sq, sigma_sq, events = self.home.back(shrinkage.local_sweeps_batched(
+            f.R, f.n, *self.home.all(theta, tau_sq, *own), gram=f.gram, draw=settings.draw, slab=settings.prior.slab,
+            n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
+        ))  # fmt: skip
         return {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}, events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
@@ -277,6 +292,12 @@ class StructuralEquations:
     stable: bool = False
     locate: bool = False
     n_threads: int = 1
+    home: Home = HOST
+
+    @cached_property
+    def _there(self) -> Array:
+        rows: Array = self.home.put(self.Y)
+        return rows
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -309,15 +330,15 @@ class StructuralEquations:
         square = (theta, tau_sq, state["deviation"], state["lambda_sq"])
         at, scale, deviation, local_scale = (a.reshape(c, p, p) for a in square)
         located: State = {}
-        rows = self.Y
+        rows = self._there
         if self.locate:  # before the sweeps, so that their log-likelihood is that of the state
             located = {"location": self._located(settings, state, at + deviation, **counter)}
-            rows = rows - located["location"][:, :, None]
-        d, lambda_sq, b, log_step, loglik, events = sem.sweeps(
-            rows, at, scale, deviation, local_scale, state["b"], state["log_step"], state["temperature"],
-            update=self.update, swap=self.swap, stable=self.stable, adapt=adapt, n_threads=self.n_threads,
-            **_horseshoe(settings), **_error(settings), **counter,
-        )  # fmt: skip
+            rows = rows - self.home.put(located["location"])[:, :, None]
+        own = (state["b"], state["log_step"], state["temperature"])
+        d, lambda_sq, b, log_step, loglik, events = self.home.back(sem.sweeps(
+            rows, *self.home.all(at, scale, deviation, local_scale, *own), update=self.update, swap=self.swap,
+            stable=self.stable, adapt=adapt, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
+        ))  # fmt: skip
         shape = (c, 1, p * p)
         return state | located | {
             "deviation": d.reshape(shape), "lambda_sq": lambda_sq.reshape(shape), "b": b, "log_step": log_step,

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ...errors import NumericalError
-from ...kernels import glm, rng
+from ...kernels import glm, homes, rng
+from ...kernels.homes import on_host
 from ...models.expfam import Gaussian
 from ...models.glm import Rows
 from ...privacy.accountant import LEAST_CLIP, Mechanism
@@ -160,12 +161,13 @@ def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> 
     """Secret batch, clip, exact integer sum, noise: docs/methods/pvi.md, section 4, steps 1 to 5."""
     rows, source = local.rows, local.source
     assert source is not None
-    clip, grid, inverse_rate = mechanism.clip, mechanism.grid, mechanism.inverse_rate
+    clip, grid, inverse_rate, home = mechanism.clip, mechanism.grid, mechanism.inverse_rate, rows.home
 
     def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
-        batch = mechanism.draw(source, len(rows), step)
-        total, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=clip, rows=batch, grid=grid, step=step, **fixed)
-        g = mechanism.release(source, total, step)
+        batch = mechanism.draw(source, len(rows), step)  # of secret words, on the host as the noise
+        here, spread, index = home.all(mu, omega, batch)
+        total, _ = glm.clipped_grad_sum(rows.X, rows.y, here, spread, clip=clip, rows=index, grid=grid, step=step, **fixed)
+        g = mechanism.release(source, on_host(total), step)
         g *= inverse_rate
         return g
 
@@ -174,11 +176,13 @@ def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> 
 
 def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
     """All rows, or a mini-batch scaled to all rows; neither clip nor noise."""
-    rows, batches = local.rows, _batches(local)
+    rows, batches, home = local.rows, _batches(local), local.rows.home
 
     def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
         batch, inverse_rate = batches(step)
-        g, _ = glm.clipped_grad_sum(rows.X, rows.y, mu, omega, clip=np.inf, rows=batch, step=step, **fixed)
+        here, spread, index = home.all(mu, omega, batch)
+        total, _ = glm.clipped_grad_sum(rows.X, rows.y, here, spread, clip=np.inf, rows=index, step=step, **fixed)
+        g: Vector = on_host(total)
         g *= inverse_rate
         return g
 
@@ -224,20 +228,21 @@ def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: d
         raise ValueError(
             f"estimator {local.settings.estimator!r} mixes likelihood and prior; global VI needs 'analytic' or a '-mc' one"
         )
-    batches, s = _batches(local), local.settings
+    batches, s, home = _batches(local), local.settings, local.rows.home
 
     def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
         index, inverse_rate = batches(step)
         rows = local.rows if index is None else local.rows.take(index)
-        weights = np.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
+        weights = home.xp.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
+        here, spread, shift, precision = home.all(mu, omega, cavity.h, cavity.P)
         _, g_mu, g_omega = glm.elbo_grad(
             rows.X,
             rows.y,
-            mu,
-            omega,
+            here,
+            spread,
             key=key,
-            prior_shift=cavity.h,
-            prior_precision=cavity.P,
+            prior_shift=shift,
+            prior_precision=precision,
             draws=s.draws,
             estimator=s.estimator,
             offset=rows.offset,
@@ -246,7 +251,7 @@ def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: d
             step=step,
             **common,
         )
-        return np.concatenate([g_mu, g_omega])
+        return np.concatenate(home.back((g_mu, g_omega)))
 
     return gradient
 
@@ -261,21 +266,23 @@ def _full_steps(
     on_diagonal = rows_ == columns
     state = optimiser.init(d + len(rows_)) if state is None else state
     key, batches = rng.key(s.seed, "draws"), _batches(local)
-    mu, L = q.mean, q.scale_tril
+    mu, L, home = q.mean, q.scale_tril, local.rows.home
+    shift, precision = home.all(cavity.h, cavity.P)
     for step in range(first_step, first_step + steps):
         index, inverse_rate = batches(step)
         rows = local.rows if index is None else local.rows.take(index)
-        weights = np.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
-        _, g_mu, g_L = glm.elbo_grad(
+        weights = home.xp.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
+        here, factor = home.all(mu, L)
+        _, *found = glm.elbo_grad(
             rows.X,
             rows.y,
-            mu,
-            L,
+            here,
+            factor,
             key=key,
             family=s.family,
             scale=s.scale,
-            prior_shift=cavity.h,
-            prior_precision=cavity.P,
+            prior_shift=shift,
+            prior_precision=precision,
             draws=s.draws,
             estimator=s.estimator if s.estimator in ("stl", "total") else "analytic",
             offset=rows.offset,
@@ -284,6 +291,7 @@ def _full_steps(
             step=step,
             n_threads=local.n_threads,
         )
+        g_mu, g_L = home.back(found)
         g = g_L[rows_, columns]
         g[on_diagonal] *= np.diag(L)  # to log L_jj
         state, change = optimiser.update(state, np.concatenate([g_mu, g]))
@@ -372,9 +380,11 @@ CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
 def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
     """sum_i E l_i, and E l'_i and E l''_i of every row."""
     spread = -0.5 * np.log(P) if P.ndim == 1 else np.linalg.cholesky(np.linalg.inv(P))
+    here, spread = rows.home.all(mu, spread)
     e, r, k = glm.expectations(
-        rows.X, rows.y, mu, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights, n_threads=n_threads
-    )
+        rows.X, rows.y, here, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights,
+        n_threads=n_threads,
+    )  # fmt: skip
     return float(e.sum()), r, k
 
 
@@ -388,16 +398,16 @@ def _cross(mu: Vector, P: Vector, cavity: Gaussian) -> float:
 
 
 def _transposed(X: Vector, r: Vector) -> Vector:
-    total = np.zeros(X.shape[1])
+    xp, total = homes.of(X).xp, np.zeros(X.shape[1])
     for i in range(0, len(X), CHUNK):
-        total += r[i : i + CHUNK] @ np.asarray(X[i : i + CHUNK], np.float64)
+        total += on_host(r[i : i + CHUNK] @ xp.asarray(X[i : i + CHUNK], np.float64))
     return total
 
 
 def _curvature(X: Vector, w: Vector) -> Vector:
     """X' diag(w) X."""
-    total = np.zeros((X.shape[1], X.shape[1]))
+    xp, total = homes.of(X).xp, np.zeros((X.shape[1], X.shape[1]))
     for i in range(0, len(X), CHUNK):
-        part = np.asarray(X[i : i + CHUNK], np.float64)
-        total += part.T @ (w[i : i + CHUNK, None] * part)
+        part = xp.asarray(X[i : i + CHUNK], np.float64)
+        total += on_host(part.T @ (w[i : i + CHUNK, None] * part))
     return total

@@ -112,4 +112,5 @@ def update(
 def _weighted(rows: Rows, weight: float) -> Rows:
     if weight == 1:
         return rows
-    return Rows(rows.X, rows.y, rows.offset, np.full(len(rows), weight) if rows.weights is None else weight * rows.weights)
+    weights = rows.home.xp.full(len(rows), weight) if rows.weights is None else weight * rows.weights
+    return Rows(rows.X, rows.y, rows.offset, weights)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,12 +15,14 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 import fedkern
-from fedkern.errors import DeviceError
+from fedkern.errors import DeviceError, DeviceMemoryError
 
 Launched: TypeAlias = tuple[Any, ...]  # arguments of a kernel: arrays, structures, numbers
 
 LEAST_CAPABILITY = 80  # of the first card with asynchronous copies and 163 KiB of shared memory a block
 MOST_BLOCKS = 2048
+SHARE = 0.9  # of a card's memory that all processes on it may take: the rest is the driver's, cuBLAS's and the contexts'
+IN_MEMORY = "CUPY_CACHE_IN_MEMORY"
 
 
 class Gemm(NamedTuple):
@@ -75,6 +79,14 @@ class Device(Protocol):
         """Starts a product on the same stream."""
         ...
 
+    def take(self, local: int, ranks: int) -> None:
+        """This process is one of so many on this machine that share its cards: it uses one, and its share of the memory."""
+        ...
+
+    def about(self) -> dict[str, str]:
+        """What its bits depend on: versions, and the card."""
+        ...
+
 
 def sources() -> Path:
     """The folder of the .cu files."""
@@ -116,15 +128,34 @@ class Card:
             raise DeviceError(
                 "backend 'cuda' needs CuPy, and it is not installed: pip install 'fedkern[cuda12]' or 'fedkern[cuda13]'"
             ) from None
+        except Exception as error:  # a library of another CUDA, or two CuPys at once
+            raise DeviceError(f"CuPy is installed and cannot be loaded ({_first_line(error)}); {_MAJOR}") from None
         self.xp = cupy
         try:
-            count = cupy.cuda.runtime.getDeviceCount()
+            self._count = int(cupy.cuda.runtime.getDeviceCount())
         except Exception as error:  # CuPy has an exception of its own for each library that is missing
+            if "insufficient" in str(error).lower():  # cudaErrorInsufficientDriver
+                raise DeviceError(_too_old(cupy)) from None
             raise DeviceError(f"CuPy finds no driver of a CUDA card ({error}); install one, or use another backend") from None
-        if not count:
+        if not self._count:
             raise DeviceError("CuPy finds no CUDA card; use another backend")
+        _check_versions(cupy)
         self._kernels: dict[tuple[int, str, str], Any] = {}
         self._good: set[int] = set()
+
+    def take(self, local: int, ranks: int) -> None:
+        own = local % self._count
+        sharing = sum(rank % self._count == own for rank in range(ranks))
+        device = self.xp.cuda.Device(own)
+        self._check(device)
+        device.use()
+        self.xp.get_default_memory_pool().set_limit(fraction=SHARE / sharing)
+
+    def about(self) -> dict[str, str]:
+        cuda = self.xp.cuda
+        card, nvrtc = cuda.Device(), ".".join(map(str, cuda.nvrtc.getVersion()))
+        blas = cuda.cublas.getVersion(cuda.device.get_cublas_handle())
+        return {"device": f"sm_{card.compute_capability}", "nvrtc": nvrtc, "cublas": str(blas)}
 
     def _check(self, device: Any) -> None:
         capability = int(device.compute_capability)
@@ -144,11 +175,26 @@ class Card:
             self._check(device)
         function = self._kernels.get((device.id, module, kernel))
         if function is None:
-            raw = self.xp.RawModule(code=text(module), options=options(), name_expressions=(kernel,))
-            function = self._kernels[device.id, module, kernel] = raw.get_function(kernel)
+            function = self._kernels[device.id, module, kernel] = self._compiled(module, kernel)
         if shared > 48 * 1024:
             function.max_dynamic_shared_size_bytes = shared
         function(grid, (threads,), tuple(plain(a) for a in arguments), shared_mem=shared)
+
+    def _compiled(self, module: str, kernel: str) -> Any:
+        def compiled() -> Any:
+            raw = self.xp.RawModule(code=text(module), options=options(), name_expressions=(kernel,))
+            return raw.get_function(kernel)
+
+        try:
+            return compiled()
+        except OSError as error:
+            if os.environ.get(IN_MEMORY) == "1":
+                raise
+            os.environ[IN_MEMORY] = "1"  # CuPy reads it at each compilation
+            why = f"CuPy's cache of compiled kernels cannot be written ({error})"
+            more = "they are compiled in every process; set CUPY_CACHE_DIR to a folder that can be"
+            warnings.warn(f"{why}: {more}", RuntimeWarning, stacklevel=2)
+            return compiled()
 
     def gemm(self, product: Gemm) -> None:
         cublas, x = self.xp.cuda.cublas, product
@@ -161,6 +207,71 @@ class Card:
         else:
             a, b, c = (x.a, x.lda, x.step_a), (x.b, x.ldb, x.step_b), (x.c, x.ldc, x.step_c)
             getattr(cublas, f"{letter}gemmStridedBatched")(*head, *a, *b, beta.ctypes.data, *c, x.times)
+
+
+_MAJOR = "install the one of this machine's CUDA, and no other: pip install 'fedkern[cuda12]' or 'fedkern[cuda13]'"
+
+
+def _first_line(error: BaseException) -> str:
+    """CuPy explains itself at length: of that the original error, else the first line that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip().strip("=")]
+    after = [lines[i + 1] for i, line in enumerate(lines[:-1]) if line.startswith("Original error")]
+    return (after or lines or [type(error).__name__])[0]
+
+
+def _dotted(version: int) -> str:
+    """12090 as people write it."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _too_old(cupy: Any) -> str:
+    runtime = cupy.cuda.runtime
+    has, needs = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    major = needs // 1000
+    return (
+        f"the driver of this machine knows CUDA {_dotted(has)}, and CuPy was built for CUDA {_dotted(needs)}: install a driver "
+        f"of CUDA {major}, or a CuPy that is as old as the driver: pip install 'fedkern[cuda{has // 1000}]'"
+    )
+
+
+def _check_versions(cupy: Any) -> None:
+    """That driver, runtime and compiler are of one CUDA, or the driver newer."""
+    runtime = cupy.cuda.runtime
+    built = runtime.runtimeGetVersion() // 1000
+    try:
+        compiler = cupy.cuda.nvrtc.getVersion()[0]
+    except Exception as error:  # of another major version there is no library by this name
+        why = f"CuPy was built for CUDA {built} and finds no compiler (NVRTC) of it ({_first_line(error)})"
+        raise DeviceError(f"{why}; {_MAJOR}") from None
+    if compiler != built:
+        raise DeviceError(f"CuPy was built for CUDA {built} and finds the compiler (NVRTC) of CUDA {compiler}; {_MAJOR}")
+    if runtime.driverGetVersion() // 1000 < compiler:
+        raise DeviceError(_too_old(cupy))
+
+
+@contextmanager
+def said_of_memory(lower: str) -> Iterator[None]:
+    """Where a card's memory does not suffice, the error says what was asked, what is free, and what to lower.
+
+    Raises
+    ------
+    DeviceMemoryError
+    """
+    try:
+        yield
+    except MemoryError as error:
+        if not type(error).__module__.startswith("cupy"):
+            raise
+        free, total = current().xp.cuda.Device().mem_info
+        pool = current().xp.get_default_memory_pool()
+        limit = pool.get_limit() or total
+        left = max(0, min(free + pool.free_bytes(), limit - pool.used_bytes()))
+        asked = getattr(error, "_size", None)  # CuPy has it nowhere else but in its text
+        wanted = str(error) if asked is None else f"asked for {asked / 1e9:,.3g} GB"
+        raise DeviceMemoryError(
+            f"the card has too little memory: {wanted}, free are {left / 1e9:,.3g} GB of the {limit / 1e9:,.3g} GB that this "
+            f"process may take; lower {lower}"
+        ) from None
 
 
 class Tape:
@@ -186,6 +297,12 @@ class Tape:
 
     def gemm(self, product: Gemm) -> None:
         self._do(partial(self._device.gemm, product))
+
+    def take(self, local: int, ranks: int) -> None:
+        raise NotImplementedError
+
+    def about(self) -> dict[str, str]:
+        return self._device.about()
 
     def _do(self, call: Callable[[], None]) -> None:
         self._calls.append(call)

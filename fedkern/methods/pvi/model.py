@@ -11,6 +11,7 @@ from ...algorithms.pvi import client_level, global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
+from ...jobs.devices import Load
 from ...jobs.keys import settings_of
 from ...kernels import rng
 from ...models.encoding import Encoding
@@ -21,6 +22,7 @@ from ...privacy.plan import Plan
 from . import budget
 from .keys import Config, PrivacySection
 
+FEWEST = 4_096  # rows of a batch that a card is worth
 Server = pvi.Server | global_vi.Server | client_level.Server
 Client = pvi.Client | global_vi.Client
 
@@ -124,6 +126,31 @@ class Model:
     def plan(self, client: str) -> Plan:
         """What one client may spend (with unit = "client": the federation, whatever the name)."""
         return budget.plan(self.config, client, budget.Sizes(self.encoding.size, len(self.names)))
+
+    @property
+    def load(self) -> Load:
+        """What a client asks of a card."""
+        a, m = self.config.algorithm, self.config.model
+        full = m.covariance == "full"
+        if a.optimiser == "exact":
+            kernels = ["glm.expectations_full" if full else "glm.expectations"]
+        elif full:
+            kernels = ["glm.elbo_grad_full"]
+        else:
+            kernels = ["glm.elbo_grad" if a.estimator in ("stl", "total") else "glm.clipped_grad_sum"]
+        beside = {}
+        if a.optimiser in ("adam", "adagrad"):
+            beside[f"optim.{a.optimiser}"] = "of the posterior's numbers, which are few"
+        rate = a.batch
+        if self.privacy is not None:
+            secure = self.privacy.noise_source == "secure"
+            beside["privacy.discrete_gaussian" if secure else "privacy.add_noise"] = "noise that protects people"
+            rate = 1.0 if self.by_client else min(self.plan(name).mechanism.rate for name in self.names)
+        elif rate < 1:
+            beside["rng.uniform"] = "which rows are in a batch"
+        columns = self.encoding.size + 1 + (self.config.data.offset is not None) + (self.config.data.weight is not None)
+        few = [f"pays from batches of {FEWEST:,} rows: clients that have {FEWEST / rate:,.0f} or more"] if rate < 1 else []
+        return Load(kernels, beside, 0.0, 8.0 * columns, few)
 
     def source(self, party: int) -> Source:
         """Where a party's noise and coins come from."""

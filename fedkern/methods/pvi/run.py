@@ -94,7 +94,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
             run.hooks.open_budget(k, plan)
             noise["design"] = model.design(model.names[k])
-        local = Local(_rows(design), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
+        local = Local(_rows(design).at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
         clients[k] = model.client(k, local)
     return clients
 

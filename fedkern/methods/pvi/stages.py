@@ -67,7 +67,7 @@ def checked(at: Check[Config]) -> Said | None:
     missing, bytes_needed = incomplete.lines(at.config), memory.lines(*_memory(model))
     lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(at.config, model)]
     plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}
-    return Said(model, lines, unknown, plans)
+    return Said(model, lines, unknown, plans, model.load if at.config.job.device == "cuda" else None)
 
 
 def spenders(model: Model) -> Sequence[str]:

@@ -22,7 +22,7 @@ from ...jobs.keys import (
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
-from ...kernels.families import FAMILIES, REAL
+from ...kernels.families import BINARY, FAMILIES, REAL
 
 
 class ModelSection(Section):
@@ -147,9 +147,22 @@ def filled(raw: Raw) -> dict[str, Any]:
 
 def conflicts(config: Config) -> Iterator[str]:
     """Every fault, each a sentence with its remedy."""
+    if config.job.device == "cuda" and (why := _not_on_a_device(config)):
+        yield f'job.device = "cuda": {why}; use "cpu"'
     yield from _data(config)
     yield from _model(config)
     yield from _sampler(config)
+
+
+def _not_on_a_device(config: Config) -> str:
+    """Why none of the clients' kernels runs there; empty where they do."""
+    if config.algorithm.statistics == "pooled":
+        return 'with algorithm.statistics = "pooled" clients sample nothing'
+    if config.model.missing == "impute" and config.model.kind == "regression":
+        return "the sweeps over rows that lack cells are the host's (one chain a site)"
+    if config.model.kind == "regression" and FAMILIES[config.model.family].domain is BINARY:
+        return f"the sweeps of a {config.model.family} regression are the host's (one chain a site)"
+    return ""
 
 
 def _data(config: Config) -> Iterator[str]:

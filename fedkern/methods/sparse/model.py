@@ -14,8 +14,10 @@ from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
 from ...data.design import Design
 from ...errors import JobError
+from ...jobs.devices import Load
 from ...jobs.keys import settings_of
 from ...kernels.families import BINARY, FAMILIES, REAL
+from ...kernels.homes import HOST, Home
 from ...models import sparse
 from ...models.encoding import Encoding
 from ...models.incomplete import Completed, completed
@@ -23,8 +25,16 @@ from . import moving
 from .keys import Config
 
 Array = NDArray[np.float64]
+FEWEST = 64  # regressions, or chains, at a time that a card is worth
+SHARED = 190  # columns up to which a regression's system is in a card's shared memory
+WORKSPACE = float(1 << 30)  # bytes that larger ones take at most
 # s_tau and c0 of the further runs of `output.sensitivity` (docs/methods/sparse.md, section 12).
 OTHER_PRIORS = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))
+
+
+def _systems(p: int, regressions: int) -> float:
+    """Bytes of the systems of so many regressions at a time."""
+    return 0.0 if p <= SHARED else min(4.0 * p * p * regressions, WORKSPACE)
 
 
 @dataclass(frozen=True)
@@ -255,17 +265,36 @@ class SparseModel:
         own = [tables[response].scale if response in tables else None] if self.scales_response else []
         return np.array([scale or 1.0 for scale in [*known, *own]])
 
-    def site(self, columns: Columns, agreed: Scales, n_threads: int) -> Site:
+    @property
+    def load(self) -> Load:
+        """What a client asks of a card."""
+        model, chains, n = self.config.model, self.config.algorithm.chains, len(self.names)
+        p = len(self.nodes) if self.is_graph else self.coefficients.size
+        state = 8.0 * chains * p * 6  # two of the server's, two of its own, and what becomes of these
+        beside = {"shrinkage.local_sums": "of what goes into a message"} if self.config.algorithm.aggregate == "sums" else {}
+        if self.settings.moves:
+            beside["shrinkage.move"] = "the server's"
+        if model.kind == "sem":
+            few = [f"a warp a chain: {chains} chains a client are few"] if chains < FEWEST else []
+            return Load(["sem.sweeps"], beside, state * p, 8.0 * p, few)
+        factor = 8.0 * (2 * p * p + p)
+        if model.kind == "mrf":
+            return Load(["shrinkage.local_sweeps_batched"], beside, factor + state * p + _systems(p, chains * p), 0.0)
+        words = f"pays from {FEWEST} regressions at a time (chains x sites): there are {chains} x {n}"
+        few = [words] if chains * n < FEWEST else []
+        return Load(["shrinkage.local_sweeps"], beside, factor + state + _systems(p, chains), 0.0, few)
+
+    def site(self, columns: Columns, agreed: Scales, n_threads: int, home: Home = HOST) -> Site:
         """A client's part of the model, from its columns."""
         model, a = self.config.model, self.config.algorithm
         values, scales, psi = columns.values, agreed.each, agreed.psi
         if self.is_graph:
             Y = values / scales
             if model.kind == "mrf":
-                return MarkovRandomField(Factor.of(Y, intercept=model.intercept), n_threads=n_threads)
+                return MarkovRandomField(Factor.of(Y, intercept=model.intercept), n_threads, home)
             nodes = np.ascontiguousarray((centred(Y) if model.intercept else Y).T)
             return StructuralEquations(
-                nodes, a.update, a.swap, stable=model.stable, locate=model.centre == "sample", n_threads=n_threads
+                nodes, a.update, a.swap, stable=model.stable, locate=model.centre == "sample", n_threads=n_threads, home=home
             )
         w = self.coefficients.size
         X, y = values[:, :w], values[:, w]
@@ -277,7 +306,7 @@ class SparseModel:
         if FAMILIES[model.family].domain is BINARY:
             # Once more, for far from zero the first mean is rounded, and the chains make the difference grow.
             return Logistic(centred(X) if model.intercept else X, y, intercept=model.intercept, n_threads=n_threads)
-        return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads=n_threads)
+        return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads, home)
 
     def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed:
         """About the site's mean by EM where there is an intercept; without one that mean is the law's of what is missing."""

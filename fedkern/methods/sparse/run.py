@@ -122,7 +122,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         run.note_rows(k, notes, design.faults)
     run.hooks.notes += column_notes.exchanged(run, degenerates)
     scales, imputed = _scales(run, model, columns)
-    sites = {k: model.site(own, scales, run.threads) for k, own in columns.items()}
+    sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
     return Data(model, columns, sites, scales, imputed)
 
 

@@ -74,7 +74,8 @@ def checked(at: Check[Config]) -> Said | None:
         return None
     model = SparseModel(at.config, at.names, relative(encoding))
     unknown = [] if model.is_graph or at.config.data.builtin else at.unknown(encoding)
-    return Said(model, [*_lines(model), *memory.lines(*_memory(model)), *notes], unknown)
+    lines = [*_lines(model), *memory.lines(*_memory(model)), *notes]
+    return Said(model, lines, unknown, load=model.load if at.config.job.device == "cuda" else None)
 
 
 def look_through(file: OwnFile[Config]) -> None:

@@ -246,6 +246,8 @@ def filled(raw: Raw) -> dict[str, Any]:
 
 def conflicts(config: Config) -> Iterator[str]:
     """Every fault, each a sentence with its remedy."""
+    if config.job.device == "cuda":
+        yield 'job.device = "cuda": none of the kernels of a vertical job runs on a device (a message every iteration); use "cpu"'
     yield from _data(config)
     yield from _model(config)
     yield from _algorithm(config)

@@ -1,0 +1,97 @@
+"""Which device a place of a job computes on, and what `fedkern check` says of it.
+
+A client's arrays are put there once, when they are loaded, and stay; messages, checkpoints and all that people keep are bytes of
+the host. The server has no card: what it computes is small.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ..errors import DeviceError
+from ..kernels import homes
+from ..kernels._cuda import device as cuda
+from ..transports.place import Place
+from . import memory
+
+
+class Load(NamedTuple):
+    """What a job asks of a card.
+
+    Attributes
+    ----------
+    kernels : that its clients call on the card
+    beside : kernels that they call on the host, and why
+    fixed, a_row : bytes that stay on the card for each client, and for each of its rows
+    notes : whether a card will pay, as far as the job file tells
+    """
+
+    kernels: Sequence[str]
+    beside: Mapping[str, str]
+    fixed: float
+    a_row: float
+    notes: Sequence[str] = ()
+
+
+LOWER = "algorithm.chains or algorithm.batch, or start fewer ranks a card"
+
+
+class Used(NamedTuple):
+    """Where the clients of a place compute, and what the bits of all places depend on beside the versions of every job."""
+
+    home: homes.Home = homes.HOST
+    versions: Mapping[str, str] = MappingProxyType({})
+
+
+ON_HOST = Used()
+
+
+def used(kind: str, place: Place, clients: Sequence[int]) -> Used:
+    """What a place uses: of the ranks of a machine that have clients each takes a card, in turn.
+
+    Raises
+    ------
+    DeviceError
+        There is no card for a rank that has clients, or one that is too old.
+    """
+    if kind == "cpu":
+        return ON_HOST
+    machine = socket.gethostname() if clients else ""
+    told = place.settle(machine.encode(), lambda told: json.dumps([name.decode() for name in told]).encode())
+    home, about = homes.HOST, dict[str, str]()
+    if clients:
+        home = homes.there()
+        near = [rank for rank, name in enumerate(json.loads(told)) if name == machine]
+        cuda.current().take(near.index(place.rank), len(near))
+        about = cuda.current().about()
+    every = json.loads(place.settle(json.dumps(about).encode(), lambda told: b"[%s]" % b", ".join(told)))
+    names = dict.fromkeys(name for one in every for name in one)
+    return Used(home, {name: ", ".join(sorted({one[name] for one in every if name in one})) for name in names})
+
+
+def guarded(home: homes.Home) -> AbstractContextManager[None]:
+    """In which a card's memory may not suffice: the error says what to lower."""
+    return nullcontext() if home.kind == "cpu" else cuda.said_of_memory(LOWER)
+
+
+def lines(load: Load, ranks: int, n_clients: int) -> Iterator[str]:
+    """What `check` prints of a job with device = "cuda", of so many ranks."""
+    where = dict.fromkeys(load.kernels, "on the card") | {name: f"on the host: {why}" for name, why in load.beside.items()}
+    width = max(map(len, where))
+    for number, (name, words) in enumerate(where.items()):
+        yield f"{'device   ' if not number else ' ' * 9}{name:<{width}}  {words}"
+    each = -(-n_clients // max(1, ranks - 1))
+    needs = [memory.size(load.fixed * each)] if load.fixed else []
+    needs += [f"{load.a_row:g} bytes for each row of its clients"] if load.a_row else []
+    some = f"up to {each} clients" if each > 1 else "one client"
+    yield f"         memory of a rank with {some}: {' and '.join(needs)}, and room for a call"
+    yield from (f"         {note}" for note in load.notes)
+    try:
+        cuda.current()
+    except DeviceError as error:
+        yield f"         not on this machine: {error}"

@@ -1,0 +1,61 @@
+"""Where arrays live, for whoever computes with them beside kernels: in memory, or on the device of the cuda backend.
+
+An algorithm asks an array for its home, puts there what a kernel takes beside it, and takes back what goes into its state or a
+message. On the host both do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._record import home
+from ._record import on_host as on_host
+
+
+class Home(NamedTuple):
+    """A place of arrays.
+
+    Attributes
+    ----------
+    kind : "cpu" or "cuda", as jobs have it
+    xp : its namespace: NumPy, or one with the same functions
+    """
+
+    kind: str
+    xp: Any
+
+    def put(self, array: Any) -> Any:
+        """The array here, copied if it lives elsewhere; None stays None."""
+        return array if self.kind == "cpu" or array is None else self.xp.asarray(array)
+
+    def all(self, *arrays: Any) -> tuple[Any, ...]:
+        """Several."""
+        return arrays if self.kind == "cpu" else tuple(map(self.put, arrays))
+
+    def back(self, arrays: Iterable[Any]) -> tuple[Any, ...]:
+        """What a kernel returned, in this process's memory; it is waited for."""
+        return tuple(arrays) if self.kind == "cpu" else tuple(map(on_host, arrays))
+
+
+HOST = Home("cpu", np)
+
+
+def of(array: Any) -> Home:
+    """Where an array lives."""
+    return there() if home(array) == "cuda" else HOST
+
+
+def there() -> Home:
+    """The device of this process.
+
+    Raises
+    ------
+    fedkern.errors.DeviceError
+        There is none.
+    """
+    from ._cuda import device
+
+    return Home("cuda", device.current().xp)
