@@ -74,9 +74,9 @@ def used(kind: str, place: Place, clients: Sequence[int]) -> Used:
     return Used(home, {name: ", ".join(sorted({one[name] for one in every if name in one})) for name in names})
 
 
-def guarded(home: homes.Home) -> AbstractContextManager[None]:
+def guarded(home: homes.Home, lower: str = LOWER) -> AbstractContextManager[None]:
     """In which a card's memory may not suffice: the error says what to lower."""
-    return nullcontext() if home.kind == "cpu" else cuda.said_of_memory(LOWER)
+    return nullcontext() if home.kind == "cpu" else cuda.said_of_memory(lower)
 
 
 def lines(load: Load, ranks: int, n_clients: int) -> Iterator[str]:

@@ -6,7 +6,12 @@ of CuPy gives it: such a test says so.
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +19,17 @@ import numpy as np
 import pytest
 
 import fedkern
+from fedkern.api import perform
+from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
+from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.results.result import Result
+from fedkern.transports.inprocess import InProcess
 from support import hosted
 from support.two_clients import TwoClients
 
-PVI, SPARSE, VERTICAL, PRIVATE = "pvi, open", "sparse", "vertical, open", "pvi, private"
+PVI, SPARSE, PRIVATE = "pvi, open", "sparse", "pvi, private"
 ADAM = {"optimiser": "adam", "local_steps": 4}
 
 
@@ -145,9 +155,12 @@ def test_a_sparse_job_without_pairs_is_refused(
         fedkern.check(path, job={"device": "cuda"}, model=model, algorithm=algorithm)
 
 
-def test_vertical_has_no_kernels_on_a_device(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r'job.device = "cuda": none of the kernels of a vertical job runs on a device.*use "cpu"'):
-        fedkern.check(TwoClients(tmp_path).job(VERTICAL), job={"device": "cuda"})
+@pytest.mark.parametrize("kind", ["vertical, open", "sigma"])
+def test_a_method_without_pairs_is_refused(tmp_path: Path, kind: str) -> None:
+    method = kind.partition(",")[0]
+    words = rf'job\.device = "cuda": none of the kernels of a {method} job runs on a device.*use "cpu"'
+    with pytest.raises(JobError, match=words):
+        fedkern.check(TwoClients(tmp_path).job(kind), job={"device": "cuda"})
 
 
 # ---- What `check` says.
@@ -194,6 +207,23 @@ def test_a_job_of_the_processor_says_nothing_of_devices(tmp_path: Path) -> None:
 # ---- Checkpoints.
 
 
+@contextmanager
+def stopped_after(checkpoints: int) -> Iterator[None]:
+    """SIGTERM once so many checkpoints have got their place."""
+    replace, seen = os.replace, 0
+
+    def counted(source: Any, target: Any) -> None:
+        nonlocal seen
+        replace(source, target)
+        seen += str(target).endswith(".ckpt")
+        if seen == checkpoints and str(target).endswith(".ckpt"):
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", counted)
+        yield
+
+
 def test_a_run_goes_on_where_it_began_alone(tmp_path: Path, card: hosted.Card) -> None:
     """On a device, and with the bits of the run that nothing stopped; elsewhere not at all."""
     path, out = job_of(tmp_path, PVI), tmp_path / "out"
@@ -203,7 +233,7 @@ def test_a_run_goes_on_where_it_began_alone(tmp_path: Path, card: hosted.Card) -
         assert main([*run, "--device", "cuda"]) == 3
     assert main([*run, "--resume"]) == 2
     config, folder = load(path, [*sets, "job.device=cpu"])
-    with pytest.raises(JobError, match='job.device was "cuda" and is now "cpu". Resume it with the job that it began with'):
+    with pytest.raises(JobError, match=r'job.device was "cuda" and is now "cpu"\. Resume it with the job that it began with'):
         perform(InProcess(), config, folder, Output(out, resume=True, quiet=True))
     assert main([*run, "--resume", "--device", "cuda"]) == 0
     whole = tmp_path / "whole"

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
-from ...kernels import mlp
+from ...kernels import homes, mlp
+from ...kernels.homes import HOST, Home, on_host
 from ...kernels.spatial import DrawTable
 
 Array = NDArray[np.float64]
@@ -93,7 +94,7 @@ class State:
 
     Attributes
     ----------
-    parameters, moments : (k,), (2, k) in the training's precision
+    parameters, moments : (k,), (2, k) in the training's precision; between two chunks where its kernel runs
     step : how many have been taken
     gamma : standard deviation of theta about the decoder
     curve : (rows, 6) means over each chunk, columns as in `COLUMNS`; "step" is the number of steps at its end
@@ -108,13 +109,23 @@ class State:
     def save(self) -> dict[str, Any]:
         """What `load` needs; float64 holds every float32."""
         arrays = {"parameters": self.parameters, "moments": self.moments, "curve": self.curve}
-        return {name: array.astype(np.float64) for name, array in arrays.items()} | {"step": self.step, "gamma": self.gamma}
+        kept = {name: on_host(array).astype(np.float64) for name, array in arrays.items()}
+        return kept | {"step": self.step, "gamma": self.gamma}
 
     @classmethod
     def load(cls, saved: Mapping[str, Any], precision: str) -> State:
         """The state that `save` wrote."""
         parameters, moments = (saved[name].astype(precision) for name in ("parameters", "moments"))
         return cls(parameters, moments, int(saved["step"]), float(saved["gamma"]), saved["curve"])
+
+    def back(self) -> State:
+        """The same state on the host."""
+        return replace(self, parameters=on_host(self.parameters), moments=on_host(self.moments))
+
+    def at(self, home: Home) -> State:
+        """The same state there."""
+        parameters, moments = home.all(self.parameters, self.moments)
+        return replace(self, parameters=parameters, moments=moments)
 
 
 def start(architecture: mlp.Architecture, settings: Settings) -> State:
@@ -146,7 +157,8 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
     """The state after n steps, or after those before one that is not finite, and how many were taken."""
     if n == 0:
         return state, 0
-    parameters, moments, trace = mlp.vae_step(
+    rates, kl_weights = homes.of(state.parameters).all(settings.rates(state.step, n), settings.kl_weights(state.step, n))
+    parameters, moments, found = mlp.vae_step(
         state.parameters,
         state.moments,
         table.values,
@@ -155,8 +167,8 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
         table.indptr,
         table.indices,
         table.order,
-        rates=settings.rates(state.step, n),
-        kl_weights=settings.kl_weights(state.step, n),
+        rates=rates,
+        kl_weights=kl_weights,
         architecture=architecture,
         n_threads=settings.threads,
         kind=table.kind,
@@ -168,6 +180,7 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
         seed=settings.seed,
         first=state.step,
     )
+    trace = on_host(found)
     good = np.isfinite(trace).all(axis=1)
     taken = n if good.all() else int(np.argmin(good))
     curve = state.curve
@@ -194,6 +207,7 @@ def train(
     *,
     state: State | None = None,
     report: Callable[[State], bool] | None = None,
+    home: Home = HOST,
 ) -> State:
     """Trains to the end.
 
@@ -204,10 +218,11 @@ def train(
     settings : see there
     state : to go on from; by default the start
     report : is given the state after each chunk; True stops the training there
+    home : where the steps run; parameters, moments and tables are put there once
 
     Returns
     -------
-    the last state
+    the last state, on the host
 
     Raises
     ------
@@ -217,12 +232,13 @@ def train(
     state = start(architecture, settings) if state is None else state
     if len(state.parameters) != architecture.n_parameters or state.parameters.dtype != settings.precision:
         raise ValueError("training: the state to go on from is of another architecture or precision")
+    state = state.at(home)
     number, table = -1, None
     before: tuple[State, DrawTable] | None = None
     while state.step < settings.steps:
         wanted = state.step // settings.refresh if settings.refresh else 0
         if table is None or wanted != number:
-            number, table = wanted, tables(wanted)
+            number, table = wanted, tables(wanted).at(home)
         try:
             after = advance(architecture, state, table, settings)
         except Diverged as error:
@@ -232,7 +248,7 @@ def train(
         before, state = (state, table), after
         if report is not None and report(state):
             break
-    return state
+    return state.back()
 
 
 def stored(table: DrawTable, n: int, seed: int) -> DrawTable:

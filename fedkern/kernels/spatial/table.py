@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from .. import rng
 from .._checks import AT_LEAST_0, AT_LEAST_1, SEED, WORD, choice, choice_of, require
 from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, on_host
+from ..homes import Home
 from ._checks import INT64, Floats, Indices, check_normals, check_triangle
 from .car import car_factor
 from .eigen import car_eigen, icar_scale
@@ -184,6 +186,15 @@ class DrawTable:
     def n(self) -> int:
         """Length of a draw."""
         return len(self.scale)
+
+    def at(self, home: Home) -> DrawTable:
+        """The same table there; what was checked is not looked at again."""
+        if home.kind == "cpu":
+            return self
+        there = copy(self)
+        for name in ("values", "phi", "scale", "indptr", "indices", "order"):
+            object.__setattr__(there, name, home.put(getattr(self, name)))
+        return there
 
     def sample(
         self, seed: int, step: int, batch: int, *, chain: int = 0, n_threads: int = 1, backend: str | None = None

@@ -17,6 +17,7 @@ from fedkern.methods.sigma.prior import keys as prior_config
 from fedkern.methods.sigma.prior import train
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.models.spatial.decoder import Decoder
+from support import hosted
 
 SMALL = ["network.global_latents=3", "network.local_latents=2", "training.steps=400", "training.batch=8", "training.table=8"]
 SMALL += ["training.draws=50", "training.threads=1", "auxiliary.draws=300", "fit.draws=200"]
@@ -149,6 +150,47 @@ def test_an_interrupted_training_goes_on_to_the_same_bits(
     assert (finished.code, "has finished after 400 steps" in finished.err) == (2, True)
     again = fedkern("sigma", "train", prior, "--out", out, *options())
     assert (again.code, "holds a finished prior" in again.err) == (2, True)
+
+
+FEW = ("training.steps=40", "training.batch=4")
+
+
+@pytest.mark.parametrize(
+    "more", [("network.gamma=learn", "training.refresh=16"), ("training.precision=float64", "training.draws=none")]
+)
+def test_a_training_on_a_device_is_that_of_a_processor(fedkern, prior: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+    """On the grid emulator: the same numbers but for what is rounded; a network of float32 is rounded in each step."""
+    here = ("sigma", "train", prior, "--quiet", *options(*FEW, *more))
+    assert fedkern(*here, "--out", tmp_path / "cpu").code == 0
+    with hosted.instead_of_a_card() as card:
+        assert fedkern(*here, "--out", tmp_path / "cuda", "--device", "cuda").code == 0
+    assert any(name.startswith("climb<") for name in card.seen)  # a step of Adam
+    for name in ("client-01", "client-02"):
+        arrays = []
+        for device in ("cpu", "cuda"):
+            found = read_client(tmp_path / device, name, id=read_server(tmp_path / device).common.id)
+            arrays.append(np.concatenate([np.ravel(part) for part in found.parts.values()]))
+        tolerance = 1e-9 if "training.precision=float64" in more else 1e-4
+        np.testing.assert_allclose(arrays[1], arrays[0], rtol=tolerance, atol=tolerance)
+    said = json.loads((tmp_path / "cuda" / "manifest.json").read_text())["versions"]
+    assert said["device"] == "emulator"
+
+
+def test_a_training_goes_on_where_it_began_alone(
+    fedkern, prior: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, command = tmp_path / "out", ("sigma", "train", prior, *options(*FEW))
+    with hosted.instead_of_a_card():
+        assert fedkern(*command, "--out", tmp_path / "whole", "--device", "cuda").code == 0
+        with monkeypatch.context() as patched:
+            patched.setattr(train, "Signals", Pressed)
+            patched.setattr(train, "KEPT_EVERY", -1.0)
+            assert fedkern(*command, "--out", out, "--device", "cuda").code == 3
+        refused = fedkern(*command, "--out", out, "--resume")
+        assert refused.code == 2
+        assert 'began with training.device = "cuda", and its bits are of that: resume it with --device cuda' in refused.err
+        assert fedkern(*command, "--out", out, "--resume", "--device", "cuda").code == 0
+    assert files(out) == files(tmp_path / "whole")
 
 
 def test_nothing_to_resume(fedkern, prior: Path, tmp_path: Path) -> None:

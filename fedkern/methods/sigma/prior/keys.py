@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ....jobs.keys import Count, Finite, Positive, Raw, Section, Tables, key
+from ....jobs.keys import Count, Device, Finite, Positive, Raw, Section, Tables, key
 from ....jobs.load import merged, override, table, tables_of, validated
 from ....results.plain import plain
 
@@ -107,6 +107,7 @@ class TrainingSection(Section):
     precision: Literal["float32", "float64"] = key("float32", help="of the networks; draws are made in float64")
     seed: int = key(1, ge=0, lt=2**64, help="of all draws and of the first parameters", remedy="a number of 64 bits")
     threads: Count | None = key(None, help="default: all cores; results do not depend on it")
+    device: Device = key("cpu", help="where the steps run: a processor, or a GPU by CuPy")
 
 
 class AuxiliarySection(Section):
@@ -141,7 +142,7 @@ class PriorConfig(Section):
     @property
     def identity(self) -> str:
         """A digest of all that a checkpoint depends on: how fast and how long is trained may change when one goes on."""
-        free = {"steps", "learning_rate", "decay", "warmup", "clip", "threads"}
+        free = {"steps", "learning_rate", "decay", "warmup", "clip", "threads", "device"}
         kept = self.model_dump(include={"prior": True, "data": True, "network": True, "training": True})
         kept["training"] = {name: value for name, value in kept["training"].items() if name not in free}
         return blake2b(json.dumps(plain(kept), sort_keys=True).encode(), digest_size=32).hexdigest()

@@ -24,7 +24,8 @@ from ....algorithms.training import training as training
 from ....algorithms.training.fit import Federation, digest_of, match_variances
 from ....data import artifact
 from ....errors import JobError, LostPeer
-from ....jobs import machine
+from ....jobs import devices, machine
+from ....jobs.devices import ON_HOST, Used
 from ....jobs.files import RunFolder, write_atomically
 from ....jobs.locks import one_job
 from ....jobs.naming import faults as faults_of_names
@@ -39,6 +40,7 @@ from ....models.spatial.start import condition_nodes, multiplicative_start
 from ....printing import printable, several
 from ....results.plain import plain
 from ....transports.driver import Signals
+from ....transports.inprocess import InProcess
 from . import fit
 from .keys import PriorConfig, load
 from .report import Fit
@@ -46,6 +48,7 @@ from .source import Source, read, with_memory
 
 Array = NDArray[np.float64]
 
+DEVICES = ("cpu", "cuda")  # by their number in a checkpoint
 KEPT_EVERY = 60.0  # seconds between checkpoints
 LARGE = 200_000  # parameters
 AUTO_NODES = 4  # values of phi at which gamma = "auto" looks
@@ -73,6 +76,7 @@ class Training:
     out : the artifact's folder
     workshop : what `--resume` needs, in it
     quiet : no progress, no notes
+    used : where its steps run
     """
 
     config: PriorConfig
@@ -80,6 +84,7 @@ class Training:
     out: Path
     workshop: RunFolder
     quiet: bool
+    used: Used = ON_HOST
 
     @property
     def architecture(self) -> Architecture:
@@ -114,7 +119,9 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
     assert output.folder is not None
     workshop = RunFolder(output.folder / "training", (), job=(config.identity + shape_of(source)).encode())
     with one_job(workshop.path, "a prior's training"):
-        return _perform(Training(config, source, output.folder, workshop, output.quiet), resume=output.resume)
+        used = devices.used(config.training.device, InProcess(), [0])
+        with devices.guarded(used.home, "training.batch or training.table"):
+            return _perform(Training(config, source, output.folder, workshop, output.quiet, used), resume=output.resume)
 
 
 def _perform(job: Training, *, resume: bool) -> Fit:
@@ -246,8 +253,8 @@ def finish(job: Training, state: training.State) -> Fit:
     if page is not None:
         write_atomically(out / "report.html", page.encode())
     decoders = [Decoder(one.architecture, one.parts, one.scale) for one in clients]
-    loadings = of_decoders(decoders, common.condition)
-    artifact.write(out, common, clients, mean_loadings=loadings, versions=machine.of_a_run(), put=write_atomically)
+    loadings, versions = of_decoders(decoders, common.condition), machine.of_a_run() | dict(job.used.versions)
+    artifact.write(out, common, clients, mean_loadings=loadings, versions=versions, put=write_atomically)
     return report
 
 
@@ -274,9 +281,15 @@ def _claim(job: Training, *, resume: bool) -> training.State | None:
         raise JobError(f"{out}: --resume: no checkpoint of a training is there; run without --resume")
     for number in reversed(numbers):
         try:
-            state = training.State.load(workshop.kept(SERVER, "sigma", number), config.training.precision)
+            saved = workshop.kept(SERVER, "sigma", number)
+            state = training.State.load(saved, config.training.precision)
         except ValueError:  # cut short: the one before it is whole
             continue
+        if (kind := DEVICES[int(saved.get("device", 0))]) != config.training.device:
+            raise JobError(
+                f'{out}: this training began with training.device = "{kind}", and its bits are of that: resume it with --device '
+                f"{kind}, or train anew in another --out"
+            )
         if state.step >= config.training.steps and finished:
             raise JobError(f"{out}: this training has finished after {state.step} steps; for more of them raise training.steps")
         return state
@@ -311,7 +324,7 @@ def _train(job: Training, settings: training.Settings, state: training.State) ->
     def keep(at: training.State) -> None:
         nonlocal saved, last
         number = max(workshop.numbers(SERVER, "sigma"), default=0) + 1
-        workshop.keep(SERVER, "sigma", number, at.save())
+        workshop.keep(SERVER, "sigma", number, at.save() | {"device": DEVICES.index(job.config.training.device)})
         saved, last = time.monotonic(), at.step
 
     with Signals() as signals, Progress(settings.steps, quiet=job.quiet, unit="step") as progress:
@@ -323,7 +336,7 @@ def _train(job: Training, settings: training.Settings, state: training.State) ->
             return signals.pending is not None
 
         try:
-            state = training.train(job.architecture, draws, settings, state=state, report=report)
+            state = training.train(job.architecture, draws, settings, state=state, report=report, home=job.used.home)
         except training.Diverged as error:
             if error.state is not None:
                 keep(error.state)
