@@ -46,8 +46,8 @@ def without(table: Table, spec: Spec, client: str = "") -> Table:
         emptiest = max(empty, key=lambda name: int(empty[name].sum()))
         column, many = told(emptiest, table.names, spec.columns), int(empty[emptiest].sum())
         raise JobError(
-            f'{who(client, table.source)}: model.missing = "drop" leaves none of its {table.n_rows} rows; {column} is empty in {many} '
-            "of them: ignore it in [data], or remove the client from [data] clients"
+            f'{who(client, table.source)}: model.missing = "drop" leaves none of its {table.n_rows} rows; {column} is empty in '
+            f"{many} of them: ignore it in [data], or remove the client from [data] clients"
         )
     if not lacking.any():
         return replace(table, incomplete=0)
