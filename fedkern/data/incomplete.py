@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..errors import JobError
 from ..models.encoding import Spec
 from .cells import MISSING, Cells, Text
+from .faults import told, who
 from .table import Table
 
 Mask = NDArray[np.bool_]
@@ -24,18 +25,30 @@ def marked(name: str) -> str:
     return f"{name}[missing]"
 
 
-def without(table: Table, spec: Spec) -> Table:
+def without(table: Table, spec: Spec, client: str = "") -> Table:
     """The table as if its rows that lack a cell which the job uses had never stood in the file; it knows how many they were.
 
     Parameters
     ----------
     spec : which columns the job uses, and what they are
+    client : whose table it is, for an error
+
+    Raises
+    ------
+    JobError
+        No row has all of its cells: the emptiest column is named.
     """
     used = {*spec.covariates(table.names), spec.response, spec.offset, spec.weight} & {*table.names}
-    lacking = np.zeros(table.n_rows, dtype=bool)
-    for name in sorted(str(one) for one in used):
-        lacking |= _empty(table.columns[name], _numeric(table.columns[name], name, spec))
+    empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(str(one) for one in used)}
+    lacking = np.any([*empty.values(), np.zeros(table.n_rows, dtype=bool)], axis=0)
     lacking[[*table.broken]] = False
+    if table.n_rows and lacking.all():
+        emptiest = max(empty, key=lambda name: int(empty[name].sum()))
+        column, many = told(emptiest, table.names, spec.columns), int(empty[emptiest].sum())
+        raise JobError(
+            f'{who(client, table.source)}: model.missing = "drop" leaves none of its {table.n_rows} rows; {column} is empty in '
+            f"{many} of them: ignore it in [data], or remove the client from [data] clients"
+        )
     if not lacking.any():
         return replace(table, incomplete=0)
     kept = table.select(np.flatnonzero(~lacking))

@@ -97,7 +97,7 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
         return None
     stages = (*opening, *method.stages.stages(said.model))
     n = parties.n_clients
-    most = max((plan.steps // plan.update for plan in said.plans.values()), default=None)
+    most = max((plan.paid for plan in said.plans.values()), default=None)
     listed = [*wire.lines(n, stages, parties.spec), *wire.totals(n, stages, parties.spec, most)]
     load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
     return [*said.lines, *load, "", *listed, *wire.unknown(said.unknown)]

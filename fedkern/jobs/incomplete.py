@@ -80,7 +80,7 @@ def laid(config: JobConfig, found: Parties) -> Parties:
 
     def rows(k: int) -> Table:
         with owned(k):
-            return prepared(config, found, found.rows(k))
+            return prepared(config, found, found.rows(k), found.names[k])
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         source, names = found.header(k)
@@ -94,12 +94,12 @@ def laid(config: JobConfig, found: Parties) -> Parties:
     return replace(found, rows=rows, header=header, test=test)
 
 
-def prepared(config: JobConfig, found: Parties, table: Table, *, open_file: bool = False) -> Table:
+def prepared(config: JobConfig, found: Parties, table: Table, client: str = "", *, open_file: bool = False) -> Table:
     """One party's table; `open_file`: the server's, whose rows no noise protects in any job."""
     if of(config) == "indicator":
         return incomplete.filled(table, centers(config))
     if of(config) == "drop" and (open_file or config.privacy is None):
-        return incomplete.without(table, found.spec_of(table.names))
+        return incomplete.without(table, found.spec_of(table.names), client)
     return table
 
 

@@ -22,6 +22,7 @@ class Plan:
     update : accounted steps of one update
     updates : planned, None if only the budget ends the job
     first : those of the first update that are accounted at the start; of every later one as many with the update before it
+    shorten : whether the last update may have fewer steps than the others
     """
 
     mechanism: Mechanism
@@ -31,13 +32,22 @@ class Plan:
     update: int
     updates: int | None
     first: int = 0
+    shorten: bool = False
 
     @property
     def steps(self) -> int:
         """Steps after all rounds, or until the budget is spent."""
         if self.planned is not None and self.planned <= self.max_steps:
             return self.planned
+        if self.shorten:
+            return self.max_steps
         return self.first + (self.max_steps - self.first) // self.update * self.update
+
+    @property
+    def paid(self) -> int:
+        """Updates that these steps pay for, the shortened one among them."""
+        steps = max(0, self.steps - self.first)
+        return -(-steps // self.update)
 
     @property
     def planned(self) -> int | None:
@@ -91,8 +101,7 @@ def outlooks(plan: Plan, noises: Sequence[float], caps: Sequence[float]) -> Iter
         other = replace(plan, mechanism=mechanism)
         updates = {}
         for cap in caps:
-            steps = replace(other, max_steps=mechanism.max_steps(cap, plan.delta, enough=plan.planned)).steps
-            updates[cap] = max(0, steps - plan.first) // plan.update if plan.first else steps // plan.update
+            updates[cap] = replace(other, max_steps=mechanism.max_steps(cap, plan.delta, enough=plan.planned)).paid
         spent = None if plan.planned is None else mechanism.nominal_epsilon(plan.planned, plan.delta)
         yield Outlook(noise, noise * mechanism.clip, noise * _chi(mechanism.dimension), spent, updates)
 

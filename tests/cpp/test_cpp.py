@@ -127,14 +127,14 @@ def device_headers():
     while todo:
         path = todo.pop()
         for name in re.findall(r'#include "([^"]+)"', path.read_text()):
-            for header in ((path.parent / name).resolve(), INCLUDE.parent / name):
-                if header.is_file() and INCLUDE in header.parents and header.suffix == ".hpp" and header not in found:
+            for header in ((path.parent / name).resolve(), OWN_HEADERS.parent / name):
+                if header.is_file() and OWN_HEADERS in header.parents and header.suffix == ".hpp" and header not in found:
                     found.add(header)
                     todo.append(header)
-    return sorted({str(header.relative_to(INCLUDE)) for header in found} - {"blocks.hpp"})  # which only a host includes
+    return sorted({str(header.relative_to(OWN_HEADERS)) for header in found} - {"blocks.hpp"})  # which only a host includes
 
 
-INCLUDE = ROOT / "csrc" / "include" / "fedkern"
+OWN_HEADERS = ROOT / "csrc" / "include" / "fedkern"
 DEVICE_HEADERS = device_headers()
 
 

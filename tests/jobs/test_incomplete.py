@@ -70,6 +70,17 @@ def test_dropped_rows_had_as_well_never_been_there(tmp_path: Path) -> None:
     assert note in report.write(tmp_path / "run").read_text()
 
 
+def test_where_no_row_is_left_the_emptiest_column_is_named(tmp_path: Path) -> None:
+    table = [row | {"z": "", "x": "" if k < 3 else row["x"]} for k, row in enumerate(rows(1))]
+    clients = [written(tmp_path / "a.csv", table), written(tmp_path / "b.csv", rows(2))]
+    with pytest.raises(JobError, match=r"client 'a', a\.csv: .* leaves none of its 40 rows; column no. 3 is empty in 40 of them"):
+        fedkern.run(job(clients, "drop"))
+    with pytest.raises(JobError, match="column 'z' is empty in 40 of them"):  # which the job file names
+        fedkern.run(job(clients, "drop", data={"columns": {"z": {"center": 0.0, "scale": 1.0}}}))
+    written(tmp_path / "a.csv", [row | {"z": f"{k}"} if k > 20 else row for k, row in enumerate(table)])
+    assert fedkern.run(job(clients, "drop")).summary["incomplete"]["a"] == {"rows": 40, "incomplete": 21}
+
+
 def test_a_line_that_cannot_be_read_is_not_a_row_that_lacks_a_cell(tmp_path: Path) -> None:
     path = Path(written(tmp_path / "a.csv", rows(1)))
     path.write_text(path.read_text() + "r40,1\n")

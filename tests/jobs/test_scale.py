@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -194,17 +195,20 @@ def test_locks_of_many_folders_are_few_open_files(tmp_path: Path) -> None:
 def test_a_lock_by_the_first_folder_ends_with_its_process(tmp_path: Path) -> None:
     """Also through a link to the folder, and where its first folder is gone."""
     late, first = tmp_path / "run" / "client-z", tmp_path / "run"
-    child = os.fork()
-    if not child:
-        mine = locks.Locks()
-        for folder in (first, *(tmp_path / f"{k}" for k in range(locks.MOST - 1)), late):
-            mine.take(folder, "x")
-        os._exit(0 if (late / ".lock").read_text().splitlines()[2] == ".." else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    between = [tmp_path / f"{k}" for k in range(locks.MOST - 1)]
+    program = (
+        "import sys, pathlib; from fedkern.jobs import locks; mine = locks.Locks()\n"
+        "for folder in map(pathlib.Path, sys.argv[1:]): mine.take(folder, 'x')\n"
+        "print((folder / '.lock').read_text().splitlines()[2])"
+    )
+    command = [sys.executable, "-c", program, *map(str, (first, *between, late))]
+    env = os.environ | {"PYTHONPATH": str(Path(fedkern.__file__).parents[1])}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.split() == [".."]
     assert not locks.running(late)
     (tmp_path / "link").symlink_to(late)
     mine = locks.Locks()
-    for folder in (first, *(tmp_path / f"{k}" for k in range(locks.MOST - 1)), tmp_path / "link"):
+    for folder in (first, *between, tmp_path / "link"):
         mine.take(folder, "x")
     assert locks.running(late)
     with pytest.raises(JobError, match="another job is running"):

@@ -114,10 +114,12 @@ class Factor:
     rss: float
     n: float
     gram: Array = field(repr=False)
-    _each: dict[int, tuple[Array, Array]] = field(default_factory=dict, repr=False, compare=False)
+    _each: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def each(self, chains: int) -> tuple[Array, Array]:
-        """q (c, r) and rss (c,): the same for all chains, made once and not in every sweep."""
+        """q (c, r) and rss (c,): made once and not in every sweep, where all chains have the same."""
+        if self.q.ndim == 2:
+            return self.q, np.full(chains, self.rss)
         if chains not in self._each:
             rss = homes.of(self.q).put(np.full(chains, self.rss))
             self._each[chains] = np.repeat(self.q[None], chains, axis=0), rss

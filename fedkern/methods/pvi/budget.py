@@ -86,10 +86,10 @@ def plan(config: Config, client: str, sizes: Sizes) -> Plan:
             f"client {client!r}: epsilon = {terms.epsilon:g} does not pay for one update of {update} steps; "
             "raise epsilon or noise_multiplier, or lower sampling_rate or local_steps"
         )
-    found = Plan(mechanism, terms.epsilon, terms.delta, allowed, update, updates)
+    found = Plan(mechanism, terms.epsilon, terms.delta, allowed, update, updates, shorten=privacy.last_update == "shorten")
     if config.algorithm.posterior is not None and found.steps < LEAST_UPDATES * update:
         raise JobError(
             f'client {client!r}: algorithm.posterior = "noise-aware" needs at least {LEAST_UPDATES} updates, and has '
-            f"{found.steps // update}; raise job.rounds, epsilon or noise_multiplier, or lower local_steps"
+            f"{found.paid}; raise job.rounds, epsilon or noise_multiplier, or lower local_steps"
         )
     return found

@@ -37,7 +37,10 @@ def trained(model: Model) -> Stage:
     settings = model.settings
     by_chance = settings.schedule in ("random", "asynchronous") and not model.by_client
     sizes = settings.sizes(model.encoding.size)
-    return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, by_chance=by_chance)
+    late = {}
+    if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
+        late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
+    return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance)
 
 
 def weighed(model: Model) -> Stage:
@@ -122,7 +125,7 @@ def _privacy(config: Config, model: Model) -> Iterator[str]:
             f"{m.clip:g}",
             f"{plan.delta:g}",
             f"{plan.epsilon:g}",
-            steps // plan.update,
+            plan.paid,
             steps,
             epsilon,
         )

@@ -178,7 +178,7 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
     epsilon = f"{plan.spent:.4g}" if m.secure else f"inf (secure: {plan.spent:.4g})"
     yield f"privacy  each client, for its own columns: epsilon {epsilon} after {plan.steps} releases, delta {plan.delta:g},"
     if plan.steps < (plan.planned or 0):
-        yield f"         which is after {plan.steps // plan.update} of {plan.updates} rounds: the budget ends the job"
+        yield f"         which is after {plan.paid} of {plan.updates} rounds: the budget ends the job"
     yield f"         noise {m.sigma:.4g} times the clip; neighbours: {m.neighbours}"
     yield f"         trusts {trust(m)}"
 
