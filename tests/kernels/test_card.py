@@ -109,18 +109,21 @@ INSUFFICIENT = "cudaErrorInsufficientDriver: CUDA driver version is insufficient
 @pytest.mark.parametrize(
     ("amiss", "said"),
     [
-        ({"cards": raising(CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device"))}, r"no driver of a CUDA card \(cudaErrorNoD"),
+        (
+            {"cards": raising(CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device"))},
+            r"no driver of a CUDA card \(cudaErrorNoDevice",
+        ),
         ({"cards": 0}, "CuPy finds no CUDA card; use another backend"),
         (
             {"cards": raising(CUDARuntimeError(INSUFFICIENT)), "driver": 12040},
-            r"driver of this machine knows CUDA 12\.4, and CuPy was built for CUDA 13\.0: .* driver of CUDA 13, .*fedkern\[cuda12\]",
+            r"of this machine knows CUDA 12\.4, and CuPy was built for CUDA 13\.0: .* driver of CUDA 13, .*fedkern\[cuda12\]",
         ),
         ({"driver": 12090}, r"knows CUDA 12\.9, and CuPy was built for CUDA 13\.0"),
         (
             {"compiler": raising(RuntimeError("CuPy failed to load libnvrtc.so.13: OSError: cannot open shared object file"))},
             r"built for CUDA 13 and finds no compiler \(NVRTC\) of it \(CuPy failed to load libnvrtc.so.13.*fedkern\[cuda12\]'",
         ),
-        ({"compiler": (12, 9)}, r"built for CUDA 13 and finds the compiler \(NVRTC\) of CUDA 12; install the one of this machine"),
+        ({"compiler": (12, 9)}, r"built for CUDA 13 and finds the compiler \(NVRTC\) of CUDA 12; install the one of this"),
     ],
 )
 def test_what_is_amiss_with_a_machine_is_one_error(
@@ -137,7 +140,7 @@ def test_a_cupy_that_cannot_be_loaded_is_not_one_that_is_missing(tmp_path: Any, 
     (tmp_path / "cupy.py").write_text(f"raise ImportError('''\n{text}\n''')\n")
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(DeviceError, match=r"cannot be loaded \(ImportError: libcudart.so.12: cannot open\); install the one of this"):
+    with pytest.raises(DeviceError, match=r"cannot be loaded \(ImportError: libcudart.so.12: cannot open\); install the one"):
         device.current()
 
 

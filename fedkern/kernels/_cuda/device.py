@@ -124,11 +124,11 @@ class Card:
     def __init__(self) -> None:
         try:
             import cupy
-        except ImportError:
-            raise DeviceError(
-                "backend 'cuda' needs CuPy, and it is not installed: pip install 'fedkern[cuda12]' or 'fedkern[cuda13]'"
-            ) from None
-        except Exception as error:  # a library of another CUDA, or two CuPys at once
+        except Exception as error:  # also a library of another CUDA, or two CuPys at once
+            if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
+                raise DeviceError(
+                    "backend 'cuda' needs CuPy, and it is not installed: pip install 'fedkern[cuda12]' or 'fedkern[cuda13]'"
+                ) from None
             raise DeviceError(f"CuPy is installed and cannot be loaded ({_first_line(error)}); {_MAJOR}") from None
         self.xp = cupy
         try:

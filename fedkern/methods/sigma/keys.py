@@ -200,8 +200,8 @@ def conflicts(config: Config) -> Iterator[str]:
     """Every contradiction, as a sentence with its remedy."""
     if config.job.device == "cuda":
         yield (
-            'job.device = "cuda": none of the kernels of a sigma job runs on a device (the densities of maps are the host\'s, and '
-            'its networks are small); use "cpu". The training of its prior does: fedkern sigma train --device cuda'
+            'job.device = "cuda": none of the kernels of a sigma job runs on a device (the densities of maps are the host\'s, '
+            'and its networks are small); use "cpu". The training of its prior does: fedkern sigma train --device cuda'
         )
     yield from _data(config)
     yield from _algorithm(config)
