@@ -32,7 +32,7 @@ WHEN: dict[type[Message], str] = {
 ALSO: dict[str, tuple[type[Message], ...]] = {"to_server": (Received, Kept), "to_client": (Keep,)}  # in every protocol
 
 
-def lines(n_clients: int, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
+def lines(n_clients: int, stages: Sequence[Stage], spec: Spec, *, device: bool = False) -> Iterator[str]:
     """Both directions, then what the ranks of an MPI job tell each other.
 
     Parameters
@@ -40,6 +40,7 @@ def lines(n_clients: int, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
     n_clients : of the job
     stages : all that it has
     spec : what the job file says of the columns
+    device : whether clients compute on one
     """
     listed: list[type[Message]] = []
     allgather = any(stage.allgather for stage in stages)
@@ -53,7 +54,7 @@ def lines(n_clients: int, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
             listed.append(kind)
         yield from laid_out(("message", "fields", "bytes", ""), rows)
     yield "each rank with clients, in an MPI job, besides"
-    yield from laid_out(("message", "what", "bytes", ""), _control(allgather))
+    yield from laid_out(("message", "what", "bytes", ""), _control(allgather, device))
     for kind, text in _texts(spec).items():
         if kind in listed:
             yield f"{kind.__name__}.text: {text}"
@@ -124,7 +125,7 @@ def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
     return ", ".join(one(name, field.shape) for name, field in schema(kind).items())
 
 
-def _control(allgather: bool) -> list[Sequence[str]]:
+def _control(allgather: bool, device: bool) -> list[Sequence[str]]:
     """What stands in the ledger of a rank."""
     rows = [
         ("hello", "instruction set, number of cores; digests of host, cores and job", f"{tags.HELLO.size}", ""),
@@ -133,6 +134,8 @@ def _control(allgather: bool) -> list[Sequence[str]]:
         ("stop", "the signal, the rank", "its text", "at a signal"),
         ("fault", "exit code, what others may read of it", "its text", "at a fault"),
     ]
+    if device:
+        rows.insert(1, ("run", "digest of host; then the card's kind, and versions", "its text", "at the start"))
     if allgather:
         rows += [
             ("gather", "", "0", ""),

@@ -141,7 +141,7 @@ class Factor:
 
     def at(self, home: Home) -> Factor:
         """The same factor there."""
-        return replace(self, **dict(zip(("R", "q", "gram"), home.all(self.R, self.q, self.gram))), _each={})
+        return replace(self, **dict(zip(("R", "q", "gram"), home.all(self.R, self.q, self.gram))))
 
     def padded(self) -> tuple[Array, Array]:
         """R (p, p) and q (p,), with zeros below the rows that there are: what travels with statistics = "pooled"."""
