@@ -1,10 +1,10 @@
 """What a small job costs beside its rounds: seconds of processor, peak memory, modules; in one process and of each rank.
 
-    python -m benchmarks.bench_start          # in this folder's parent; prints what is in results/start.txt
+    cd benchmarks; python -m benchmarks.bench_start          # prints what is in results/start.txt
 
-Twelve rounds of the job that `fedkern simulate sparse --columns 11 --rows 130` writes. Bytecode is compiled before, as it is where a
-package is installed. "bare" does what no rank can do without: it imports NumPy and SciPy's linear algebra, whose BLAS the kernels
-call, and starts MPI.
+Twelve rounds of the job that `fedkern simulate sparse --columns 11 --rows 130` writes. Bytecode is compiled before, as it is where
+a package is installed. A bare rank does what none can do without: it imports NumPy and SciPy's linear algebra, whose BLAS the
+kernels call, and starts MPI.
 """
 
 from __future__ import annotations

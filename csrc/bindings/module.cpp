@@ -18,6 +18,7 @@ void bind_shrinkage_server(py::module_&);
 void bind_shrinkage(py::module_&);
 void bind_spatial(py::module_&);
 void bind_blas(py::module_&);
+void bind_signals(py::module_&);
 void bind_wire(py::module_&);
 }
 
@@ -42,5 +43,6 @@ PYBIND11_MODULE(_core, m) {
     family("shrinkage", fedkern::bind_shrinkage);
     family("spatial", fedkern::bind_spatial);
     family("blas", fedkern::bind_blas);
+    family("signals", fedkern::bind_signals);
     family("wire", fedkern::bind_wire);
 }

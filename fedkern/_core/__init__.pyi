@@ -9,6 +9,7 @@ from . import privacy as privacy
 from . import rng as rng
 from . import sem as sem
 from . import shrinkage as shrinkage
+from . import signals as signals
 from . import spatial as spatial
 from . import wire as wire
 

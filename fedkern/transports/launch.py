@@ -16,6 +16,8 @@ from .driver import Ended, Hooks, Timeouts, exit_code
 from .place import Place
 from .signals import Signals
 
+BEFORE = "{} before the job had begun; start it again"
+
 
 def launch(
     main: Callable[[Place], int],
@@ -58,7 +60,8 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
         if not problem:
             starts = not MPI.Is_initialized()
             if starts:
-                with warnings.catch_warnings():
+                stopped = "fedkern: " + BEFORE.format("stopped by {}") + "\n" if _is_first() else ""
+                with warnings.catch_warnings(), signals.deadly(LostPeer.exit_code, stopped):  # it waits for all ranks
                     warnings.simplefilter("ignore", RuntimeWarning)  # of a foreign launcher, which we describe ourselves
                     MPI.Init_thread(MPI.THREAD_FUNNELED)
             comm = comm or MPI.COMM_WORLD
@@ -83,7 +86,7 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
         if signals.stopped is None:
             raise
         if _is_first():
-            say(f"{signals.stopped} before the job had begun; start it again")
+            say(BEFORE.format(signals.stopped))
         os._exit(LostPeer.exit_code)  # as all ranks do: none can wait for the others, who may not have come
     faulthandler.cancel_dump_traceback_later()
     if ranks.is_server:

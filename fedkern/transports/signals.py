@@ -71,6 +71,20 @@ class Signals:
         if around:
             self.act()
 
+    @contextmanager
+    def deadly(self, code: int, words: str = "") -> Iterator[None]:
+        """For a call that lets no Python run: a signal ends the process there and then. `words`: the last ones, {} its name."""
+        from .. import _core
+
+        numbers = [number for number in self._before if number != signal.SIGALRM]
+        try:
+            for number in numbers:
+                _core.signals.exit_at(number, code, words.format(signal.Signals(number).name))
+            yield
+        finally:
+            for number in numbers:
+                signal.signal(number, self._remember)
+
     def hold(self) -> None:
         """From now on there is something to keep: signals are only remembered."""
         self.at_once = False

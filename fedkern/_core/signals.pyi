@@ -1,0 +1,3 @@
+"""What a signal does while no Python runs."""
+
+def exit_at(number: int, code: int, words: str) -> None: ...
