@@ -3,7 +3,7 @@
     cd benchmarks; python -m benchmarks.bench_start          # prints what is in results/start.txt
 
 Twelve rounds of the job that `fedkern simulate sparse --columns 11 --rows 130` writes. Bytecode is compiled before, as it is
-where a package is installed. A bare rank does what none can do without: it imports NumPy and SciPy's linear algebra, and starts MPI.
+where a package is installed. A bare rank does what none can do without: it imports NumPy and SciPy's BLAS, and starts MPI.
 """
 
 from __future__ import annotations
