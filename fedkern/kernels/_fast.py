@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -30,6 +31,8 @@ class ArrayLike(Protocol):
     def optional(self) -> bool: ...
     @property
     def like(self) -> str: ...
+    @property
+    def second(self) -> str: ...
 
 
 class ScalarLike(Protocol):
@@ -99,7 +102,7 @@ def run_of(
         *numbers,
         f"if out is not None or backend is not None: return {otherwise}",
         *checks,
-        *_allocations(outputs, bound, known),
+        *_allocations(outputs, bound, known, variables),
         f"{'returned = ' if returns else ''}function({', '.join(arguments)})",
         f"return ({'returned, ' if returns else ''}{''.join(f'o{i}, ' for i in range(len(outputs)))})",
     ]
@@ -147,6 +150,10 @@ def _checks(
         if a.like:
             wrong.append(f"a{i}.dtype is not a0.dtype")
         fresh = [s for s in dict.fromkeys(a.shape) if s not in bound and s.isidentifier()]
+        if a.optional and fresh and len(a.shape) == 1 and not _named_again(fresh[0], inputs[i + 1 :]):
+            wrong = [*wrong, f"a{i}.ndim != 1", f"{fresh[0]!r} in (symbols or ())"]
+            lines.append(f"if a{i} is not None and ({' or '.join(wrong)}): return {otherwise}")
+            continue
         if (a.optional and fresh) or not set(_SYMBOL.findall(" ".join(a.shape))) <= {*bound, *fresh}:
             return [f"return {otherwise}"], [], known  # one after the other
         shape = [s.replace("/", "//") for s in a.shape]
@@ -166,14 +173,23 @@ def _checks(
     return lines, bound, known
 
 
-def _allocations(outputs: Sequence[ArrayLike], bound: Sequence[str], known: Named) -> list[str]:
-    """Statements that allocate o0, o1, ..; adds to `known`."""
+def _named_again(symbol: str, arrays: Sequence[ArrayLike]) -> bool:
+    return any(symbol in _SYMBOL.findall(" ".join(a.shape)) for a in arrays)
+
+
+def _allocations(
+    outputs: Sequence[ArrayLike], bound: Sequence[str], known: Named, variables: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Statements that allocate o0, o1, ..; adds to `known`. `variables`: what scalars are called."""
     lines = []
     for i, a in enumerate(outputs):
         known[f"u{i}"] = a.dtypes[0]
         lengths = (_SYMBOL.sub(lambda m: m[0] if m[0] in bound else f"symbols[{m[0]!r}]", s).replace("/", "//") for s in a.shape)
         shape = ", ".join(lengths)
-        if len(a.shape) == 1 and a.dtypes[0] == np.float64 and not a.like:
+        if a.second in variables:
+            known[f"v{i}"] = a.dtypes[1]
+            lines.append(f"o{i} = empty(({shape},), v{i} if {variables[a.second]} else u{i})")
+        elif len(a.shape) == 1 and a.dtypes[0] == np.float64 and not a.like:
             lines.append(f"o{i} = empty({shape})")  # the fastest way
         else:
             lines.append(f"o{i} = empty(({shape},), {'a0.dtype' if a.like else f'u{i}'})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib import import_module
@@ -52,6 +52,7 @@ class Array:
     dtypes : the types that it may have; an output that is allocated has the first
     optional : may be None
     like : the first input, where the type must be the same; then an output that is allocated has it
+    second : a scalar; where it is not 0, an output that is allocated has the second of its types
     """
 
     name: str
@@ -59,6 +60,7 @@ class Array:
     dtypes: tuple[np.dtype[Any], ...] = FLOATS
     optional: bool = False
     like: str = ""
+    second: str = ""
 
     def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
         """The array itself, or an error that names the argument, what it must be, and what came."""
@@ -269,7 +271,9 @@ class Kernel:
         backend: str | None,
         symbols: Mapping[str, int] | None,
     ) -> tuple[Any, ...]:
-        arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, symbols, backend)
+        given = dict(zip(names(*self.scalars), numbers))
+        second = {o.name for o in self.outputs if given.get(o.second)}
+        arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, symbols, backend, second)
         returned = self.call(backend, arrays, numbers, n_threads)
         outputs = tuple(arrays[len(self.inputs) :])
         return (returned, *outputs) if self.returns else outputs
@@ -303,7 +307,12 @@ class Kernel:
         return device.current().xp
 
     def prepare(
-        self, inputs: Mapping[str, Any], out: Out = None, symbols: Mapping[str, int] | None = None, backend: str | None = None
+        self,
+        inputs: Mapping[str, Any],
+        out: Out = None,
+        symbols: Mapping[str, int] | None = None,
+        backend: str | None = None,
+        second: Collection[str] = (),
     ) -> list[Any]:
         """Checks the inputs, and checks or allocates the outputs; a given `out` is used as it is or refused.
 
@@ -313,13 +322,14 @@ class Kernel:
         out : None, the one output, or a tuple of all
         symbols : sizes that no input binds, or that an input must have
         backend : the one that was asked for: outputs are allocated where it runs
+        second : outputs that have the second of their types, if they are allocated
 
         Returns
         -------
         inputs and outputs, in the record's order
         """
         symbols = symbols or {}
-        if out is None and backend != "cuda" and (prepared := self._arrays_together(inputs, symbols)) is not None:
+        if out is None and backend != "cuda" and not second and (prepared := self._arrays_together(inputs, symbols)) is not None:
             return prepared
         arrays = [inputs[a.name] for a in self.inputs]
         bound = self._sizes_together(inputs, symbols)
@@ -333,7 +343,7 @@ class Kernel:
         results = []
         for spec, value in zip(self.outputs, given):
             if value is None:
-                results.append(self._allocate(space, spec, bound, arrays))
+                results.append(self._allocate(space, spec, bound, arrays, int(spec.name in second)))
                 continue
             self._same_type(spec, spec.check(self.name, value, bound), arrays)
             if home(value) == "cpp" and not value.flags.writeable:  # all arrays of a device can be written
@@ -344,8 +354,8 @@ class Kernel:
             results.append(value)
         return arrays + results
 
-    def _allocate(self, space: Any, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any]) -> Any:
-        return space.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[0])
+    def _allocate(self, space: Any, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any], which: int) -> Any:
+        return space.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[which])
 
     def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> Any:
         if spec.like and value.dtype != inputs[0].dtype:

@@ -131,9 +131,10 @@ CLIPPED_GRAD_SUM = Kernel(
     purpose="Sum over rows of the clipped gradients of E log p(y_i | x_i'theta) in (mu, log sigma).",
     source="docs/methods/pvi.md, sections 3.1 to 3.3 and 4",
     inputs=(_X, _Y, _MU, _LOG_SIGMA, _ROWS, *_COLUMNS),
-    outputs=(Array("total", ("2*d",), (np.dtype("float64"), np.dtype("int64"))),),
+    outputs=(Array("total", ("2*d",), (np.dtype("float64"), np.dtype("int64")), second="grid"),),
     streams=("draws", "noise"),
     scalars=_CLIPPED,
+    returns=True,
     together=_COUNTER,
     backends=BACKENDS,
 )
@@ -143,10 +144,11 @@ CLIPPED_GRAD_SUM_FULL = Kernel(
     purpose="Sum over rows of the clipped gradients of E log p(y_i | x_i'theta) in (mu, L).",
     source="docs/methods/pvi.md, sections 3.5 and 4",
     inputs=(_X, _Y, _MU, _FACTOR, _ROWS, *_COLUMNS),
-    outputs=(Array("total", ("d*(d+3)/2",), (np.dtype("float64"), np.dtype("int64"))),),
+    outputs=(Array("total", ("d*(d+3)/2",), (np.dtype("float64"), np.dtype("int64")), second="grid"),),
     streams=("noise",),
     function="clipped_grad_sum",
     scalars=_CLIPPED,
+    returns=True,
     together=_COUNTER,
     backends=BACKENDS,
 )
@@ -466,10 +468,6 @@ def clipped_grad_sum(
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
     name = record.public
-    numbers = record.numbers(
-        family=family, scale=scale, clip=clip, estimator=estimator, draws=draws, key=key, client=client, step=step,
-        noise_multiplier=noise_multiplier, grid=grid,
-    )  # fmt: skip
     _check_scale(record, family, scale)
     noisy, drawn = noise_multiplier > 0, estimator != "analytic"
     _check_key(record, key, "noise_multiplier" if noisy else f"estimator {estimator!r}" if drawn else "")
@@ -480,16 +478,16 @@ def clipped_grad_sum(
         )
     if grid is not None and not (grid > 0 and clip / grid <= 2**40):
         raise ValueError(f"{name}: grid must be > 0 and at least clip / 2^40, got {grid} with clip = {clip}")
-    inputs = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma, "rows": rows, "offset": offset, "weights": weights}
-    arrays = record.prepare(inputs, out)
-    if grid is not None and out is None:
-        arrays[-1] = np.empty_like(arrays[-1], np.int64)  # where it lives
-    total = arrays[-1]
-    if (total.dtype == np.float64) is not (grid is None):
-        raise TypeError(f"{name}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {total.dtype}")
     if drawn and record is CLIPPED_GRAD_SUM_FULL:
         raise ValueError(f"{name}: estimator must be 'analytic' for a full-rank posterior, got {estimator!r}")
-    return total, record.call(backend, arrays, numbers, n_threads)
+    given = None if out is None else getattr(out, "dtype", None)
+    if given is not None and given in record.outputs[0].dtypes and (given == np.float64) is not (grid is None):
+        raise TypeError(f"{name}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {given}")
+    skipped, total = record.run(
+        (X, y, mu, log_sigma, rows, offset, weights), out, n_threads, backend, family=family, scale=scale, clip=clip,
+        estimator=estimator, draws=draws, key=key, client=client, step=step, noise_multiplier=noise_multiplier, grid=grid,
+    )  # fmt: skip
+    return total, skipped
 
 
 def predict(
