@@ -553,7 +553,7 @@ COMMANDS: list[tuple[tuple[str, ...], str]] = [
     (("run",), "required"),
     (("run", "job.toml", "--rounds", "3"), "unrecognized"),
     (("run", "job.toml", "--device", "tpu"), "invalid choice"),
-    (("run", "job.toml", "--device", "cuda"), "no CUDA kernels"),
+    (("run", "job.toml", "--device", "cuda"), "needs CuPy"),
     (("run", "job.toml", "--resume"), "no run to resume"),
     (("run", "job.toml", "--out", "job.toml"), "job.toml"),
     (("run", "job.toml", "--out", "rows/a.csv/out"), "cannot write|rows/a.csv"),
