@@ -112,8 +112,7 @@ class Mechanism:
         elif self.accountant not in _ACCOUNTANTS[self.sampling]:
             refuse("accountant", f"{' or '.join(_ACCOUNTANTS[self.sampling])} with sampling = {self.sampling!r}", self.accountant)
 
-    # --- the sampler
-    # -------------------------------------------------------------------------------------------------------------
+    # ---- the sampler
 
     @property
     def threshold(self) -> int:
@@ -193,8 +192,7 @@ class Mechanism:
         if self.secure and not source.secure:
             raise ValueError("privacy: a secure mechanism got a keyed source; declare secure=False (its epsilon is infinite)")
 
-    # --- the event
-    # ---------------------------------------------------------------------------------------------------------------
+    # ---- the event
 
     @property
     def relation(self) -> Relation:
@@ -237,8 +235,7 @@ class Mechanism:
             event = gaussian
         return dp.SelfComposedDpEvent(event, steps)
 
-    # --- the price
-    # ---------------------------------------------------------------------------------------------------------------
+    # ---- the price
 
     def epsilon(self, steps: int, delta: float) -> float:
         """Epsilon of `steps` steps at `delta`; infinite if the noise can be predicted."""
@@ -337,17 +334,15 @@ def price_of_integers(parts: Parts, delta: float) -> tuple[float, float]:
     """What to add to epsilon, and what is left of delta, because the noise is a discrete Gaussian and not a continuous one.
 
     Integers plus a rounded continuous Gaussian would be post-processing of the Gaussian mechanism. Let r and p be the
-    probabilities
-    of the rounded and of the discrete Gaussian of parameter s at distance k from the centre. With u uniform on (-1/2, 1/2),
-    r / p = E exp(-(2 k u + u^2) / (2 s^2)), so that (Jensen; sinh(x) / x <= exp(x^2 / 6))
+    probabilities of the rounded and of the discrete Gaussian of parameter s at distance k from the centre. With u uniform on
+    (-1/2, 1/2), r / p = E exp(-(2 k u + u^2) / (2 s^2)), so that (Jensen; sinh(x) / x <= exp(x^2 / 6))
 
         -1 / (24 s^2) <= log(r / p) <= k^2 / (24 s^4) .
 
-    Over n numbers p is at most exp(a) r, a = n / (24 s^2), and, but for |k| > 20 s, r is at most exp(400 a) p. Hence
-    epsilon grows by
-    401 a, and delta by the factor exp(a) and by what lies beyond 20 standard deviations, which is less than n 1e-44 for
-    any epsilon
-    up to LARGEST_EPSILON. (This is tighter than the total variation times 1 + exp(epsilon), which is useless beyond epsilon = 8.)
+    Over n numbers p is at most exp(a) r, a = n / (24 s^2), and, but for |k| > 20 s, r is at most exp(400 a) p. Hence epsilon
+    grows by 401 a, and delta by the factor exp(a) and by what lies beyond 20 standard deviations, which is less than n 1e-44
+    for any epsilon up to LARGEST_EPSILON. (This is tighter than the total variation times 1 + exp(epsilon), which is useless
+    beyond epsilon = 8.)
     """
     a = sum(m.dimension * steps / (24 * math.ceil(m.sigma / GRID) ** 2) for m, steps in parts)
     numbers = sum(m.dimension * steps for m, steps in parts)
