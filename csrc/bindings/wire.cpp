@@ -1,6 +1,7 @@
 // The quick half of fedkern.transports.codec: it makes and opens frames where everything is as it should be, and answers None where it
 // is not. The codec then finds out what is wrong and says so.
 #include "fedkern/wire.hpp"
+#include "units/table.hpp"
 
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
@@ -61,28 +62,34 @@ const Layout& known(const py::object& layout) {
     return *found;
 }
 
-bool put(const Field& field, PyObject* value, unsigned char* frame) {
+// Writes the value of a field and adds its words to the frame's sum; false if it is not of the wire's types.
+bool put(const Field& field, PyObject* value, unsigned char* frame, std::uint64_t& sum) {
     unsigned char* to = frame + field.start;
+    const auto first = static_cast<std::uint32_t>(field.start / 8);
     switch (field.type) {
     case 'i': {
         if (!PyLong_CheckExact(value)) return false;
         int overflow = 0;
         const std::int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
         std::memcpy(to, &number, 8);
+        sum += wire::sum(to, 1, first);
         return !overflow;
     }
     case 'f': {
         if (!PyFloat_CheckExact(value)) return false;
         const double number = PyFloat_AS_DOUBLE(value);
         std::memcpy(to, &number, 8);
+        sum += wire::sum(to, 1, first);
         return true;
     }
     case 'b': {
         if (!PyBytes_CheckExact(value)) return false;
         const std::int64_t length = PyBytes_GET_SIZE(value);
         if (static_cast<std::size_t>(length) > field.longest) return false;
+        std::memset(to, 0, 8 * field.words);
         std::memcpy(to, &length, 8);
         std::memcpy(to + 8, PyBytes_AS_STRING(value), static_cast<std::size_t>(length));
+        sum += wire::sum(to, field.words, first);
         return true;
     }
     default: {
@@ -91,27 +98,32 @@ bool put(const Field& field, PyObject* value, unsigned char* frame) {
         if (!(array->flags & npy_api::NPY_ARRAY_C_CONTIGUOUS_) || array->nd != static_cast<int>(field.shape.size())) return false;
         for (int d = 0; d < array->nd; ++d)
             if (array->dimensions[d] != field.shape[static_cast<std::size_t>(d)]) return false;
-        std::memcpy(to, array->data, 8 * field.words);
+        sum += kernels().frames.copy(to, array->data, field.words, first);
         return true;
     }
     }
 }
 
+// Memory for a frame, with whatever is in it.
+py::object room(std::size_t size) {
+    auto made = py::reinterpret_steal<py::object>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    if (!made) throw py::error_already_set();
+    return made;
+}
+
 py::object encode(const py::object& layout, std::uint32_t client, std::uint32_t flags, const py::object& values) {
     const Layout& l = known(layout);
     if (!PyDict_Check(values.ptr())) throw py::type_error("values: needs a dict");
-    const auto made = py::reinterpret_steal<py::object>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(l.total)));
-    if (!made) throw py::error_already_set();
+    py::object made = room(l.total);
     auto* frame = reinterpret_cast<unsigned char*>(PyByteArray_AS_STRING(made.ptr()));
+    std::uint64_t sum = 0;
     for (const Field& field : l.fields) {
-        if (field.type == 'b') std::memset(frame + field.start, 0, 8 * field.words);
         PyObject* value = PyDict_GetItemWithError(values.ptr(), field.name.ptr());
-        if (!value || !put(field, value, frame)) return py::none();
+        if (!value || !put(field, value, frame, sum)) return py::none();
     }
     Header header{{}, wire::version, l.kind, client, flags, l.total - sizeof(Header), 0};
     std::memcpy(header.magic, wire::magic, 4);
-    std::memcpy(frame, &header, sizeof header);
-    header.checksum = wire::checksum(frame, l.total);
+    header.checksum = sum + wire::sum(&header, 3, 0);
     std::memcpy(frame, &header, sizeof header);
     return made;
 }
@@ -163,15 +175,15 @@ py::object decode(const py::object& layout, const py::object& frame, std::uint32
     Header header;
     std::memcpy(&header, bytes.data(), sizeof header);
     if (std::memcmp(header.magic, wire::magic, 4) != 0 || header.version != wire::version || header.kind != l.kind ||
-        header.client >= n_clients || header.flags > wire::last || header.length != l.total - sizeof(Header) ||
-        header.checksum != wire::checksum(bytes.data(), l.total))
+        header.client >= n_clients || header.flags > wire::last || header.length != l.total - sizeof(Header))
         return py::none();
-    const bool finite = wire::finite(bytes.data() + sizeof(Header), (l.total - sizeof(Header)) / 8); // ints and bytes may not look it
+    const auto [sum, finite] = kernels().frames.check(bytes.data() + sizeof(Header), header.length / 8, sizeof(Header) / 8);
+    if (header.checksum != sum + wire::sum(bytes.data(), 3, 0)) return py::none();
     const auto owner = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(frame.ptr()));
     if (!owner) throw py::error_already_set();
     py::tuple values(l.fields.size());
     for (std::size_t i = 0; i < l.fields.size(); ++i) {
-        py::object value = get(l.fields[i], bytes.data(), finite, owner);
+        py::object value = get(l.fields[i], bytes.data(), finite, owner); // where not all is finite: ints and bytes may not look it
         if (!value) return py::none();
         PyTuple_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), value.release().ptr());
     }
@@ -181,10 +193,9 @@ py::object decode(const py::object& layout, const py::object& frame, std::uint32
 py::object readdress(const py::object& frame, std::uint32_t client) {
     const Bytes bytes(frame);
     if (bytes.size() < sizeof(Header)) throw py::value_error("frame: shorter than a header");
-    auto copy = py::reinterpret_steal<py::object>(
-        PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()), static_cast<Py_ssize_t>(bytes.size())));
-    if (!copy) throw py::error_already_set();
+    py::object copy = room(bytes.size());
     auto* data = PyByteArray_AS_STRING(copy.ptr());
+    std::memcpy(data, bytes.data(), bytes.size());
     Header header;
     std::memcpy(&header, data, sizeof header);
     header.checksum -= wire::sum(data, 3, 0);
@@ -208,6 +219,7 @@ void bind_wire(py::module_& m) {
     m.def("encode", &encode, py::arg("layout"), py::arg("client"), py::arg("flags"), py::arg("values"));
     m.def("decode", &decode, py::arg("layout"), py::arg("frame"), py::arg("n_clients"));
     m.def("readdress", &readdress, py::arg("frame"), py::arg("client"));
+    m.def("room", &room, py::arg("size"));
     m.def("checksum", &checksum, py::arg("frame"));
 }
 

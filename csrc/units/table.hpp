@@ -2,6 +2,7 @@
 // includes its own table alone, so that nothing else is compiled again when a family changes.
 #pragma once
 #include "tables/augmented.hpp"
+#include "tables/frames.hpp"
 #include "tables/glm.hpp"
 #include "tables/mlp.hpp"
 #include "tables/mlp_vae.hpp"
@@ -29,7 +30,8 @@ namespace fedkern {
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \
     FEDKERN_FAMILY(ShrinkageTable, shrinkage)               \
     FEDKERN_FAMILY(SpatialTable, spatial)                   \
-    FEDKERN_FAMILY(MlpVaeTable, mlp_vae)
+    FEDKERN_FAMILY(MlpVaeTable, mlp_vae)                    \
+    FEDKERN_FAMILY(FrameTable, frames)
 
 #define FEDKERN_FAMILY(table, name) extern const table name;
 namespace tables::baseline {

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from mpi4py import MPI
 
+from .._core.wire import room
 from ..algorithms.core.messages import RemoteFault
 from . import tags
 from .codec import Frame
@@ -73,7 +74,7 @@ class Link:
             allowed = longest if tag == tags.FRAME else CONTROL
             if size > allowed:
                 raise RemoteFault(f"rank {source}: a message of {size} bytes, at most {allowed} expected")
-            data = bytearray(size)
+            data = room(size)  # all of it is received, or the frame refused
             request = self.comm.Irecv([data, MPI.BYTE], source, number)
             if not request.Test():
                 wait = Patience(self.patience.spin)

@@ -41,7 +41,8 @@ class Bell:
 
 
 class Patience:
-    """How to wait: look again and again for `spin` seconds, then sleep for an eighth of the time waited so far.
+    """How to wait: look again and again for `spin` seconds, then sleep for an eighth of the time waited so far, or for half of it
+    where there is a bell: who is rung for may sleep long, and every look costs.
 
     A sleep is at most `longest`; a ring ends it, and looking begins anew.
     """
@@ -70,7 +71,7 @@ class Patience:
         if waited < self.spin:
             os.sched_yield()
         else:
-            seconds = min(waited / 8, self.longest)
+            seconds = min(waited / (8 if self.bell is None else 2), self.longest)
             self.looks = -1  # after one look it sleeps again
             if self.bell is None:
                 time.sleep(seconds)
