@@ -1,8 +1,11 @@
 """Frames: what is encoded comes back, and what nobody encoded is refused by name before anything is allocated for it."""
 
 import ast
+import os
 import random
 import struct
+import subprocess
+import sys
 import tracemalloc
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +19,7 @@ from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
 import fedkern
+from fedkern import _core
 from fedkern._core import wire
 from fedkern.algorithms.core.messages import Message, RemoteFault
 from fedkern.transports.codec import HEADER, LAST, Codec, is_last, pack, unpack
@@ -94,6 +98,33 @@ def test_the_checksum_is_what_it_is_said_to_be(n):
     codec = Codec({"d": n, "k": 1, "text": 0}, 1)
     frame = codec.encode(0, Mixed(1, b"", np.ones((n, 1)), 2.0, b"", np.arange(float(n))))
     assert HEADER.unpack_from(frame)[-1] == checksum(frame)
+
+
+LEVEL = """
+import numpy as np, sys
+from fedkern import _core
+from fedkern._core import wire
+layout = wire.layout(911, [("round", "i", ()), ("text", "b", (13,)), ("x", "a", (1009,))])
+frame = wire.encode(layout, 2, 1, {"round": 4, "text": b"five", "x": np.random.default_rng(6).standard_normal(1009)})
+opened = wire.decode(layout, frame, 3)
+worse = bytearray(frame)
+worse[-1] ^= 1
+infinite = wire.encode(layout, 2, 1, {"round": 4, "text": b"five", "x": np.r_[np.ones(1008), np.inf]})
+said = opened is not None and wire.decode(layout, worse, 3) is None and wire.decode(layout, infinite, 3) is None
+print(_core.isa(), said, bytes(frame).hex())
+"""
+
+
+def test_every_instruction_set_level_makes_and_opens_the_same_frame():
+    levels = ("avx512", "avx2", "baseline")[("avx512", "avx2", "baseline").index(_core.isa()) :]
+    frames = set()
+    for level in levels:
+        command, env = [sys.executable, "-P", "-c", LEVEL], os.environ | {"FEDKERN_ISA": level}
+        isa, said, frame = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
+        assert (isa, said) == (level, "True")
+        assert HEADER.unpack_from(bytes.fromhex(frame))[-1] == checksum(bytes.fromhex(frame))
+        frames.add(frame)
+    assert len(frames) == 1
 
 
 @pytest.mark.parametrize(
