@@ -299,7 +299,7 @@ class Tape:
         self._do(partial(self._device.gemm, product))
 
     def take(self, local: int, ranks: int) -> None:
-        raise NotImplementedError
+        self._device.take(local, ranks)
 
     def about(self) -> dict[str, str]:
         return self._device.about()
