@@ -18,6 +18,7 @@ void bind_shrinkage_server(py::module_&);
 void bind_shrinkage(py::module_&);
 void bind_spatial(py::module_&);
 void bind_blas(py::module_&);
+void bind_bound(py::module_&);
 void bind_signals(py::module_&);
 void bind_wire(py::module_&);
 }
@@ -43,6 +44,7 @@ PYBIND11_MODULE(_core, m) {
     family("shrinkage", fedkern::bind_shrinkage);
     family("spatial", fedkern::bind_spatial);
     family("blas", fedkern::bind_blas);
+    family("bound", fedkern::bind_bound);
     family("signals", fedkern::bind_signals);
     family("wire", fedkern::bind_wire);
 }

@@ -2,6 +2,7 @@
 
 from . import augmented as augmented
 from . import blas as blas
+from . import bound as bound
 from . import glm as glm
 from . import mlp as mlp
 from . import optim as optim

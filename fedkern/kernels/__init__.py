@@ -7,13 +7,71 @@ arrays live).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import augmented, glm, mlp, optim, privacy, rng, sem, shrinkage, spatial
 from ._record import KERNELS as KERNELS
 from ._record import table as list
 
-__all__ = ["augmented", "from_dlpack", "glm", "list", "mlp", "optim", "privacy", "rng", "sem", "shrinkage", "spatial"]
+__all__ = ["augmented", "bind", "from_dlpack", "glm", "list", "mlp", "optim", "privacy", "rng", "sem", "shrinkage", "spatial"]
+
+
+def bind(
+    kernel: str, inputs: Mapping[str, Any], varying: Sequence[str], n_threads: int = 1, **scalars: Any
+) -> Callable[..., tuple[Any, ...]]:
+    """A call of a kernel whose arguments are checked once, for many calls with equal sizes and types.
+
+    What does not vary is taken from here in every call; arrays are not copied, and must stay where they are. A call compares only
+    what it is given with what was here: its types, shapes and bounds.
+
+    Parameters
+    ----------
+    kernel : str
+        Its name in `kernels.list()`, as "glm.clipped_grad_sum".
+    inputs : mapping
+        All arrays of the kernel's record (`kernels.KERNELS[kernel].inputs`) of any call, by name; those that are left out are
+        None.
+    varying : sequence of str
+        What each call is given, in this order: names of inputs, then of scalars that are positive, or whole numbers below 2^32.
+    n_threads : int
+        No result depends on it.
+    scalars
+        As the public function takes them; those with a default may be left out.
+
+    Returns
+    -------
+    function
+        (what varies) -> tuple of newly allocated outputs, with what the kernel returns beside its arrays before them. Unlike the
+        public functions it raises nothing for a draw that is not finite; `shrinkage` has bound calls that do.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Here, what the public function refuses; in a call, an array of another type or shape, or a bound array whose memory,
+        shape or type has changed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern import kernels
+    >>> X, y, mu, log_sigma = np.ones((1, 2)), np.ones(1), np.zeros(2), np.zeros(2)
+    >>> data = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma}
+    >>> step = kernels.bind("glm.clipped_grad_sum", data, ("mu", "log_sigma", "step"), family="gaussian", clip=1.0, key=1, step=0)
+    >>> clipped, total = step(mu, log_sigma, 7)
+    >>> total.shape
+    (4,)
+    """
+    if kernel not in KERNELS:
+        raise ValueError(f"kernels.bind: no kernel {kernel!r}; kernels.list() has their names")
+    record = KERNELS[kernel]
+    known, keywords = [a.name for a in record.inputs], {s.keyword: s.default for s in record.scalars}
+    if unknown := [name for name in (*inputs, *scalars) if name not in known and name not in keywords]:
+        raise TypeError(f"{kernel}: no argument {unknown[0]!r}; there are {', '.join([*known, *keywords])}")
+    given = {name: default for name, default in keywords.items() if default is not ...} | scalars
+    if missing := [name for name in keywords if name not in given]:
+        raise TypeError(f"{kernel}: {missing[0]} is missing")
+    return record.bind([inputs.get(name) for name in known], varying, n_threads, **given)
 
 
 def from_dlpack(array: Any) -> Any:

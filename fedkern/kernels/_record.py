@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _checks
-from ._checks import MADE, Domain, Together
+from ._checks import MADE, POSITIVE, Domain, Together, require
 from ._fast import arrays_of, numbers_of, run_of, sizes_of
 
 Function: TypeAlias = Callable[..., Any]  # of a backend
@@ -253,6 +253,65 @@ class Kernel:
             self.inputs, self.scalars, self.together, self.outputs, self.order, self.returns, function, self._refuse, self._slowly
         )
 
+    def bind(
+        self,
+        inputs: Sequence[Any],
+        varying: Sequence[str],
+        n_threads: int = 1,
+        backend: str | None = None,
+        symbols: Mapping[str, int] | None = None,
+        last: int = 2**32 - 1,
+        **scalars: Any,
+    ) -> Callable[..., tuple[Any, ...]]:
+        """What `run` does, for many calls with equal sizes and types: all is checked once, and then what may have changed.
+
+        Parameters
+        ----------
+        inputs, n_threads, backend, symbols, scalars : as `run` takes them, of any call
+        varying : what each call is given, in this order: names of inputs, then of scalars that are positive, or whole numbers
+            from 0 to `last`
+
+        Returns
+        -------
+        (what varies) -> what `run` returns, newly allocated. ValueError if a bound array has changed its memory, shape or type
+        since, or if what varies has not the types and shapes that it had here.
+        """
+        here, sizes, k = names(*self.inputs), dict(symbols or {}), len(self.inputs)
+        numbers = self.numbers(**scalars)
+        arrays = self.prepare(dict(zip(here, inputs)), None, symbols, backend, self._second(numbers))
+        for a, value in zip(self.inputs, inputs):
+            a.check(self.name, value, sizes)
+        of = {s.name: s for s in self.scalars}
+
+        def slowly(*given: Any) -> tuple[Any, ...]:
+            if len(given) != len(varying):
+                raise TypeError(f"{self.name}: this bound call takes {', '.join(varying)}; {len(given)} were given")
+            now = {**dict(zip(here, inputs)), **scalars, **dict(zip(varying, given))}
+            for name in varying:
+                if name in of and of[name].domain is not POSITIVE:
+                    require(self.name, 0 <= now[name] <= last, name, f"must be in [0, {last}]", now[name])
+            keywords = {name: now[name] for name in scalars}
+            return self.run([now[name] for name in here], None, n_threads, backend, sizes, **keywords)
+
+        if self._backend(backend, arrays) not in (None, "cpp"):
+            return slowly
+        from fedkern._core import bound
+
+        every = (*here, *of, *names(*self.outputs), "n_threads")
+        values = (*arrays[:k], *numbers, *arrays[k:], n_threads)
+        order = [every.index(name) for name in self.order] or range(len(every))  # an output may be called what an input is
+        place = {number: position for position, number in enumerate(order)}
+        those = [place[here.index(name)] for name in varying if name in here]
+        ranges = [
+            (place[every.index(name, k)], None if of[name].domain is POSITIVE else (0, last)) for name in varying if name in of
+        ]
+        outputs = [place[k + len(of) + i] for i in range(len(self.outputs))]
+        function, arguments = self.implementation(self.backends[0]), [values[number] for number in order]
+        labels = [f"{self.name}: {every[number]}" for number in order]
+        every_call: Callable[..., tuple[Any, ...]]
+        every_call = bound.bind(function, arguments, labels, those, ranges, outputs, self.returns, slowly)
+        return every_call
+
     def call(self, backend: str | None, arrays: Sequence[Any], numbers: Sequence[Any], n_threads: int) -> Any:
         """What the backend returns for the arrays of `prepare` and the scalars of `numbers`."""
         function, k = self.implementation(self._backend(backend, arrays)), len(self.inputs)
@@ -271,12 +330,16 @@ class Kernel:
         backend: str | None,
         symbols: Mapping[str, int] | None,
     ) -> tuple[Any, ...]:
-        given = dict(zip(names(*self.scalars), numbers))
-        second = {o.name for o in self.outputs if given.get(o.second)}
+        second = self._second(numbers)
         arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, symbols, backend, second)
         returned = self.call(backend, arrays, numbers, n_threads)
         outputs = tuple(arrays[len(self.inputs) :])
         return (returned, *outputs) if self.returns else outputs
+
+    def _second(self, numbers: Sequence[Any]) -> set[str]:
+        """Outputs that have the second of their types."""
+        given = dict(zip(names(*self.scalars), numbers))
+        return {o.name for o in self.outputs if given.get(o.second)}
 
     def _refuse(self, values: Mapping[str, Any]) -> None:
         _checks.refuse(self.public, {s.keyword: s.domain for s in self.scalars}, self.together, values)

@@ -23,7 +23,8 @@ class Wire:
 
     def add(self, direction: str, client: int, n_bytes: int) -> None:
         """One message of `n_bytes`; direction is "to_client" or "to_server"."""
-        count = self.counts.setdefault((self.clients[client], direction), [0, 0])
+        key = self.clients[client], direction
+        count = self.counts.get(key) or self.counts.setdefault(key, [0, 0])
         count[0] += 1
         count[1] += n_bytes
 

@@ -181,8 +181,7 @@ class ClientSide(Generic[S, C]):
             frames = self._logged(client, kept, self._encoded(client, kept), 0)
             self.hooks.keep_client(client, question.number, self.protocol.save(self.clients[client]))
             return frames
-        before = self.hooks.recall(client, frame)
-        if before:
+        if self.hooks.remembers and (before := self.hooks.recall(client, frame)):
             frames, saved = before
             self.clients[client] = self.protocol.load(self.clients[client], saved)
             for old in frames:

@@ -23,17 +23,17 @@ class Trace:
 
     def __init__(self) -> None:
         self._draws: dict[str, Array] = {}
-        self.count, self._epoch = 0, 0
+        self.count, self._room, self._epoch = 0, 0, 0
 
     def add(self, draws: Mapping[str, Array]) -> None:
         """The draws of one round."""
         if not self.count:
-            self._draws = {name: np.empty((64, *value.shape)) for name, value in draws.items()}
+            self._draws, self._room = {name: np.empty((64, *value.shape)) for name, value in draws.items()}, 64
+        if self.count == self._room:
+            self._draws = {name: np.concatenate([held, np.empty_like(held)]) for name, held in self._draws.items()}
+            self._room *= 2
         for name, value in draws.items():
-            held = self._draws[name]
-            if self.count == len(held):
-                self._draws[name] = held = np.concatenate([held, np.empty_like(held)])
-            held[self.count] = value
+            self._draws[name][self.count] = value
         self.count += 1
 
     def clear(self) -> None:
@@ -62,5 +62,5 @@ class Trace:
         trace = cls()
         arrays = {name: np.asarray(array(saved, name)) for name in saved if name.startswith(prefix)}
         trace._draws = {name.removeprefix(prefix): held for name, held in arrays.items()}
-        trace.count = len(next(iter(trace._draws.values()))) if trace._draws else 0
+        trace.count = trace._room = len(next(iter(trace._draws.values()))) if trace._draws else 0
         return trace

@@ -17,6 +17,7 @@ from .sites import Counter, Movable, Moving, Site, State, moved
 from .sweeps import counted, first
 
 Array = NDArray[np.float64]
+QUESTIONS = (Globals, GlobalsMoved, GlobalsTempered)
 
 
 @final
@@ -58,7 +59,7 @@ def client(name: str, index: int, settings: Settings, site: Site, trace: Any = N
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """theta and tau^2 in; local sweeps; the deviations (or their sums) out."""
-    if not isinstance(event, Globals | GlobalsMoved | GlobalsTempered):
+    if not isinstance(event, QUESTIONS):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     state = updated(state, event)
     return state, answers(state, event.round)
@@ -89,16 +90,14 @@ def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Glob
     if since != state.since:
         state.trace.clear()
     if settings.keeps(event.round + 1 - since):
-        flat, cold = settings.layout.flat, _cold(settings, before)
-        draw = {"theta": flat((theta + local["deviation"])[cold]), "deviation": flat(local["deviation"][cold])}
-        state.trace.add(draw | {name: local[name][cold] for name in state.site.own})
+        flat, deviation = settings.layout.flat, local["deviation"]
+        draw = {"theta": flat(theta + deviation), "deviation": flat(deviation)} | {name: local[name] for name in state.site.own}
+        if settings.tempering > 1:  # the chains whose draws count
+            cold = np.flatnonzero(before["temperature"] == 1)
+            draw = {name: value[cold] for name, value in draw.items()}
+        state.trace.add(draw)
     step = state.step + settings.local_sweeps
     return evolve(state, state=before | local, theta=theta, tau_sq=tau_sq, step=step, since=since, events=events)
-
-
-def _cold(settings: Settings, state: State) -> NDArray[np.int64] | slice:
-    """The chains whose draws count."""
-    return np.flatnonzero(state["temperature"] == 1) if settings.tempering > 1 else slice(None)
 
 
 def answers(state: Client, round: int) -> ClientEffects:

@@ -9,11 +9,13 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, evolve
+from ...kernels import shrinkage
+from ..core.messages import ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, evolve, number
 from ..core.rounds import active, flags, in_order, members, needed, to_each
 from ..core.trace import Trace
 from . import sweeps as update
 from . import tempering
+from .bound import Bound
 from .messages import MOVES, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, SecondMoveTerms, Sums, expected
 from .settings import Settings
 from .sweeps import Terms, Values, counted
@@ -38,6 +40,7 @@ class Server:
     round, since, step : rounds finished; the round in which burn-in began; the server's own sweeps so far
     waiting, answers : clients that have yet to answer; client -> what it has answered in this round. Like the trace they change
         in place: a copy a message would take as long as all clients' numbers together
+    names : of the messages of an answer in this round
     lost : clients that are out of the model
     updates : (M,) rounds in which each client took part
     events : counts of clipped scales, QR fall-backs, data-space draws
@@ -48,6 +51,7 @@ class Server:
     at_hand : a move's terms where the clients' statistics are at the server, one regression after the other; None: messages
         have them
     rows : each client's number of rows, where they are known: weights of an average
+    bound : the call of its sweeps
     """
 
     settings: Settings
@@ -62,12 +66,14 @@ class Server:
     step: int = 0
     waiting: set[int] = field(default_factory=set)
     answers: dict[int, dict[str, Message]] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
     lost: frozenset[int] = frozenset()
     events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
     converged: bool = False
     ladder: tempering.Ladder | None = None
     at_hand: Terms | None = None
     rows: tuple[int, ...] = ()
+    bound: Bound[shrinkage.ServerSweeps] = field(default_factory=Bound)
 
     @property
     def n_clients(self) -> int:
@@ -116,9 +122,12 @@ def finished(state: Server) -> bool:
 
 def _ask(state: Server, question: Message) -> tuple[Server, ServerEffects]:
     """The round's question to those that take part."""
-    chosen = state.settings.takes_part(state.round, state.n_clients)
-    here = [k for k in state.active if chosen[k]] or [state.active[state.round % len(state.active)]]
-    return evolve(state, waiting=set(here), answers={}), to_each(here, question)
+    here = active = state.active
+    if state.settings.participation < 1:
+        chosen = state.settings.takes_part(state.round, state.n_clients)
+        here = [k for k in active if chosen[k]] or [active[state.round % len(active)]]
+    names = expected(state.settings, state.round)
+    return evolve(state, waiting=set(here), answers={}, names=names), to_each(here, question)
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
@@ -126,9 +135,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, ClientLost):
         return _lose(state, event)
     settings = state.settings
-    names, name = expected(settings, state.round), type(event).__name__
-    if state.at_hand is not None:
-        names = ("Locals",)
+    names, name = state.names if state.at_hand is None else ("Locals",), type(event).__name__
     round, have = getattr(event, "round", None), state.answers.get(sender, {})
     if not isinstance(event, Message) or sender not in state.waiting or round != state.round or name not in names or name in have:
         raise RemoteFault(f"client {sender}: {name} of round {round} is no answer to round {state.round}")
@@ -171,8 +178,11 @@ def _lose(state: Server, event: ClientLost) -> tuple[Server, ServerEffects]:
 
 def _next(state: Server) -> tuple[Server, ServerEffects]:
     """The server's draws of this round, the kept draw, and the next question."""
-    updates = state.updates.copy()
-    updates[sorted(state.answers)] += 1
+    if len(state.answers) == state.n_clients:
+        updates = state.updates + 1
+    else:
+        updates = state.updates.copy()
+        updates[sorted(state.answers)] += 1
     state, before_sweep = drawn(evolve(state, updates=updates))
     state = evolve(state, round=state.round + 1, waiting=set(), answers={})
     _keep(state)
@@ -193,15 +203,7 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
             told[0][..., ~layout.there] = 1.0
         values, events = update.swept_sums(settings, state.values, sums, state.step)
         return evolve(state, values=values, step=state.step + 1, events=counted(state.events, events)), None
-    shape = (state.n_clients, settings.chains, *layout.shape)
-    if len(state.answers) == state.n_clients:  # all of it is written anew
-        deviation, lambda_sq = np.empty(shape), np.empty(shape)
-    else:
-        deviation = np.zeros(shape) if state.deviation is None else state.deviation.copy()
-        lambda_sq = np.ones(shape) if state.lambda_sq is None else state.lambda_sq.copy()
-    for k, answer in state.answers.items():
-        own = _of(answer, Locals)
-        deviation[k], lambda_sq[k] = layout.full(own.deviation, 0.0), layout.full(own.lambda_sq, 1.0)
+    deviation, lambda_sq = _collected(state)
     _check(state, deviation, lambda_sq)
     values, before_sweep, steps = state.values, None, state.ladder
     if steps is not None:
@@ -217,14 +219,30 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         before_sweep = values.theta, t
     here = state.active
     if len(here) == state.n_clients:
-        values, deviation, lambda_sq, events = update.swept(settings, values, deviation, lambda_sq, state.step)
+        values, deviation, lambda_sq, events = update.swept(settings, values, deviation, lambda_sq, state.step, state.bound)
     else:
         values, deviation[here], lambda_sq[here], events = update.swept(
-            settings, values, deviation[here], lambda_sq[here], state.step
+            settings, values, deviation[here], lambda_sq[here], state.step, state.bound
         )
     step, events = state.step + settings.server_sweeps, counted(state.events, events)
     state = evolve(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=events, ladder=steps)
     return state, before_sweep
+
+
+def _collected(state: Server) -> tuple[Array, Array]:
+    """d and lambda^2 (M, c, g, p) of all clients, with what this round's answers say."""
+    layout, answered = state.settings.layout, sorted(state.answers)
+    told = [_of(state.answers[k], Locals) for k in answered]
+    shape = (len(told), *told[0].deviation.shape)
+    now = layout.full(np.concatenate([own.deviation for own in told]).reshape(shape), 0.0)
+    scales = layout.full(np.concatenate([own.lambda_sq for own in told]).reshape(shape), 1.0)
+    if len(told) == state.n_clients:
+        return now, scales
+    every = (state.n_clients, *now.shape[1:])
+    deviation = np.zeros(every) if state.deviation is None else state.deviation.copy()
+    lambda_sq = np.ones(every) if state.lambda_sq is None else state.lambda_sq.copy()
+    deviation[answered], lambda_sq[answered] = now, scales
+    return deviation, lambda_sq
 
 
 def _terms(state: Server) -> Terms:
@@ -309,5 +327,5 @@ def load(fresh: Server, saved: Saved) -> Server:
     return evolve(
         fresh, **same, values=values, trace=fresh.trace.load(saved), events=array(saved, "events").astype(np.int64),
         converged=bool(saved["converged"]), updates=array(saved, "updates").astype(np.int64), lost=lost, waiting=set(waiting),
-        answers={}, ladder=ladder,
+        answers={}, names=expected(fresh.settings, number(saved, "round")), ladder=ladder,
     )  # fmt: skip

@@ -97,7 +97,7 @@ class Layout:
     def flat(self, full: NDArray[np.float64]) -> NDArray[np.float64]:
         """(..., g, p) -> (..., size): the coefficients alone, row by row. This is what travels and what is kept."""
         if self.whole:
-            return full.reshape(*full.shape[:-2], self.size)
+            return full.reshape((*full.shape[:-2], self.size))
         if self.off_diagonal:
             return np.ascontiguousarray(_after_diagonal(np.ascontiguousarray(full))).reshape(*full.shape[:-2], self.size)
         return np.ascontiguousarray(full[..., self.there])
@@ -105,7 +105,7 @@ class Layout:
     def full(self, flat: NDArray[np.float64], inert: float) -> NDArray[np.float64]:
         """(..., size) -> (..., g, p), with `inert` where there is no coefficient."""
         if self.whole:
-            return flat.reshape(*flat.shape[:-1], *self.shape)
+            return flat.reshape(flat.shape[:-1] + self.indicators.shape)
         out = np.full((*flat.shape[:-1], *self.shape), inert)
         if self.off_diagonal:
             after = _after_diagonal(out)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ...kernels import homes, rng, sem, shrinkage
 from ...kernels.homes import HOST, Home
 from . import locations
+from .bound import Bound
 from .settings import Settings
 
 Array = NDArray[np.float64]
@@ -185,6 +186,7 @@ class Regression:
     n_threads: int = 1
     home: Home = HOST
     own: tuple[str, ...] = ("sigma_sq",)
+    _bound: Bound[shrinkage.Sweeps] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     @cached_property
     def _there(self) -> Factor:
@@ -198,11 +200,14 @@ class Regression:
     def sweeps(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
-        f, own = self._there, (state[name][:, 0] for name in ("deviation", "lambda_sq", "sigma_sq"))
-        d, lambda_sq, sigma_sq, events = self.home.back(shrinkage.local_sweeps(
-            f.R, *f.each(len(theta)), f.n, *self.home.all(theta[:, 0], tau_sq[:, 0], *own), gram=f.gram, draw=settings.draw,
-            slab=settings.prior.slab, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
-        ))  # fmt: skip
+        f, d, lambda_sq, sigma_sq = self._there, state["deviation"][:, 0], state["lambda_sq"][:, 0], state["sigma_sq"][:, 0]
+        now = self.home.all(theta[:, 0], tau_sq[:, 0], d, lambda_sq, sigma_sq)
+        seed, client, step = counter["seed"], counter["client"], counter["step"]
+        sweeps = self._bound.of(settings, lambda: shrinkage.bind_local_sweeps(
+            f.R, *f.each(len(theta)), f.n, *now, gram=f.gram, draw=settings.draw, slab=settings.prior.slab, seed=seed,
+            client=client, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings),
+        ), seed, client, theta.shape)  # fmt: skip
+        d, lambda_sq, sigma_sq, events = self.home.back(sweeps(*now, step))
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None]}, events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
@@ -219,6 +224,7 @@ class MarkovRandomField:
     n_threads: int = 1
     home: Home = HOST
     own: tuple[str, ...] = ("sigma_sq",)
+    _bound: Bound[shrinkage.Sweeps] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     @cached_property
     def _there(self) -> Factor:
@@ -234,11 +240,13 @@ class MarkovRandomField:
     def sweeps(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
-        f, own = self._there, (state[name] for name in ("deviation", "lambda_sq", "sigma_sq"))
-        d, lambda_sq, sigma_sq, events = self.home.back(shrinkage.local_sweeps_batched(
-            f.R, f.n, *self.home.all(theta, tau_sq, *own), gram=f.gram, draw=settings.draw, slab=settings.prior.slab,
-            n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
-        ))  # fmt: skip
+        f, now = self._there, self.home.all(theta, tau_sq, state["deviation"], state["lambda_sq"], state["sigma_sq"])
+        seed, client, step = counter["seed"], counter["client"], counter["step"]
+        sweeps = self._bound.of(settings, lambda: shrinkage.bind_local_sweeps_batched(
+            f.R, f.n, *now, gram=f.gram, draw=settings.draw, slab=settings.prior.slab, seed=seed, client=client,
+            n_threads=self.n_threads, **_horseshoe(settings), **_error(settings),
+        ), seed, client, theta.shape)  # fmt: skip
+        d, lambda_sq, sigma_sq, events = self.home.back(sweeps(*now, step))
         return {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}, events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:

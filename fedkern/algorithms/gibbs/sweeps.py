@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...kernels import shrinkage
 from ..core.messages import evolve
+from .bound import Bound
 from .settings import ALWAYS, Settings
 
 Array = NDArray[np.float64]
@@ -67,7 +68,6 @@ class Options(TypedDict):
     """What both kernels of the server are told beside the draws."""
 
     seed: int
-    step: int
     scales: Literal["exact", "expanded"]
     order: Literal["blocked", "printed"]
     n_threads: int
@@ -83,10 +83,10 @@ class Options(TypedDict):
     shared_rho: bool
 
 
-def _options(settings: Settings, step: int) -> Options:
+def _options(settings: Settings) -> Options:
     prior = settings.prior
     return {
-        "seed": settings.seed, "step": step, "scales": settings.scales, "order": settings.order,
+        "seed": settings.seed, "scales": settings.scales, "order": settings.order,
         "n_threads": settings.n_threads, "c0": prior.c0, "spike_variance": prior.spike_variance, "eta_form": prior.eta_form,
         "shape_eta": prior.shape_eta, "rate_eta": prior.rate_eta, "rho_a": prior.rho_a, "rho_b": prior.rho_b,
         "scale_tau": prior.scale_tau, "slab": prior.slab, "shared_rho": prior.shared_rho,
@@ -94,14 +94,16 @@ def _options(settings: Settings, step: int) -> Options:
 
 
 def swept(
-    settings: Settings, values: Values, deviation: Array, lambda_sq: Array, step: int
+    settings: Settings, values: Values, deviation: Array, lambda_sq: Array, step: int, bound: Bound[shrinkage.ServerSweeps]
 ) -> tuple[Values, Array, Array, NDArray[np.int64]]:
     """The server's sweeps from all clients' d and lambda^2 (m, c, g, p); these as they are afterwards, and the events."""
-    theta, tau_sq, gamma, eta, rho, inclusion, deviation, lambda_sq, events = shrinkage.global_sweep(
-        deviation, lambda_sq, settings.layout.indicators, values.theta, values.tau_sq, values.gamma, values.eta, values.rho,
-        n_passes=settings.server_sweeps, scale_lambda=settings.prior.scale_lambda, **_options(settings, step),
-    )  # fmt: skip
-    return Values(theta, tau_sq, gamma, eta, rho, inclusion), deviation, lambda_sq, events
+    now = values.theta, values.tau_sq, values.gamma, values.eta, values.rho
+    sweeps = bound.of(settings, lambda: shrinkage.bind_global_sweep(
+        deviation, lambda_sq, settings.layout.indicators, *now, n_passes=settings.server_sweeps,
+        scale_lambda=settings.prior.scale_lambda, **_options(settings),
+    ), deviation.shape)  # fmt: skip
+    *drawn, deviation, lambda_sq, events = sweeps(deviation, lambda_sq, *now, step)
+    return Values(*drawn), deviation, lambda_sq, events
 
 
 def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], step: int) -> tuple[Values, NDArray[np.int64]]:
@@ -111,15 +113,14 @@ def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], st
         total += sums[client]
     *drawn, events = shrinkage.global_sweep_sums(
         total, len(sums), settings.layout.indicators, values.theta, values.tau_sq, values.gamma, values.eta, values.rho,
-        **_options(settings, step),
+        step=step, **_options(settings),
     )  # fmt: skip
     return Values(*drawn), events
 
 
 def counted(before: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
     """Counts of clipped scales, QR fall-backs and data-space draws, with those of these sweeps."""
-    counts = events[..., :3]
-    if not counts.any():  # as nearly always
+    if shrinkage.nothing_happened(events):
         return before
-    total: NDArray[np.int64] = before + counts.reshape(-1, 3).sum(axis=0)
+    total: NDArray[np.int64] = before + events[..., :3].reshape(-1, 3).sum(axis=0)
     return total

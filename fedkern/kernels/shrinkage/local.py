@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,21 @@ from .._checks import ABOVE_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, c
 from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, on_host
 
 __all__ = [
+    "Sweeps",
+    "bind_local_sweeps",
+    "bind_local_sweeps_batched",
     "factor_of_moments",
     "gaussian_posterior_draw",
     "local_sweeps",
     "local_sweeps_batched",
     "local_sweeps_gram",
+    "nothing_happened",
     "raise_fault",
 ]
 
 Floats = NDArray[np.float64]
 Swept = tuple[Floats, Floats, Floats, NDArray[np.int64]]
+Sweeps = Callable[..., Swept]  # (theta, tau_sq, deviation, lambda_sq, sigma_sq, step)
 
 SCALES = {"exact": False, "expanded": True}
 FORMS = {"auto": 0, "gram": 1, "data": 2}
@@ -351,6 +357,99 @@ def local_sweeps_batched(
     return swept
 
 
+def bind_local_sweeps(
+    R: Floats,
+    q: Floats,
+    rss: Floats | float,
+    n: float,
+    theta: Floats,
+    tau_sq: Floats,
+    deviation: Floats,
+    lambda_sq: Floats,
+    sigma_sq: Floats,
+    *,
+    gram: Floats | None = None,
+    **options: Any,
+) -> Sweeps:
+    """`local_sweeps` for many calls with equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it returns.
+
+    Parameters
+    ----------
+    R, q, rss, n, gram, options
+        As those of `local_sweeps`, without `out`. R, q, rss and gram are read in every call, and must stay where they are.
+    theta, tau_sq, deviation, lambda_sq, sigma_sq
+        Of any call: all have their sizes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Here, what `local_sweeps` refuses; in a call, an array of another type or shape, or a bound array that has changed.
+
+    Source: docs/methods/sparse.md, sections 2 and 3.
+    """
+    inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, each(q, theta, 1), each(rss, theta, 0), gram
+    return _bind(LOCAL_SWEEPS, inputs, n=n, **options)
+
+
+def bind_local_sweeps_batched(
+    R: Floats,
+    n: float,
+    theta: Floats,
+    tau_sq: Floats,
+    deviation: Floats,
+    lambda_sq: Floats,
+    sigma_sq: Floats,
+    *,
+    gram: Floats | None = None,
+    **options: Any,
+) -> Sweeps:
+    """`local_sweeps_batched` for many calls with equal sizes: as `bind_local_sweeps`.
+
+    Parameters
+    ----------
+    R, n, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram, options
+        As those of `local_sweeps_batched`, without `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As of `bind_local_sweeps`.
+
+    Source: docs/methods/sparse.md, section 8.
+    """
+    return _bind(LOCAL_SWEEPS_BATCHED, (R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram), n=n, **options)
+
+
+def _bind(
+    kernel: Kernel,
+    inputs: Sequence[Any],
+    *,
+    seed: int,
+    chain: int = 0,
+    client: int = 0,
+    n_sweeps: int = 1,
+    n_threads: int = 1,
+    backend: str | None = None,
+    **scalars: Any,
+) -> Sweeps:
+    check_steps(kernel, 0, n_sweeps)
+    _check_factor(kernel, inputs[0])
+    given = {s.keyword: s.default for s in kernel.scalars if s.default is not ...} | scalars
+    given |= {"seed": seed, "chain": chain, "client": client, "step": 0, "n_sweeps": n_sweeps}
+    if unknown := given.keys() - {s.keyword for s in kernel.scalars}:
+        raise TypeError(f"{kernel.name}: no option {min(unknown)!r}")
+    varying, last = ("theta", "tau_sq", "deviation", "lambda_sq", "sigma_sq", "step"), 2**32 - n_sweeps
+    bound = kernel.bind(inputs, varying, n_threads, backend, last=last, **given)
+
+    def sweeps(*now: Any) -> Swept:
+        swept: Swept = bound(*now)
+        if not nothing_happened(swept[-1]):
+            raise_fault(kernel.name, swept[-1], chain, client, now[-1])
+        return swept
+
+    return sweeps
+
+
 def gaussian_posterior_draw(
     R: Floats,
     q: Floats,
@@ -445,6 +544,14 @@ def _check_factor(kernel: Kernel, R: Any) -> None:
     r, p = R.shape
     require(kernel.name, r <= p, "R", "must have at most as many rows as columns", R.shape)
     require(kernel.name, p * p < 2**32, "R", "must have fewer than 65,536 columns", R.shape)
+
+
+_NOTHING = np.array([0, 0, 0, -1]).tobytes()
+
+
+def nothing_happened(events: NDArray[np.int64]) -> bool:
+    """Whether all `events` (c, .., 4) of sweeps are 0, 0, 0, -1, as nearly always."""
+    return type(events) is np.ndarray and events.tobytes() == _NOTHING * (events.size >> 2)
 
 
 def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int | str, step: int) -> None:

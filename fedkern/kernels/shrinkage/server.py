@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +12,9 @@ from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, FRACTION, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
 from .._record import BACKENDS, F64, Array, Kernel, Scalar, names
+from .local import nothing_happened
 
-__all__ = ["global_sweep", "global_sweep_sums", "local_sums"]
+__all__ = ["ServerSweeps", "bind_global_sweep", "global_sweep", "global_sweep_sums", "local_sums"]
 
 INTEGER = (np.dtype("int64"),)
 ROW = ("c", "g", "p")
@@ -93,6 +95,7 @@ LOCAL_SUMS = Kernel(
 )
 
 Result = tuple[NDArray[Any], ...]
+ServerSweeps = Callable[..., Result]
 
 
 def global_sweep(
@@ -191,8 +194,7 @@ def global_sweep(
     if _shaped(deviation, 4):
         m, _, g, p = deviation.shape
         _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
-    if n_passes < 1 or (scales == "expanded" and n_passes > 1):
-        raise ValueError(f"shrinkage.global_sweep: n_passes must be >= 1, and 1 with expanded scales, got {n_passes}")
+    _check_passes(n_passes, scales)
     swept: Result = GLOBAL_SWEEP.run(
         (deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, seed=seed, chain=chain,
         step=step, n_passes=n_passes, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0,
@@ -201,6 +203,59 @@ def global_sweep(
     )  # fmt: skip
     _raise_faults(GLOBAL_SWEEP, swept[-1], chain, step)
     return swept
+
+
+def bind_global_sweep(
+    deviation: NDArray[np.float64],
+    lambda_sq: NDArray[np.float64],
+    indicators: NDArray[np.int64],
+    theta: NDArray[np.float64],
+    tau_sq: NDArray[np.float64],
+    gamma: NDArray[np.float64],
+    eta: NDArray[np.float64],
+    rho: NDArray[np.float64],
+    *,
+    seed: int,
+    chain: int = 0,
+    n_passes: int = 1,
+    n_threads: int = 1,
+    backend: str | None = None,
+    **scalars: Any,
+) -> ServerSweeps:
+    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> its result.
+
+    Parameters
+    ----------
+    indicators, seed, chain, n_passes, n_threads, scalars
+        As those of `global_sweep`, without `out`. The indicators are read in every call, and must stay as they are.
+    deviation, lambda_sq, theta, tau_sq, gamma, eta, rho
+        Of any call: all have their sizes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Here, what `global_sweep` refuses; in a call, an array of another type or shape, or indicators that have moved.
+
+    Source: docs/methods/sparse.md, sections 2 and 4.
+    """
+    kernel, state = GLOBAL_SWEEP, (theta, tau_sq, gamma, eta, rho)
+    given = {s.keyword: s.default for s in kernel.scalars if s.default is not ...} | scalars
+    given |= {"seed": seed, "chain": chain, "step": 0, "n_passes": n_passes}
+    if _shaped(deviation, 4):
+        m, _, g, p = deviation.shape
+        _check(kernel, m, g, p, indicators, seed, chain, 0, n_passes)
+    _check_passes(n_passes, given["scales"])
+    varying = ("deviation", "lambda_sq", "theta", "tau_sq", "gamma", "eta", "rho", "step")
+    inputs, last = (deviation, lambda_sq, indicators, *state), 2**32 - n_passes
+    bound = kernel.bind(inputs, varying, n_threads, backend, last=last, **given)
+
+    def sweeps(*now: Any) -> Result:
+        swept: Result = bound(*now)
+        if not nothing_happened(swept[-1]):
+            _raise_faults(kernel, swept[-1], chain, now[-1])
+        return swept
+
+    return sweeps
 
 
 def global_sweep_sums(
@@ -339,6 +394,11 @@ def local_sums(
 
 def _n_sums(slab: float) -> int:
     return 4 if slab < np.inf else 3
+
+
+def _check_passes(n_passes: int, scales: str) -> None:
+    if n_passes < 1 or (scales == "expanded" and n_passes > 1):
+        raise ValueError(f"shrinkage.global_sweep: n_passes must be >= 1, and 1 with expanded scales, got {n_passes}")
 
 
 def _check(

@@ -1,0 +1,193 @@
+"""Calls that were bound: the bits of the others, and what is noticed."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from fedkern import kernels, testing
+from fedkern.errors import NumericalError
+from fedkern.kernels import shrinkage
+from fedkern.kernels._checks import POSITIVE
+from fedkern.kernels._record import KERNELS
+
+
+def calls_of(kernel, call):
+    """What the public function gives to `run`, and what it gets back."""
+    run, seen = kernel.run, []
+
+    def watched(inputs, out, n_threads, backend, symbols=None, **scalars):
+        found = run(inputs, out, n_threads, backend, symbols, **scalars)
+        seen.append((inputs, n_threads, symbols, scalars, found))
+        return found
+
+    kernel.__dict__["run"] = watched
+    try:
+        call()
+    finally:
+        kernel.__dict__["run"] = run
+    return seen
+
+
+# Those that do nothing between the checks and the kernel.
+BINDABLE = [name for name, kernel in sorted(KERNELS.items()) if ".run(" in inspect.getsource(testing.public_function(kernel))]
+
+
+@pytest.mark.parametrize("name", BINDABLE)
+def test_gives_the_bits_of_other_calls(name):
+    kernel, compared = KERNELS[name], 0
+    for seed in range(12):
+        case = testing.case(name, seed, (3, 5), ("C", "strided"))
+        for inputs, n_threads, symbols, scalars, found in calls_of(kernel, lambda case=case: testing.results_of(name, case)):
+            arrays = {a.name: value for a, value in zip(kernel.inputs, inputs) if value is not None}
+            numbers = [s.name for s in kernel.scalars if s.domain is POSITIVE and type(scalars.get(s.name)) is float]
+            steps = ["step"] if "step" in scalars else []
+            bound = kernel.bind(inputs, (*arrays, *numbers, *steps), n_threads, None, symbols, **scalars)
+            again = bound(*arrays.values(), *(scalars[n] for n in (*numbers, *steps)))
+            for got, want in zip(again, found, strict=True):
+                np.testing.assert_array_equal(got, want, strict=isinstance(want, np.ndarray))
+            compared += 1
+    assert compared
+
+
+def problem():
+    rng = np.random.default_rng(0)
+    R = np.triu(rng.normal(size=(5, 5))) + 5 * np.eye(5)
+    state = [np.zeros((3, 5)), np.ones((3, 5)), rng.normal(size=(3, 5)), np.ones((3, 5)), np.ones(3)]
+    return R, rng.normal(size=(3, 5)), np.ones(3), state
+
+
+def sweeps(R, q, rss, state, **options):
+    return shrinkage.bind_local_sweeps(R, q, rss, 40.0, *state, seed=3, client=2, **options)
+
+
+def test_a_bound_sweep_is_a_sweep():
+    R, q, rss, state = problem()
+    bound = sweeps(R, q, rss, state, slab=2.0)
+    for step in (0, 7, 2**32 - 1):
+        want = shrinkage.local_sweeps(R, q, rss, 40.0, *state, seed=3, client=2, step=step, slab=2.0)
+        for a, b in zip(bound(*state, step), want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_draw_that_is_not_finite_is_named():
+    R, q, rss, state = problem()
+    bound = sweeps(R, q, rss, state)
+    state[0] = np.full((3, 5), np.nan)
+    with pytest.raises(NumericalError, match="client 2, sweep 9"):
+        bound(*state, 9)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda s: s.__setitem__(0, np.zeros((3, 4))), ValueError, r"theta must have shape \(c, p\) with c = 3, p = 5, got"),
+        (lambda s: s.__setitem__(1, np.ones((3, 5), np.float32)), TypeError, "tau_sq must be float64, got float32"),
+        (lambda s: s.__setitem__(2, [[0.0] * 5] * 3), TypeError, "deviation must be a NumPy or CuPy array, got list"),
+        (lambda s: s.__setitem__(5, -1), ValueError, r"step must be in \[0, 4294967295\], got -1"),
+        (lambda s: s.__setitem__(5, 2**70), ValueError, "step must be in"),
+        (lambda s: s.pop(), TypeError, "this bound call takes theta, tau_sq, deviation, lambda_sq, sigma_sq, step; 5 were given"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, error, words):
+    R, q, rss, state = problem()
+    bound, now = sweeps(R, q, rss, state), [*state, 0]
+    change(now)
+    with pytest.raises(error, match=words):
+        bound(*now)
+
+
+def moved(R):
+    R.resize((6, 6), refcheck=False)
+
+
+def shrunk(R):
+    R.shape = (25, 1)
+
+
+def of_another_type(R):
+    R.dtype = np.int64
+
+
+@pytest.mark.parametrize("change", [moved, shrunk, of_another_type])
+def test_a_bound_array_that_has_changed_is_noticed(change):
+    R, q, rss, state = problem()
+    R = R.copy()
+    bound = sweeps(R, q, rss, state)
+    bound(*state, 0)
+    change(R)
+    with pytest.raises(ValueError, match="local_sweeps: R has changed its memory, shape or type since it was bound; bind anew"):
+        bound(*state, 0)
+
+
+def test_views_and_other_layouts_are_taken():
+    R, q, rss, state = problem()
+    bound = sweeps(R, q, rss, state)
+    want = bound(*state, 4)
+    state = [np.asfortranarray(a) for a in state]
+    for a, b in zip(bound(*state, 4), want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_every_call_has_outputs_of_its_own():
+    R, q, rss, state = problem()
+    bound = sweeps(R, q, rss, state)
+    first = bound(*state, 0)
+    kept = [a.copy() for a in first]
+    bound(*state, 1)
+    for a, b in zip(first, kept, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_unknown_option_is_refused():
+    R, q, rss, state = problem()
+    with pytest.raises(TypeError, match="no option 'slap'"):
+        sweeps(R, q, rss, state, slap=2.0)
+
+
+def test_other_backends_are_bound_too():
+    R, q, rss, state = problem()
+    want = shrinkage.local_sweeps(R, q, rss, 40.0, *state, seed=3, client=2, step=1, backend="reference")
+    for a, b in zip(sweeps(R, q, rss, state, backend="reference")(*state, 1), want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_server_s_sweeps():
+    rng = np.random.default_rng(1)
+    shape = (3, 2, 1, 4)
+    d, lambda_sq, ids = rng.normal(size=shape), np.ones(shape), np.arange(4)[None]
+    now = [np.zeros(shape[1:]), np.ones(shape[1:]), np.ones(shape[1:]), np.ones(shape[1:]), np.full(shape[1:3], 0.5)]
+    bound = shrinkage.bind_global_sweep(d, lambda_sq, ids, *now, seed=1, n_passes=2, c0=0.02)
+    want = kernels.shrinkage.global_sweep(d, lambda_sq, ids, *now, seed=1, n_passes=2, c0=0.02, step=5)
+    for a, b in zip(bound(d, lambda_sq, *now, 5), want, strict=True):
+        np.testing.assert_array_equal(a, b)
+    ids.shape = (4, 1)
+    with pytest.raises(ValueError, match="indicators has changed"):
+        bound(d, lambda_sq, *now, 5)
+
+
+def test_any_kernel_can_be_bound_by_name():
+    rng = np.random.default_rng(2)
+    X, y, mu, log_sigma = rng.normal(size=(6, 3)), rng.integers(0, 2, 6).astype(float), rng.normal(size=3), np.zeros(3)
+    data = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma}
+    options = {"family": "bernoulli", "clip": 0.5, "key": 4}
+    bound = kernels.bind("glm.clipped_grad_sum", data, ("mu", "log_sigma", "step"), **options, step=0)
+    for step in (0, 5):
+        clipped, total = bound(mu + 1, log_sigma, step)
+        want = kernels.glm.clipped_grad_sum(X, y, mu + 1, log_sigma, **options, step=step)
+        assert clipped == want[1]
+        np.testing.assert_array_equal(total, want[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "options", "error", "words"),
+    [
+        ("glm.clip", {}, {}, ValueError, "no kernel 'glm.clip'"),
+        ("privacy.clip_sum", {"Rows": np.ones((2, 2))}, {"bound": 1.0}, TypeError, "no argument 'Rows'; there are rows, bound"),
+        ("privacy.clip_sum", {"rows": np.ones((2, 2))}, {}, TypeError, "bound is missing"),
+        ("privacy.clip_sum", {"rows": np.ones((2, 2))}, {"bound": -1.0}, ValueError, "bound must be > 0"),
+    ],
+)
+def test_what_cannot_be_bound(name, inputs, options, error, words):
+    with pytest.raises(error, match=words):
+        kernels.bind(name, inputs, (), **options)
