@@ -23,7 +23,7 @@ All arrays are float64. Sums over rows are taken in an order that depends on n a
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -32,9 +32,10 @@ from numpy.typing import NDArray
 
 from . import mlp, optim
 from ._checks import FINITE, KEY, MADE, POSITIVE, SWITCH, WORD, Domain, Together
-from ._record import F64, Array, Kernel, Scalar
+from ._record import F64, Array, Kernel, Scalar, names
 
 Floats = NDArray[np.float64]
+Iterations = Callable[..., tuple[Any, ...]]  # (arrays, learning_rate, step)
 
 
 def _rows(*names: str) -> tuple[Array, ...]:
@@ -70,7 +71,7 @@ _SENTENCES = (
     Together(("prior_mean", "prior_sd", "learning_rate"), "a finite prior_mean, prior_sd > 0 and learning_rate > 0, both finite"),
     Together(("key", "client", "step"), "0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32"),
 )
-_ADAM = {"beta1": optim.BETA1, "beta2": optim.BETA2, "epsilon": optim.EPSILON}
+_ADAM: dict[str, Any] = {"beta1": optim.BETA1, "beta2": optim.BETA2, "epsilon": optim.EPSILON}
 
 COEFFICIENTS = Kernel(
     "augmented.coefficients",
@@ -491,12 +492,50 @@ def mean_field_iteration(
     TypeError, ValueError
         Wrong type or shape, a number outside its range, a wrong `out`.
     """
-    symbols = {"k": _of_coefficients(H.shape[1], full=full) + 2 * len(H)} if _is_matrix(H) else None
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message)
     return MEAN_FIELD_ITERATION.run(
-        inputs, out, n_threads, backend, symbols, rho=rho, prior_mean=prior_mean, prior_sd=prior_sd,
+        inputs, out, n_threads, backend, _of_mean_field(H, full=full), rho=rho, prior_mean=prior_mean, prior_sd=prior_sd,
         learning_rate=learning_rate, **_ADAM, path=path, full=full, key=key, client=client, step=step,
     )  # fmt: skip
+
+
+def bind_mean_field_iteration(
+    H: Floats,
+    *of_state: Floats,
+    rho: float,
+    prior_mean: float = 0.0,
+    prior_sd: float = 1.0,
+    path: bool = True,
+    full: bool = False,
+    key: int,
+    client: int = 0,
+    n_threads: int = 1,
+) -> Iterations:
+    """`mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> what it returns.
+
+    Parameters
+    ----------
+    H, of_state
+        The arrays of any call, in their order.
+    rho, prior_mean, prior_sd, path, full, key, client, n_threads
+        As those of `mean_field_iteration`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        What `mean_field_iteration` refuses; in a call, an array of another type or shape.
+    """
+    kernel, arrays = MEAN_FIELD_ITERATION, (H, *of_state)
+    return kernel.bind(
+        arrays, (*names(*kernel.inputs), "learning_rate", "step"), n_threads, None, _of_mean_field(H, full=full), rho=rho,
+        prior_mean=prior_mean, prior_sd=prior_sd, learning_rate=1.0, **_ADAM, path=path, full=full, key=key, client=client,
+        step=0,
+    )  # fmt: skip
+
+
+def _of_mean_field(H: Any, *, full: bool) -> dict[str, int] | None:
+    """How many parameters a client has."""
+    return {"k": _of_coefficients(H.shape[1], full=full) + 2 * len(H)} if _is_matrix(H) else None
 
 
 def amortised_iteration(
@@ -577,13 +616,58 @@ def amortised_iteration(
     TypeError, ValueError
         Wrong type or shape, impossible sizes, a number outside its range, a wrong `out`.
     """
-    sizes, network = _network("augmented.amortised_iteration", _columns(extra), tuple(map(operator.index, hidden)))
-    symbols = {"k": _of_coefficients(H.shape[1], full=full) + network["k"]} if _is_matrix(H) and _is_matrix(extra) else None
-    if centre is not None and _is_matrix(extra) and centre >= extra.shape[1]:
-        raise ValueError(f"augmented.amortised_iteration: centre must be a column of extra, of {extra.shape[1]}, got {centre}")
+    sizes, symbols = _of_amortised(H, extra, hidden, centre, full=full)
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
     return AMORTISED_ITERATION.run(
         inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, prior_mean=prior_mean, prior_sd=prior_sd,
         learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre, key=key,
         client=client, step=step,
     )  # fmt: skip
+
+
+def bind_amortised_iteration(
+    H: Floats,
+    *of_state: Floats,
+    rho: float,
+    hidden: Sequence[int] = (16, 16),
+    prior_mean: float = 0.0,
+    prior_sd: float = 1.0,
+    path: bool = True,
+    full: bool = False,
+    centre: int | None = None,
+    key: int,
+    client: int = 0,
+    n_threads: int = 1,
+) -> Iterations:
+    """`amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
+
+    Parameters
+    ----------
+    H, of_state
+        The arrays of any call, in their order.
+    rho, hidden, prior_mean, prior_sd, path, full, centre, key, client, n_threads
+        As those of `amortised_iteration`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        What `amortised_iteration` refuses; in a call, an array of another type or shape.
+    """
+    kernel, arrays = AMORTISED_ITERATION, (H, *of_state)
+    sizes, symbols = _of_amortised(H, of_state[-1], hidden, centre, full=full)
+    return kernel.bind(
+        arrays, (*names(*kernel.inputs), "learning_rate", "step"), n_threads, None, symbols, rho=rho, hidden=sizes,
+        prior_mean=prior_mean, prior_sd=prior_sd, learning_rate=1.0, **_ADAM, path=path, full=full, centre=centre, key=key,
+        client=client, step=0,
+    )  # fmt: skip
+
+
+def _of_amortised(
+    H: Any, extra: Any, hidden: Sequence[int], centre: int | None, *, full: bool
+) -> tuple[NDArray[np.int64], dict[str, int] | None]:
+    """The network's hidden sizes as backends take them, and how many parameters a client has."""
+    sizes, network = _network("augmented.amortised_iteration", _columns(extra), tuple(map(operator.index, hidden)))
+    if centre is not None and _is_matrix(extra) and centre >= extra.shape[1]:
+        raise ValueError(f"augmented.amortised_iteration: centre must be a column of extra, of {extra.shape[1]}, got {centre}")
+    symbols = {"k": _of_coefficients(H.shape[1], full=full) + network["k"]} if _is_matrix(H) and _is_matrix(extra) else None
+    return sizes, symbols

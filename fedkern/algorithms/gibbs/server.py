@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import shrinkage
+from ...kernels.bound import Bound
 from ..core.messages import ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, evolve, number
 from ..core.rounds import active, flags, in_order, members, needed, to_each
 from ..core.trace import Trace
 from . import sweeps as update
 from . import tempering
-from .bound import Bound
 from .messages import MOVES, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, SecondMoveTerms, Sums, expected
 from .settings import Settings
 from .sweeps import Terms, Values, counted

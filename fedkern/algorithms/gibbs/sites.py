@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import homes, rng, sem, shrinkage
+from ...kernels.bound import Bound
 from ...kernels.homes import HOST, Home
 from . import locations
-from .bound import Bound
 from .settings import Settings
 
 Array = NDArray[np.float64]

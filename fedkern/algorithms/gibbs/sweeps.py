@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import shrinkage
+from ...kernels.bound import Bound
 from ..core.messages import evolve
-from .bound import Bound
 from .settings import ALWAYS, Settings
 
 Array = NDArray[np.float64]

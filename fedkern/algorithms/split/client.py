@@ -78,11 +78,11 @@ class Client:
     def extra(self) -> Vector:
         """(N, e) what an amortised family is told beside g, now."""
         inputs = self.site.auxiliary.inputs
-        return self.told(self.site.mean_g(self.parameters) if "centre" in inputs else None)
+        return self.told(self.residual, self.site.mean_g(self.parameters) if "centre" in inputs else None)
 
-    def told(self, centre: Vector | None) -> Vector:
-        """(N, e) The same, with this centre."""
-        inputs, known = self.site.auxiliary.inputs, {"response": self.y, "residual": self.residual, "centre": centre}
+    def told(self, residual: Vector, centre: Vector | None) -> Vector:
+        """(N, e) The same, with this average of the messages and this centre."""
+        inputs, known = self.site.auxiliary.inputs, {"response": self.y, "residual": residual, "centre": centre}
         columns = [column for name in inputs if (column := known[name]) is not None]
         if not columns:
             return nothing(self.settings.n_rows)
@@ -177,8 +177,7 @@ def _drawn(state: State) -> tuple[State, ClientEffects]:
     index = batch_of(s, state.round)
     d, n = site.predictor.n_theta, s.n_rows if index is None else len(index)
     extra = state.extra if index is None else state.extra[index]
-    key = rng.key(s.seed, "draws")
-    draws = []
+    key, draws = s.key, []
     for i in range(s.draws):
         normals = rng.normal(d + n, key=key, client=state.index, step=state.step + i)
         drawn = site.draw(state.parameters, normals[:d], normals[d:], extra, index)
@@ -256,9 +255,9 @@ def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEf
 def _iterated(state: Client, message: Vector) -> Client | None:
     """What `_stepped` and `_drawn` do, in one compiled call; None where not all that it gives is finite."""
     s, site = state.settings, state.site
-    before = evolve(state, residual=_remembered(state, message))
+    residual = _remembered(state, message)
     # The compiled call makes the centre itself, where there is one: any column keeps its place.
-    key, extra, rate = rng.key(s.seed, "draws"), before.told(before.residual), s.rate(state.round)
+    key, extra, rate = s.key, state.told(residual, residual), s.rate(state.round)
     parameters, optimiser, drawn = site.iterated(
         state.parameters, state.optimiser, state.drawn[0], message, extra, rate, key=key, client=state.index, step=state.step
     )
@@ -267,7 +266,8 @@ def _iterated(state: Client, message: Vector) -> Client | None:
         return None
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
     return evolve(
-        before,
+        state,
+        residual=residual,
         parameters=parameters,
         optimiser=optimiser,
         trajectory=trajectory,

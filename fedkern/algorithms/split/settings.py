@@ -6,7 +6,7 @@ Source: docs/methods/vertical.md, sections 6 and 7.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,11 @@ class Settings:
     def dims(self) -> dict[str, int]:
         """Sizes of the messages."""
         return {"s": self.draws, "n": self.batch or self.n_rows, "gamma": int(self.dispersed)}
+
+    @cached_property
+    def key(self) -> int:
+        """Of the normal numbers of all draws."""
+        return rng.key(self.seed, "draws")
 
     @property
     def factor(self) -> float:

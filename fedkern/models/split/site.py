@@ -12,7 +12,7 @@ Source: docs/methods/vertical.md, sections 2, 4, 5 and 9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ...kernels import augmented, mlp
+from ...kernels.bound import Bound
 from ..likelihood import HALF_LOG_TAU, Likelihood
 from ..variational import Block
 from .predictors import Linear, Multilevel, Network, Predictor, start
@@ -89,6 +90,7 @@ class Site:
     auxiliary: Auxiliary
     full: bool = False
     path: bool = True
+    _bound: Bound[augmented.Iterations] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     @property
     def point(self) -> bool:
@@ -246,19 +248,20 @@ class Site:
         """
         a, d, predictor = self.auxiliary, drawn, self.predictor
         assert isinstance(predictor, Linear)
-        of_state = (d.H, parameters, moments, d.eps, d.tau, d.theta, d.g, d.z, message)
+        arrays: tuple[Vector, ...] = (d.H, parameters, moments, d.eps, d.tau, d.theta, d.g, d.z, message)
+        mean, sd = predictor.prior_mean, predictor.prior_sd
         if a.kind == "mean-field":
-            parameters, moments, eps, tau, theta, g, z = augmented.mean_field_iteration(
-                *of_state, rho=a.rho, prior_mean=predictor.prior_mean, prior_sd=predictor.prior_sd, learning_rate=learning_rate,
-                path=self.path, full=self.full, key=key, client=client, step=step,
-            )  # fmt: skip
+            iteration = self._bound.of(self, lambda: augmented.bind_mean_field_iteration(
+                *arrays, rho=a.rho, prior_mean=mean, prior_sd=sd, path=self.path, full=self.full, key=key, client=client,
+            ), key, client)  # fmt: skip
+            parameters, moments, eps, tau, theta, g, z = iteration(*arrays, learning_rate, step)
         else:
-            centre = a.inputs.index("centre") if "centre" in a.inputs else None
-            parameters, moments, eps, tau, theta, g, z, extra = augmented.amortised_iteration(
-                *of_state, d.extra, extra, rho=a.rho, hidden=a.hidden, prior_mean=predictor.prior_mean,
-                prior_sd=predictor.prior_sd, learning_rate=learning_rate, path=self.path, full=self.full, centre=centre,
-                key=key, client=client, step=step,
-            )  # fmt: skip
+            arrays = (*arrays, d.extra, extra)
+            iteration = self._bound.of(self, lambda: augmented.bind_amortised_iteration(
+                *arrays, rho=a.rho, hidden=a.hidden, prior_mean=mean, prior_sd=sd, path=self.path, full=self.full,
+                centre=a.inputs.index("centre") if "centre" in a.inputs else None, key=key, client=client,
+            ), key, client)  # fmt: skip
+            parameters, moments, eps, tau, theta, g, z, extra = iteration(*arrays, learning_rate, step)
         return parameters, moments, Drawn(eps, tau, theta, theta, d.H, g, z, extra)
 
     def bound(self, parameters: Vector, drawn: Drawn, factor: float = 1.0) -> float:
