@@ -9,13 +9,13 @@ full one. Source: docs/methods/pvi.md, section 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from ..errors import NumericalError
+from . import dense
 
 Vector = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class Gaussian:
     @classmethod
     def from_moments(cls, mean: Vector, covariance: Vector) -> Gaussian:
         """From mean (d,) and variances (d,) or covariance matrix (d, d)."""
-        P = 1 / covariance if covariance.ndim == 1 else cho_solve(cho_factor(covariance, lower=True), np.eye(len(mean)))
+        P = 1 / covariance if covariance.ndim == 1 else dense.inverse(covariance)
         return cls(P * mean if P.ndim == 1 else P @ mean, P)
 
     @property
@@ -75,22 +75,23 @@ class Gaussian:
     def diagonal(self) -> bool:
         return self.P.ndim == 1
 
-    def _factor(self) -> tuple[Vector, bool]:
+    @cached_property
+    def _factor(self) -> Vector:
         try:
-            return cho_factor(self.P, lower=True)
+            return dense.factor(self.P)
         except np.linalg.LinAlgError as error:
             raise NumericalError(
                 f"the precision matrix is not positive definite ({error}): lower the damping or the learning rate"
             ) from None
 
-    @property
+    @cached_property
     def mean(self) -> Vector:
-        return self.h / self.P if self.diagonal else cho_solve(self._factor(), self.h)
+        return self.h / self.P if self.diagonal else dense.solve(self._factor, self.h)
 
     @property
     def covariance(self) -> Vector:
         """Covariance matrix (d, d)."""
-        return np.diag(1 / self.P) if self.diagonal else cho_solve(self._factor(), np.eye(self.d))
+        return np.diag(1 / self.P) if self.diagonal else dense.solve(self._factor, np.eye(self.d))
 
     @property
     def sd(self) -> Vector:
@@ -113,7 +114,7 @@ class Gaussian:
     def log_det_precision(self) -> float:
         if self.diagonal:
             return float(np.log(self.P).sum())
-        return float(2 * np.log(np.diag(self._factor()[0])).sum())
+        return float(2 * np.log(np.diag(self._factor)).sum())
 
     def variance_of(self, X: Vector) -> Vector:
         """Variance of X theta, row by row: (n,)."""

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from ...errors import NumericalError
 from ...kernels import glm, homes, rng
 from ...kernels.homes import on_host
+from ...models import dense
 from ...models.expfam import Gaussian
 from ...models.glm import Rows
 from ...privacy.accountant import LEAST_CLIP, Mechanism
@@ -303,7 +303,7 @@ def _full_steps(
         L[rows_, columns] = lower
     if not (np.isfinite(mu).all() and np.isfinite(L).all()):
         raise NumericalError(f"local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
-    P = cho_solve((L, True), np.eye(d))
+    P = dense.solve(L, np.eye(d))
     return Gaussian(P @ mu, P), state
 
 
@@ -340,7 +340,7 @@ def exact(
     for _ in range(max_iterations):
         gradient = cavity.h - (cavity.P * mu if diagonal else cavity.P @ mu) + _transposed(rows.X, r)
         H = _curvature(rows.X, -k) + (np.diag(cavity.P) if diagonal else cavity.P)
-        step = cho_solve(cho_factor(H, lower=True), gradient)
+        step = dense.solve(dense.factor(H), gradient)
         gap = np.log(np.diag(H) / P) if diagonal else H - P
         decrement = float(np.sqrt(abs(gradient @ step)))
         away = float(np.abs(gap).max() if diagonal else np.abs(gap).max() / np.abs(P).max())
@@ -392,8 +392,8 @@ def _cross(mu: Vector, P: Vector, cavity: Gaussian) -> float:
     """KL(q || cavity) up to a constant; the cavity need only be positive."""
     if P.ndim == 1:
         return float((0.5 * cavity.P * (1 / P + mu * mu) - cavity.h * mu + 0.5 * np.log(P)).sum())
-    factor = np.linalg.cholesky(P)
-    trace = float((cho_solve((factor, True), cavity.P)).trace())
+    factor = np.asarray(np.linalg.cholesky(P), np.float64)
+    trace = float(dense.solve(factor, cavity.P).trace())
     return 0.5 * trace + 0.5 * float(mu @ cavity.P @ mu) - float(cavity.h @ mu) + float(np.log(np.diag(factor)).sum())
 
 

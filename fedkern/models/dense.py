@@ -1,0 +1,36 @@
+"""Cholesky factors and their solutions by SciPy's LAPACK, without checks that take longer than a small matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotrs
+
+Matrix = NDArray[np.float64]
+
+
+def factor(A: Matrix) -> Matrix:
+    """The lower Cholesky factor of A (d, d), of which the lower triangle is read; above the diagonal it is A.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A is not positive definite, or not finite.
+    """
+    L, info = dpotrf(A, lower=1, clean=0)
+    if info or not np.isfinite(L.trace()):  # what is not finite in a row reaches its diagonal
+        raise np.linalg.LinAlgError(f"the {info or len(A)}-th leading minor is not positive definite")
+    return np.asarray(L)
+
+
+def solve(L: Matrix, b: Matrix) -> Matrix:
+    """A^-1 b for b (d,) or (d, m), from the factor of A."""
+    if not len(L):
+        return np.array(b)
+    x, _ = dpotrs(L, b, lower=1)
+    return np.asarray(x)
+
+
+def inverse(A: Matrix) -> Matrix:
+    """A^-1 from the lower triangle of A."""
+    return solve(factor(A), np.eye(len(A)))
