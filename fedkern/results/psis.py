@@ -55,11 +55,14 @@ def smoothed(log_ratios: Array) -> tuple[Array, float]:
     tail = order[x[order] > cut]
     k_hat = np.inf
     if len(tail) >= LEAST_TAIL:
-        k_hat, scale = _pareto(np.exp(x[tail]) - np.exp(cut))
-        if np.isfinite(k_hat):
-            share = (np.arange(len(tail)) + 0.5) / len(tail)
-            beyond = scale * np.expm1(-k_hat * np.log1p(-share)) / k_hat if k_hat else -scale * np.log1p(-share)
-            x[tail] = np.minimum(np.log(beyond + np.exp(cut)), 0.0)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            k_hat, scale = _pareto(np.exp(x[tail]) - np.exp(cut))
+            if not np.isfinite(k_hat):  # ratios of which nearly all vanish beside the largest: no tail is that heavy
+                k_hat = np.inf
+            else:
+                share = (np.arange(len(tail)) + 0.5) / len(tail)
+                beyond = scale * np.expm1(-k_hat * np.log1p(-share)) / k_hat if k_hat else -scale * np.log1p(-share)
+                x[tail] = np.minimum(np.log(beyond + np.exp(cut)), 0.0)
     return np.asarray(x - scipy.special.logsumexp(x)), float(k_hat)
 
 
@@ -73,6 +76,6 @@ def _pareto(excess: Array) -> tuple[float, float]:
     profile = n * (np.log(-b / k) - k - 1)
     weights = np.exp(profile - scipy.special.logsumexp(profile))
     weights = np.where(weights >= 10 * np.finfo(float).eps, weights, 0.0)
-    middle = float((b * weights).sum() / weights.sum())
+    middle = float((b * weights).sum() / weights.sum()) if weights.any() else np.nan
     shape = float(np.log1p(-middle * excess).mean())
     return (n * shape + 5) / (n + 10), -shape / middle

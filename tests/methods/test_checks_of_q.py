@@ -241,3 +241,13 @@ def test_the_terminal_says_it(tmp_path: Path) -> None:
     result: Result = fedkern.run(job(tmp_path, rows("bernoulli")))
     lines = list(fedkern.methods.named("pvi").show.lines(result.summary, "why"))
     assert any(line.startswith("q against the pooled posterior: k-hat ") for line in lines)
+
+
+def test_ratios_that_nearly_all_vanish_have_an_infinite_tail():
+    ratios = np.full(1000, -800.0)
+    ratios[-1], ratios[-60:-1] = 0.0, -np.linspace(740, 744, 59)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weights, k_hat = psis.smoothed(ratios)
+    assert k_hat == np.inf
+    assert np.exp(weights).sum() == pytest.approx(1)
