@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fedkern import _core
+from fedkern import _core, kernels
 from fedkern.kernels import glm, rng
 
 from . import common, floors
@@ -157,6 +157,14 @@ def clipped_by_fedkern(case: Case, n_threads: int = 1) -> Callable[[], Any]:
     return lambda: glm.clipped_grad_sum(X, y, mu, log_sigma, n_threads=n_threads, **options)
 
 
+def clipped_by_bound(case: Case) -> Callable[[], Any]:
+    X, y, mu, log_sigma = case.arrays()
+    options: dict[str, Any] = {"clip": 0.5, "family": "bernoulli", "estimator": "weight-mc", "key": KEY, "noise_multiplier": 1.0}
+    data, varying = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma}, ("mu", "log_sigma", "step")
+    bound = kernels.bind("glm.clipped_grad_sum", data, varying, step=0, **options)
+    return lambda: bound(mu, log_sigma, 0)
+
+
 def clipped_by_numpy(case: Case) -> Callable[[], Any]:
     X, y, mu, log_sigma = case.arrays()
     generator = np.random.default_rng(1)
@@ -258,6 +266,7 @@ def clipped_by_opacus(case: Case) -> Callable[[], Any]:
 ELBO = {"fedkern": elbo_by_fedkern, "numpy": elbo_by_numpy, "numba": elbo_by_numba, "jax": elbo_by_jax}
 CLIPPED = {
     "fedkern": clipped_by_fedkern,
+    "fedkern, bound": clipped_by_bound,
     "numpy": clipped_by_numpy,
     "numba": clipped_by_numba,
     "jax": clipped_by_jax,
@@ -271,6 +280,7 @@ ELBO_CASES = {
     "poisson 2e5 x 100, S=1, f64": Case(200_000, 100, family="poisson"),
 }
 CLIPPED_CASES = {
+    "1 x 108 f32": Case(1, 108, dtype="f4"),
     "256 x 108 f32": Case(256, 108, dtype="f4"),
     "32768 x 108 f32": Case(32768, 108, dtype="f4"),
     "4096 x 2000 f32": Case(4096, 2000, dtype="f4"),
@@ -323,7 +333,7 @@ def rows(cases: dict[str, Case], peers: dict[str, Callable[..., Any]]) -> None:
         calls = common.available(peers, case) | {"2 threads": peers["fedkern"](case, n_threads=2)}
         seconds = common.times({"read": floors.read(case.arrays()[0])} | calls, seconds=1.5)
         read = seconds.pop("read")
-        print(f"{name}: read {read * 1e3:.3f} ms  {common.cells(seconds, '.3f', 1e3, ' ms')}")
+        print(f"{name}: read {read * 1e3:.3f} ms  {common.cells(seconds, '.4f', 1e3, ' ms')}")
         print(common.against(seconds, read, "read"), flush=True)
 
 
