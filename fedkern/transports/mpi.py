@@ -98,7 +98,7 @@ class Ranks:
         level, self.n_threads, crowded, same, name = WELCOME.unpack(self.exchange("hello", hello, answer))
         _core.limit_isa(LEVELS[level])
         patience = self.link.patience
-        patience.spin, patience.longest = (1e-3, 2e-3) if crowded else (2e-2, 5e-4)
+        patience.spin, patience.longest = (1e-3, 2e-3) if crowded else (4e-3, 5e-4)
         if same and self.link.wake(name.decode(), near) and len(near) == (self.size - 1 if self.is_server else 1):
             patience.longest = 2e-2  # all who may have something to say wake this rank
 
