@@ -1,4 +1,6 @@
-// A small pool of sleeping threads. No OpenMP runtime: it would spin, and it clashes with whatever else is loaded.
+// A small pool of threads that sleep where nothing is to do. No OpenMP runtime: it clashes with whatever else is loaded.
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -10,6 +12,30 @@
 namespace fedkern {
 namespace {
 
+/// For so long a thread looks before it sleeps: a kernel's parts follow each other within microseconds, and to be woken takes tens of
+/// them (a private step of 1 ms on two threads: 1.6 times as fast as on one without this, 1.9 with it).
+constexpr std::chrono::microseconds patience{50};
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+/// Whether it comes true before the patience ends.
+template <class Condition> bool soon(const Condition& holds) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    do {
+        for (int i = 0; i < 64; ++i) {
+            if (holds()) return true;
+            relax();
+        }
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
+}
+
 class Pool {
   public:
     void run(int n_threads, void (*task)(void*), void* context) {
@@ -18,21 +44,25 @@ class Pool {
         if (!alone) return task(context);
         {
             const std::lock_guard lock(mutex_);
-            while (int(workers_.size()) < n_threads - 1) workers_.emplace_back([this, seen = round_] { work(seen); });
+            while (int(workers_.size()) < n_threads - 1) workers_.emplace_back([this, seen = round_.load()] { work(seen); });
             task_ = task, context_ = context, wanted_ = running_ = n_threads - 1;
             ++round_;
         }
         wake_.notify_all();
         task(context);
+        const auto all_done = [this] { return running_ == 0; };
+        if (soon(all_done)) return;
         std::unique_lock lock(mutex_);
-        done_.wait(lock, [this] { return running_ == 0; });
+        done_.wait(lock, all_done);
     }
 
   private:
     void work(unsigned long seen) {
-        std::unique_lock lock(mutex_);
+        const auto called = [&] { return round_ != seen; };
         for (;;) {
-            wake_.wait(lock, [&] { return round_ != seen; });
+            soon(called);
+            std::unique_lock lock(mutex_);
+            wake_.wait(lock, called);
             seen = round_;
             if (wanted_ == 0) continue; // enough others have come
             --wanted_;
@@ -48,10 +78,11 @@ class Pool {
     std::mutex busy_, mutex_;
     std::condition_variable wake_, done_;
     std::vector<std::thread> workers_;
-    unsigned long round_ = 0;
+    std::atomic<unsigned long> round_{0};
     void (*task_)(void*) = nullptr;
     void* context_ = nullptr;
-    int wanted_ = 0, running_ = 0;
+    int wanted_ = 0;
+    std::atomic<int> running_{0};
 };
 
 } // namespace

@@ -26,6 +26,9 @@ LARGE = {
     "rank": 9,
 }
 
+# More clients than are computed at a time.
+MANY = {"groups": (60, 9, 40) * 4, "n_global": 8, "n_local": (4, 2, 6) * 4, "hidden": 120, "local_hidden": 70}
+
 
 def problem(a, rows, dtype, seed=0):
     """parameters, theta, t, noise; no relu so near its kink that rounding decides about it."""
@@ -62,8 +65,14 @@ def test_large_layers_through_blas(variant, rows, dtype):
     assert agrees(mlp.Architecture(variant, **LARGE), rows, dtype) <= TOLERANCE[dtype] * 10
 
 
+@pytest.mark.parametrize(("dtype", "rows"), [("f8", 128), ("f4", 128), ("f8", 9)])
+@pytest.mark.parametrize("variant", ["printed", "amended"])
+def test_many_large_clients(variant, rows, dtype):
+    assert agrees(mlp.Architecture(variant, **MANY), rows, dtype) <= TOLERANCE[dtype] * 10
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("sizes", [SMALL, LARGE])
+@pytest.mark.parametrize("sizes", [SMALL, LARGE, MANY])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_threads_do_not_change_a_bit(variant, sizes, dtype):
     a = mlp.Architecture(variant, **sizes)
