@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -267,30 +268,38 @@ def _of(answer: Mapping[str, Message], kind: type[M]) -> M:
     return message
 
 
+@lru_cache(maxsize=4)
+def _weights(rows: tuple[int, ...], lost: frozenset[int]) -> Array:
+    """(1, m) the share of each client that is there in all their rows."""
+    here = np.array([n for k, n in enumerate(rows) if k not in lost], float)
+    return np.asarray(here / here.sum())[None]
+
+
 def _keep(state: Server) -> None:
     settings, flat = state.settings, state.settings.layout.flat
     if not settings.keeps(state.round - state.since):
         return
-    values, cold = state.values, slice(None) if state.ladder is None else state.ladder.cold
-    draw = {name: flat(getattr(values, name)[cold]) for name in ("theta", "tau_sq", "inclusion")}
-    eta = values.eta[cold]
-    draw |= {"eta": flat(eta) if settings.prior.eta_form == "coordinate" else eta[..., 0], "rho": values.rho[cold]}
+    values, ladder = state.values, state.ladder
+    if ladder is not None:
+        values = Values(**{name: value[ladder.cold] for name, value in vars(values).items()})
+    draw = {"theta": flat(values.theta), "tau_sq": flat(values.tau_sq), "inclusion": flat(values.inclusion)}
+    draw["eta"] = flat(values.eta) if settings.prior.eta_form == "coordinate" else values.eta[..., 0]
+    draw["rho"] = values.rho
     if state.deviation is not None:
         here = state.deviation[state.active] if state.lost else state.deviation
-        here = here if state.ladder is None else here[:, cold]
+        here = here if ladder is None else here[:, ladder.cold]
         mean = np.add.reduce(here, axis=0) / len(here)
-        draw["average"] = flat(values.theta[cold] + mean)
+        draw["average"] = flat(values.theta + mean)
         kept = isinstance(state.trace, Trace)  # streams have no place for these
         if kept and len(here) > 1:
             away = here - mean
             away *= away
             draw["between"] = flat(np.sqrt(np.add.reduce(away, axis=0) / (len(here) - 1)))
         if kept and state.rows:
-            rows = np.array(state.rows, float)[state.active]
-            by_rows = np.dot((rows / rows.sum())[None], here.reshape(len(here), -1))
-            draw["by_rows"] = flat(values.theta[cold] + by_rows.reshape(mean.shape))
+            by_rows = np.dot(_weights(state.rows, state.lost), here.reshape(len(here), -1))
+            draw["by_rows"] = flat(values.theta + by_rows.reshape(mean.shape))
         if settings.share_local:
-            draw["sites"] = np.moveaxis(flat(values.theta[cold] + here), 0, 1)  # (c, m, n)
+            draw["sites"] = np.moveaxis(flat(values.theta + here), 0, 1)  # (c, m, n)
     state.trace.add(draw)
 
 
