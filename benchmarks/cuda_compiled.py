@@ -284,16 +284,18 @@ def _of_types(call: str, module: str, name: str, rows: int) -> list[Counted]:
 
 
 TYPES = {"f64": "double", "f32": "float"}
+EIGHT = "  8 rows, no instance of ours"
 PLAIN = "  float64 y, no offset, no weights"
 COUNTED = [
     *_of_types("elbo_grad, one draw", PROBE, "logliks<T, 4, 4, false>", 4),
     *_of_types(PLAIN, PROBE, "logliks<T, 4, 4, true>", 4),
-    *_of_types("  8 rows, no instance of ours", PROBE, "logliks<T, 4, 8, false>", 8),
+    *_of_types(EIGHT, PROBE, "logliks<T, 4, 8, false>", 8),
     *_of_types("clipped_grad_sum, one draw", PROBE, "examples<By::weights, T, 4, 4, false>", 4),
     *_of_types(PLAIN, PROBE, "examples<By::weights, T, 4, 4, true>", 4),
     *_of_types("clipped_grad_sum, analytic", PROBE, "examples<By::expectation, T, 4, 2, false>", 2),
     *_of_types(PLAIN, PROBE, "examples<By::expectation, T, 4, 2, true>", 2),
     *_of_types("clip_sum", "privacy", "clip_rows<T, 4, 4>", 4),
+    *_of_types(EIGHT, "privacy", "clip_rows<T, 4, 8>", 8),
     Counted("rng.normal, a pair", "rng", "pairs<Kind::normal>", 1),
 ]
 # Operations by the unit that does them: a multiprocessor's scheduler has 16 lanes for float64, so that a warp takes two cycles.
@@ -306,8 +308,8 @@ KINDS = {
 }
 # Parts by the functions, or the lines of a kernel, that an instruction comes from; the last takes what is left.
 PARTS = {
-    "x": r"^load_rows$|row\[r\]\[c\] =",
     "columns": "^(Response|number)$",
+    "x": "^(load_rows?|place)$",
     "sums": "^warp_sums$",
     "scalar": "^(weigh|slope|base|expected|clipped|clip_weight|philox|philox_bits|normal_pair)$",
     "products": r"\ba \+=|\ba\[r\] \+=|squares\[r\] \+=|m\[r\] \+=|const double xj = x\[r\]\[c\], square|dot\[r\] =|shared\.",
@@ -328,7 +330,7 @@ for a warp whose lanes have parted are left out: none have. glm: families are ch
 which it is, so that the jumps to it are missing. The analytic estimator is that of narrow posteriors, s <= 5.
 """
 ABOUT_PARTS = """
-The same by parts: x's numbers read; what stands beside a row (response, offset, weight); products with vectors that all rows
+The same by parts: what stands beside a row (response, offset, weight); x's numbers read; products with vectors that all rows
 share; sums over lanes; the mathematics of a family or of random numbers; spreading over lanes and adding; the rest.
 """
 
