@@ -39,16 +39,13 @@ struct Response {
 };
 
 /// R rows from `first` on; zeros beyond `end` and beyond the columns.
-template <class T, int C, int R> FEDKERN_INLINE void load_rows(const Regression& data, Index first, Index end, T (&x)[R][C]) {
+template <bool walks = true, class T, int C, int R>
+FEDKERN_INLINE void load_rows(const Regression& data, Index first, Index end, T (&x)[R][C]) {
+    const int left = rows_left<R>(first, end);
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-        const bool there = first + r < end;
-        const auto from = row<T>(data, there ? first + r : first);
-#pragma unroll
-        for (int c = 0; c < C; ++c) {
-            const Index j = lane() + 32 * c;
-            x[r][c] = there && j < data.d ? from[j] : T(0);
-        }
+        const bool there = r == 0 || r < left;
+        load_row<walks>(row<T>(data, there ? first + r : first), there, x[r]);
     }
 }
 
@@ -253,7 +250,7 @@ FEDKERN_KERNEL example_rows(Regression data, Likelihood likelihood, Clipping cli
     double value = 0, skipped = 0;
     for (Index first = share.begin + warp() * R; first < share.end; first += warps() * R) {
         T x[R][C];
-        load_rows(data, first, share.end, x);
+        load_rows<by != By::expectation>(data, first, share.end, x); // else sm_100 spills
         const Index i = first + row_of<R>(lane());
         const bool counts = i < share.end;
         const Response own(data, family, counts ? i : first);

@@ -41,6 +41,21 @@ FEDKERN_INLINE Index warps_of_grid() { return Index(gridDim.x) * warps(); }
 /// Where 16 bytes can be stored at once.
 FEDKERN_INLINE bool aligned(const void* at) { return reinterpret_cast<unsigned long long>(at) % 16 == 0; }
 
+/// How many of R rows from `first` on there are.
+template <int R> FEDKERN_INLINE int rows_left(Index first, Index end) { return end - first < R ? int(end - first) : R; }
+
+/// Numbers lane, lane + 32, .. of a row of up to 32 C; zeros behind them, and everywhere if the row is not there. A pointer that
+/// `walks` saves a product of 64 bits for each number, and takes registers.
+template <bool walks = true, class T, int C> FEDKERN_INLINE void load_row(Vector<const T> row, bool there, T (&x)[C]) {
+    const int size = there ? int(row.size) - lane() : 0; // from the lane's first number on
+    const T* from = row.data + lane() * row.stride;
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+        x[c] = 32 * c < size ? from[walks ? 0 : c * 32 * row.stride] : T(0);
+        if (walks) from += 32 * row.stride;
+    }
+}
+
 /// The sum over a warp, on every lane.
 FEDKERN_INLINE double warp_sum(double x) {
     for (int bit = 16; bit > 0; bit /= 2) x += __shfl_xor_sync(all_lanes, x, bit);

@@ -14,15 +14,12 @@ template <class T, int C, int R> FEDKERN_KERNEL clip_rows(Matrix<const T> x, dou
     double sum[C] = {};
     for (Index first = begin + warp() * R; first < end; first += warps() * R) {
         T row[R][C];
-        double squares[R];
+        double squares[R] = {};
+        const int left = rows_left<R>(first, end);
 #pragma unroll
         for (int r = 0; r < R; ++r) {
-            squares[r] = 0;
-#pragma unroll
-            for (int c = 0; c < C; ++c) {
-                const Index j = lane() + 32 * c;
-                row[r][c] = first + r < end && j < x.cols ? x.row(first + r)[j] : T(0);
-            }
+            const bool there = r == 0 || r < left;
+            load_row(x.row(there ? first + r : first), there, row[r]);
         }
 #pragma unroll
         for (int r = 0; r < R; ++r)

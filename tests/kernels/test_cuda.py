@@ -372,6 +372,14 @@ def test_nvrtc_makes_of_every_instance_what_is_stored(options: tuple[str, ...]) 
     assert ended.returncode == 0, ended.stderr
 
 
+def test_a_warp_issues_for_a_row_what_is_stored() -> None:
+    """Instructions of the main loops as `benchmarks/results/cuda-issued.txt` has them."""
+    pytest.importorskip("nvidia", reason="NVRTC is not installed: pip install 'fedkern[cuda-check]'")
+    script = Path(__file__).parents[2] / "benchmarks" / "cuda_compiled.py"
+    ended = subprocess.run([sys.executable, str(script), "--issued", "--check"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_nvrtc_compiles_each_header_alone() -> None:
     pytest.importorskip("nvidia", reason="NVRTC is not installed: pip install 'fedkern[cuda-check]'")
     script = Path(__file__).parents[2] / "benchmarks" / "cuda_compiled.py"

@@ -78,8 +78,8 @@ FAULTS = {
     "a wrong lane": Fault("privacy.cu", "w, r * (32 / R));", "w, r);", "privacy.clip_sum", "conformance", "AssertionError"),
     "a forgotten tail of rows": Fault(
         "privacy.cu",
-        "first + r < end && j < x.cols ?",
-        "j < x.cols ?",
+        "left = rows_left<R>(first, end);",
+        "left = R;",
         "privacy.clip_sum",
         "address",
         "heap-buffer-overflow",
