@@ -375,10 +375,12 @@ def bind_local_sweeps(
 
     Parameters
     ----------
-    R, q, rss, n, gram, options
-        As those of `local_sweeps`, without `out`. R, q, rss and gram are read in every call, and must stay where they are.
+    R, q, rss, n
+        As those of `local_sweeps`. They are read in every call, and must stay where they are.
     theta, tau_sq, deviation, lambda_sq, sigma_sq
         Of any call: all have their sizes.
+    gram, options
+        As those of `local_sweeps`, without `out`; gram must stay where it is, too.
 
     Raises
     ------
@@ -550,7 +552,13 @@ _NOTHING = np.array([0, 0, 0, -1]).tobytes()
 
 
 def nothing_happened(events: NDArray[np.int64]) -> bool:
-    """Whether all `events` (c, .., 4) of sweeps are 0, 0, 0, -1, as nearly always."""
+    """Whether a call of sweeps counted nothing, and found no fault, as nearly always.
+
+    Parameters
+    ----------
+    events : (c, .., 4) int64 array
+        What it returned last: 0, 0, 0, -1 in every row.
+    """
     return type(events) is np.ndarray and events.tobytes() == _NOTHING * (events.size >> 2)
 
 

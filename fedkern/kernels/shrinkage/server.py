@@ -226,10 +226,14 @@ def bind_global_sweep(
 
     Parameters
     ----------
-    indicators, seed, chain, n_passes, n_threads, scalars
-        As those of `global_sweep`, without `out`. The indicators are read in every call, and must stay as they are.
-    deviation, lambda_sq, theta, tau_sq, gamma, eta, rho
+    deviation, lambda_sq
         Of any call: all have their sizes.
+    indicators
+        As those of `global_sweep`. They are read in every call, and must stay as they are.
+    theta, tau_sq, gamma, eta, rho
+        Of any call.
+    seed, chain, n_passes, n_threads, scalars
+        As those of `global_sweep`, without `out`.
 
     Raises
     ------
