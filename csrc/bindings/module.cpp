@@ -19,6 +19,8 @@ void bind_shrinkage(py::module_&);
 void bind_spatial(py::module_&);
 void bind_blas(py::module_&);
 void bind_bound(py::module_&);
+void bind_files(py::module_&);
+void bind_ranges(py::module_&);
 void bind_signals(py::module_&);
 void bind_wire(py::module_&);
 }
@@ -45,6 +47,8 @@ PYBIND11_MODULE(_core, m) {
     family("spatial", fedkern::bind_spatial);
     family("blas", fedkern::bind_blas);
     family("bound", fedkern::bind_bound);
+    family("files", fedkern::bind_files);
+    family("ranges", fedkern::bind_ranges);
     family("signals", fedkern::bind_signals);
     family("wire", fedkern::bind_wire);
 }

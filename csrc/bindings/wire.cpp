@@ -181,11 +181,11 @@ py::object decode(const py::object& layout, const py::object& frame, std::uint32
     if (header.checksum != sum + wire::sum(bytes.data(), 3, 0)) return py::none();
     const auto owner = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(frame.ptr()));
     if (!owner) throw py::error_already_set();
-    py::tuple values(l.fields.size());
-    for (std::size_t i = 0; i < l.fields.size(); ++i) {
-        py::object value = get(l.fields[i], bytes.data(), finite, owner); // where not all is finite: ints and bytes may not look it
+    py::dict values;
+    for (const Field& field : l.fields) {
+        const py::object value = get(field, bytes.data(), finite, owner); // where not all is finite: ints and bytes may not look it
         if (!value) return py::none();
-        PyTuple_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), value.release().ptr());
+        if (PyDict_SetItem(values.ptr(), field.name.ptr(), value.ptr())) throw py::error_already_set();
     }
     return py::make_tuple(header.client, values);
 }

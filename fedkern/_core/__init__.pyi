@@ -3,10 +3,12 @@
 from . import augmented as augmented
 from . import blas as blas
 from . import bound as bound
+from . import files as files
 from . import glm as glm
 from . import mlp as mlp
 from . import optim as optim
 from . import privacy as privacy
+from . import ranges as ranges
 from . import rng as rng
 from . import sem as sem
 from . import shrinkage as shrinkage

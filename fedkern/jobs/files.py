@@ -7,7 +7,6 @@ written, is a JobError that names the file and the remedy.
 from __future__ import annotations
 
 import csv
-import errno
 import hashlib
 import io
 import json
@@ -144,8 +143,6 @@ class Lines:
         """A line that is JSON already."""
         try:  # `writing`, which takes longer than the writing
             self._write(line.encode() + b"\n")
-            if not os.fstat(self._handle.file).st_nlink:
-                raise FileNotFoundError
         except FileNotFoundError:
             raise deleted(self.path) from None
         except OSError as error:
@@ -168,8 +165,7 @@ class Lines:
         return Handle(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
 
     def _write(self, data: bytes) -> None:
-        if os.write(self._handle.file, data) < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._handle.append(data)
 
 
 def spare(party: int) -> int:

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
+from .._core import files
+
 MOST = 128
 
 
@@ -41,6 +43,16 @@ class Handle:
             It was deleted, or replaced.
         """
         return self._again() if self._file is None else self._file
+
+    def append(self, data: bytes) -> None:
+        """Writes all of it, at the end where the flags say so.
+
+        Raises
+        ------
+        OSError
+            It does not fit; FileNotFoundError where the file was deleted or replaced.
+        """
+        files.append(self.file, data)
 
     def close(self) -> None:
         """For good, or until it is needed again."""

@@ -168,8 +168,7 @@ class Keeper(Hooks):
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
         if self.folder:
-            kind = type(message)
-            line = self._lines.get((self.protocol, kind)) or self._line(message)
+            line = self._lines.get((self.protocol, type(message))) or self._line(message)
             log = self._ledgers.get(client) or self._ledger(client)
             log.write(line % (getattr(message, "round", -1), n_bytes, charged))
 
@@ -215,8 +214,7 @@ class Keeper(Hooks):
     def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, Frame]], lost: frozenset[int]) -> None:
         if self.folder:
             metrics = self._logs.get(self.folder.path / "metrics.jsonl")
-            counts = [[*key, count] for key, count in self.wire.counts.items()]
-            about = {"metrics": metrics.size if metrics else self._metrics_size, "wire": counts, "lost": sorted(lost)}
+            about = {"metrics": metrics.size if metrics else self._metrics_size, "wire": self.wire.listed(), "lost": sorted(lost)}
             about["gone"] = self.gone
             more = {"frames": pack_frames(f for _, f in frames), "about": json.dumps(about).encode()}
             self._keep(SERVER, number, saved, more)
@@ -352,7 +350,7 @@ class Keeper(Hooks):
     def _restart(self, protocol: Protocol[Any, Any], start: Any, saved: dict[str, Any], codec: Codec) -> Any:
         about = json.loads(saved["about"])
         self._metrics_size = about["metrics"]
-        self.wire.counts = {(name, way): count for name, way, count in about["wire"]}
+        self.wire.restore(about["wire"])
         self.gone = dict(about["gone"])
         state = self._as_kept(SERVER, self.checkpoint_number, saved)
         return restart(protocol, start[0], state, unpack_frames(saved["frames"]), codec)

@@ -62,12 +62,13 @@ class Ledger(Lines):
         return self._synced
 
     def _write(self, data: bytes) -> None:
-        if self._here and self._here + len(data) > MOST:
+        size = len(data)
+        if self._here + size > MOST and self._here:
             self._begin_file()
-        super()._write(data)
+        self._handle.append(data)
         self._hash.update(data)
-        self._length += len(data)
-        self._here += len(data)
+        self._length += size
+        self._here += size
 
     def _begin_file(self) -> None:
         """What is full is on the disk under its own name before anything is written to the next file."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -38,24 +39,26 @@ MOST = 30.0  # of a logarithm of a rate
 HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
 
-def _special(name: str, *arguments: Any) -> Any:
+@cache
+def _special(name: str) -> Callable[..., Any]:
     """A function of SciPy, which who only calls kernels need not load."""
-    return getattr(import_module("scipy.special"), name)(*arguments)
+    function: Callable[..., Any] = getattr(import_module("scipy.special"), name)
+    return function
 
 
 def expit(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
-    return _special("expit", x)
+    return _special("expit")(x)
 
 
 def gammaln(x: Any) -> Any:
     """log |Gamma(x)|."""
-    return _special("gammaln", x)
+    return _special("gammaln")(x)
 
 
 def betaln(a: Any, b: Any) -> Any:
     """log of the beta function."""
-    return _special("betaln", a, b)
+    return _special("betaln")(a, b)
 
 
 # What families have in common --------------------
@@ -210,21 +213,21 @@ TAIL = 0.025
 
 def _garwood(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, Vector]:
     """Quantiles of chi-square with 2 y and 2 y + 2 degrees of freedom, halved (Garwood, 1936)."""
-    low = np.where(y > 0, _special("gammaincinv", np.maximum(y, 1), TAIL), 0.0)
-    return low / exposure, np.asarray(_special("gammaincinv", y + 1, 1 - TAIL) / exposure)
+    low = np.where(y > 0, _special("gammaincinv")(np.maximum(y, 1), TAIL), 0.0)
+    return low / exposure, np.asarray(_special("gammaincinv")(y + 1, 1 - TAIL) / exposure)
 
 
 def _clopper_pearson(y: Vector, trials: Vector, scale: Scale) -> tuple[Vector, Vector]:
     """Quantiles of beta distributions (Clopper and Pearson, 1934)."""
     failures = trials - y
-    low = np.where(y > 0, _special("betaincinv", np.maximum(y, 1), failures + 1, TAIL), 0.0)
-    return low, np.where(failures > 0, _special("betaincinv", y + 1, np.maximum(failures, 1), 1 - TAIL), 1.0)
+    low = np.where(y > 0, _special("betaincinv")(np.maximum(y, 1), failures + 1, TAIL), 0.0)
+    return low, np.where(failures > 0, _special("betaincinv")(y + 1, np.maximum(failures, 1), 1 - TAIL), 1.0)
 
 
 def _negative_exact(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, Vector]:
     """By the same tails, which are incomplete beta functions of r / (r + mean)."""
-    below = _special("betaincinv", scale, np.maximum(y, 1), 1 - TAIL)
-    above = _special("betaincinv", scale, y + 1, TAIL)
+    below = _special("betaincinv")(scale, np.maximum(y, 1), 1 - TAIL)
+    above = _special("betaincinv")(scale, y + 1, TAIL)
     return np.where(y > 0, scale * (1 - below) / below, 0.0) / exposure, np.asarray(scale * (1 - above) / above / exposure)
 
 

@@ -16,26 +16,36 @@ WAYS = ("to_client", "to_server")
 
 @dataclass
 class Wire:
-    """Messages and bytes for each client and direction, as the server counts them."""
+    """Messages and bytes for each direction and client, as the server counts them."""
 
     clients: tuple[str, ...]
-    counts: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    counts: dict[str, dict[int, list[int]]] = field(default_factory=lambda: {way: {} for way in WAYS})
 
     def add(self, direction: str, client: int, n_bytes: int) -> None:
         """One message of `n_bytes`; direction is "to_client" or "to_server"."""
-        key = self.clients[client], direction
-        count = self.counts.get(key) or self.counts.setdefault(key, [0, 0])
+        counts = self.counts[direction]
+        count = counts.get(client) or counts.setdefault(client, [0, 0])
         count[0] += 1
         count[1] += n_bytes
+
+    def listed(self) -> list[tuple[str, str, list[int]]]:
+        """What a checkpoint keeps: client, direction, messages and bytes."""
+        return [(self.clients[client], way, count) for way, counts in self.counts.items() for client, count in counts.items()]
+
+    def restore(self, listed: Iterable[tuple[str, str, list[int]]]) -> None:
+        """Inverse of `listed`."""
+        places = {name: client for client, name in enumerate(self.clients)}
+        for name, way, count in listed:
+            self.counts[way][places[name]] = count
 
     def as_dict(self) -> dict[str, dict[str, dict[str, int]]]:
         """Client -> direction -> messages, bytes."""
 
-        def count(name: str, way: str) -> dict[str, int]:
-            messages, n_bytes = self.counts.get((name, way), (0, 0))
+        def count(client: int, way: str) -> dict[str, int]:
+            messages, n_bytes = self.counts[way].get(client, (0, 0))
             return {"messages": messages, "bytes": n_bytes}
 
-        return {name: {way: count(name, way) for way in WAYS} for name in self.clients}
+        return {name: {way: count(client, way) for way in WAYS} for client, name in enumerate(self.clients)}
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,6 @@ class _Layout:
     """Where the fields of a message lie: (name, type, sizes, first byte, last + 1)."""
 
     fields: tuple[tuple[str, type, tuple[int, ...], int, int], ...]
-    names: tuple[str, ...]
     total: int  # bytes of a frame
     compiled: Any
 
@@ -60,7 +59,7 @@ class Codec:
             fields.append((name, field.type, sizes, at, stop))
             at = stop
         compiled = wire.layout(kind.kind, [(name, CODES[form], sizes) for name, form, sizes, *_ in fields])
-        self._layouts[kind] = _Layout(tuple(fields), tuple(name for name, *_ in fields), at, compiled)
+        self._layouts[kind] = _Layout(tuple(fields), at, compiled)
         return self._layouts[kind]
 
     def longest(self, kinds: Kinds) -> int:
@@ -89,7 +88,7 @@ class Codec:
         if opened is None:
             raise RemoteFault(self._fault(frame, expected))
         message = object.__new__(kind)  # no message does more in `__init__`
-        message.__dict__.update(zip(layout.names, opened[1]))
+        object.__setattr__(message, "__dict__", opened[1])
         return opened[0], message
 
     def _fault(self, frame: Frame, expected: Kinds) -> str:

@@ -195,9 +195,12 @@ class ClientSide(Generic[S, C]):
 
     def _ask(self, client: int, question: Message) -> tuple[list[Message], int]:
         """The machine's messages; its charges are answered on the spot."""
-        messages: list[Message] = []
         state, effects = self.protocol.client_receive(self.clients[client], question)
-        todo, charged = list(reversed(effects)), 0
+        messages = [effect for effect in effects if not isinstance(effect, Charge)]
+        if len(messages) == len(effects):
+            self.clients[client] = state
+            return messages or [Received()], 0
+        messages, todo, charged = [], list(reversed(effects)), 0
         while todo:
             effect = todo.pop()
             if isinstance(effect, Charge):

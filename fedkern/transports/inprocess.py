@@ -100,9 +100,9 @@ def run(
     hooks = hooks or Hooks()
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
     flying: deque[tuple[bool, int, Frame]] = deque()  # whether to a client, which, frame
-    while not server.done:
-        server.stopping = server.stopping or (signals.pending if signals else None)
+    while flying or not server.done:  # what flies is of a question that is open
         if server.held or not server.n_open:
+            server.stopping = server.stopping or (signals.pending if signals else None)
             flying += [(True, client, frame) for client, frame in server.outgoing()]
         if not flying:
             continue

@@ -35,12 +35,12 @@ class Trajectory:
     kept: tuple[Array, ...] = ()
 
     def add(self, point: Array) -> Trajectory:
-        sums, stride = self.kept or (np.zeros_like(self.total),), self.stride
         total, count = self.total + point, self.count + 1
-        if count % stride == 0:
-            sums = (*sums, total)
-            if len(sums) > KEPT:
-                sums, stride = sums[::2], 2 * stride
+        if count % self.stride:
+            return evolve(self, total=total, count=count)
+        sums, stride = (*(self.kept or (np.zeros_like(self.total),)), total), self.stride
+        if len(sums) > KEPT:
+            sums, stride = sums[::2], 2 * stride
         return evolve(self, total=total, count=count, stride=stride, kept=sums)
 
     def half_mean(self) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from .messages import Saved, array
 
 Array = NDArray[np.float64]
+Draws = Mapping[str, Array]
+Kept = Callable[[Draws], Draws]  # draws of several rounds (t, ...) -> what is kept of them, (t, c, ...)
+WAITING, BYTES = 64, 1 << 18  # rounds, and bytes of draws, that wait at most
 
 
 class Grown(NDArray[np.float64]):
@@ -19,37 +22,80 @@ class Grown(NDArray[np.float64]):
 
 
 class Trace:
-    """Draws of each kept round: name -> (c, ...), with the chain first. The one thing in a state that grows in place."""
+    """Draws of each kept round: name -> (c, ...), with the chain first. The one thing in a state that grows in place.
+
+    What has to be computed of a round's draws before they are kept waits for other rounds: of all at once it takes a fraction of
+    the time.
+    """
 
     def __init__(self) -> None:
         self._draws: dict[str, Array] = {}
-        self.count, self._room, self._epoch = 0, 0, 0
+        self.count, self._held, self._room, self._epoch = 0, 0, 0, 0
+        self._waiting: list[Draws] = []
+        self._most = WAITING  # of these, by their size
+        self._kept: Kept | None = None
 
-    def add(self, draws: Mapping[str, Array]) -> None:
-        """The draws of one round."""
-        if not self.count:
-            self._draws, self._room = {name: np.empty((64, *value.shape)) for name, value in draws.items()}, 64
-        if self.count == self._room:
+    def add(self, draws: Draws, kept: Kept | None = None) -> None:
+        """The draws of one round.
+
+        Parameters
+        ----------
+        draws
+            Name -> (c, ...). With `kept` nobody may change them any more.
+        kept
+            What is kept of them, of several rounds at once, and the same for all until `clear`; without it the draws themselves.
+        """
+        self.count += 1
+        if kept is None:
+            self._hold({name: value[np.newaxis] for name, value in draws.items()})
+            return
+        if not self._waiting:
+            self._most = min(WAITING, BYTES // max(1, sum(value.nbytes for value in draws.values())))
+        self._kept = kept
+        self._waiting.append(draws)
+        if len(self._waiting) >= self._most:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Nothing waits any more."""
+        if not self._waiting or self._kept is None:
+            return
+        waiting, self._waiting, n = self._waiting, [], len(self._waiting)
+        shapes = {name: (n, *value.shape) for name, value in waiting[0].items()}
+        # `concatenate` and not `stack`, which takes several times as long for small arrays.
+        each = {name: np.concatenate([draws[name] for draws in waiting]).reshape(shape) for name, shape in shapes.items()}
+        self._hold(self._kept(each))
+
+    def _hold(self, several: Draws) -> None:
+        """Draws (t, c, ...) of several rounds."""
+        n = len(next(iter(several.values())))
+        if not self._held:
+            self._room = max(WAITING, n)
+            self._draws = {name: np.empty((self._room, *value.shape[1:])) for name, value in several.items()}
+        while self._held + n > self._room:
             self._draws = {name: np.concatenate([held, np.empty_like(held)]) for name, held in self._draws.items()}
             self._room *= 2
-        for name, value in draws.items():
-            self._draws[name][self.count] = value
-        self.count += 1
+        for name, values in several.items():
+            self._draws[name][self._held : self._held + n] = values
+        self._held += n
 
     def clear(self) -> None:
         """Forgets everything: the posterior has become another one."""
-        self._draws, self.count, self._epoch = {}, 0, self._epoch + 1
+        self._draws, self._waiting, self.count, self._held, self._epoch = {}, [], 0, 0, self._epoch + 1
 
     def __getitem__(self, name: str) -> Array:
         """(c, t, ...) Draws of one quantity."""
+        self._settle()
         return np.swapaxes(self._draws[name][: self.count], 0, 1)
 
     def names(self) -> tuple[str, ...]:
         """What is kept."""
+        self._settle()
         return tuple(self._draws)
 
     def save(self, prefix: str = "trace.") -> Saved:
         """As named arrays (t, c, ...), which only grow until all is forgotten."""
+        self._settle()
         saved: Saved = {}
         for name, held in self._draws.items():
             saved[prefix + name] = grown = held[: self.count].view(Grown)
@@ -62,5 +108,5 @@ class Trace:
         trace = cls()
         arrays = {name: np.asarray(array(saved, name)) for name in saved if name.startswith(prefix)}
         trace._draws = {name.removeprefix(prefix): held for name, held in arrays.items()}
-        trace.count = trace._room = len(next(iter(trace._draws.values()))) if trace._draws else 0
+        trace.count = trace._held = trace._room = len(next(iter(trace._draws.values()))) if trace._draws else 0
         return trace

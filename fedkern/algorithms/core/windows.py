@@ -10,6 +10,7 @@ none. Source: docs/concepts/convergence.md, "Variational fits".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,12 @@ class Movement:
         return self.rounds >= LEAST and bool((self.excess <= 1).all())
 
 
+@lru_cache(maxsize=16)
+def _stretches(steady: int) -> tuple[tuple[int, int], ...]:
+    """First round of each, and the one after its last."""
+    return tuple((int(first * steady), int(last * steady)) for first, last in STRETCHES)
+
+
 @dataclass(frozen=True)
 class Windows:
     """Sums over the batches of the two stretches.
@@ -111,8 +118,7 @@ class Windows:
 
     def place(self, round: int) -> tuple[int, int] | None:
         """Stretch and batch of a round; None outside of both."""
-        for k, (first, last) in enumerate(STRETCHES):
-            begin, end = int(first * self.steady), int(last * self.steady)
+        for k, (begin, end) in enumerate(_stretches(self.steady)):
             if begin <= round < end:
                 return k, (round - begin) * BATCHES // (end - begin)
         return None

@@ -90,12 +90,11 @@ def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Glob
     if since != state.since:
         state.trace.clear()
     if settings.keeps(event.round + 1 - since):
-        flat, deviation = settings.layout.flat, local["deviation"]
-        draw = {"theta": flat(theta + deviation), "deviation": flat(deviation)} | {name: local[name] for name in state.site.own}
+        draw = {"theta": theta, "deviation": local["deviation"]} | {name: local[name] for name in state.site.own}
         if settings.tempering > 1:  # the chains whose draws count
             cold = np.flatnonzero(before["temperature"] == 1)
             draw = {name: value[cold] for name, value in draw.items()}
-        state.trace.add(draw)
+        state.trace.add(draw, settings.layout.of_site)
     step = state.step + settings.local_sweeps
     return evolve(state, state=before | local, theta=theta, tau_sq=tau_sq, step=step, since=since, events=events)
 

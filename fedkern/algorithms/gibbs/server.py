@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...kernels import shrinkage
 from ...kernels.bound import Bound
+from ...kernels.ranges import within
 from ..core.messages import ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, evolve, number
 from ..core.rounds import active, flags, in_order, members, needed, to_each
 from ..core.trace import Trace
@@ -26,7 +27,9 @@ Judge = Callable[[Any], bool]
 M = TypeVar("M", bound=Message)
 
 FIRST_JUDGED = 250  # kept rounds after which convergence is judged first; then each time they have doubled
+SMALLEST = float(np.nextafter(0.0, 1.0))
 LARGEST = 1e12  # of any deviation, in the units of the standardised data
+KEPT = ("theta", "tau_sq", "inclusion", "eta", "rho")  # of the server's values
 
 
 @final
@@ -151,7 +154,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 def _check(state: Server, deviation: Array, lambda_sq: Array) -> None:
     """Whether the numbers of a round can be what they are called: of all clients at once."""
-    if deviation.size and not (deviation.max() <= LARGEST and deviation.min() >= -LARGEST and lambda_sq.min() > 0):
+    if not (within(deviation, -LARGEST, LARGEST) and within(lambda_sq, SMALLEST, np.inf)):
         for sender in sorted(state.answers):
             size = float(np.abs(deviation[sender]).max())
             if not size <= LARGEST:
@@ -276,31 +279,40 @@ def _weights(rows: tuple[int, ...], lost: frozenset[int]) -> Array:
 
 
 def _keep(state: Server) -> None:
-    settings, flat = state.settings, state.settings.layout.flat
-    if not settings.keeps(state.round - state.since):
+    if not state.settings.keeps(state.round - state.since):
         return
-    values, ladder = state.values, state.ladder
-    if ladder is not None:
-        values = Values(**{name: value[ladder.cold] for name, value in vars(values).items()})
-    draw = {"theta": flat(values.theta), "tau_sq": flat(values.tau_sq), "inclusion": flat(values.inclusion)}
-    draw["eta"] = flat(values.eta) if settings.prior.eta_form == "coordinate" else values.eta[..., 0]
-    draw["rho"] = values.rho
+    draw, ladder = {name: getattr(state.values, name) for name in KEPT}, state.ladder
     if state.deviation is not None:
-        here = state.deviation[state.active] if state.lost else state.deviation
-        here = here if ladder is None else here[:, ladder.cold]
-        mean = np.add.reduce(here, axis=0) / len(here)
-        draw["average"] = flat(values.theta + mean)
-        kept = isinstance(state.trace, Trace)  # streams have no place for these
-        if kept and len(here) > 1:
-            away = here - mean
-            away *= away
-            draw["between"] = flat(np.sqrt(np.add.reduce(away, axis=0) / (len(here) - 1)))
-        if kept and state.rows:
-            by_rows = np.dot(_weights(state.rows, state.lost), here.reshape(len(here), -1))
-            draw["by_rows"] = flat(values.theta + by_rows.reshape(mean.shape))
-        if settings.share_local:
-            draw["sites"] = np.moveaxis(flat(values.theta + here), 0, 1)  # (c, m, n)
-    state.trace.add(draw)
+        draw["deviation"] = state.deviation[state.active] if state.lost else state.deviation
+    if ladder is not None:
+        draw = {name: value[:, ladder.cold] if name == "deviation" else value[ladder.cold] for name, value in draw.items()}
+    state.trace.add(draw, partial(_kept, state))
+
+
+def _kept(state: Server, draws: Mapping[str, Array]) -> dict[str, Array]:
+    """What is kept of draws of several rounds, (t, c, ...) and the sites' deviations (t, m, c, g, p)."""
+    settings, flat, theta = state.settings, state.settings.layout.flat, draws["theta"]
+    kept = {"theta": flat(theta), "tau_sq": flat(draws["tau_sq"]), "inclusion": flat(draws["inclusion"])}
+    kept["eta"] = flat(draws["eta"]) if settings.prior.eta_form == "coordinate" else draws["eta"][..., 0]
+    kept["rho"] = draws["rho"]
+    here = draws.get("deviation")
+    if here is None:
+        return kept
+    t, m = here.shape[:2]
+    mean = np.add.reduce(here, axis=1) / m
+    kept["average"] = flat(theta + mean)
+    whole = isinstance(state.trace, Trace)  # streams have no place for these
+    if whole and m > 1:
+        away = here - mean[:, np.newaxis]
+        away *= away
+        kept["between"] = flat(np.sqrt(np.add.reduce(away, axis=1) / (m - 1)))
+    if whole and state.rows:
+        weights = _weights(state.rows, state.lost)
+        by_rows = np.stack([np.dot(weights, one) for one in here.reshape(t, m, -1)])
+        kept["by_rows"] = flat(theta + by_rows.reshape(mean.shape))
+    if settings.share_local:
+        kept["sites"] = np.moveaxis(flat(theta[:, np.newaxis] + here), 1, 2)  # (t, c, m, n)
+    return kept
 
 
 def _to_be_judged(state: Server) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -113,6 +114,12 @@ class Layout:
         else:
             out[..., self.there] = flat
         return out
+
+
+    def of_site(self, draws: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        """What a client keeps of draws of theta and d_k (..., g, p): theta_k in the place of theta, and others as they are."""
+        theta, deviation = draws["theta"], draws["deviation"]
+        return {**draws, "theta": self.flat(theta + deviation), "deviation": self.flat(deviation)}
 
 
 def _after_diagonal(square: NDArray[np.float64]) -> NDArray[np.float64]:

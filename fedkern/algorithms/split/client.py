@@ -15,6 +15,7 @@ import numpy as np
 
 from ...errors import NumericalError
 from ...kernels import rng
+from ...kernels.ranges import finite
 from ...models.likelihood import Likelihood
 from ...models.split.site import Drawn, Site
 from ..core import until
@@ -82,7 +83,10 @@ class Client:
 
     def told(self, residual: Vector, centre: Vector | None) -> Vector:
         """(N, e) The same, with this average of the messages and this centre."""
-        inputs, known = self.site.auxiliary.inputs, {"response": self.y, "residual": residual, "centre": centre}
+        inputs = self.site.auxiliary.inputs
+        if not inputs:
+            return nothing(self.settings.n_rows)
+        known = {"response": self.y, "residual": residual, "centre": centre}
         columns = [column for name in inputs if (column := known[name]) is not None]
         if not columns:
             return nothing(self.settings.n_rows)
@@ -262,7 +266,7 @@ def _iterated(state: Client, message: Vector) -> Client | None:
         state.parameters, state.optimiser, state.drawn[0], message, extra, rate, key=key, client=state.index, step=state.step
     )
     # The averages of the squared gradients keep what was not finite.
-    if not (math.isfinite(optimiser[1].max()) and math.isfinite(drawn.z @ drawn.z)):
+    if not (finite(optimiser[1]) and finite(drawn.z)):
         return None
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
     return evolve(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...kernels import rng
+from ...kernels.ranges import finite
 from ...models.split.site import Shared
 from ..core import until
 from ..core.averaging import Trajectory
@@ -53,7 +54,7 @@ class Server:
     last_fifth : the bound over the last fifth of them
     phase : what it waits for: "z", in PL "likelihood", or "moving", whether the clients' own unknowns have settled
     moving : client -> whether they have, as far as it has said
-    answers, bounds : what has come of this phase and round
+    answers, bounds : what has come of this phase and round; they change in place
     Z : (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
     refused : private clients whose budget is spent
     bound : of the ELBO at the last round's draws, where clients sent their terms; loglik: its likelihood part (AV)
@@ -71,8 +72,8 @@ class Server:
     last_fifth: LastFifth
     round: int = 0
     phase: str = "z"
-    answers: Mapping[int, ZShare | LikelihoodShare] = field(default_factory=dict)
-    bounds: Mapping[int, float] = field(default_factory=dict)
+    answers: dict[int, ZShare | LikelihoodShare] = field(default_factory=dict)
+    bounds: dict[int, float] = field(default_factory=dict)
     moving: Mapping[int, bool] = field(default_factory=dict)
     Z: Vector = field(default_factory=lambda: np.zeros((0, 0)))
     eps: Vector = field(default_factory=lambda: np.zeros((0, 0)))
@@ -133,13 +134,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
         return evolve(state, refused=state.refused | {sender}), []
     if isinstance(event, BoundShare) and state.settings.bounded(state.round) and sender not in state.bounds:
-        return evolve(state, bounds={**state.bounds, sender: event.value}), []
+        state.bounds[sender] = event.value
+        return state, []
     if state.phase == "moving":
         return _told(state, sender, event)
     wanted = ZShare if state.phase == "z" else LikelihoodShare
     if not isinstance(event, wanted) or sender in state.answers:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected in round {state.round}")
-    state = evolve(state, answers={**state.answers, sender: event})
+    state.answers[sender] = event
     if len(state.answers) < state.settings.n_clients:  # for ever, if one of them has refused
         return state, []
     return _summed(state) if state.phase == "z" else _combined(state)
@@ -186,8 +188,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     d = shared.block.size
     eps = np.zeros((s.draws, d))
     if d and s.model != "none":  # the split network has point estimates
-        key = rng.key(s.seed, "draws")
-        eps = rng.normal(s.draws * d, key=key, client=SERVER, step=state.round).reshape(s.draws, d)
+        eps = rng.normal(s.draws * d, key=s.key, client=SERVER, step=state.round).reshape(s.draws, d)
     values = np.array([shared.block.sample(state.parameters, e) for e in eps]).reshape(s.draws, d)
     state = evolve(state, Z=Z, eps=eps, values=values, answers={})
     everyone = range(s.n_clients)
@@ -201,7 +202,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     y = of_batch(state.y, index)
     slopes = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
     r = stacked([slope for slope, _ in slopes])
-    if not np.isfinite(r).all():
+    if not finite(r):
         raise NumericalError(
             f"server, round {state.round}: a slope of the log-likelihood is not finite; lower algorithm.learning_rate"
         )
@@ -242,7 +243,7 @@ def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
             g += shared.gradient(parameters, e, v, f * float(slope), f * float(scale))
         optimiser, change = OPTIMISERS[s.optimiser](s.rate(state.round)).update(optimiser, g / s.draws)
         parameters = parameters + change
-        if not np.isfinite(parameters).all():
+        if not finite(parameters):
             raise NumericalError(
                 f"server, round {state.round}: q(b, log sigma) left the finite numbers; lower algorithm.learning_rate"
             )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import Saved
+from ...algorithms.core.trace import Draws, Kept
 from ...errors import JobError
 from ...results.streaming import Stream
 
@@ -31,8 +32,11 @@ class Streams:
         self.count = 0
         self.streams: dict[str, Stream] = {}
 
-    def add(self, draws: Mapping[str, Array]) -> None:
-        """The draws of one round."""
+    def add(self, draws: Draws, kept: Kept | None = None) -> None:
+        """The draws of one round, or what is `kept` of them."""
+        if kept is not None:
+            several = kept({name: value[np.newaxis] for name, value in draws.items()})
+            draws = {name: values[0] for name, values in several.items()}
         every = {**draws, **{name: compute(draws) for name, compute in self.derived.items()}}
         for name, value in every.items():
             if name in self.unused:

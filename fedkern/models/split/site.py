@@ -59,9 +59,12 @@ class Auxiliary:
         return (1 + len(self.inputs), *self.hidden, 2)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Drawn:
-    """One joint draw of a client: what is sent (z) and what its gradient needs. `index`: the rows of a batch, None for all."""
+    """One joint draw of a client: what is sent (z) and what its gradient needs. `index`: the rows of a batch, None for all.
+
+    Never changed, but not frozen either: one is made in every round.
+    """
 
     eps: Vector
     tau: Vector

@@ -1,0 +1,3 @@
+"""Lines of logs."""
+
+def append(file: int, data: bytes) -> None: ...

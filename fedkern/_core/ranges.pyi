@@ -1,0 +1,6 @@
+"""Whether the numbers of an array are what they may be."""
+
+from typing import Any
+
+def finite(array: Any) -> bool: ...
+def within(array: Any, least: float, most: float) -> bool: ...

@@ -1,0 +1,42 @@
+"""Whether the numbers of an array are what they may be, in one pass over it and without another array."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkern import _core
+
+
+def finite(a: NDArray[np.float64]) -> bool:
+    """Whether no number is infinite or NaN.
+
+    Parameters
+    ----------
+    a : float64 array of any shape
+        In C order.
+
+    Raises
+    ------
+    TypeError
+        Another type or order.
+    """
+    return _core.ranges.finite(a)
+
+
+def within(a: NDArray[np.float64], least: float, most: float) -> bool:
+    """Whether every number is at least `least` and at most `most`; a NaN is not.
+
+    Parameters
+    ----------
+    a : float64 array of any shape
+        In C order.
+    least, most : float
+        The ends, which are allowed.
+
+    Raises
+    ------
+    TypeError
+        Another type or order.
+    """
+    return _core.ranges.within(a, least, most)
