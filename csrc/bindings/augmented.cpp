@@ -1,3 +1,4 @@
+#include "blas.hpp"
 #include "fedkern/augmented/views.hpp"
 #include "networks.hpp"
 #include "units/table.hpp"
@@ -130,6 +131,35 @@ void amortised_iteration(const py::array& H, const py::array& parameters, const 
     kernels().augmented.amortised_iteration(design, from, slopes, inputs, x, to, n_threads);
 }
 
+void network_iteration(const py::array& X, const py::array& precision, const py::array& H, const py::array& parameters,
+                       const py::array& moments, const py::array& eps, const py::array& tau, const py::array& theta, const py::array& g,
+                       const py::array& z, const py::array& message, const py::array& extra, const py::array& extra_next, double rho,
+                       const py::array& hidden, const py::array& sizes, int activation, double learning_rate, double beta1, double beta2,
+                       double epsilon, bool path, bool full, Index centre, U64 key, U32 client, U32 step, const py::array& new_H,
+                       const py::array& new_parameters, const py::array& new_moments, const py::array& new_eps, const py::array& new_tau,
+                       const py::array& new_theta, const py::array& new_g, const py::array& new_z, const py::array& new_extra,
+                       int n_threads) {
+    const Sizes layers(sizes);
+    const Network net = layers.network(activation);
+    const Features f{matrix<const double>(X, "X"), vector<const double>(precision, "precision", net.first(net.layers)), net};
+    const Index n = f.X.rows, p = net.outputs();
+    if (f.X.cols != net.inputs()) throw py::value_error("X: needs " + std::to_string(net.inputs()) + " columns");
+    const auto design = matrix<const double>(H, "H", n, p);
+    const Conditional q(extra, hidden, n);
+    const Index k = coefficient_parameters(p, full) + f.precision.size + q.parameters(), e = q.view.extra.cols;
+    const auto from = client_state<const double>(design, k, parameters, moments, eps, tau, theta, g, z);
+    const auto to = client_state<double>(design, k, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z);
+    const auto next_H = matrix<double>(new_H, "new_H", n, p);
+    const auto slopes = vector<const double>(message, "message", n);
+    if (centre >= e) throw py::value_error("centre: no such column of extra");
+    const IterationInputs inputs{q.view.extra, matrix<const double>(extra_next, "extra_next", n, e), centre,
+                                 matrix<double>(new_extra, "new_extra", n, e), q.view.net};
+    const Iteration x{rho, 0, 1, {learning_rate, beta1, beta2, epsilon}, path, full, {0, 0, client, step}, key};
+    const Blas& routines = blas();
+    const py::gil_scoped_release unlocked;
+    kernels().augmented.network_iteration(f, design, from, slopes, inputs, x, next_H, to, routines, n_threads);
+}
+
 } // namespace
 
 void bind_augmented(py::module_& m) {
@@ -155,6 +185,13 @@ void bind_augmented(py::module_& m) {
           "eps"_a.noconvert(), "tau"_a.noconvert(), "theta"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "message"_a.noconvert(),
           "extra"_a.noconvert(), "extra_next"_a.noconvert(), "rho"_a, "hidden"_a.noconvert(), "prior_mean"_a, "prior_sd"_a,
           "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "full"_a, "centre"_a, "key"_a, "client"_a, "step"_a, "new_parameters"_a.noconvert(),
+          "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(), "new_theta"_a.noconvert(),
+          "new_g"_a.noconvert(), "new_z"_a.noconvert(), "new_extra"_a.noconvert(), "n_threads"_a);
+    m.def("network_iteration", &network_iteration, "X"_a.noconvert(), "precision"_a.noconvert(), "H"_a.noconvert(),
+          "parameters"_a.noconvert(), "moments"_a.noconvert(), "eps"_a.noconvert(), "tau"_a.noconvert(), "theta"_a.noconvert(),
+          "g"_a.noconvert(), "z"_a.noconvert(), "message"_a.noconvert(), "extra"_a.noconvert(), "extra_next"_a.noconvert(), "rho"_a,
+          "hidden"_a.noconvert(), "sizes"_a.noconvert(), "activation"_a, "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a,
+          "full"_a, "centre"_a, "key"_a, "client"_a, "step"_a, "new_H"_a.noconvert(), "new_parameters"_a.noconvert(),
           "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(), "new_theta"_a.noconvert(),
           "new_g"_a.noconvert(), "new_z"_a.noconvert(), "new_extra"_a.noconvert(), "n_threads"_a);
 }

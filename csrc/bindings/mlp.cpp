@@ -29,15 +29,10 @@ void backward_of(const py::array& X, const py::array& parameters, const py::arra
     kernel(x, p, d, net, g, dx, n_threads, routines);
 }
 
-Network network(const Sizes& sizes, int activation) {
-    if (activation < 0 || activation > int(Activation::identity)) throw py::value_error("activation: there are 0, 1 and 2");
-    return sizes.network(Activation(activation));
-}
-
 void forward(const py::array& X, const py::array& parameters, const py::array& sizes, int activation, const py::array& Y, int n_threads) {
     const Sizes all(sizes);
     const MlpTable& mlp = kernels().mlp;
-    const Network net = network(all, activation);
+    const Network net = all.network(activation);
     if (has_elements<double>(X)) return forward_of(X, parameters, net, Y, n_threads, mlp.forward_f64);
     forward_of(X, parameters, net, Y, n_threads, mlp.forward_f32);
 }
@@ -45,7 +40,7 @@ void forward(const py::array& X, const py::array& parameters, const py::array& s
 void backward(const py::array& X, const py::array& parameters, const py::array& upstream, const py::array& sizes, int activation,
               const py::array& grad_parameters, const py::array& grad_X, int n_threads) {
     const Sizes all(sizes);
-    const Network net = network(all, activation);
+    const Network net = all.network(activation);
     const MlpTable& mlp = kernels().mlp;
     if (has_elements<double>(X)) return backward_of(X, parameters, upstream, net, grad_parameters, grad_X, n_threads, mlp.backward_f64);
     backward_of(X, parameters, upstream, net, grad_parameters, grad_X, n_threads, mlp.backward_f32);

@@ -28,6 +28,10 @@ struct Sizes {
             if (size < 1 || size >= Index{1} << 31) throw py::value_error("sizes: must be positive and below 2^31");
         return {all.data(), int(all.size()) - 1, activation};
     }
+    Network network(int activation) const {
+        if (activation < 0 || activation > int(Activation::identity)) throw py::value_error("activation: there are 0, 1 and 2");
+        return network(Activation(activation));
+    }
 };
 
 } // namespace fedkern

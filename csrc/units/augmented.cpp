@@ -12,6 +12,7 @@ extern const AugmentedTable augmented = {
     .amortised_gradient = amortised_gradient,
     .mean_field_iteration = mean_field_iteration,
     .amortised_iteration = amortised_iteration,
+    .network_iteration = network_iteration,
 };
 
 } // namespace fedkern::tables::FEDKERN_ISA

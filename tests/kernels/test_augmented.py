@@ -11,7 +11,7 @@ import pytest
 
 from fedkern.kernels import augmented, mlp, optim, rng
 from fedkern.kernels._record import KERNELS
-from fedkern.kernels._reference import augmented as reference
+from fedkern.kernels._reference.augmented import gradients as reference
 
 BACKENDS = KERNELS["augmented.mean_field_draw"].backends
 DIFFERENCES = 5e-6  # of four-point central differences
@@ -465,3 +465,120 @@ def test_an_impossible_iteration_is_refused(family, change, message):
     options = {"rho": RHO, "learning_rate": 0.1, "key": 1} | state | change
     with pytest.raises(ValueError, match=f"augmented.{family}_iteration: .*{message}"):
         getattr(augmented, family + "_iteration")(**options)
+
+
+# With a network in the predictor ------------------------------------------------------------------------------------------------
+
+SIZES = (4, 6, 3)
+
+
+def network_state(backend, activation="tanh", *, full=False):
+    """Of a client in the middle of a run, whose design is the values of a network."""
+    random, n, p = np.random.default_rng(8), 31, 3
+    X, phi = random.standard_normal((n, SIZES[0])), random.standard_normal(mlp.n_parameters(SIZES))
+    psi = 0.3 * random.standard_normal(mlp.n_parameters((2, 16, 16, 2)))
+    scale = np.array([0.3, 0.4, -0.2, -0.7, 0.1, 0.5]) if full else np.array([-1.0, 0.3, 0.2])
+    parameters = np.concatenate([random.standard_normal(p), scale, phi, psi])
+    eps, tau, extra = random.standard_normal(p), random.standard_normal(n), random.standard_normal((n, 1))
+    H = mlp.forward(X, phi, sizes=SIZES, activation=activation, backend=backend)
+    theta = augmented.coefficients(parameters[:p], scale, eps, full=full, backend=backend)
+    g, z = augmented.amortised_draw(H, theta, tau, extra, psi, rho=RHO, backend=backend)
+    k = len(parameters)
+    moments = np.stack([random.standard_normal(k), random.exponential(size=k), np.full(k, 4.0)])
+    state = {"X": X, "precision": random.exponential(size=len(phi)), "H": H, "parameters": parameters, "moments": moments}
+    state |= {"eps": eps, "tau": tau, "theta": theta, "g": g, "z": z, "message": random.standard_normal(n)}
+    return state | {"extra": extra, "extra_next": random.standard_normal((n, 1))}, phi, psi
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_an_iteration_with_a_network_is_its_parts(activation, full, backend):
+    """The gradient of phi is that of mlp.backward; without it, all is `amortised_iteration`'s with the new design."""
+    state, phi, psi = network_state(backend, activation, full=full)
+    random = {"key": rng.key(3, "draws"), "client": 2, "step": 9}
+    options = {"rho": RHO, "learning_rate": 0.05, "full": full, "backend": backend} | random
+    of_f = {"sizes": SIZES, "activation": activation}
+    H, parameters, moments, *drawn, seen = augmented.network_iteration(**state, **of_f, **options, centre=0)
+    head, f = len(parameters) - len(psi) - len(phi), len(phi)
+    kept = np.r_[0:head, head + f : len(parameters)]
+    linear = {name: state[name] for name in ("H", "eps", "tau", "theta", "g", "z", "message", "extra", "extra_next")}
+    linear |= {"parameters": state["parameters"][kept], "moments": state["moments"][:, kept]}
+    want = augmented.amortised_iteration(**linear, **options)
+    np.testing.assert_allclose(parameters[kept], want[0], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(moments[:, kept], want[1], rtol=1e-11, atol=1e-13)
+    call = {name: state[name] for name in ("H", "g", "z", "tau", "extra", "message")}
+    cotangent = augmented.amortised_gradient(**call, psi=psi, rho=RHO, backend=backend)[1]
+    grad, _ = mlp.backward(state["X"], phi, np.outer(cotangent, state["theta"]), **of_f, backend=backend)
+    grad = grad - state["precision"] * phi
+    there, step = optim.adam(state["moments"][:, head : head + f], grad, learning_rate=0.05, backend=backend)
+    np.testing.assert_allclose(parameters[head : head + f], phi + step, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(moments[:, head : head + f], there, rtol=1e-11, atol=1e-13)
+    design = mlp.forward(state["X"], parameters[head : head + f], **of_f, backend=backend)
+    np.testing.assert_array_equal(H, design)
+    assert relative(H, state["H"]) > 1e-3
+    told = state["extra_next"].copy()
+    told[:, 0] = design @ parameters[:3]
+    np.testing.assert_allclose(seen, told, rtol=1e-12, atol=1e-12)
+    eps, tau, theta, g, z = drawn
+    np.testing.assert_array_equal(np.concatenate([eps, tau]), rng.normal(3 + 31, **random, backend=backend))
+    there = augmented.coefficients(parameters[:3], parameters[3:head], eps, full=full, backend=backend)
+    np.testing.assert_allclose(theta, there, rtol=1e-13)
+    draw = augmented.amortised_draw(H, theta, tau, seen, parameters[head + f :], rho=RHO, backend=backend)
+    for value, want in zip((g, z), draw):
+        np.testing.assert_allclose(value, want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_gradient_of_the_predictor_s_network_is_that_of_the_elbo(backend):
+    """By what Adam saw (with moments of 0 the first moment is a tenth of the gradient) and differences of the whole objective."""
+    state, phi, psi = network_state(backend)
+    state["moments"] = np.zeros_like(state["moments"])
+    options = {"rho": RHO, "learning_rate": 0.05, "path": False, "sizes": SIZES, "activation": "tanh", "key": 1}
+    seen = 10 * augmented.network_iteration(**state, **options, backend=backend)[2][0][6 : 6 + len(phi)]
+    sizes = (2, 16, 16, 2)
+
+    def objective(phi):
+        g = mlp.forward(state["X"], phi, sizes=SIZES, activation="tanh") @ state["theta"]
+        o = mlp.forward(np.column_stack([g, state["extra"]]), psi, sizes=sizes)
+        z = g + o[:, 0] + RHO * np.exp(o[:, 1]) * state["tau"]
+        prior = 0.5 * (state["precision"] * phi) @ phi
+        return state["message"] @ z - 0.5 * ((z - g) @ (z - g)) / RHO**2 + o[:, 1].sum() - prior
+
+    want = differences(objective, phi)
+    np.testing.assert_allclose(seen, want, rtol=DIFFERENCES, atol=DIFFERENCES * np.abs(want).max())
+    without = 10 * augmented.network_iteration(**(state | {"precision": np.zeros(len(phi))}), **options)[2][0][6 : 6 + len(phi)]
+    assert relative(without, want) > 1e-3  # negative control
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sizes": (4, 3)}, r"precision must have shape \(f\) with f = 15"),
+        ({"sizes": (4,)}, "sizes must be at least two"),
+        ({"activation": "sine"}, "activation must be one of tanh, relu, identity"),
+        ({"X": np.zeros((31, 5))}, r"X must have shape \(n, d\)"),
+        ({"H": np.zeros((31, 2))}, r"H must have shape \(n, p\)"),
+        ({"centre": 1}, "centre must be a column of extra, of 1, got 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be > 0"),
+        ({"parameters": np.zeros(5)}, r"parameters must have shape \(k\) with k = "),
+    ],
+)
+def test_an_impossible_network_is_refused(change, message):
+    state, *_ = network_state("cpp")
+    options = {"rho": RHO, "learning_rate": 0.1, "key": 1, "sizes": SIZES} | state | change
+    with pytest.raises(ValueError, match=f"augmented.network_iteration: .*{message}"):
+        augmented.network_iteration(**options)
+
+
+def test_a_bound_iteration_with_a_network_has_the_bits_of_a_call():
+    state, *_ = network_state("cpp", "relu", full=True)
+    options = {"rho": RHO, "sizes": SIZES, "full": True, "centre": 0, "key": 5, "client": 3}
+    X, precision, *rest = state.values()
+    bound = augmented.bind_network_iteration(X, precision, *rest, **options)
+    for step in (7, 8):
+        wanted = augmented.network_iteration(**state, **options, learning_rate=0.02, step=step)
+        for value, want in zip(bound(*rest, 0.02, step), wanted, strict=True):
+            np.testing.assert_array_equal(value, want)
+    with pytest.raises(ValueError, match=r"augmented\.network_iteration: z must have shape"):
+        bound(*rest[:7], rest[7][:-1], *rest[8:], 0.02, 9)

@@ -1,5 +1,6 @@
 #pragma once
 #include "fedkern/augmented/views.hpp"
+#include "fedkern/blas.hpp"
 
 namespace fedkern {
 
@@ -18,6 +19,9 @@ struct AugmentedTable {
                                  const ClientState<double>& next, int n_threads);
     void (*amortised_iteration)(Matrix<const double> H, const ClientState<const double>&, Vector<const double> message,
                                 const IterationInputs&, const Iteration&, const ClientState<double>& next, int n_threads);
+    void (*network_iteration)(const Features&, Matrix<const double> H, const ClientState<const double>&, Vector<const double> message,
+                              const IterationInputs&, const Iteration&, Matrix<double> next_H, const ClientState<double>& next, const Blas&,
+                              int n_threads);
 };
 
 } // namespace fedkern

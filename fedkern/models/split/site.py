@@ -233,7 +233,9 @@ class Site:
 
     @property
     def plain(self) -> bool:
-        """Whether there is `iterated`: w is theta."""
+        """Whether there is `iterated`: w is theta, and where the design is a network's the family is amortised."""
+        if isinstance(self.predictor, Network):
+            return self.auxiliary.kind == "amortised"
         return isinstance(self.predictor, Linear) and not self.point
 
     def iterated(
@@ -250,8 +252,17 @@ class Site:
         key, client, step : of its normal numbers
         """
         a, d, predictor = self.auxiliary, drawn, self.predictor
-        assert isinstance(predictor, Linear)
+        H, centre = d.H, a.inputs.index("centre") if "centre" in a.inputs else None
         arrays: tuple[Vector, ...] = (d.H, parameters, moments, d.eps, d.tau, d.theta, d.g, d.z, message)
+        if isinstance(predictor, Network):
+            arrays = (*arrays, d.extra, extra)
+            iteration = self._bound.of(self, lambda: augmented.bind_network_iteration(
+                predictor.X, predictor.phi_precision, *arrays, rho=a.rho, hidden=a.hidden, sizes=predictor.sizes,
+                activation=predictor.activation, path=self.path, full=self.full, centre=centre, key=key, client=client,
+            ), key, client)  # fmt: skip
+            H, parameters, moments, eps, tau, theta, g, z, extra = iteration(*arrays, learning_rate, step)
+            return parameters, moments, Drawn(eps, tau, theta, theta, H, g, z, extra)
+        assert isinstance(predictor, Linear)
         mean, sd = predictor.prior_mean, predictor.prior_sd
         if a.kind == "mean-field":
             iteration = self._bound.of(self, lambda: augmented.bind_mean_field_iteration(
@@ -262,10 +273,10 @@ class Site:
             arrays = (*arrays, d.extra, extra)
             iteration = self._bound.of(self, lambda: augmented.bind_amortised_iteration(
                 *arrays, rho=a.rho, hidden=a.hidden, prior_mean=mean, prior_sd=sd, path=self.path, full=self.full,
-                centre=a.inputs.index("centre") if "centre" in a.inputs else None, key=key, client=client,
+                centre=centre, key=key, client=client,
             ), key, client)  # fmt: skip
             parameters, moments, eps, tau, theta, g, z, extra = iteration(*arrays, learning_rate, step)
-        return parameters, moments, Drawn(eps, tau, theta, theta, d.H, g, z, extra)
+        return parameters, moments, Drawn(eps, tau, theta, theta, H, g, z, extra)
 
     def bound(self, parameters: Vector, drawn: Drawn, factor: float = 1.0) -> float:
         """This client's terms of the ELBO at a draw: log N(z; g, sd rho) + log p(theta) - log q(theta) - log q(z | theta).

@@ -1,6 +1,7 @@
 // What a client of the augmented models does between two messages: a gradient of all its parameters, a step of Adam, the next draw.
 // w = theta ~ q(theta) = N(mu, L L'), L diagonal or a full triangle. docs/methods/vertical.md, sections 4 to 6.
 #pragma once
+#include "fedkern/mlp/networks.hpp"
 #include "fedkern/optim/adaptive.hpp"
 #include "fedkern/rng.hpp"
 #include "gradients.hpp"
@@ -136,19 +137,52 @@ inline void see(Matrix<const double> H, Vector<const double> mu, const Iteration
     });
 }
 
-inline void amortised_iteration(Matrix<const double> H, const ClientState<const double>& from, Vector<const double> message,
-                                const IterationInputs& q, const Iteration& x, const ClientState<double>& to, int n_threads) {
-    const Index p = H.cols, n = H.rows, at = coefficient_parameters(p, x.full), k = from.parameters.size;
-    const Scratch<double> gradient(k), grad_w(p), cotangent(n);
+/// The gradient of q(theta) and of psi, the one in g, and then of what stands between the two: `rest(cotangent, gradient)`. A step.
+template <class Rest>
+void amortised_step(Matrix<const double> H, const ClientState<const double>& from, Vector<const double> message, const IterationInputs& q,
+                    Index psi, const Iteration& x, const ClientState<double>& to, int n_threads, const Rest& rest) {
+    const Index n = H.rows, k = from.parameters.size;
+    const Scratch<double> gradient(k), grad_w(H.cols), cotangent(n);
     const Vector<double> all{gradient, k};
     amortised_gradient({H, from.g, from.z, from.tau, message, {nullptr, n}, x.rho, x.path},
-                       {q.extra, from.parameters.part(at, k), q.net}, {grad_w, p}, {cotangent, n}, all.part(at, k), n_threads);
+                       {q.extra, from.parameters.part(psi, k), q.net}, {grad_w, H.cols}, {cotangent, n}, all.part(psi, k), n_threads);
     coefficients_gradient(from, x, grad_w, gradient);
+    rest(static_cast<const double*>(cotangent), all);
     stepped(from, constant(all), x, to, n_threads);
-    see(H, constant(to.parameters).part(0, p), q, n_threads);
-    const Matrix<const double> seen{q.seen.data, n, q.seen.cols, q.seen.row_stride, q.seen.col_stride};
-    amortised_draw(H, constant(to.theta), constant(to.tau), {seen, constant(to.parameters).part(at, k), q.net}, x.rho, to.g, to.z,
+}
+
+/// What the network of z sees at the next draw, and the draw.
+inline void amortised_next(Matrix<const double> H, const IterationInputs& q, Index psi, const Iteration& x, const ClientState<double>& to,
+                           int n_threads) {
+    const auto parameters = constant(to.parameters);
+    see(H, parameters.part(0, H.cols), q, n_threads);
+    const Matrix<const double> seen{q.seen.data, H.rows, q.seen.cols, q.seen.row_stride, q.seen.col_stride};
+    amortised_draw(H, constant(to.theta), constant(to.tau), {seen, parameters.part(psi, parameters.size), q.net}, x.rho, to.g, to.z,
                    n_threads);
+}
+
+inline void amortised_iteration(Matrix<const double> H, const ClientState<const double>& from, Vector<const double> message,
+                                const IterationInputs& q, const Iteration& x, const ClientState<double>& to, int n_threads) {
+    const Index psi = coefficient_parameters(H.cols, x.full);
+    amortised_step(H, from, message, q, psi, x, to, n_threads, [](const double*, Vector<double>) {});
+    amortised_next(H, q, psi, x, to, n_threads);
+}
+
+inline void network_iteration(const Features& f, Matrix<const double> H, const ClientState<const double>& from,
+                              Vector<const double> message, const IterationInputs& q, const Iteration& x, Matrix<double> next_H,
+                              const ClientState<double>& to, const Blas& blas, int n_threads) {
+    const Index n = H.rows, p = H.cols, phi = coefficient_parameters(p, x.full), psi = phi + f.precision.size;
+    amortised_step(H, from, message, q, psi, x, to, n_threads, [&](const double* cotangent, Vector<double> gradient) {
+        const Scratch<double> upstream(n * p);
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < p; ++j) upstream[i * p + j] = cotangent[i] * from.theta[j];
+        const auto before = from.parameters.part(phi, psi);
+        const auto of_phi = gradient.part(phi, psi);
+        mlp_backward<double>(f.X, before, {upstream, n, p, p, 1}, f.net, of_phi, {nullptr, n, 0, 0, 1}, n_threads, blas);
+        for (Index j = 0; j < of_phi.size; ++j) of_phi[j] -= f.precision[j] * before[j];
+    });
+    mlp_forward<double>(f.X, constant(to.parameters).part(phi, psi), f.net, next_H, n_threads, blas);
+    amortised_next({next_H.data, n, p, next_H.row_stride, next_H.col_stride}, q, psi, x, to, n_threads);
 }
 
 } // namespace FEDKERN_ISA

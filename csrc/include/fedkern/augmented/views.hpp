@@ -24,8 +24,8 @@ struct Amortised {
 /// How many parameters q(theta) has.
 FEDKERN_INLINE Index coefficient_parameters(Index p, bool full) { return p + (full ? p * (p + 1) / 2 : p); }
 
-/// A client between two messages: the parameters [mu (p), scale | mean, log_sd (n)] or [mu (p), scale | psi], Adam's state, and the
-/// draw that was made with them. The scale of q(theta) is log sd (p), or a full q(theta)'s triangle (p (p + 1) / 2).
+/// A client between two messages: the parameters [mu (p), scale | mean, log_sd (n)], [mu (p), scale | psi], or with a network in the
+/// predictor [mu (p), scale | phi | psi], Adam's state, and the draw that was made with them. The scale of q(theta) is log sd (p), or a full q(theta)'s triangle (p (p + 1) / 2).
 template <class T> struct ClientState {
     Vector<T> parameters;
     Matrix<T> moments;
@@ -47,6 +47,13 @@ struct IterationInputs {
     Matrix<const double> extra, next;
     Index centre;
     Matrix<double> seen;
+    Network net;
+};
+
+/// A predictor H w whose design is the values of a network at the rows of X. `precision` (f,) is that of its parameters about 0.
+struct Features {
+    Matrix<const double> X;
+    Vector<const double> precision;
     Network net;
 };
 

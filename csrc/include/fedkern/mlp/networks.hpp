@@ -102,6 +102,7 @@ void mlp_forward(Matrix<const T> X, const T* parameters, const Network& net, Mat
     });
 }
 
+/// The gradient in the first inputs, as many as `grad_X` has columns.
 template <class T, class Products>
 void mlp_backward(Matrix<const T> X, const T* parameters, Matrix<const T> upstream, const Network& net, Vector<T> grad_parameters,
                   Matrix<T> grad_X, int n_threads, Products products) {
@@ -110,14 +111,14 @@ void mlp_backward(Matrix<const T> X, const T* parameters, Matrix<const T> upstre
     const Scratch<double> sums(tiles.blocks() * k);
     tiles.for_blocks(worthwhile(n_threads, 3 * double(X.rows) * network_operations(net)), [&](Index block, const auto& each) {
         const NetworkTile<T, Products> tile(net, parameters, products);
-        const Scratch<T> d(net.outputs() * rows), dx(net.inputs() * rows);
+        const Scratch<T> d(net.outputs() * rows), dx(grad_X.cols * rows);
         double* sum = sums + block * k;
         std::fill_n(sum, k, 0.);
         each([&](Index begin, Index count) {
             load_tile(X, begin, count, tile.input(), rows);
             load_tile(upstream, begin, count, d, rows);
             tile.forward();
-            tile.backward(d, sum, dx, net.inputs());
+            tile.backward(d, sum, dx, grad_X.cols);
             store_tile<T>(dx, grad_X, begin, count, rows);
         });
     });
@@ -146,13 +147,13 @@ void mlp_backward_of_one_tile(Matrix<const T> X, const T* parameters, Matrix<con
     const OneTileProducts<T> products{BlasProducts<T>::of(blas, X.rows)};
     const Index rows = products.rows();
     const NetworkTile<T, OneTileProducts<T>> tile(net, parameters, products);
-    const Scratch<T> d(net.outputs() * rows), dx(net.inputs() * rows);
+    const Scratch<T> d(net.outputs() * rows), dx(grad_X.cols * rows);
     load_tile(X, 0, X.rows, tile.input(), rows);
     load_tile(upstream, 0, X.rows, d, rows);
     tile.forward();
     const bool in_place = grad_parameters.stride == 1;
     const Scratch<T> copy(in_place ? 0 : grad_parameters.size);
-    tile.backward(d, in_place ? grad_parameters.data : copy, dx, net.inputs());
+    tile.backward(d, in_place ? grad_parameters.data : copy, dx, grad_X.cols);
     if (!in_place)
         for (Index j = 0; j < grad_parameters.size; ++j) grad_parameters[j] = copy[j];
     store_tile<T>(dx, grad_X, 0, X.rows, rows);

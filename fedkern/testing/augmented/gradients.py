@@ -1,20 +1,18 @@
-"""Cases of the augmented models' kernels."""
+"""Cases of draws and gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fedkern.kernels import augmented
-from fedkern.kernels._reference import augmented as _reference
+from fedkern.kernels._reference.augmented import gradients as _reference
 
-from . import Arguments, Case, Floats, Results, Source
-from .mlp.networks import gradient_magnitudes, parameters_of, values
+from .. import Arguments, Case, Floats, Source
+from ..mlp.networks import gradient_magnitudes, parameters_of, values
 
 reference: Any = _reference
-
 HIDDEN = ((), (1,), (5,), (8, 8), (16, 16), (17, 3, 9))
 EXTREMES: tuple[tuple[float, ...], ...] = ((), (), (0.0, 1e-200, 1e9, np.nan))
 
@@ -132,69 +130,3 @@ def coefficients(source: Source) -> Case:
     L = abs(reference.triangle(scale, p)[0]) if full else np.diag(np.exp(np.maximum(scale, reference.LEAST)))
     with np.errstate(invalid="ignore"):
         return Case(arguments, magnitude=[abs(arguments["mu"]) + L @ abs(arguments["eps"])])
-
-
-def iteration(
-    source: Source, kernel: Callable[..., Results], n: int, z_parameters: Floats, draw: Callable[..., Results], others: Arguments
-) -> Case:
-    """A client in the middle of a run; the second moments keep a step a smooth function of its gradient. `draw` makes g and z."""
-    p, random = source.choose([0, 1, 2, 3, 9]), source.random
-    H, eps, tau = source.normal(n, p), source.normal(p), source.normal(n)
-    full = source.choose([False, True])
-    scale = scale_of(source, p, -20, full=full)
-    parameters = np.concatenate([random.standard_normal(p), scale, z_parameters])
-    k = len(parameters)
-    theta = augmented.coefficients(parameters[:p], scale, eps, full=full, backend="reference")
-    g, z = draw(H, theta, tau)
-    state = {
-        "parameters": parameters,
-        "moments": np.stack([random.standard_normal(k), 1 + random.exponential(size=k), np.full(k, 7.0)]),
-        "theta": theta,
-        "g": g,
-        "z": z,
-    }
-    arguments = {
-        "H": H,
-        "eps": eps,
-        "tau": tau,
-        "message": source.normal(n, extremes=source.choose(((), (np.nan,)))),
-        **{name: source.array(value) for name, value in state.items()},
-        "prior_mean": source.choose([0.0, 1.5]),
-        "prior_sd": source.choose([1.0, 0.3]),
-        "learning_rate": source.choose([1e-3, 0.1]),
-        "path": source.choose([True, False]),
-        "full": full,
-        "key": source.choose([0, 2**64 - 1]),
-        "step": source.choose([0, 2**32 - 1]),
-        **others,
-    }
-    found = kernel(**arguments, backend="reference")
-    most = [1 + abs(value) for value in found]
-    most[1][0] += 4 * np.sqrt(found[1][1])  # the gradient is below the root of 1000 v
-    most[5] = most[5] + abs(H) @ most[4]
-    if others.get("centre") is not None:
-        most[7][:, others["centre"]] += abs(H) @ most[0][:p]
-    return Case(arguments, kind="chain", magnitude=most)
-
-
-def mean_field_iteration(source: Source) -> Case:
-    n, rho = source.size(), source.choose([0.1, 0.5, 1.0, 10.0])
-    mean, log_sd = source.random.standard_normal(n), 0.5 * source.random.standard_normal(n) + np.log(rho)
-
-    def draw(H: Floats, w: Floats, tau: Floats) -> tuple[Floats, Floats]:
-        return augmented.mean_field_draw(H, w, tau, mean, log_sd, backend="reference")
-
-    return iteration(source, augmented.mean_field_iteration, n, np.concatenate([mean, log_sd]), draw, {"rho": rho})
-
-
-def amortised_iteration(source: Source) -> Case:
-    n, e, hidden = source.size(), source.choose([0, 1, 2, 5]), source.choose(HIDDEN)
-    others = {"rho": source.choose([0.1, 0.5, 1.0, 10.0]), "hidden": hidden}
-    extra, extra_next = source.normal(n, e), source.normal(n, e)
-    psi = parameters_of(source, (1 + e, *hidden, 2))
-
-    def draw(H: Floats, w: Floats, tau: Floats) -> tuple[Floats, Floats]:
-        return augmented.amortised_draw(H, w, tau, extra, psi, **others, backend="reference")
-
-    inputs = {"extra": extra, "extra_next": extra_next, "centre": source.choose([None, e - 1]) if e else None}
-    return iteration(source, augmented.amortised_iteration, n, psi, draw, others | inputs)

@@ -1,0 +1,4 @@
+"""The client's side of the augmented models for Numba."""
+
+from .gradients import *
+from .iterations import *

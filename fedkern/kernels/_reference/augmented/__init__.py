@@ -1,0 +1,1 @@
+"""What the client's kernels of the augmented models mean."""

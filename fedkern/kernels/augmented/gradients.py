@@ -1,0 +1,338 @@
+"""Draws of a client's coefficients and auxiliary variables, and gradients at them (see the family)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import mlp
+from .._checks import POSITIVE, SWITCH, Domain
+from .._record import F64, Array, Kernel, Scalar
+
+__all__ = ["amortised_draw", "amortised_gradient", "coefficients", "mean_field_draw", "mean_field_gradient"]
+
+Floats = NDArray[np.float64]
+
+
+def rows(*names: str) -> tuple[Array, ...]:
+    return tuple(Array(name, ("n",), F64) for name in names)
+
+
+H, W = Array("H", ("n", "p"), F64), Array("w", ("p",), F64)
+EXTRA, PSI = Array("extra", ("n", "e"), F64), Array("psi", ("k",), F64)
+OWN = Array("own", ("n",), F64, optional=True)
+GRADIENTS = (Array("grad_w", ("p",), F64), Array("cotangent", ("n",), F64))
+RHO, PATH, FULL = Scalar("rho", POSITIVE), Scalar("path", SWITCH, True), Scalar("full", SWITCH, False)
+HIDDEN = Scalar("hidden", Domain("sizes of hidden layers, >= 1"), (16, 16), binds=("k",))
+COEFFICIENTS = Kernel(
+    "augmented.coefficients",
+    __name__,
+    purpose="A draw of one client's coefficients.",
+    source="docs/methods/vertical.md, section 4",
+    inputs=(Array("mu", ("p",), F64), Array("scale", ("k",), F64), Array("eps", ("p",), F64)),
+    outputs=(Array("theta", ("p",), F64),),
+    scalars=(FULL,),
+    host="every iteration ends with a message, and a client has too few rows",
+)
+MEAN_FIELD_DRAW = Kernel(
+    "augmented.mean_field_draw",
+    __name__,
+    purpose="Linear predictor and auxiliary variables of one client, mean-field.",
+    source="docs/methods/vertical.md, section 4",
+    inputs=(H, W, *rows("tau", "mean", "log_sd")),
+    outputs=rows("g", "z"),
+    host="every iteration ends with a message, and a client has too few rows",
+)
+MEAN_FIELD_GRADIENT = Kernel(
+    "augmented.mean_field_gradient",
+    __name__,
+    purpose="Gradient of the ELBO in one client's coefficients and mean-field parameters.",
+    source="docs/methods/vertical.md, section 5",
+    inputs=(H, *rows("g", "z", "tau", "log_sd", "message"), OWN),
+    outputs=(*GRADIENTS, *rows("grad_mean", "grad_log_sd")),
+    scalars=(RHO, PATH),
+    host="every iteration ends with a message, and a client has too few rows",
+)
+AMORTISED_DRAW = Kernel(
+    "augmented.amortised_draw",
+    __name__,
+    purpose="Linear predictor and auxiliary variables of one client, amortised.",
+    source="docs/methods/vertical.md, section 4",
+    inputs=(H, W, *rows("tau"), EXTRA, PSI),
+    outputs=rows("g", "z"),
+    scalars=(RHO, HIDDEN),
+    host="every iteration ends with a message, and a client has too few rows",
+)
+AMORTISED_GRADIENT = Kernel(
+    "augmented.amortised_gradient",
+    __name__,
+    purpose="Gradient of the ELBO in one client's coefficients and in the network of its auxiliary variables.",
+    source="docs/methods/vertical.md, section 5",
+    inputs=(H, *rows("g", "z", "tau"), EXTRA, PSI, *rows("message"), OWN),
+    outputs=(*GRADIENTS, Array("grad_psi", ("k",), F64)),
+    scalars=(RHO, HIDDEN, PATH),
+    host="every iteration ends with a message, and a client has too few rows",
+)
+
+
+@lru_cache(maxsize=256)
+def conditional(kernel: str, e: int, hidden: tuple[int, ...]) -> tuple[NDArray[np.int64], dict[str, int]]:
+    """The hidden sizes as backends take them, and how many parameters the network has."""
+    return mlp.network(kernel, (1 + e, *hidden, 2))[0][1:-1], {"k": mlp.n_parameters((1 + e, *hidden, 2))}
+
+
+def is_matrix(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.ndim == 2
+
+
+def of_coefficients(p: int, *, full: bool) -> int:
+    """How many parameters q(theta) has."""
+    return p + (p * (p + 1) // 2 if full else p)
+
+
+def columns(extra: Any) -> int:
+    return extra.shape[1] if is_matrix(extra) else 0
+
+
+def coefficients(
+    mu: Floats,
+    scale: Floats,
+    eps: Floats,
+    *,
+    full: bool = False,
+    out: Floats | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Floats:
+    """A draw of coefficients theta ~ N(mu, L L').
+
+    Parameters
+    ----------
+    mu : (p,) float64 array
+        Means.
+    scale : (p,) or (p (p + 1) / 2,) float64 array
+        Logarithms of standard deviations, none of which is below 1e-8; with `full` the triangle of L, row by row.
+    eps : (p,) float64 array
+        Standard normal numbers.
+    full : bool
+        Whether L is a full triangle: diagonal elements by their logarithms, the others over their row's diagonal element, in
+        units of (64 / p)^2 where p > 64 (`models.variational.Block`).
+    out : (p,) float64 array, optional
+
+    Returns
+    -------
+    (p,) float64 array
+        mu + L eps.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a wrong `out`.
+    """
+    theta: Floats
+    symbols = {"k": of_coefficients(len(mu), full=full) - len(mu)} if isinstance(mu, np.ndarray) and mu.ndim == 1 else None
+    (theta,) = COEFFICIENTS.run((mu, scale, eps), out, n_threads, backend, symbols, full=full)
+    return theta
+
+
+def mean_field_draw(
+    H: Floats,
+    w: Floats,
+    tau: Floats,
+    mean: Floats,
+    log_sd: Floats,
+    *,
+    out: tuple[Floats | None, Floats | None] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats]:
+    """Linear predictor and auxiliary variables, mean-field.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    w : (p,) float64 array
+    tau : (n,) float64 array
+        Standard normal numbers.
+    mean, log_sd : (n,) float64 arrays
+        Of q(z).
+    out : tuple of two (n,) float64 arrays, optional
+
+    Returns
+    -------
+    g : (n,) float64 array
+        H w.
+    z : (n,) float64 array
+        mean + exp(log_sd) tau.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a wrong `out`.
+    """
+    g, z = MEAN_FIELD_DRAW.run((H, w, tau, mean, log_sd), out, n_threads, backend)
+    return g, z
+
+
+def mean_field_gradient(
+    H: Floats,
+    g: Floats,
+    z: Floats,
+    tau: Floats,
+    log_sd: Floats,
+    message: Floats,
+    own: Floats | None = None,
+    *,
+    rho: float,
+    path: bool = True,
+    out: tuple[Floats | None, ...] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Gradient of the ELBO at one draw, mean-field.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    g, z : (n,) float64 arrays
+        From `mean_field_draw`.
+    tau, log_sd : (n,) float64 arrays
+        Those of the draw.
+    message : (n,) float64 array
+        Derivative of the log-likelihood in z.
+    own : (n,) float64 array, optional
+        Derivative of the client's own part of the likelihood in g (power likelihood); default 0.
+    rho : float
+        Standard deviation of z about g, > 0 and finite.
+    path : bool
+        See the module.
+    out : tuple of four float64 arrays, (p,), (n,), (n,), (n,), optional
+
+    Returns
+    -------
+    grad_w : (p,) float64 array
+        H'cotangent.
+    cotangent : (n,) float64 array
+        own + (z - g) / rho^2: the derivative in g, of which a design that depends on parameters needs more than H'cotangent.
+    grad_mean : (n,) float64 array
+        a = message - (z - g) / rho^2, plus tau / s if `path`.
+    grad_log_sd : (n,) float64 array
+        a tau s, plus 1 if not `path`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a `rho` outside its range, a wrong `out`.
+    """
+    inputs = (H, g, z, tau, log_sd, message, own)
+    return MEAN_FIELD_GRADIENT.run(inputs, out, n_threads, backend, rho=rho, path=path)
+
+
+def amortised_draw(
+    H: Floats,
+    w: Floats,
+    tau: Floats,
+    extra: Floats,
+    psi: Floats,
+    *,
+    rho: float,
+    hidden: Sequence[int] = (16, 16),
+    out: tuple[Floats | None, Floats | None] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats]:
+    """Linear predictor and auxiliary variables, amortised.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    w : (p,) float64 array
+    tau : (n,) float64 array
+        Standard normal numbers.
+    extra : (n, e) float64 array
+        What the network sees beside g; e may be 0.
+    psi : (k,) float64 array
+        Its parameters, k = mlp.n_parameters((1 + e, *hidden, 2)).
+    rho : float
+        Standard deviation of z about g, > 0 and finite.
+    hidden : sequence of int
+        Sizes of the hidden layers.
+    out : tuple of two (n,) float64 arrays, optional
+
+    Returns
+    -------
+    g : (n,) float64 array
+        H w.
+    z : (n,) float64 array
+        m + s tau.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
+    """
+    sizes, symbols = conditional("augmented.amortised_draw", columns(extra), tuple(map(operator.index, hidden)))
+    g, z = AMORTISED_DRAW.run((H, w, tau, extra, psi), out, n_threads, backend, symbols, rho=rho, hidden=sizes)
+    return g, z
+
+
+def amortised_gradient(
+    H: Floats,
+    g: Floats,
+    z: Floats,
+    tau: Floats,
+    extra: Floats,
+    psi: Floats,
+    message: Floats,
+    own: Floats | None = None,
+    *,
+    rho: float,
+    hidden: Sequence[int] = (16, 16),
+    path: bool = True,
+    out: tuple[Floats | None, ...] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a time.
+
+    Parameters
+    ----------
+    H : (n, p) float64 array
+    g, z : (n,) float64 arrays
+        From `amortised_draw`.
+    tau : (n,) float64 array
+    extra : (n, e) float64 array
+    psi : (k,) float64 array
+        Those of the draw.
+    message : (n,) float64 array
+        Derivative of the log-likelihood in z.
+    own : (n,) float64 array, optional
+        Derivative of the client's own part of the likelihood in g (power likelihood); default 0.
+    rho : float
+    hidden : sequence of int
+        As in `amortised_draw`.
+    path : bool
+        See the module.
+    out : tuple of three float64 arrays, (p,), (n,), (k,), optional
+
+    Returns
+    -------
+    grad_w : (p,) float64 array
+        H'cotangent.
+    cotangent : (n,) float64 array
+        The whole derivative in g: own + (z - g) / rho^2, and what comes through z and through log q(z | w).
+    grad_psi : (k,) float64 array
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
+    """
+    sizes, symbols = conditional("augmented.amortised_gradient", columns(extra), tuple(map(operator.index, hidden)))
+    inputs = (H, g, z, tau, extra, psi, message, own)
+    return AMORTISED_GRADIENT.run(inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, path=path)
