@@ -389,14 +389,14 @@ def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks:
 
 
 class Later(Signals):
-    """A signal that comes in the middle of the sampler."""
+    """A signal that comes in the middle of the sampler: it is asked for once a round."""
 
     reads = 0
 
     @property
     def pending(self) -> str | None:
         self.reads += 1
-        return "SIGTERM" if self.reads > 700 else None
+        return "SIGTERM" if self.reads > 150 else None
 
     @pending.setter
     def pending(self, value: str | None) -> None:
