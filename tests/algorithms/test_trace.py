@@ -45,7 +45,10 @@ def test_whatever_happens_between_rounds(steps: list[str]) -> None:
     for step in steps:
         if step in ("add", "many"):
             for _ in range(1 if step == "add" else 70):
-                held.add(draws(number), kept)
+                one = draws(number)
+                held.add(one, kept)
+                for value in one.values():
+                    value.fill(np.nan)  # what was added is a copy
                 rounds.append(number)
                 number += 1
         elif step == "read":
@@ -99,7 +102,7 @@ def test_the_server_keeps_of_several_rounds_what_it_keeps_of_each(
     object.__setattr__(state, "rows", tuple(range(1, sites + 1)))
     random = np.random.default_rng(sites)
     each: list[dict[str, Any]] = [
-        {name: random.normal(size=shape) for name in server.KEPT}
+        {name: random.normal(size=shape) for name in ("theta", "tau_sq", "inclusion", "eta")}
         | {"rho": random.random((chains, g)), "deviation": random.normal(size=(sites, *shape))}
         for _ in range(7)
     ]

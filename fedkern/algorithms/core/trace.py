@@ -31,8 +31,8 @@ class Trace:
     def __init__(self) -> None:
         self._draws: dict[str, Array] = {}
         self.count, self._held, self._room, self._epoch = 0, 0, 0, 0
-        self._waiting: list[Draws] = []
-        self._most = WAITING  # of these, by their size
+        self._block: dict[str, Array] = {}  # (t, c, ...) of rounds that wait; made anew after `clear`
+        self._waiting, self._most = 0, 0  # how many wait, and at most, by their size
         self._kept: Kept | None = None
 
     def add(self, draws: Draws, kept: Kept | None = None) -> None:
@@ -41,7 +41,7 @@ class Trace:
         Parameters
         ----------
         draws
-            Name -> (c, ...). With `kept` nobody may change them any more.
+            Name -> (c, ...), copied. With `kept` all rounds have the same names and shapes until `clear`.
         kept
             What is kept of them, of several rounds at once, and the same for all until `clear`; without it the draws themselves.
         """
@@ -49,22 +49,22 @@ class Trace:
         if kept is None:
             self._hold({name: value[np.newaxis] for name, value in draws.items()})
             return
-        if not self._waiting:
-            self._most = min(WAITING, BYTES // max(1, sum(value.nbytes for value in draws.values())))
-        self._kept = kept
-        self._waiting.append(draws)
-        if len(self._waiting) >= self._most:
+        if not self._block:
+            self._most = max(1, min(WAITING, BYTES // max(1, sum(value.nbytes for value in draws.values()))))
+            self._block = {name: np.empty((self._most, *value.shape)) for name, value in draws.items()}
+        self._kept, waiting = kept, self._waiting
+        for name, block in self._block.items():
+            block[waiting] = draws[name]
+        self._waiting = waiting + 1
+        if self._waiting == self._most:
             self._settle()
 
     def _settle(self) -> None:
         """Nothing waits any more."""
         if not self._waiting or self._kept is None:
             return
-        waiting, self._waiting, n = self._waiting, [], len(self._waiting)
-        shapes = {name: (n, *value.shape) for name, value in waiting[0].items()}
-        # `concatenate` and not `stack`, which takes several times as long for small arrays.
-        each = {name: np.concatenate([draws[name] for draws in waiting]).reshape(shape) for name, shape in shapes.items()}
-        self._hold(self._kept(each))
+        n, self._waiting = self._waiting, 0
+        self._hold(self._kept({name: block[:n] for name, block in self._block.items()}))
 
     def _hold(self, several: Draws) -> None:
         """Draws (t, c, ...) of several rounds."""
@@ -81,7 +81,8 @@ class Trace:
 
     def clear(self) -> None:
         """Forgets everything: the posterior has become another one."""
-        self._draws, self._waiting, self.count, self._held, self._epoch = {}, [], 0, 0, self._epoch + 1
+        self._draws, self._block, self._epoch = {}, {}, self._epoch + 1
+        self.count = self._held = self._waiting = 0
 
     def __getitem__(self, name: str) -> Array:
         """(c, t, ...) Draws of one quantity."""

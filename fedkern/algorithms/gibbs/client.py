@@ -90,7 +90,9 @@ def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Glob
     if since != state.since:
         state.trace.clear()
     if settings.keeps(event.round + 1 - since):
-        draw = {"theta": theta, "deviation": local["deviation"]} | {name: local[name] for name in state.site.own}
+        draw = {"theta": theta, "deviation": local["deviation"]}
+        for name in state.site.own:
+            draw[name] = local[name]
         if settings.tempering > 1:  # the chains whose draws count
             cold = np.flatnonzero(before["temperature"] == 1)
             draw = {name: value[cold] for name, value in draw.items()}
@@ -116,7 +118,9 @@ def draws(state: Client, round: int) -> list[Message]:
         sums = shrinkage.local_sums(local["deviation"], local["lambda_sq"], slab=settings.prior.slab)
         return [Sums(round, flat(sums))]
     messages: list[Message] = [Locals(round, flat(local["deviation"]), flat(local["lambda_sq"]))]
-    return [*messages, Loglik(round, local["loglik"])] if settings.tempering > 1 else messages
+    if settings.tempering > 1:
+        messages.append(Loglik(round, local["loglik"]))
+    return messages
 
 
 def move_terms(state: Client, round: int, regression: int) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ All 2 x 2 inverses are written out. Pairs are fixed by the data's second moments
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +130,7 @@ def drawn(of: Gaussian, H: tuple[Array, Array, Array], g: Array, normal: Array) 
 def exchanged(settings: Settings, held: Held, pairs: Sequence[tuple[int, int]], state: State, round: int) -> State:
     """The pairs of a round, one after the other, in all chains and regressions at once."""
     able, names = settings.layout.exchangeable, ("theta", "tau_sq", "gamma", "eta")
-    values = replace(state.values, **{name: getattr(state.values, name).copy() for name in names})
+    values = state.values._replace(**{name: getattr(state.values, name).copy() for name in names})
     state = State(values, state.deviation.copy(), state.lambda_sq.copy(), state.sigma_sq)
     local = values.theta + state.deviation
     for turn in range(min(TRIES, len(pairs))):

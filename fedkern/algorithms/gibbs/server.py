@@ -29,7 +29,6 @@ M = TypeVar("M", bound=Message)
 FIRST_JUDGED = 250  # kept rounds after which convergence is judged first; then each time they have doubled
 SMALLEST = float(np.nextafter(0.0, 1.0))
 LARGEST = 1e12  # of any deviation, in the units of the standardised data
-KEPT = ("theta", "tau_sq", "inclusion", "eta", "rho")  # of the server's values
 
 
 @final
@@ -121,7 +120,7 @@ def _question(state: Server, before_sweep: tuple[Array, Array] | None) -> Messag
 
 
 def finished(state: Server) -> bool:
-    return state.stop is not None and not state.waiting
+    return not state.waiting and state.stop is not None
 
 
 def _ask(state: Server, question: Message) -> tuple[Server, ServerEffects]:
@@ -187,14 +186,14 @@ def _next(state: Server) -> tuple[Server, ServerEffects]:
     else:
         updates = state.updates.copy()
         updates[sorted(state.answers)] += 1
-    state, before_sweep = drawn(evolve(state, updates=updates))
-    state = evolve(state, round=state.round + 1, waiting=set(), answers={})
+    state, before_sweep = drawn(state)
+    state = evolve(state, updates=updates, round=state.round + 1)
     _keep(state)
     if _to_be_judged(state):
         assert state.judge is not None
         state = evolve(state, converged=bool(state.judge(state.trace)))
     if state.stop:
-        return state, []
+        return evolve(state, answers={}), []
     return _ask(state, _question(state, before_sweep))
 
 
@@ -235,12 +234,14 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
 
 def _collected(state: Server) -> tuple[Array, Array]:
     """d and lambda^2 (M, c, g, p) of all clients, with what this round's answers say."""
-    layout, answered = state.settings.layout, sorted(state.answers)
-    told = [_of(state.answers[k], Locals) for k in answered]
-    shape = (len(told), *told[0].deviation.shape)
-    now = layout.full(np.concatenate([own.deviation for own in told]).reshape(shape), 0.0)
-    scales = layout.full(np.concatenate([own.lambda_sq for own in told]).reshape(shape), 1.0)
-    if len(told) == state.n_clients:
+    settings, answered = state.settings, sorted(state.answers)
+    layout, shape = settings.layout, (len(answered), settings.chains, settings.layout.size)
+    now, scales = np.empty(shape), np.empty(shape)
+    for place, k in enumerate(answered):
+        told = _of(state.answers[k], Locals)
+        now[place], scales[place] = told.deviation, told.lambda_sq
+    now, scales = layout.full(now, 0.0), layout.full(scales, 1.0)
+    if len(answered) == state.n_clients:
         return now, scales
     every = (state.n_clients, *now.shape[1:])
     deviation = np.zeros(every) if state.deviation is None else state.deviation.copy()
@@ -281,7 +282,7 @@ def _weights(rows: tuple[int, ...], lost: frozenset[int]) -> Array:
 def _keep(state: Server) -> None:
     if not state.settings.keeps(state.round - state.since):
         return
-    draw, ladder = {name: getattr(state.values, name) for name in KEPT}, state.ladder
+    draw, ladder = state.values.kept(), state.ladder
     if state.deviation is not None:
         draw["deviation"] = state.deviation[state.active] if state.lost else state.deviation
     if ladder is not None:
@@ -308,7 +309,7 @@ def _kept(state: Server, draws: Mapping[str, Array]) -> dict[str, Array]:
         kept["between"] = flat(np.sqrt(np.add.reduce(away, axis=1) / (m - 1)))
     if whole and state.rows:
         weights = _weights(state.rows, state.lost)
-        by_rows = np.stack([np.dot(weights, one) for one in here.reshape(t, m, -1)])
+        by_rows = np.matmul(weights, here.reshape(t, m, -1))
         kept["by_rows"] = flat(theta + by_rows.reshape(mean.shape))
     if settings.share_local:
         kept["sites"] = np.moveaxis(flat(theta[:, np.newaxis] + here), 1, 2)  # (t, c, m, n)
@@ -325,7 +326,7 @@ def _to_be_judged(state: Server) -> bool:
 def save(state: Server) -> Saved:
     """As named arrays and numbers."""
     saved: Saved = {"round": state.round, "since": state.since, "step": state.step, "converged": int(state.converged)}
-    saved |= {f"values.{name}": value for name, value in vars(state.values).items()}
+    saved |= {f"values.{name}": value for name, value in state.values._asdict().items()}
     if state.deviation is not None and state.lambda_sq is not None:
         saved |= {"deviation": state.deviation, "lambda_sq": state.lambda_sq}
     if state.ladder is not None:

@@ -106,7 +106,7 @@ class Layout:
     def full(self, flat: NDArray[np.float64], inert: float) -> NDArray[np.float64]:
         """(..., size) -> (..., g, p), with `inert` where there is no coefficient."""
         if self.whole:
-            return flat.reshape(flat.shape[:-1] + self.indicators.shape)
+            return flat.reshape(flat.shape[:-1] + self.shape)
         out = np.full((*flat.shape[:-1], *self.shape), inert)
         if self.off_diagonal:
             after = _after_diagonal(out)
@@ -114,7 +114,6 @@ class Layout:
         else:
             out[..., self.there] = flat
         return out
-
 
     def of_site(self, draws: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
         """What a client keeps of draws of theta and d_k (..., g, p): theta_k in the place of theta, and others as they are."""

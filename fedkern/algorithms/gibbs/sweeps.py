@@ -7,22 +7,19 @@ same draws, so that a job without a server (topology = "allgather") needs no oth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import shrinkage
 from ...kernels.bound import Bound
-from ..core.messages import evolve
 from .settings import ALWAYS, Settings
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Values:
+class Values(NamedTuple):
     """The global quantities of all chains: theta, tau^2, gamma, eta, P(gamma = 1 | ...) (c, g, p) and rho (c, g)."""
 
     theta: Array
@@ -31,6 +28,10 @@ class Values:
     eta: Array
     rho: Array
     inclusion: Array
+
+    def kept(self) -> dict[str, Array]:
+        """What draws are kept of."""
+        return {"theta": self.theta, "tau_sq": self.tau_sq, "inclusion": self.inclusion, "eta": self.eta, "rho": self.rho}
 
 
 Terms = Callable[[int], tuple[Array, Array]]
@@ -61,7 +62,7 @@ def moved(settings: Settings, values: Values, terms: Terms, round: int, step: in
             values.eta[:, j], seed=settings.seed, chain=j << 32, step=step, scale_tau=prior.scale_tau, c0=prior.c0,
             spike_variance=prior.spike_variance, n_threads=settings.n_threads,
         )  # fmt: skip
-    return evolve(values, theta=theta, tau_sq=t * t), t
+    return values._replace(theta=theta, tau_sq=t * t), t
 
 
 class Options(TypedDict):
@@ -97,7 +98,7 @@ def swept(
     settings: Settings, values: Values, deviation: Array, lambda_sq: Array, step: int, bound: Bound[shrinkage.ServerSweeps]
 ) -> tuple[Values, Array, Array, NDArray[np.int64]]:
     """The server's sweeps from all clients' d and lambda^2 (m, c, g, p); these as they are afterwards, and the events."""
-    now = values.theta, values.tau_sq, values.gamma, values.eta, values.rho
+    now = values[:5]
     sweeps = bound.of(settings, lambda: shrinkage.bind_global_sweep(
         deviation, lambda_sq, settings.layout.indicators, *now, n_passes=settings.server_sweeps,
         scale_lambda=settings.prior.scale_lambda, **_options(settings),
