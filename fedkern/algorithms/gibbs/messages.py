@@ -122,9 +122,9 @@ def sent(settings: Settings) -> tuple[type[Message], ...]:
     return (Locals, *MOVES[: len(settings.moves)])
 
 
-def expected(settings: Settings, round: int) -> tuple[str, ...]:
-    """What a client answers in a round, by name."""
-    return _names(sent(settings), settings.move(round))
+def expected(settings: Settings, move: int | None) -> tuple[str, ...]:
+    """What a client answers in a round with this move (`Settings.move`), by name."""
+    return _names(sent(settings), move)
 
 
 @cache

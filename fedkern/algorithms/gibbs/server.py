@@ -129,7 +129,7 @@ def _ask(state: Server, question: Message) -> tuple[Server, ServerEffects]:
     if state.settings.participation < 1:
         chosen = state.settings.takes_part(state.round, state.n_clients)
         here = [k for k in active if chosen[k]] or [active[state.round % len(active)]]
-    names = expected(state.settings, state.round)
+    names = expected(state.settings, state.settings.move(state.round))
     return evolve(state, waiting=set(here), answers={}, names=names), to_each(here, question)
 
 
@@ -349,5 +349,5 @@ def load(fresh: Server, saved: Saved) -> Server:
     return evolve(
         fresh, **same, values=values, trace=fresh.trace.load(saved), events=array(saved, "events").astype(np.int64),
         converged=bool(saved["converged"]), updates=array(saved, "updates").astype(np.int64), lost=lost, waiting=set(waiting),
-        answers={}, names=expected(fresh.settings, number(saved, "round")), ladder=ladder,
+        answers={}, names=expected(fresh.settings, fresh.settings.move(number(saved, "round"))), ladder=ladder,
     )  # fmt: skip

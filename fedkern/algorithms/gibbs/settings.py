@@ -204,6 +204,13 @@ class Settings:
             return 0 if self.moves else None
         return int((round + 1) % self.second_every == 0)
 
+    def often(self, rounds: int) -> dict[int | None, int]:
+        """How many of the first rounds make each move."""
+        if len(self.moves) < 2:
+            return {self.move(0): rounds}
+        second = rounds // self.second_every
+        return {0: rounds - second, 1: second}
+
     def _ends(self, move: int) -> tuple[int, int]:
         """How many coordinates a move has, and how many of them it draws at once."""
         every = self.layout.each * (1 if self.moves[move] == "translate" else 2)

@@ -60,7 +60,9 @@ def sampled(model: SparseModel) -> Stage:
     runs = 1 + sum(_further_runs(model).values())
     runs -= model.config.output.leave_one_out and len(model.names) > 1  # of which one is without this client
     protocol, rounds = gibbs.protocol(settings), settings.rounds
-    often = Counter(name for round in range(rounds) for name in expected(settings, round))
+    often = Counter[str]()
+    for move, count in settings.often(rounds).items():
+        often.update(dict.fromkeys(expected(settings, move), count))
     times = {kind: often[kind.__name__] for kind in protocol.to_server}
     times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else {}
     return Stage(protocol, settings.dims(), rounds, resumable=not allgather, allgather=allgather, times=times, runs=runs)
