@@ -3,10 +3,11 @@
     python benchmarks/sparse_job.py [--times 3] [--ranks 5]      # prints results/sparse_job.txt
 
 The job of `fedkern simulate sparse --columns 11 --rows 130` (four sites) runs until every watched quantity has 1,000 effective
-draws and R-hat 1.01: in one process, and under mpirun with a rank for each site. NUTS samples the same model with everything
-integrated out that can be (tools/references/sparse.py), on rows standardised as the job does, four chains one after the other on
-the same cores. "ess" is that of the slowest coefficient, by ArviZ from what each has drawn. Medians over runs, counted with all
-that a process loads, compiles and writes.
+draws and R-hat 1.01: in one process, and under mpirun with a rank for each site. Two other samplers of the same posterior are
+counted apart: four local sweeps a round, and moves, for which clients send a gradient and a precision more. NUTS samples the same
+model with everything integrated out that can be (tools/references/sparse.py), on rows standardised as the job does, four chains
+one after the other on the same cores. "ess" is that of the slowest coefficient, by ArviZ from what each has drawn. Medians over
+runs, counted with all that a process loads, compiles and writes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 
 REFERENCES = Path(__file__).parents[1] / "tools" / "references"
 UNTIL = ("--set", 'job.rounds="until"', "--set", "algorithm.until={ess = 1000, rhat = 1.01, max_rounds = 40000}")
+OTHERS = {"local_sweeps = 4": "algorithm.local_sweeps=4", 'moves = "auto"': 'algorithm.moves="auto"'}
 NUTS = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -58,12 +60,12 @@ class Measured(NamedTuple):
     cpu: float
 
 
-def ours(job: Path, out: Path, ranks: int) -> Measured:
+def ours(job: Path, out: Path, ranks: int, *sets: str) -> Measured:
     """A whole run."""
     import arviz
 
     fedkern = [sys.executable, "-P", "-m", "fedkern"]
-    options = [str(job), "--out", str(out), "--quiet", *UNTIL]
+    options = [str(job), "--out", str(out), "--quiet", *UNTIL, *(word for change in sets for word in ("--set", change))]
     command = [*fedkern, "launch", "-n", str(ranks), *options] if ranks > 1 else [*fedkern, "run", *options]
     begin, before = time.perf_counter(), os.times()
     subprocess.run(command, check=True)
@@ -102,9 +104,12 @@ def main() -> None:
         job = folder / "job" / "job.toml"
         standardised(folder / "job" / "clients", folder / "rows.npz")
         print(f"{'':36}{'ess':>8}{'seconds':>9}{'of CPU':>8}{'ess / s':>9}{'ess / s of CPU':>16}")
-        for name, ranks in (("fedkern run, one process", 1), (f"fedkern launch -n {options.ranks}", options.ranks)):
-            runs = [ours(job, folder / re.sub(r"\W+", "-", f"{name}-{i}"), ranks) for i in range(options.times + 1)][1:]
-            _line(name, [Measured(*run) for run in runs])
+        rows: list[tuple[str, int, tuple[str, ...]]]
+        rows = [("fedkern run, one process", 1, ()), (f"fedkern launch -n {options.ranks}", options.ranks, ())]
+        rows += [(f"fedkern run, {what}", 1, (change,)) for what, change in OTHERS.items()]
+        for name, ranks, sets in rows:
+            outs = [folder / re.sub(r"\W+", "-", f"{name}-{i}") for i in range(options.times + 1)]
+            _line(name, [ours(job, out, ranks, *sets) for out in outs][1:])
         found = [nuts(folder / "rows.npz", 1000, seed) for seed in range(options.times)]
         _line("NUTS, four chains of 1,000, whole", [run for run, _ in found])
         rate = statistics.median(run.ess / sampling for run, sampling in found)
