@@ -112,7 +112,7 @@ def judging(run: Run[C], kept: Kept) -> Iterator[None]:
             raise
         belongs(error, SERVER)
         text = (
-            f"the rounds are finished and the posterior is in {kept.path}, but it could not be judged and there is no summary.json; "
+            f"the rounds are finished and the posterior is in {kept.path}, but it could not be judged: there is no summary.json; "
             f"once that is mended, run the job again (--resume goes on from its last checkpoint): {run.hooks.public(error)}"
         )
         raise (JobError if isinstance(error, FedkernError | MemoryError) else FedkernError)(text) from error
@@ -145,7 +145,8 @@ def publish(run: Run[C], fit: Fit) -> Result:
     if files is not None:
         files.write_json("summary.json", content)
     tables = plain(run.config.model_dump())
-    return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws, tables, kept.made)
+    folder = None if files is None else files.path
+    return Result(content, fit.posterior, folder, job.seed, fit.chains, fit.draws, tables, kept.made)
 
 
 def _said(error: Exception) -> str:
