@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -38,6 +39,18 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
 
+class Completion(argparse.Action):
+    """What shtab's own action does, which would be imported for every command."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option: str | None = None) -> NoReturn:
+        import shtab
+
+        if values not in shtab.SUPPORTED_SHELLS:
+            parser.error(f"--print-completion {values}: there are {', '.join(shtab.SUPPORTED_SHELLS)}")
+        print(shtab.complete(parser, str(values)))
+        parser.exit(0)
+
+
 def _options(parser: argparse.ArgumentParser) -> list[str]:
     """Of a parser and of its commands."""
     found = [word for action in parser._actions for word in action.option_strings]
@@ -60,10 +73,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"fedkern {__version__}")
-    with suppress(ImportError):  # pip install 'fedkern[shell]'
-        import shtab
-
-        shtab.add_argument_to(top, "--print-completion", help="a shell's completion of commands and options: bash, zsh or tcsh")
+    if find_spec("shtab"):  # pip install 'fedkern[shell]'
+        what = "a shell's completion of commands and options: bash, zsh, tcsh, or another that shtab knows"
+        top.add_argument("--print-completion", action=Completion, metavar="SHELL", default=argparse.SUPPRESS, help=what)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     job = Parser(add_help=False)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FedkernError
+from ..algorithms.core.messages import SERVER
+from ..errors import FedkernError, JobError, belongs
 from ..results.digest import digest
 from ..results.inference_data import netcdf
 from ..results.plain import Record, plain
@@ -21,6 +24,22 @@ from ..results.verdict import Verdict
 from . import machine
 from .keys import C
 from .run import Run
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What became of a posterior's draws.
+
+    Attributes
+    ----------
+    path : of `posterior.nc`; None where none was written
+    made : when, and how long it took, as ArviZ has it
+    notes : for the reader
+    """
+
+    path: Path | None
+    made: Mapping[str, Any]
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -43,6 +62,7 @@ class Fit:
     tables : files beside it, such as predictions.csv: name -> columns
     drawn : whether there is a `posterior.nc`
     inference : what draws came of, where that is neither Markov chains nor a variational fit
+    kept : where draws are on the disk already
     """
 
     posterior: Released
@@ -61,24 +81,49 @@ class Fit:
     tables: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
     drawn: bool = True
     inference: str = ""
+    kept: Kept | None = None
+
+
+def keep_draws(run: Run[C], posterior: Released, chains: int, draws: int, *, drawn: bool = True, inference: str = "") -> Kept:
+    """Writes `posterior.nc`, before anything is said of the draws: what can go wrong with that loses no round."""
+    files = run.hooks.folder
+    made: dict[str, Any] = {"created_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    made |= {"inference": inference} if inference else {}
+    if not run.config.private:  # how long clients compute is not covered by epsilon
+        made["sampling_time"] = round(run.hooks.seconds, 3)
+    if files is None or not drawn:
+        return Kept(None, made)
+    path = files.path / "posterior.nc"
+    try:
+        content = netcdf(posterior, seed=run.config.job.seed, chains=chains, draws=draws, made=made)
+    except Exception as error:  # the rounds may have cost a privacy budget: nothing that comes after may lose them
+        return Kept(None, made, [f"no posterior.nc: {_said(error)}"])
+    files.write(path, content)
+    return Kept(path, made)
+
+
+@contextmanager
+def judging(run: Run[C], kept: Kept) -> Iterator[None]:
+    """What goes wrong while draws are judged that are on the disk: it is said with where they are, and what to do."""
+    try:
+        yield
+    except Exception as error:
+        if kept.path is None:
+            raise
+        belongs(error, SERVER)
+        text = (
+            f"the rounds are finished and the posterior is in {kept.path}, but it could not be judged: there is no summary.json; "
+            f"once that is mended, run the job again (--resume goes on from its last checkpoint): {run.hooks.public(error)}"
+        )
+        raise (JobError if isinstance(error, FedkernError | MemoryError) else FedkernError)(text) from error
 
 
 def publish(run: Run[C], fit: Fit) -> Result:
     """Everything that the server publishes, in the run's folder if there is one."""
     hooks, job = run.hooks, run.config.job
-    files, notes = hooks.folder, [*hooks.notes, *fit.notes]
-    made: dict[str, Any] = {"created_at": datetime.now(UTC).isoformat(timespec="seconds")}
-    made |= {"inference": fit.inference} if fit.inference else {}
-    if not run.config.private:  # how long clients compute is not covered by epsilon
-        made["sampling_time"] = round(hooks.seconds, 3)
+    files = hooks.folder
+    kept = fit.kept or keep_draws(run, fit.posterior, fit.chains, fit.draws, drawn=fit.drawn, inference=fit.inference)
     if files is not None:
-        if fit.drawn:
-            try:
-                drawn = netcdf(fit.posterior, seed=job.seed, chains=fit.chains, draws=fit.draws, made=made)
-            except Exception as error:  # the rounds may have cost a privacy budget: nothing that comes after may lose them
-                notes.append(f"no posterior.nc: {_said(error)}")
-            else:
-                files.write(files.path / "posterior.nc", drawn)
         for name, table in fit.tables.items():
             files.write_csv(name, table)
     outcome = Outcome(
@@ -92,14 +137,16 @@ def publish(run: Run[C], fit: Fit) -> Result:
         digest=digest(fit.arrays),
         encoding=fit.encoding,
         versions=machine.of_a_run() | dict(run.used.versions),
-        notes=notes,
+        notes=[*hooks.notes, *fit.notes, *kept.notes],
         lost=hooks.gone,
     )
-    content = summary(job.method, fit.posterior, outcome, fit.more)
+    with judging(run, kept):
+        content = summary(job.method, fit.posterior, outcome, fit.more)
     if files is not None:
         files.write_json("summary.json", content)
     tables = plain(run.config.model_dump())
-    return Result(content, fit.posterior, None if files is None else files.path, job.seed, fit.chains, fit.draws, tables, made)
+    folder = None if files is None else files.path
+    return Result(content, fit.posterior, folder, job.seed, fit.chains, fit.draws, tables, kept.made)
 
 
 def _said(error: Exception) -> str:

@@ -6,6 +6,7 @@ By arviz-stats on plain arrays: ArviZ itself would import plots, data frames and
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from functools import cache
 from importlib.util import find_spec
@@ -111,10 +112,23 @@ def _halves(draws: Array) -> Array:
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
 
 
+@cache
 def _stats() -> Any:
-    """Its functions of arrays; JobError where arviz-stats is not installed."""
+    """Its functions of arrays; JobError where arviz-stats is not installed.
+
+    For its functions of data sets it imports xarray, and pandas with it, which takes longer and more memory than a small job. So
+    xarray is hidden from it, where nobody has imported either yet; and as it is incomplete then, whoever imports it gets another.
+    """
+    hides, before = not {"arviz_stats", "xarray"} & sys.modules.keys(), set(sys.modules)
+    if hides:
+        sys.modules["xarray"] = None  # type: ignore[assignment]  # what Python takes for a module that is not there
     try:
         from arviz_stats.base.array import array_stats
     except ImportError as error:
         raise JobError(f"R-hat and effective sample sizes need arviz-stats ({error}): {REMEDY}") from None
+    finally:
+        if hides:
+            for name in sys.modules.keys() - before:
+                if name.partition(".")[0] in ("arviz_stats", "arviz_base", "xarray"):
+                    del sys.modules[name]
     return array_stats

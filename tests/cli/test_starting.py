@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from support.command import python
+from support.mpirun import MPIRUN, environment
 
 HEAVY = (
     "pydantic",
@@ -43,8 +46,8 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     assert python("-c", code).out.strip() == "[]"
 
 
-NEVER = ("arviz", "matplotlib", "numba", "jinja2", "polars", "jax", "torch", "cupy")
-WITH_CHAINS = ("arviz_stats", "scipy.stats", "scipy.signal", "xarray", "pandas")
+NEVER = ("shtab", "arviz", "xarray", "pandas", "matplotlib", "numba", "jinja2", "polars", "jax", "torch", "cupy")
+WITH_CHAINS = ("scipy.stats", "scipy.signal")  # which arviz-stats imports
 SPARSE = """
 [job]
 method = "sparse"
@@ -82,11 +85,36 @@ def test_a_run_imports_what_it_needs(job: str, none: tuple[str, ...], tmp_path: 
 import sys
 from fedkern.cli.__main__ import main
 assert main(["run", "job.toml", "--out", "run", "--quiet"]) == 0
-print([m for m in {none!r} if m in sys.modules], "arviz_stats" in sys.modules)
+print([m for m in {none!r} if m in sys.modules], "scipy.stats" in sys.modules)
 """
     ended = python("-c", code, folder=tmp_path)
     assert ended.out.splitlines()[-1:] == [f"[] {job == SPARSE}"], ended.err
     assert (tmp_path / "run" / "posterior.nc").exists()
+
+
+SERVERS = (*WITH_CHAINS, "scipy.interpolate", "scipy.optimize", "h5py", "h5netcdf", "dp_accounting", "cryptography", "rich")
+
+
+def test_a_client_of_a_sampler_imports_less_than_the_server(tmp_path: Path) -> None:
+    """Nothing that judges chains or writes draws, on a rank of its own."""
+    pytest.importorskip("mpi4py")
+    if not MPIRUN.exists():
+        pytest.skip("no mpirun")
+    chance = np.random.default_rng(1)
+    for name in ("a", "b"):
+        rows = "".join(f"{x:.3f},{x + e:.3f}\n" for x, e in chance.standard_normal((30, 2)))
+        (tmp_path / f"{name}.csv").write_text("x,y\n" + rows)
+    (tmp_path / "job.toml").write_text(SPARSE)
+    code = f"""
+import os, sys
+from fedkern.cli.__main__ import main
+assert main(["run", "job.toml", "--out", "run", "--quiet", "--mpi"]) == 0
+open("modules-" + os.environ["OMPI_COMM_WORLD_RANK"], "w").write(repr([m for m in {(*NEVER, *SERVERS)!r} if m in sys.modules]))
+"""
+    command = [str(MPIRUN), "--oversubscribe", "-n", "3", sys.executable, "-P", "-c", code]
+    subprocess.run(command, env=environment(), cwd=tmp_path, check=True, timeout=60)
+    assert [(tmp_path / f"modules-{rank}").read_text() for rank in (1, 2)] == ["[]", "[]"]
+    assert "h5netcdf" in (tmp_path / "modules-0").read_text()
 
 
 @pytest.mark.parametrize("module", ["dp_accounting", "cryptography", "arviz", "matplotlib", "arviz_stats", "mpi4py", "h5netcdf"])

@@ -8,11 +8,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import h5netcdf
+import numpy as np
 import pytest
 
-from fedkern.errors import JobError
+from fedkern.errors import FedkernError, JobError
 from fedkern.jobs import files, ledger, publish
 from fedkern.methods import load
+from fedkern.results import diagnostics
 from support.interrupted import job, run
 
 SHORT = ("job.rounds=1", "output.draws=10")
@@ -69,3 +72,35 @@ def test_a_full_disk_leaves_no_torn_file_and_a_run_that_goes_on(tmp_path: Path, 
 def test_more_draws_than_a_machine_can_hold(tmp_path: Path, kind: str, key: str) -> None:
     with pytest.raises(JobError, match=rf"{key} = 10{{11}}: wanted a number of at most "):
         load(job(tmp_path, kind), [f"{key}=100000000000"])
+
+
+@pytest.mark.parametrize("kind", ["sparse", "hmc"])
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [(MemoryError(), 2, "no memory is left"), (JobError("no arviz-stats"), 2, "no arviz-stats"), (KeyError("x"), 1, "KeyError")],
+    ids=["memory", "library", "bug"],
+)
+def test_a_fault_while_chains_are_judged_leaves_their_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, fault: Exception, code: int, said: str
+) -> None:
+    """The draws are on the disk before ArviZ is loaded; and the run, gone on with, ends as it would have."""
+    path, out = job(tmp_path, kind), tmp_path / "out"
+    draws = out / "posterior.nc"
+
+    def fails() -> Any:
+        assert draws.exists()
+        raise fault
+
+    with monkeypatch.context() as broken:
+        broken.setattr(diagnostics, "_stats", fails)
+        with pytest.raises(FedkernError, match=rf"posterior is in .*posterior\.nc, .*--resume.*(?s:.*){said}") as error:
+            run(path, out)
+    assert error.value.exit_code == code
+    assert not (out / "summary.json").exists()
+    with h5netcdf.File(draws, "r") as file:
+        before = {name: np.asarray(values) for name, values in file["posterior"].variables.items()}
+    resumed = run(path, out, resume=True)
+    assert resumed.digest == run(path, tmp_path / "other").digest
+    with h5netcdf.File(draws, "r") as file:
+        for name, values in before.items():
+            np.testing.assert_array_equal(np.asarray(file["posterior"].variables[name]), values)

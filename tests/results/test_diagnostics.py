@@ -12,6 +12,7 @@ import pytest
 from fedkern.errors import JobError
 from fedkern.results import diagnostics
 from fedkern.results.diagnostics import rhat_ess
+from support.command import python
 
 RANDOM = np.random.default_rng(5)
 
@@ -59,13 +60,31 @@ def test_what_has_no_answer_is_nan_and_spoils_nothing_else() -> None:
 
 
 def test_without_arviz(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "arviz_stats.base.array", None)
+    diagnostics._stats.cache_clear()
+    monkeypatch.setitem(sys.modules, "arviz_stats", None)
     with pytest.raises(JobError, match=r"need arviz-stats .*: pip install 'fedkern\[results\]'"):
         rhat_ess(chains())
     monkeypatch.setattr(diagnostics, "find_spec", lambda name: None)
     diagnostics.available.cache_clear()
     assert not diagnostics.available()
     diagnostics.available.cache_clear()
+
+
+def test_who_imports_arviz_stats_later_gets_all_of_it() -> None:
+    """xarray is hidden while ours is imported, and is there afterwards; what it came with is forgotten."""
+    code = """
+import sys
+import numpy as np
+from fedkern.results.diagnostics import rhat_ess
+from support.command import python
+found = rhat_ess(np.random.default_rng(1).standard_normal((4, 50, 2)))
+assert not {"xarray", "pandas", "arviz_stats", "arviz_stats.base"} & sys.modules.keys()
+import arviz_stats.base.array, xarray
+assert xarray.Dataset
+assert arviz_stats.base.array_stats is sys.modules["arviz_stats.base.array"].array_stats
+np.testing.assert_array_equal(rhat_ess(np.random.default_rng(1).standard_normal((4, 50, 2))), found)
+"""
+    assert python("-c", code).code == 0
 
 
 def test_draws_need_two_axes() -> None:

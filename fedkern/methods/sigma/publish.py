@@ -122,10 +122,15 @@ def measured(model: SigmaModel) -> Callable[[Server], Mapping[str, float]]:
     return of
 
 
-def fit(model: SigmaModel, ended: Ended, prior: ServerFile) -> Fit:
-    """What the server has at the end."""
-    server, released = ended.server, posterior(model, ended.server)
-    shape = next(iter(released.values.values())).shape if released.values else (0, 0)
+def shape_of(released: Draws) -> tuple[int, int]:
+    """Chains, and draws of each."""
+    c, t = next(iter(released.values.values())).shape if released.values else (0, 0)
+    return c, t
+
+
+def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> Fit:
+    """What the server has at the end: here chains are judged."""
+    server, shape = ended.server, shape_of(released)
     return Fit(
         posterior=released,
         arrays=_arrays(server),

@@ -13,7 +13,7 @@ from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import column_notes, convergence
-from ...jobs.publish import Fit
+from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
@@ -68,14 +68,19 @@ def fit(run: Run[Config]) -> Fit | None:
         ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
         server, clients, settled = _fitted(run, model, sites, ridge)
         found = weights.exchanged(run, model, server, clients, settled)
+    released = kept = None
+    if server is not None:
+        released = publish.posterior(model, server)
+        kept = keep_draws(run, released, *publish.shape_of(released))
     sums = {}
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], shapes.get(k)))
     total = _summed(run, {k: one for k, one in sums.items() if one is not None})
-    if server is None:
+    if server is None or released is None or kept is None:
         return None
     assert files.server is not None
-    fitted = publish.fit(model, publish.Ended(server, settled, found), files.server)
+    with judging(run, kept):
+        fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
     return fitted if total is None else publish.with_sums(fitted, total)
 
 

@@ -121,8 +121,8 @@ def new_site(model: SparseModel, released: Samples) -> Array:
     return np.asarray(theta + (spread * z).reshape(theta.shape))
 
 
-def fit(model: SparseModel, server: gibbs.Server, scales: Array) -> Fit:
-    """What the server has at the end, but for further runs.
+def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
+    """What is released of the draws.
 
     Raises
     ------
@@ -133,9 +133,12 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array) -> Fit:
         raise JobError(
             f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"
         )
-    released = posterior(model, server, scales)
-    if isinstance(released, Samples):
-        released = replace(released, new_site=new_site(model, released))
+    found = posterior(model, server, scales)
+    return replace(found, new_site=new_site(model, found)) if isinstance(found, Samples) else found
+
+
+def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed) -> Fit:
+    """What the server has at the end, but for further runs: here the chains are judged."""
     groups = _groups(model, server.trace)
     more = _by_mode(model, released, groups) if groups else _selected(model, released)
     if isinstance(released, Samples) and model.config.model.kind == "sem":

@@ -23,7 +23,7 @@ from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import column_notes
-from ...jobs.publish import Fit
+from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import Line
@@ -82,14 +82,19 @@ def fit(run: Run[Config]) -> Fit | None:
     server, clients = sampled(run.saying(_line), data, Variant())
     for k, client in clients.items():
         own.write(run, model, own.Own(client, data.columns[k], data.scales.each))
+    released = kept = None
+    if server is not None:
+        released = publish.released(model, server, data.scales.each)
+        kept = keep_draws(run, released, config.algorithm.chains, server.trace.count)
     rows = {k: own.Own(client, data.columns[k], data.scales.each) for k, client in clients.items()}
     left_out = _left_out(run, model, rows)
     if config.algorithm.statistics == "local":
         server = _counted(run, server, clients)
     others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
-    if server is None:
+    if server is None or released is None or kept is None:
         return None
-    fitted = publish.with_others(publish.fit(model, server, data.scales.each), others)
+    with judging(run, kept):
+        fitted = replace(publish.with_others(publish.fit(model, server, data.scales.each, released), others), kept=kept)
     return fitted if left_out is None else publish.with_sums(fitted, left_out)
 
 
