@@ -106,8 +106,8 @@ bool put(const Field& field, PyObject* value, unsigned char* frame, std::uint64_
     }
 }
 
-// Memory of large frames that was given back, for the next of the same size: the system clears and maps its pages one by one, which
-// costs more than to fill them. A block belongs to one capsule, whose end gives it back; all of this happens under the interpreter's lock.
+// Memory of large frames that was given back, for the next of the same size: fresh pages are cleared and mapped one by one, which may
+// cost more than to fill them. A block belongs to one capsule, whose end gives it back. All of this is under the interpreter's lock.
 class Blocks {
 public:
     static constexpr std::size_t smallest = std::size_t{1} << 16, most = std::size_t{1} << 25; // bytes of one; of all that wait

@@ -1,9 +1,9 @@
 """What a rank that waits costs: processor time of every client rank while the server is silent.
 
-    mpirun --oversubscribe -n 4 python benchmarks/bench_waiting.py [--silent 2]
+    mpirun --oversubscribe -n 4 python benchmarks/waiting_ranks.py [--silent 2]
 
-The clients answer a few questions, then the server's machine sleeps, as one that computes for long or a stopped rank would; what the
-clients spend meanwhile is taken from getrusage, between two of their answers.
+The clients answer a few questions, then the server's machine sleeps, as a stopped rank would; what the clients spend meanwhile is
+taken from getrusage, between two of their answers.
 """
 
 from __future__ import annotations
