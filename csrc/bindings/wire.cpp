@@ -6,6 +6,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -104,27 +106,65 @@ bool put(const Field& field, PyObject* value, unsigned char* frame, std::uint64_
     }
 }
 
-// Memory for a frame, with whatever is in it.
-py::object room(std::size_t size) {
-    auto made = py::reinterpret_steal<py::object>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
-    if (!made) throw py::error_already_set();
-    return made;
+// Memory of large frames that was given back, for the next of the same size: fresh pages are cleared and mapped one by one, which may
+// cost more than to fill them. A block belongs to one capsule, whose end gives it back. All of this is under the interpreter's lock.
+class Blocks {
+public:
+    static constexpr std::size_t smallest = std::size_t{1} << 16, most = std::size_t{1} << 25; // bytes of one; of all that wait
+
+    struct Block {
+        std::size_t size;
+        void* data;
+    };
+
+    Block take(std::size_t size) {
+        for (std::size_t i = waiting_.size(); i-- > 0;) // the latest is still in a cache
+            if (waiting_[i].size == size) {
+                const Block found = waiting_[i];
+                waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+                held_ -= size;
+                return found;
+            }
+        return {size, ::operator new(size, alignment)};
+    }
+
+    void give(Block block) {
+        waiting_.push_back(block);
+        held_ += block.size;
+        std::size_t old = 0;
+        for (; held_ > most; ++old) {
+            held_ -= waiting_[old].size;
+            ::operator delete(waiting_[old].data, alignment);
+        }
+        waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(old));
+    }
+
+private:
+    static constexpr std::align_val_t alignment{64};
+    std::vector<Block> waiting_; // the oldest first
+    std::size_t held_ = 0;
+};
+
+Blocks& blocks() {
+    static auto* const all = new Blocks; // frames may outlive what is destroyed at the end
+    return *all;
 }
 
-py::object encode(const py::object& layout, std::uint32_t client, std::uint32_t flags, const py::object& values) {
-    const Layout& l = known(layout);
-    if (!PyDict_Check(values.ptr())) throw py::type_error("values: needs a dict");
-    py::object made = room(l.total);
-    auto* frame = reinterpret_cast<unsigned char*>(PyByteArray_AS_STRING(made.ptr()));
-    std::uint64_t sum = 0;
-    for (const Field& field : l.fields) {
-        PyObject* value = PyDict_GetItemWithError(values.ptr(), field.name.ptr());
-        if (!value || !put(field, value, frame, sum)) return py::none();
+// Memory for a frame, with whatever is in it: a bytearray, or a memoryview of a block.
+py::object room(std::size_t size) {
+    if (size < Blocks::smallest) {
+        auto made = py::reinterpret_steal<py::object>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+        if (!made) throw py::error_already_set();
+        return made;
     }
-    Header header{{}, wire::version, l.kind, client, flags, l.total - sizeof(Header), 0};
-    std::memcpy(header.magic, wire::magic, 4);
-    header.checksum = sum + wire::sum(&header, 3, 0);
-    std::memcpy(frame, &header, sizeof header);
+    auto block = std::make_unique<Blocks::Block>(blocks().take(size));
+    const py::capsule owner(block.get(), [](void* p) {
+        const std::unique_ptr<Blocks::Block> back(static_cast<Blocks::Block*>(p));
+        blocks().give(*back);
+    });
+    const py::array_t<unsigned char> bytes(static_cast<py::ssize_t>(size), static_cast<unsigned char*>(block.release()->data), owner);
+    auto made = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(bytes.ptr()));
+    if (!made) throw py::error_already_set();
     return made;
 }
 
@@ -140,6 +180,23 @@ struct Bytes {
     [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(view.len); }
     [[nodiscard]] unsigned char* data() const { return static_cast<unsigned char*>(view.buf); }
 };
+
+py::object encode(const py::object& layout, std::uint32_t client, std::uint32_t flags, const py::object& values) {
+    const Layout& l = known(layout);
+    if (!PyDict_Check(values.ptr())) throw py::type_error("values: needs a dict");
+    py::object made = room(l.total);
+    unsigned char* frame = Bytes(made).data(); // `made` stays where it is
+    std::uint64_t sum = 0;
+    for (const Field& field : l.fields) {
+        PyObject* value = PyDict_GetItemWithError(values.ptr(), field.name.ptr());
+        if (!value || !put(field, value, frame, sum)) return py::none();
+    }
+    Header header{{}, wire::version, l.kind, client, flags, l.total - sizeof(Header), 0};
+    std::memcpy(header.magic, wire::magic, 4);
+    header.checksum = sum + wire::sum(&header, 3, 0);
+    std::memcpy(frame, &header, sizeof header);
+    return made;
+}
 
 // The value of a field; nothing if it is not what it should be. Arrays are read-only views, kept alive by `owner`.
 py::object get(const Field& field, unsigned char* frame, bool finite, const py::object& owner) {
@@ -194,7 +251,7 @@ py::object readdress(const py::object& frame, std::uint32_t client) {
     const Bytes bytes(frame);
     if (bytes.size() < sizeof(Header)) throw py::value_error("frame: shorter than a header");
     py::object copy = room(bytes.size());
-    auto* data = PyByteArray_AS_STRING(copy.ptr());
+    unsigned char* data = Bytes(copy).data();
     std::memcpy(data, bytes.data(), bytes.size());
     Header header;
     std::memcpy(&header, data, sizeof header);

@@ -26,7 +26,7 @@ MAGIC, VERSION, LAST = b"fedk", 1, 1  # LAST: the client has nothing more to say
 CODES = {int: "i", float: "f", np.ndarray: "a", bytes: "b"}
 
 Kinds = tuple[type[Message], ...]
-Frame = bytes | bytearray
+Frame = bytes | bytearray | memoryview  # a long one is a view of memory that goes to another frame when nobody has this one
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Link:
         if rank in self.near and self.patience.bell and self.patience.since - before > self.patience.spin / 2:
             self.patience.bell.ring(rank)
 
-    def receive(self, longest: int, only: int | None = None) -> tuple[int, int, bytearray] | None:
+    def receive(self, longest: int, only: int | None = None) -> tuple[int, int, Frame] | None:
         """The next message (rank, tag, content), or None if there is none. Frames longer than `longest` are refused unread."""
         status = self._status
         try:
@@ -133,7 +133,7 @@ class Peers(Protocol):
     signals: Signals
     hooks: Hooks | None
 
-    def next(self, longest: int, *wanted: int) -> tuple[int, int, bytearray] | None: ...
+    def next(self, longest: int, *wanted: int) -> tuple[int, int, Frame] | None: ...
 
     def exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes: ...
 

@@ -176,7 +176,7 @@ class Ranks:
             for frame in frames:
                 link.send(0, tags.FRAME, frame)
 
-    def next(self, longest: int, *wanted: int) -> tuple[int, int, bytearray] | None:
+    def next(self, longest: int, *wanted: int) -> tuple[int, int, Frame] | None:
         """The next message of this stage of the job, or None after a pause; whatever ends the job raises."""
         while (item := self.link.receive(longest)) is None:
             if self.link.patience.pause():

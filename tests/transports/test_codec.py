@@ -495,3 +495,37 @@ def test_a_layout_that_could_corrupt_memory_is_refused(fields, says):
 def test_something_else_in_the_place_of_a_layout_is_refused():
     with pytest.raises(ValueError, match="invalid PyCapsule"):
         wire.decode(1, b"", 1)
+
+
+def test_memory_of_a_long_frame_goes_to_another_only_when_nobody_sees_it():
+    """A view that outlives the frame's own name keeps its bytes; without one the next frame of this length may take them."""
+    frame = LONG.encode(1, message(3, LONG))
+    assert isinstance(frame, memoryview)  # the others are bytearrays
+    where = np.frombuffer(frame, np.uint8).ctypes.data
+    opened = LONG.decode(frame, KINDS)[1]
+    vector = opened.vector[5:7]
+    del frame, opened
+    others = [LONG.readdress(LONG.encode(2, message(seed, LONG)), 3) for seed in range(4, 8)]
+    assert all(np.frombuffer(other, np.uint8).ctypes.data != where for other in others)
+    assert np.array_equal(vector, message(3, LONG).vector[5:7])
+    del vector
+    again = LONG.encode(1, message(9, LONG))
+    assert np.frombuffer(again, np.uint8).ctypes.data == where
+    assert same(LONG.decode(again, KINDS)[1], message(9, LONG))
+
+
+def test_memory_that_waits_for_a_frame_is_bounded():
+    """640 MiB in all, 32 of which may wait; the C library keeps some of what it is given back, more in a long process."""
+    sizes = [(1 << 24) + 8 * i for i in range(40)]
+    before = _resident()
+    for size in sizes:
+        room = wire.room(size)
+        np.frombuffer(room, np.uint8)[:] = 1
+        del room
+    assert _resident() - before < 1 << 28
+
+
+def _resident():
+    """Bytes of this process that are in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
