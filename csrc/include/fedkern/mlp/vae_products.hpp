@@ -117,6 +117,10 @@ template <class T> class TileProducts {
 
     /// From so many weights on wide pieces, or BLAS, are faster.
     static bool is_large(Index n_in, Index n_out) { return n_in * n_out >= (fused ? 24'576 : 4'096); }
+    /// Of many rows they are so for fewer weights; sums have the same order.
+    bool is_wide(Index n_in, Index n_out) const {
+        return is_large(n_in, n_out) || (fused && rows_ >= 64 && n_in >= 32 && n_out >= 2 * wide_piece);
+    }
 
     /// y = W x + b, or max(W x + b, 0); without b W x.
     template <bool relu = false> void affine(const T* W, const T* b, const T* x, Index n_in, Index n_out, T* y) const {
@@ -166,7 +170,7 @@ template <class T> class TileProducts {
 
     /// G(o, i) = sum_r d[o][r] x[i][r], and of a bias the sums of d; or adds them.
     void gradient(const T* d, const T* x, Index n_in, Index n_out, T* G, T* bias, bool add) const {
-        if (!is_large(n_in, n_out))
+        if (!is_wide(n_in, n_out))
             small_gradient(d, x, n_in, n_out, G, add);
         else if constexpr (fused)
             large_gradient(d, x, n_in, n_out, G, add);
@@ -192,8 +196,8 @@ template <class T> class TileProducts {
     /// A large product by parts of the result's columns, whole pieces of them: how many there are depends on the sizes alone.
     template <class Work> void in_parts(Index columns, Index inner, const Work& work) const {
         const double operations = 2 * double(rows_) * double(columns) * double(inner);
-        const Index parts = std::clamp(std::min(Index(operations / 1e7), columns / 64), Index{1}, Index{8});
-        const Index piece = fused ? wide_piece : 1;
+        const Index piece = fused ? wide_piece : 1, shortest = fused ? 2 * wide_piece : 64;
+        const Index parts = std::clamp(std::min(Index(operations / 1e7), columns / shortest), Index{1}, Index{8});
         for_blocks((columns + piece - 1) / piece, parts, threads_, [&](Index, Index begin, Index end) {
             begin *= piece, end = std::min(end * piece, columns);
             work(begin, end - begin);
@@ -204,7 +208,7 @@ template <class T> class TileProducts {
     template <class Start, class Finish>
     void multiply(const T* w, Index down, Index right, const T* x, Index n_in, Index n_out, T* out, const Start& start,
                   const Finish& finish) const {
-        if (!is_large(n_in, n_out)) return multiply_rows(w, down, right, x, n_in, n_out, rows_, out, start, finish);
+        if (!is_wide(n_in, n_out)) return multiply_rows(w, down, right, x, n_in, n_out, rows_, out, start, finish);
         in_parts(n_out, n_in, [&](Index o, Index n) {
             const Index skipped = o * rows_;
             multiply_rows<true>(
@@ -217,7 +221,7 @@ template <class T> class TileProducts {
     /// G from registers of its columns: x is exchanged for as many columns at a time as a sum has.
     void large_gradient(const T* d, const T* x, Index n_in, Index n_out, T* G, bool add) const {
         const Index rows = rows_, registers = whole_registers<T>(n_in) / V::size;
-        for_blocks((registers + 1) / 2, threads_, threads_, [&](Index, Index begin, Index end) {
+        for_blocks((registers + 1) / 2, 2, worthwhile(threads_, 4 * double(n_in * rows)), [&](Index, Index begin, Index end) {
             for (Index i = 2 * begin * V::size; i < std::min(2 * end * V::size, n_in); i += 2 * V::size)
                 transpose(x + i * rows, std::min<Index>(n_in - i, 2 * V::size), rows, rows, exchanged_ + i * rows, 2 * V::size);
         });
