@@ -66,15 +66,17 @@ template <bool wide, int most, class Work> FEDKERN_INLINE void in_pieces_of(Inde
     in_pieces<most>(begin, end, work);
 }
 
+/// Terms of a sum that are added up before the next outputs have their turn.
+inline constexpr Index depth = 512;
+
 /// out[o][r] = finish(start(o, at) + sum_i w[o * down + i * right] x[i][r], at) for any number of registers in a row; `at` is where
 /// it will stand. Of x no more is read at a time than the cache holds, and sums wait in `out` meanwhile: a weight comes from memory
-/// once, in rows that the processor fetches ahead, and is copied nowhere.
+/// once, in rows that the processor fetches ahead, and is copied nowhere. (So `finish` finds in `out` what was there only if n_in <= depth.)
 template <bool wide = false, class T, class Start, class Finish>
 void multiply_rows(const T* w, Index down, Index right, const std::type_identity_t<T>* x, Index n_in, Index n_out, Index rows, T* out,
                    const Start& start, const Finish& finish) {
     using V = Native<T>;
     constexpr int most = register_bytes == 64 ? 6 : 4;
-    constexpr Index depth = 512;
     for (Index begin = 0; begin == 0 || begin < n_in; begin += depth) {
         const Index end = std::min(n_in, begin + depth);
         in_pieces_of<wide, most>(0, n_out, [&]<int N>(Index o) __attribute__((always_inline)) {
@@ -145,7 +147,7 @@ template <class T> class TileProducts {
             return in_parts(n, n_out, [&](Index i, Index m) {
                 gemm(blas_, 'N', 'T', rows_, m, n_out, d, rows_, W + first + i, n_in, T(add), dx + i * rows_, rows_);
             });
-        if (add && is_large(n, n_out))
+        if (add && (is_large(n, n_out) || n_out > depth))
             multiply(W + first, 1, n_in, d, n_out, n, dx, [dx](Index, Index at) { return V::load(dx + at); }, as_it_is);
         else
             multiply(W + first, 1, n_in, d, n_out, n, dx, from_zero, [dx](const V& sum, Index at) __attribute__((always_inline)) {
