@@ -4,7 +4,9 @@
 a batch of draws from a table of priors, the networks, both KLs, the gradient, its norm, Adam; in float32, draws in float64. Peers
 make the same gradient (checked before they are timed) on draws of their own generators. BLAS and torch have one thread; JAX is
 not told how many to use, so its times may be those of all cores: there is a column of two threads of ours too. JAX runs all steps
-of a call in one `lax.scan`; torch and Pyro step in Python, as their users do.
+of a call in one `lax.scan`; torch and Pyro step in Python, as their users do. Results are new arrays, whose pages the system
+clears; "kept": a call goes on from the results of the last and its own stand where those before it stood (ours by `out`, JAX's
+donated). For the large networks the products that BLAS makes in the same time are printed too, of large matrices (`floors.py`).
 
 ================ ============== ============================= ======= ===== ============ ================
 case             variant        sizes (d; latents; hidden)    batch   draws parameters   flops of a step
@@ -35,7 +37,7 @@ import numpy as np
 from fedkern import _core
 from fedkern.kernels import mlp
 
-from . import common
+from . import common, floors
 
 LOWEST, HIGHEST = -12.0, 6.0
 EAGER = 20  # steps of a call that are made from Python
@@ -181,21 +183,24 @@ class Peer(NamedTuple):
     steps: int  # that `train` makes
 
 
-def fedkern(case: Case, backend: str | None = None, n_threads: int = 1) -> Peer:
+def fedkern(case: Case, backend: str | None = None, n_threads: int = 1, kept: bool = False) -> Peer:
     a, (values, phi) = case.architecture, case.table
     parameters, moments = a.initial(0).astype("f4"), np.zeros((2, a.n_parameters), "f4")
     given = (values, phi, np.ones(a.n_values))
     schedule = {"rates": np.full(case.steps, case.rate), "kl_weights": np.ones(case.steps)}
     options = {"architecture": a, "gamma": case.gamma, "n_threads": n_threads, "backend": backend}
     table = {"kind": "dense" if case.rank else "stored", "rank": case.rank, "batch": case.batch, "clip": 1e3, "seed": 1}
-    return Peer(
-        lambda: mlp.vae_gradient(parameters, *case.batch_arrays(), **options)[0],
-        lambda: mlp.vae_step(parameters, moments, *given, **schedule, **options, **table),
-        case.steps,
-    )
+    states = [(parameters, moments), (parameters.copy(), moments.copy())][: 1 + kept]
+
+    def train() -> None:
+        out = (*states[1], np.empty((case.steps, 5))) if kept else None
+        mlp.vae_step(*states[0], *given, **schedule, **options, **table, out=out)
+        states.reverse()
+
+    return Peer(lambda: mlp.vae_gradient(parameters, *case.batch_arrays(), **options)[0], train, case.steps)
 
 
-def by_jax(case: Case) -> Peer:
+def by_jax(case: Case, kept: bool = False) -> Peer:
     jax = common.jax()
     jnp, a, (values, phi) = jax.numpy, case.architecture, case.table
     values, phi = jnp.asarray(values), jnp.asarray(phi, "f4")
@@ -224,12 +229,20 @@ def by_jax(case: Case) -> Peer:
         return (jax.tree.map(move, net, m, v), m, v, key), (bound, norm)
 
     zeros = jax.tree.map(jnp.zeros_like, net)
-    train = jax.jit(lambda state: jax.lax.scan(step, state, jnp.arange(case.steps, dtype="f4")))
-    state = (net, zeros, zeros, jax.random.key(1))
+    call = jax.jit(
+        lambda state: jax.lax.scan(step, state, jnp.arange(case.steps, dtype="f4")), donate_argnums=(0,) if kept else ()
+    )
+    states = [(*jax.tree.map(jnp.array, (net, zeros, zeros)), jax.random.key(1))]
+
+    def train() -> None:
+        after = jax.block_until_ready(call(states[0]))[0]
+        if kept:
+            states[0] = after
+
     gradient = jax.jit(jax.grad(lambda net, *arrays: elbo(ops, a, net, *arrays, case.gamma)))
     return Peer(
         lambda: jax.tree.map(np.asarray, gradient(net, *case.batch_arrays())),
-        lambda: jax.block_until_ready(train(state)),
+        train,
         case.steps,
     )
 
@@ -338,8 +351,10 @@ def by_pyro(case: Case) -> Peer:
 PEERS: dict[str, Callable[[Case], Peer]] = {
     "fedkern": fedkern,
     "fedkern, 2 threads": lambda case: fedkern(case, n_threads=2),
+    "fedkern, 2 threads, kept": lambda case: fedkern(case, n_threads=2, kept=True),
     "numba": lambda case: fedkern(case, "numba"),
     "jax": by_jax,
+    "jax, kept": lambda case: by_jax(case, kept=True),
     "torch": by_torch,
     "pyro": by_pyro,
 }
@@ -396,13 +411,33 @@ class TrainingRatios:
     track_jax.unit = "times as fast"
 
 
+def operations(a: mlp.Architecture, batch: int) -> float:
+    """Of the products of a step: forth, back to the inputs (but for the encoder's first layer), and back to the weights."""
+    flat = np.zeros(a.n_parameters, "f4")
+    weights = {part: [W.size for W, _ in layers] for part, layers in layers_of(a, flat).items()}
+    return 2.0 * batch * (3 * sum(map(sum, weights.values())) - weights["global_encoder"][0])
+
+
 def row(name: str, case: Case) -> None:
-    peers = available(case, name not in LARGE)
-    whole = common.times({peer: made.train for peer, made in peers.items()}, seconds=4, rounds=7)
-    step = {peer: t / peers[peer].steps for peer, t in whole.items()}
+    large = name in LARGE
+    peers = available(case, not large)
+    if large:
+        peers = {peer: made for peer, made in peers.items() if peer not in ("torch", "pyro")}
+    calls = {peer: made.train for peer, made in peers.items()}
+    if large:
+        calls["BLAS"] = floors.multiply(2048, "f4")
+    whole = common.times(calls, seconds=4, rounds=7)
+    step = {peer: t / peers[peer].steps for peer, t in whole.items() if peer in peers}
     print(f"{name}, us a step: {common.cells(step, '.1f', 1e6)}")
     others = {peer: t / step["fedkern"] for peer, t in step.items() if "fedkern" not in peer}
-    print(f"    over ours: {common.cells(others, '.2f', 1)}", flush=True)
+    print(f"    over ours: {common.cells(others, '.2f', 1)}")
+    if large:
+        peak, work = 2 * 2 * 2048**3 / whole["BLAS"], operations(case.architecture, case.batch)
+        both = [step["jax" + kept] / step["fedkern, 2 threads" + kept] for kept in ("", ", kept")]
+        print(f"    over ours with two threads: {both[0]:.2f}; kept {both[1]:.2f}")
+        shares = {peer: work / t / peak for peer, t in step.items() if peer != "fedkern"}
+        print(f"    BLAS, 2048 x 2048 on each of two cores: {peak / 1e9:.0f} GF/s; operations of a step's products over that:")
+        print(f"    {common.cells(shares, '.2f', 1)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -102,6 +102,14 @@ void vae_gradient(Vector<const T> parameters, const VaeBatch<T>& batch, const Au
 
 inline constexpr Index long_piece = 8192; // elements of a vector that one thread takes at once
 
+/// On all threads: where `to` is fresh, the system clears its pages as each is first written, which takes longer than the copy.
+template <class T> void copy_elements(Vector<const T> from, T* to, int n_threads) {
+    const Index n = from.size, pieces = (n + long_piece - 1) / long_piece;
+    for_blocks(pieces, block_count(pieces, 1), worthwhile(n_threads, double(n)), [&](Index, Index first, Index last) {
+        for (Index j = first * long_piece; j < std::min(n, last * long_piece); ++j) to[j] = from[j];
+    });
+}
+
 /// Sums the squares, always in the same order.
 template <class T> double sum_of_squares(const T* x, Index n, int n_threads) {
     using V = Pack<double>;
@@ -166,9 +174,8 @@ void vae_steps(const VaeState<const T>& from, const DrawTable& table, const VaeT
                Matrix<double> trace, int n_threads, const Blas& blas) {
     const Index k = from.parameters.size, B = x.batch, d = table.n, c = x.phi.cols, L = a.n_latents();
     const Written<T> parameters(to.parameters), m(to.moments.row(0)), v(to.moments.row(1));
-    for (Index j = 0; j < k; ++j) parameters[j] = from.parameters[j];
-    for (Index j = 0; j < k; ++j) m[j] = from.moments.row(0)[j];
-    for (Index j = 0; j < k; ++j) v[j] = from.moments.row(1)[j];
+    copy_elements<T>(from.parameters, parameters, n_threads);
+    copy_elements<T>(from.moments.row(0), m, n_threads), copy_elements<T>(from.moments.row(1), v, n_threads);
 
     VaeGradient<T> objective(a, B, blas);
     const Copied<T> theta(B * d), t(B * c), noise(B * L);
