@@ -153,7 +153,7 @@ template <class T> struct OneWeight {
     using Number = T;
     using Scratch = NoScratch;
     Index d;
-    std::vector<double> theta, deviation, length; // mu + deviation, sigma e, sqrt(1 + deviation^2)
+    Lines<double> theta, deviation, length; // mu + deviation, sigma e, sqrt(1 + deviation^2)
 
     OneWeight(const Posterior& q, const Draws& draws)
         : d(q.mu.size), theta(padded_copy<double>(q.mu)), deviation(padded_copy<double>(q.log_sigma)), length(theta.size(), 1.0) {
