@@ -21,7 +21,8 @@ inline std::vector<double> normal_draws(const Draws& draws, Index d) {
 /// The parameters, as the products want them: panels of eight vectors, then one by one what is left if that is less than four.
 template <class T> struct Parameters {
     Index d, panels, singles;
-    Lines<T> packed, single;
+    Lines<T> packed;
+    std::vector<T> single;
 
     explicit Parameters(Matrix<const double> thetas)
         : d(thetas.cols), panels((thetas.rows + 4) / panel), singles(std::max<Index>(0, thetas.rows - panels * panel)),
@@ -41,7 +42,7 @@ template <class T> struct Parameters {
 template <class T> struct LogLikelihoods {
     const Parameters<T>& parameters;
     double *loglik, *grad; // a gradient has room for parameters.padded() numbers
-    Lines<T> gradient = Lines<T>(parameters.padded());
+    std::vector<T> gradient = std::vector<T>(parameters.padded());
 
     void add(RowBlock<T>& block, const Family& family) {
         alignas(64) double bases[block_rows], base = 0;
@@ -216,7 +217,7 @@ class Activations {
   private:
     Index d_;
     bool full_;
-    Lines<double> mu_, variance_, factor_;
+    std::vector<double> mu_, variance_, factor_;
 };
 
 /// value, slope, curvature: w_i E l, w_i E l', w_i E l'' for every row.
