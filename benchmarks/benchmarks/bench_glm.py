@@ -331,8 +331,15 @@ def rows(cases: dict[str, Case], peers: dict[str, Callable[..., Any]]) -> None:
     """A line for each case: every time as a multiple of one read of X, and the best peer as a multiple of ours."""
     for name, case in cases.items():
         calls = common.available(peers, case) | {"2 threads": peers["fedkern"](case, n_threads=2)}
-        seconds = common.times({"read": floors.read(case.arrays()[0])} | calls, seconds=1.5)
+        side, work = 1024, 4.0 * case.n * case.d * case.draws
+        bounds = {"read": floors.read(case.arrays()[0])}
+        if case.draws > 1:
+            bounds |= {"multiply": floors.multiply(side, case.dtype), "exp": floors.exponentials(case.n * case.draws, case.dtype)}
+        seconds = common.times(bounds | calls, seconds=1.5)
         read = seconds.pop("read")
+        if case.draws > 1:  # the products hide the read, or the other way round; exponentials want the units of the products
+            bound = max(read, seconds.pop("multiply") * work / (2 * side**3)) + seconds.pop("exp")
+            print(f"    bound {bound * 1e3:.3f} ms, ours / bound {seconds['fedkern'] / bound:.2f}")
         print(f"{name}: read {read * 1e3:.3f} ms  {common.cells(seconds, '.4f', 1e3, ' ms')}")
         print(common.against(seconds, read, "read"), flush=True)
 

@@ -21,20 +21,25 @@ inline void clip_weights(Index n, const double* squared_norm, const Clipping& cl
 /// The second half of v_i, up to its coefficient beta_i: x^2 sigma^2; x sigma e (one draw of the weights); or written down.
 enum class Shape { square, linear, stored };
 
-/// The rows of a block that are summed: alpha x and beta z.
+/// The rows of a block that are summed, alpha x and beta z, up to a multiple of eight.
 template <class T> struct Kept {
-    Index size = 0;
-    const T* x[block_rows];
-    const double* z[block_rows];
-    double alpha[block_rows], beta[block_rows];
+    Index size;
+    const T** x;
+    double *alpha, *beta;
+    const double* z[block_rows]; // of Shape::stored
 
-    void add(const T* row, const double* stored, double a, double b) {
-        x[size] = row, z[size] = stored, alpha[size] = a, beta[size] = b;
-        ++size;
-    }
-    void pad() {
+    /// Multiplies the coefficients of n rows with their weights w; rows without a weight are left out.
+    template <class Stored> Kept(Index n, const T** x_, const Stored& stored, const double* w, double* alpha_, double* beta_)
+        : size(n), x(x_), alpha(alpha_), beta(beta_) {
+        Index unweighted = 0;
+        for (Index i = 0; i < n; ++i) unweighted += w[i] != w[i];
+        for (Index i = 0; i < n; ++i) alpha[i] *= w[i], beta[i] *= w[i], z[i] = stored(i);
+        if (unweighted) {
+            size = 0;
+            for (Index i = 0; i < n; ++i)
+                if (w[i] == w[i]) x[size] = x[i], z[size] = z[i], alpha[size] = alpha[i], beta[size++] = beta[i];
+        }
         for (Index i = size; i < round_up(size, 8); ++i) x[i] = x[0], z[i] = z[0], alpha[i] = beta[i] = 0;
-        size = round_up(size, 8);
     }
 };
 
@@ -176,7 +181,7 @@ template <class T> struct OneWeight {
             sum_a[r] = sum_a[r] + xj * V::load(theta.data() + j);
             sum_2[r] = sum_2[r] + z * z;
         });
-        for (int r = 0; r < R; ++r) a[r] = sum_a[r].sum(), squared[r] = sum_2[r].sum();
+        sums_of<R>(sum_a, a), sums_of<R>(sum_2, squared);
     }
 
     void find(const RowBlock<T>& block, const Family& family, bool, Coefficients& c, Scratch&) const {
@@ -286,13 +291,8 @@ Index sum_examples(const Regression& data, const Family& family, const Estimator
             estimator.find(block, family, value, c, scratch);
             for (Index i = 0; value && i < block.size; ++i) values[chunk] += c.value[i];
             if (clip) clip_weights(block.size, c.squared, *clip, w);
-            Kept<typename Estimator::Number> kept;
-            for (Index i = 0; i < block.size; ++i)
-                if (w[i] == w[i])
-                    kept.add(block.x[i], scratch.stored(i), w[i] * c.alpha[i], w[i] * c.beta[i]);
-                else
-                    ++skipped[chunk];
-            kept.pad();
+            const Kept<typename Estimator::Number> kept(block.size, block.x, [&](Index i) { return scratch.stored(i); }, w, c.alpha, c.beta);
+            skipped[chunk] += block.size - kept.size;
             add_examples<shape, grid>(kept, estimator.factor(), d, sums.data(), sums.data() + padded);
             if (grid && (rows += block.size) >= most) flush(), rows = 0;
         }

@@ -108,12 +108,13 @@ template <class F> struct FamilyOf final : Family {
         for (Index i = 0; i < n; ++i) out[i] = f.base(y[i]);
     }
     void slopes(Index n, const double* a, const double* y, double* slope) const override {
-        for (Index i = 0; i < n; ++i) slope[i] = f.slope(a[i], y[i]);
+        for (Index i = 0; i < n; ++i) slope[i] = f.slope(a[i], y[i], f.power(a[i]));
     }
     template <class T> void weigh_all(Index n, const T* a, const T* y, const T* w, T* __restrict value, T* __restrict slope) const {
+        for (Index i = 0; i < n; ++i) slope[i] = f.power(a[i]);
         for (Index i = 0; i < n; ++i) {
-            value[i] = w[i] * f.value(a[i], y[i]);
-            slope[i] = w[i] * f.slope(a[i], y[i]);
+            value[i] = w[i] * f.value(a[i], y[i], slope[i]);
+            slope[i] = w[i] * f.slope(a[i], y[i], slope[i]);
         }
     }
     void weigh(Index n, const double* a, const double* y, const double* w, double* value, double* slope) const override {

@@ -21,13 +21,14 @@ inline std::vector<double> normal_draws(const Draws& draws, Index d) {
 /// The parameters, as the products want them: panels of eight vectors, then one by one what is left if that is less than four.
 template <class T> struct Parameters {
     Index d, panels, singles;
-    std::vector<T> packed, single;
+    Lines<T> packed;
+    std::vector<T> single;
 
     explicit Parameters(Matrix<const double> thetas)
         : d(thetas.cols), panels((thetas.rows + 4) / panel), singles(std::max<Index>(0, thetas.rows - panels * panel)),
           packed(panels * d * panel) {
         for (Index s = 0; s < std::min(thetas.rows, panels * panel); ++s)
-            for (Index j = 0; j < d; ++j) packed[((s / panel) * d + j) * panel + s % panel] = T(thetas.row(s)[j]);
+            for (Index j = 0; j < d; ++j) packed[(s / panel * d + j) * panel + s % panel] = T(thetas.row(s)[j]);
         for (Index s = panels * panel; s < thetas.rows; ++s) {
             const auto copy = padded_copy<T>(thetas.row(s));
             single.insert(single.end(), copy.begin(), copy.end());
@@ -76,20 +77,18 @@ template <class T> struct LogLikelihoods {
 
     void add_panels(RowBlock<T>& block, const Family& family) {
         constexpr Index most = block_rows * panel;
-        alignas(64) T a[most], y[most], w[most], offset[most], slope[most], value[most];
-        const Index n = block.size * panel;
-        for (Index i = 0; i < block.size; ++i)
-            for (Index s = 0; s < panel; ++s) {
-                y[i * panel + s] = T(block.y[i]);
-                w[i * panel + s] = T(block.weight[i]);
-                offset[i * panel + s] = T(block.offset[i]);
-            }
+        alignas(64) T a[most], y[most], w[most], slope[most], value[most];
+        using V = Pack<T, panel>;
+        for (Index i = 0; i < block.size; ++i) {
+            V::all(T(block.y[i])).store(y + i * panel);
+            V::all(T(block.weight[i])).store(w + i * panel);
+        }
         for (Index p = 0; p < parameters.panels; ++p) {
+            for (Index i = 0; i < block.size; ++i) V::all(T(block.offset[i])).store(a + i * panel);
             row_panel(block.x, p == 0 ? block.ahead() : Ahead{}, block.size, parameters.packed.data() + p * parameters.d * panel, 0, parameters.d, a);
-            for (Index i = 0; i < n; ++i) a[i] += offset[i];
-            family.weigh(n, a, y, w, value, slope);
+            family.weigh(block.size * panel, a, y, w, value, slope);
             auto total = Pack<double>::load(loglik + p * panel);
-            for (Index i = 0; i < n; i += panel) total = total + Pack<double>::load(value + i);
+            for (Index i = 0; i < block.size; ++i) total = total + Pack<double>::load(value + i * panel);
             total.store(loglik + p * panel);
             add_panel(block.x, block.size, slope, parameters.d, grad + p * panel * parameters.padded(), parameters.padded());
         }
@@ -113,7 +112,7 @@ inline void glm_logliks(const Regression& data, Matrix<const double> thetas, Lik
     const Index d = data.d, count = Parameters<double>(thetas).count(), padded = round_up(d, 16), size = count * (padded + 1);
     const Index chunks = chunk_count(data.n, size);
     const auto family = make_family(likelihood);
-    std::vector<double> partial(chunks * size);
+    Lines<double> partial(chunks * size);
     if (data.single)
         add_logliks(data, *family, Parameters<float>(thetas), chunks, partial.data(), n_threads);
     else
@@ -184,6 +183,7 @@ class Activations {
 
     /// Columns [8 p, 8 p + 8) of u_i = L'x_i for the rows of a block.
     void rotate(const RowBlock<double>& block, Index p, double* u) const {
+        std::fill_n(u, block.size * panel, 0.0);
         row_panel(block.x, p == 0 ? block.ahead() : Ahead{}, block.size, factor_.data() + p * d_ * panel, p * panel, d_, u);
     }
     Index panels() const { return (d_ + panel - 1) / panel; }

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <vector>
 
 #include "fedkern/blocks.hpp"
@@ -125,6 +126,17 @@ template <class T> class RowBlock {
     std::vector<T> copy_;
 };
 
+/// A vector that begins at a cache line, for what is large or used often: memory for it takes .1 us longer to get.
+template <class T> struct AtLine {
+    using value_type = T;
+    AtLine() = default;
+    template <class U> AtLine(const AtLine<U>&) {}
+    T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
+    void deallocate(T* data, std::size_t) { ::operator delete(data, std::align_val_t(64)); }
+    bool operator==(const AtLine&) const { return true; }
+};
+template <class T> using Lines = std::vector<T, AtLine<T>>;
+
 /// A contiguous copy of x in type T, followed by zeros up to a multiple of sixteen.
 template <class T> std::vector<T> padded_copy(Vector<const double> x) {
     std::vector<T> copy(round_up(x.size, 16));
@@ -214,6 +226,7 @@ template <class T> void add_rows(const T* const* x, const char* at, Index n, con
 /// out[i][0..8) += sum_j x_ij p[j][0..8), rows i of a tile.
 template <int R, class A> FEDKERN_INLINE void panel_tile(const A* const* x, const char* at, Index pace, const A* p, Index size, A* out) {
     using V = Pack<A, panel>;
+    constexpr int lines = R * int(sizeof(A)) / 16; // so many are four columns of the rows
     V sum[R];
     for (int r = 0; r < R; ++r) sum[r] = V::all(0);
     const auto step = [&](Index j) {
@@ -221,24 +234,24 @@ template <int R, class A> FEDKERN_INLINE void panel_tile(const A* const* x, cons
         for (int r = 0; r < R; ++r) sum[r] = sum[r] + V::all(x[r][j]) * pj;
     };
     Index j = 0;
-    for (; j + 4 <= size; j += 4) {
-        for (int k = 0; k < 4; ++k) step(j + k);
-        for (int k = 0; k < int(sizeof(A)) / 2; ++k) ask(at), at += pace * 8 / int(sizeof(A)); // once for 64 bytes
-    }
+    for (; j + 4 <= size; j += 4, at += pace)
+        for (int k = 0; k < 4; ++k) {
+            step(j + k);
+            if (k < lines) ask(at + 64 * k);
+        }
     for (; j < size; ++j) step(j);
     for (int r = 0; r < R; ++r) (V::load(out + r * panel) + sum[r]).store(out + r * panel);
 }
 
-/// out[i][0..8) = sum_j x_ij p[j][0..8) for n rows and the columns from `first` on.
+/// out[i][0..8) += sum_j x_ij p[j][0..8) for n rows and the columns from `first` on.
 template <class A> void row_panel(const A* const* x, const Ahead& ahead, Index n, const A* p, Index first, Index d, A* out) {
     constexpr int tile = 8 / Pack<A, panel>::parts; // eight sums in registers
-    std::fill_n(out, n * panel, A(0));
     for (Index begin = first; begin < d; begin += closed<A>) {
         const Index size = std::min(closed<A>, d - begin);
         for (Index i = 0; i < n; i += tile) {
             const int rows = int(std::min<Index>(tile, n - i));
-            const Index pace = ahead.row * rows / d;
-            const char* at = ahead.of(i) + begin * pace;
+            const Index pace = 4 * ahead.row * rows / d;
+            const char* at = ahead.of(i) + begin * pace / 4;
             const A* row[tile];
             for (int r = 0; r < tile; ++r) row[r] = x[i + std::min(r, rows - 1)] + begin;
             if (rows == tile) {
@@ -262,13 +275,14 @@ FEDKERN_INLINE void add_panel_columns(const A* const* x, Index n, const A* c, In
         for (int s = 0; s < panel; ++s)
             for (int r = 0; r < R; ++r) sum[s][r] = sum[s][r] + V::all(c[i * panel + s]) * xi[r];
     }
-    A values[panel][V::size * R];
     for (int s = 0; s < panel; ++s)
-        for (int r = 0; r < R; ++r) sum[s][r].store(values[s] + r * V::size);
-    for (int s = 0; s < panel; ++s) {
-        double* to = g + s * row_stride + j;
-        for (Index l = 0; l < V::size * R; ++l) to[l] += double(values[s][l]);
-    }
+        for (int r = 0; r < R; ++r) {
+            A values[V::size];
+            sum[s][r].store(values);
+            double* to = g + s * row_stride + j + r * V::size;
+            using D = Pack<double, V::size>;
+            (D::load(to) + D::load(values)).store(to);
+        }
 }
 
 /// g[s][j] += sum_i c[i][s] x_ij, s < 8, over n rows and the first d columns; rows of g are padded. Sums over the block are of type A.
@@ -279,7 +293,13 @@ template <class A> void add_panel(const A* const* x, Index n, const A* c, Index 
     Index j = 0;
     for (; j + R * V::size <= d; j += R * V::size) add_panel_columns<V, R>(x, n, c, j, g, row_stride, whole);
     for (; j + V::size <= d; j += V::size) add_panel_columns<V, 1>(x, n, c, j, g, row_stride, whole);
-    if (j < d) add_panel_columns<V, 1>(x, n, c, j, g, row_stride, [&](const A* p) { return V::load(p, int(d - j)); });
+    if (j == d) return;
+    if constexpr (register_bytes == 64) {
+        using Half = Pack<A, V::size / 2>;
+        if (d - j <= Half::size)
+            return add_panel_columns<Half, 1>(x, n, c, j, g, row_stride, [&](const A* p) { return Half::load(p, int(d - j)); });
+    }
+    add_panel_columns<V, 1>(x, n, c, j, g, row_stride, [&](const A* p) { return V::load(p, int(d - j)); });
 }
 
 } // namespace FEDKERN_ISA

@@ -1,5 +1,6 @@
 // The scalar mathematics of the families, for host and device: log p(y | a), a = x'theta + offset, its derivatives, and for one row
-// their expectations for a ~ N(m, s^2). `value` leaves out what does not depend on a; that is `base`.
+// their expectations for a ~ N(m, s^2). `value` leaves out what does not depend on a; that is `base`. `power` is the exponential that
+// `value` and `slope` share.
 #pragma once
 #include "fedkern/math.hpp"
 #include "tables.hpp"
@@ -16,8 +17,9 @@ FEDKERN_INLINE bool is_finite(double x) { return math::magnitude(x) < math::infi
 struct Bernoulli {
     FEDKERN_INLINE double clean(double y) const { return y == 0 || y == 1 ? y : math::not_a_number<double>(); }
     FEDKERN_INLINE double base(double) const { return 0; }
-    template <class T> FEDKERN_INLINE T value(T a, T y) const { return y * a - math::softplus(a); }
-    template <class T> FEDKERN_INLINE T slope(T a, T y) const { return y - math::sigmoid(a); }
+    template <class T> FEDKERN_INLINE T power(T a) const { return math::exp_decay(a); }
+    template <class T> FEDKERN_INLINE T value(T a, T y, T power) const { return y * a - math::softplus(a, power); }
+    template <class T> FEDKERN_INLINE T slope(T a, T y, T power) const { return y - math::sigmoid(a, power); }
 };
 
 /// log y! for whole y >= 0.
@@ -34,8 +36,9 @@ struct Poisson {
         return y >= 0 && y == whole && is_finite(y) ? y : math::not_a_number<double>();
     }
     FEDKERN_INLINE double base(double y) const { return y == y ? -log_factorial(y) : y; }
-    template <class T> FEDKERN_INLINE T value(T a, T y) const { return y * a - math::exp(a); }
-    template <class T> FEDKERN_INLINE T slope(T a, T y) const { return y - math::exp(a); }
+    template <class T> FEDKERN_INLINE T power(T a) const { return math::exp(a); }
+    template <class T> FEDKERN_INLINE T value(T a, T y, T power) const { return y * a - power; }
+    template <class T> FEDKERN_INLINE T slope(T, T y, T power) const { return y - power; }
 };
 
 /// y real, standard deviation `scale`.
@@ -44,8 +47,9 @@ struct Gaussian {
 
     FEDKERN_INLINE double clean(double y) const { return is_finite(y) ? y : math::not_a_number<double>(); }
     FEDKERN_INLINE double base(double) const { return constant; }
-    template <class T> FEDKERN_INLINE T value(T a, T y) const { return T(-0.5 * precision) * (y - a) * (y - a); }
-    template <class T> FEDKERN_INLINE T slope(T a, T y) const { return T(precision) * (y - a); }
+    template <class T> FEDKERN_INLINE T power(T) const { return 0; }
+    template <class T> FEDKERN_INLINE T value(T a, T y, T) const { return T(-0.5 * precision) * (y - a) * (y - a); }
+    template <class T> FEDKERN_INLINE T slope(T a, T y, T) const { return T(precision) * (y - a); }
 };
 
 /// log Gamma(y + r) - log Gamma(r) for y >= 0, r > 0, without the digits that the two would lose to each other.
@@ -66,8 +70,11 @@ struct NegativeBinomial {
 
     FEDKERN_INLINE double clean(double y) const { return Poisson{}.clean(y); }
     FEDKERN_INLINE double base(double y) const { return y == y ? log_rising(y, scale) - log_factorial(y) : y; }
-    template <class T> FEDKERN_INLINE T value(T a, T y) const { return y * (a - T(shift)) - (y + T(scale)) * math::softplus(a - T(shift)); }
-    template <class T> FEDKERN_INLINE T slope(T a, T y) const { return y - (y + T(scale)) * math::sigmoid(a - T(shift)); }
+    template <class T> FEDKERN_INLINE T power(T a) const { return math::exp_decay(a - T(shift)); }
+    template <class T> FEDKERN_INLINE T value(T a, T y, T power) const {
+        return y * (a - T(shift)) - (y + T(scale)) * math::softplus(a - T(shift), power);
+    }
+    template <class T> FEDKERN_INLINE T slope(T a, T y, T power) const { return y - (y + T(scale)) * math::sigmoid(a - T(shift), power); }
 };
 
 // ---- Expectations of one row, whose nodes several threads may share: `Nodes` are those of one, node `first`, `first` + `step`, ..,
@@ -147,13 +154,16 @@ struct AnyFamily {
         return of([&](const auto& f) { return f.base(y); });
     }
     template <class T> FEDKERN_INLINE T slope(T a, T y) const {
-        return of([&](const auto& f) { return f.slope(a, y); });
+        return of([&](const auto& f) { return f.slope(a, y, f.power(a)); });
     }
     template <class T> struct Weighed {
         T value, slope;
     };
     template <class T> FEDKERN_INLINE Weighed<T> weigh(T a, T y) const {
-        return of([&](const auto& f) { return Weighed<T>{f.value(a, y), f.slope(a, y)}; });
+        return of([&](const auto& f) {
+            const T power = f.power(a);
+            return Weighed<T>{f.value(a, y, power), f.slope(a, y, power)};
+        });
     }
 
     /// E log p - base and of its derivatives in a ~ N(m, s^2).
