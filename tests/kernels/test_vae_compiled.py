@@ -61,7 +61,7 @@ def test_batches_of_one_tile_and_of_several(variant, rows, dtype):
 
 @pytest.mark.parametrize(("dtype", "rows"), [("f8", 40), ("f8", 1100), ("f4", 3), ("f4", 40)])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_large_layers_through_blas(variant, rows, dtype):
+def test_large_layers(variant, rows, dtype):
     assert agrees(mlp.Architecture(variant, **LARGE), rows, dtype) <= TOLERANCE[dtype] * 10
 
 
