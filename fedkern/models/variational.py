@@ -88,6 +88,12 @@ class Block:
         L *= np.exp(np.maximum(flat[self._diagonal], LEAST))[:, np.newaxis]
         return L
 
+    def _sizes(self, parameters: Vector) -> Vector:
+        """(d,) the diagonal of L, or the standard deviations."""
+        flat = parameters[self.size :]
+        sizes: Vector = np.exp(np.maximum(flat[self._diagonal] if self.full else flat, LEAST))
+        return sizes
+
     def sample(self, parameters: Vector, eps: Vector) -> Vector:
         """theta = mu + L eps."""
         d = self.size
@@ -137,12 +143,10 @@ class Block:
 
     def log_density(self, parameters: Vector, eps: Vector) -> float:
         """log q at the draw of `eps`."""
-        scale = self.scale(parameters)
-        log_det = np.log(np.diag(scale) if self.full else scale).sum()
+        log_det = np.log(self._sizes(parameters)).sum()
         return float(-0.5 * (eps @ eps) - log_det - 0.5 * self.size * np.log(2 * np.pi))
 
     def entropy(self, parameters: Vector) -> float:
         """-E log q."""
-        scale = self.scale(parameters)
-        log_det = np.log(np.diag(scale) if self.full else scale).sum()
+        log_det = np.log(self._sizes(parameters)).sum()
         return float(log_det + 0.5 * self.size * (1 + np.log(2 * np.pi)))

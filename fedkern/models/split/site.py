@@ -288,8 +288,8 @@ class Site:
         if self.point:
             return point
         a, d = self.auxiliary, drawn
-        mean_field = a.kind == "mean-field"
-        log_sd = (self._rows(parameters, d.index) if mean_field else self._conditional(parameters, d.g, d.extra))[1]
+        amortised = a.kind == "amortised"
+        log_sd = self._log_sd(self._outputs(parameters, d.g, d.extra)) if amortised else self._rows(parameters, d.index)[1]
         r = (d.z - d.g) / a.rho
         rows = -0.5 * (r @ r) - len(r) * np.log(a.rho) + log_sd.sum() + 0.5 * (d.tau @ d.tau)
         theta = self.predictor.log_prior(d.theta) - self.block.log_density(parameters[self.parts["theta"]], d.eps)
@@ -297,9 +297,18 @@ class Site:
 
     def _conditional(self, parameters: Vector, g: Vector, extra: Matrix) -> tuple[Vector, Vector]:
         """Mean and log sd of q(z_i | theta) of an amortised family."""
-        a = self.auxiliary
-        o = mlp.forward(np.column_stack([g, extra]), parameters[self.parts["psi"]], sizes=a.sizes, activation="tanh")
-        return g + o[:, 0], np.log(a.rho) + np.clip(o[:, 1], -8.0, 4.0)
+        o = self._outputs(parameters, g, extra)
+        return g + o[:, 0], self._log_sd(o)
+
+    def _outputs(self, parameters: Vector, g: Vector, extra: Matrix) -> Matrix:
+        """(n, 2) of the network of an amortised family."""
+        a, told = self.auxiliary, np.empty((len(g), 1 + extra.shape[1]))
+        told[:, 0], told[:, 1:] = g, extra
+        return mlp.forward(told, parameters[self.parts["psi"]], sizes=a.sizes, activation="tanh")
+
+    def _log_sd(self, outputs: Matrix) -> Vector:
+        log_sd: Vector = np.log(self.auxiliary.rho) + np.minimum(np.maximum(outputs[:, 1], -8.0), 4.0)
+        return log_sd
 
     def mean_z(self, parameters: Vector, extra: Matrix) -> Vector:
         """(n,) E z_j; of an amortised family at the mean of theta."""
