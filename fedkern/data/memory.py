@@ -197,6 +197,10 @@ def _array(one: Any, who: str) -> NDArray[Any]:
         one = _from_dlpack(one, who)
     if one.dtype.kind not in "fiubU":
         raise JobError(f"{who}: has type {one.dtype}; it needs numbers")
+    if isinstance(one, np.ma.MaskedArray):
+        if one.dtype.kind == "U":
+            raise JobError(f"{who}: a masked array of texts; give a data frame, in which a missing cell is null")
+        return np.asarray(np.ma.filled(one.astype(np.float64), np.nan))  # what is masked is missing
     return np.asarray(one)
 
 

@@ -211,6 +211,14 @@ def test_a_dropped_client_makes_another_model_with_its_own_burn_in():
     assert gibbs.finished(server)
 
 
+def test_where_all_are_lost_the_job_stops():
+    server, _ = gibbs.start(settings(on_loss="drop"), 3)
+    for k in (1, 0):
+        server, _ = gibbs.server_receive(server, k, ClientLost(k))
+    with pytest.raises(LostPeer, match="no client is left in round 0; --resume goes on from the last checkpoint"):
+        gibbs.server_receive(server, 2, ClientLost(2))
+
+
 def test_a_model_without_a_client_is_that_of_the_others():
     """Leave-one-out: the sums have M - 1 terms."""
     s = settings()

@@ -102,6 +102,24 @@ def test_arrays_with_a_response(simulated: dict[str, Path], kind: str, form: str
     assert fedkern.run(job, **held(job, arrays), **short(job)).digest == fedkern.run(job, **short(job)).digest
 
 
+@pytest.mark.parametrize("part", ["X", "y"])
+def test_what_is_masked_is_missing(part: str) -> None:
+    random = np.random.default_rng(1)
+    X, y = random.normal(size=(30, 2)), random.normal(size=30)
+    job = {"job": {"method": "sparse", "rounds": 20}, "algorithm": {"burn_in": 5}, "data": {"response": "y"}}
+    whole = {"a": (X[:15], y[:15]), "b": (X[15:], y[15:])}
+    nothing = {name: (np.ma.masked_array(X, np.zeros(X.shape, bool)), np.ma.masked_array(y)) for name, (X, y) in whole.items()}
+    assert fedkern.run(job, data=nothing).digest == fedkern.run(job, data=whole).digest
+    hidden = {"X": X, "y": y}[part][:15].copy()
+    hidden[3] = 1e6
+    masked = np.ma.masked_array(hidden, hidden == 1e6)
+    with pytest.raises(JobError, match="cannot be used") as caught:
+        fedkern.run(job, data=whole | {"a": (masked, y[:15]) if part == "X" else (X[:15], masked)})
+    assert "1000000" not in str(caught.value)
+    with pytest.raises(JobError, match="a masked array of texts"):
+        fedkern.run(job, data={"a": (np.ma.masked_array(X.astype(str)), y)})
+
+
 @pytest.mark.parametrize("form", ARRAYS)
 @pytest.mark.parametrize("kind", ["mrf", "sem"])
 def test_arrays_without_one(simulated: dict[str, Path], kind: str, form: str) -> None:

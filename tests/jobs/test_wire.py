@@ -241,6 +241,30 @@ def test_each_run_of_a_sampler_and_each_receiver_counts(tmp_path: Path) -> None:
     assert "on average" not in said_of(path, *few)
 
 
+def test_statistics_leave_once_in_each_run(tmp_path: Path) -> None:
+    path = simulate("sparse", tmp_path / "sparse", Settings(clients=3, rows=40, columns=3))
+    sent, said = {}, {}
+    for name, again in {"once": False, "again": True}.items():
+        job = {"job": {"rounds": 10}, "algorithm": {"burn_in": 2, "statistics": "pooled"}}
+        job |= {"output": {"leave_one_out": again, "sensitivity": again}}
+        checked_and_run(path, tmp_path / name, **job)
+        sets = [f"{section}.{key}={str(value).lower()}" for section, keys in job.items() for key, value in keys.items()]
+        said[name] = totals(said_of(path, *sets))["to_server"][0]
+        ledger = min((tmp_path / name / "ledger").glob("*.jsonl")).read_text()
+        sent[name] = ledger.count('"kind": "Statistics"'), ledger.count("\n")
+    assert sent["once"][0] == 1 < sent["again"][0]
+    assert said["again"] - said["once"] == sent["again"][1] - sent["once"][1]
+
+
+def test_a_job_that_begins_anew_without_a_client_says_what_that_may_send(tmp_path: Path) -> None:
+    path = simulate("sparse", tmp_path / "sparse", Settings(clients=3, rows=40, columns=3))
+    few = ["job.rounds=10", "algorithm.burn_in=2"]
+    plain, drop = (said_of(path, *few, f"algorithm.on_loss={word}") for word in ("stop", "drop"))
+    assert "begins anew without a client that is lost (on_loss): at most 30 rounds in all" in drop
+    assert "begins anew" not in plain
+    assert totals(drop)["to_server"][0] - totals(plain)["to_server"][0] == 20
+
+
 def test_who_is_asked_by_chance_is_said(tmp_path: Path) -> None:
     path = small(tmp_path)
     for schedule in ("random", "asynchronous"):

@@ -88,11 +88,9 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """Why no more is asked: "converged", "rounds", "lost"; None while the job runs."""
+        """Why no more is asked: "converged", "rounds"; None while the job runs."""
         if self.converged:
             return "converged"
-        if len(self.lost) == self.n_clients:
-            return "lost"
         return "rounds" if self.round - self.since >= self.settings.rounds else None
 
 
@@ -171,12 +169,12 @@ def _lose(state: Server, event: ClientLost) -> tuple[Server, ServerEffects]:
             'algorithm.on_loss = "drop" goes on without it, as another model',
         )
     lost = state.lost | {event.client}
+    if len(lost) == state.n_clients:
+        needed(event, f"no client is left in round {state.round}; --resume goes on from the last checkpoint when one is back")
     state.trace.clear()
     answers = {k: v for k, v in state.answers.items() if k not in lost}
     state = evolve(state, lost=lost, since=state.round, waiting=state.waiting - lost, answers=answers)
-    if state.waiting or not state.active:
-        return state, []
-    return _next(state)
+    return (state, []) if state.waiting else _next(state)
 
 
 def _next(state: Server) -> tuple[Server, ServerEffects]:

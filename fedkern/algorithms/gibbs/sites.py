@@ -349,11 +349,12 @@ class StructuralEquations:
             rows, *self.home.all(at, scale, deviation, local_scale, *own), update=self.update, swap=self.swap,
             stable=self.stable, adapt=adapt, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
         ))  # fmt: skip
-        shape = (c, 1, p * p)
+        shape, counts = (c, 1, p * p), np.zeros((c, 3), np.int64)
+        counts[:, 0] = events[:, 0]  # scales clipped; moves proposed and accepted are no failures, and nobody's business
         return state | located | {
             "deviation": d.reshape(shape), "lambda_sq": lambda_sq.reshape(shape), "b": b, "log_step": log_step,
             "loglik": loglik,
-        }, events  # fmt: skip
+        }, counts  # fmt: skip
 
     def _located(self, settings: Settings, state: State, coefficients: Array, **counter: Unpack[Counter]) -> Array:
         """(c, p) new locations, given everything else."""

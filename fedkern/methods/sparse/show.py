@@ -16,8 +16,9 @@ SHOWN_MODES = 4
 def lines(content: Record, why: str) -> Iterator[str]:
     """Stop reason, effects, selection, deviating sites, mixing, what was sent."""
     sampler = content["sampler"]
-    n_clients = len(content["clients"])
-    yield f"{why}: {content['rounds']} rounds of {sampler['chains']} chains, {sampler['kept']} of them kept, {n_clients} clients"
+    there = [client["status"] != "lost" for client in content["clients"].values()]
+    clients = f"{sum(there)} clients" if all(there) else f"{sum(there)} of {len(there)} clients"
+    yield f"{why}: {content['rounds']} rounds of {sampler['chains']} chains, {sampler['kept']} of them kept, {clients}"
     yield ""
     if "by_mode" in content:
         yield from _by_mode(content["by_mode"])

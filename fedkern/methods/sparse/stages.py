@@ -54,18 +54,20 @@ def fitted(model: SparseModel) -> Stage:
 def sampled(model: SparseModel) -> Stage:
     """The sampler: with a server, without one, or at the server alone."""
     settings, algorithm = model.settings, model.config.algorithm
-    if algorithm.statistics == "pooled":
-        return Stage(gibbs_pooled.PROTOCOL, settings.dims(), settings.rounds)
-    allgather = algorithm.topology == "allgather"
     runs = 1 + sum(_further_runs(model).values())
+    if algorithm.statistics == "pooled":
+        pooled = gibbs_pooled.PROTOCOL
+        once = dict.fromkeys((*pooled.to_client, *pooled.to_server), 1)
+        return Stage(pooled, settings.dims(), settings.rounds, times=once, runs=runs)
     runs -= model.config.output.leave_one_out and len(model.names) > 1  # of which one is without this client
-    protocol, rounds = gibbs.protocol(settings), settings.rounds
+    allgather = algorithm.topology == "allgather"
+    protocol, rounds = gibbs.protocol(settings), settings.rounds * _starts(model)
     often = Counter[str]()
     for move, count in settings.often(rounds).items():
         often.update(dict.fromkeys(expected(settings, move), count))
     times = {kind: often[kind.__name__] for kind in protocol.to_server}
-    times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else {}
-    return Stage(protocol, settings.dims(), rounds, resumable=not allgather, allgather=allgather, times=times, runs=runs)
+    times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else dict.fromkeys(protocol.to_client, rounds)
+    return Stage(protocol, settings.dims(), settings.rounds, resumable=not allgather, allgather=allgather, times=times, runs=runs)
 
 
 def checked(at: Check[Config]) -> Said | None:
@@ -96,6 +98,8 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield f"         {s.scales} scales, {s.order} sweep, " + (
         f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves or s.exchange else "no moves"
     )
+    if (most := _starts(model)) > 1:
+        yield f"         begins anew without a client that is lost (on_loss): at most {most * s.rounds} rounds in all"
     if again := _further_runs(model):
         words = " and ".join(f"{times} times {why}" for why, times in again.items())
         yield f"         runs again {words}, with all its messages"
@@ -111,6 +115,11 @@ def _lines(model: SparseModel) -> Iterator[str]:
 def _centre(model: ModelSection) -> str:
     """What columns are about, where it is not their means."""
     return ", no intercept" if not model.intercept else ", locations drawn at clients" if model.centre == "sample" else ""
+
+
+def _starts(model: SparseModel) -> int:
+    """How often the sampler begins at most: anew after each loss that leaves somebody."""
+    return len(model.names) if model.settings.on_loss == "drop" else 1
 
 
 def _further_runs(model: SparseModel) -> dict[str, int]:

@@ -172,6 +172,10 @@ def test_a_graph_is_named_by_its_edges(tmp_path: Path, kind: str) -> None:
     assert (np.array(found["or"]) >= np.array(found["and"])).all()
     assert ("partial_correlation" in found) == (kind == "mrf")
     assert ("modes" in result.summary) == (kind == "sem")
+    assert {name: result.summary["sampler"][name] for name in ("qr_fallbacks", "data_space_draws")} == {
+        "qr_fallbacks": 0, "data_space_draws": 0,
+    }  # fmt: skip
+    assert not [note for note in result.summary["notes"] if "QR" in note]  # moves that were accepted are no failures
 
 
 def test_streams_take_over_where_there_are_too_many_coefficients(tmp_path: Path) -> None:
