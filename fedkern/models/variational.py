@@ -46,12 +46,18 @@ class Block:
         return np.tril_indices(self.size)
 
     @cached_property
+    def _places(self) -> NDArray[np.intp]:
+        """Where the elements of the flat triangle stand in L, row by row."""
+        rows, columns = self._triangle
+        return rows * self.size + columns
+
+    @cached_property
     def _diagonal(self) -> NDArray[np.intp]:
         """Where the diagonal of L stands in its flat triangle."""
         rows, columns = self._triangle
         return np.flatnonzero(rows == columns)
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """Of elements of L off its diagonal."""
         return min(1.0, LARGEST / self.size) ** 2 if self.size else 1.0
@@ -83,8 +89,9 @@ class Block:
         if not self.full:
             return np.exp(np.maximum(flat, LEAST))
         L = np.zeros((self.size, self.size))
-        L[self._triangle] = self.unit * flat
-        np.fill_diagonal(L, 1.0)
+        whole = L.reshape(-1)
+        whole[self._places] = self.unit * flat
+        whole[:: self.size + 1] = 1.0
         L *= np.exp(np.maximum(flat[self._diagonal], LEAST))[:, np.newaxis]
         return L
 

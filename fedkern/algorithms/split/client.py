@@ -33,6 +33,7 @@ def nothing(n_rows: int) -> Vector:
     return np.empty((n_rows, 0))
 
 
+LOOKS = (until.AskMoving, until.Length)
 REMEDY = "lower algorithm.learning_rate, raise model.rho, or set algorithm.gradient_clip"
 
 
@@ -144,9 +145,11 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         An event that this job does not have, or of another round.
     """
     s = state.settings
+    if isinstance(event, Residual) and state.fused and event.round == state.round and state.drawn and s.response == "server":
+        return _next(state, (event.r[0],))
     if isinstance(event, Begin) and not state.drawn:
         return _drawn(state)
-    if isinstance(event, until.AskMoving | until.Length) and until.judged(s, state.round):
+    if isinstance(event, LOOKS) and until.judged(s, state.round):
         return _waiting(state, event)
     if getattr(event, "round", None) != state.round or not state.drawn or isinstance(event, Begin):
         raise RemoteFault(

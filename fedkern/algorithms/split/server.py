@@ -190,14 +190,13 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     if d and s.model != "none":  # the split network has point estimates
         eps = rng.normal(s.draws * d, key=s.key, client=SERVER, step=state.round).reshape(s.draws, d)
     values = np.array([shared.block.sample(state.parameters, e) for e in eps]).reshape(s.draws, d)
-    state = evolve(state, Z=Z, eps=eps, values=values, answers={})
-    everyone = range(s.n_clients)
     drawn = [shared.split(v) for v in values]
     if s.model == "power" or s.response == "shared":
         gamma = np.array([[w] for _, w in drawn]) if s.dispersed else np.zeros((s.draws, 0))
         question: Message = PredictorSum(state.round, Z, np.array([b for b, _ in drawn]), gamma)
         if s.model == "power":
-            return evolve(state, phase="likelihood"), to_each(everyone, question)
+            state = evolve(state, Z=Z, eps=eps, values=values, answers={}, phase="likelihood")
+            return state, to_each(range(s.n_clients), question)
     assert state.y is not None
     y = of_batch(state.y, index)
     slopes = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
@@ -211,7 +210,8 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     loglik = np.nan
     if s.bounded(state.round):
         loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(Z, drawn)])) * s.factor
-    return _ended(_moved(evolve(state, loglik=loglik), r.sum(axis=1), np.array([scale for _, scale in slopes])), question)
+    state = evolve(state, Z=Z, eps=eps, values=values, answers={}, loglik=loglik)
+    return _ended(_moved(state, r.sum(axis=1).tolist(), [scale for _, scale in slopes]), question)
 
 
 def _combined(state: Server) -> tuple[Server, ServerEffects]:
@@ -220,14 +220,15 @@ def _combined(state: Server) -> tuple[Server, ServerEffects]:
     answers = all_of(state.answers, LikelihoodShare)
     slopes, scales = sum(answer.slopes for answer in answers), sum(answer.scales for answer in answers)
     question = LikelihoodSum(state.round, summed(answer.rho for answer in answers))
-    state = _moved(state, np.asarray(slopes), np.asarray(scales)[:, 0] if s.dispersed else np.zeros(s.draws))
-    return _ended(evolve(state, phase="z", answers={}), question)
+    state = evolve(state, phase="z", answers={})
+    sizes = np.asarray(scales)[:, 0].tolist() if s.dispersed else [0.0] * s.draws
+    return _ended(_moved(state, np.asarray(slopes).tolist(), sizes), question)
 
 
-def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
+def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
     """The server's own step on q(b, log sigma); the round is over."""
     s, shared, f = state.settings, state.shared, state.settings.factor
-    bound = np.nan
+    bound, last_fifth = np.nan, state.last_fifth
     if s.bounded(state.round) and len(state.bounds) == s.n_clients:
         share = (
             0.0
@@ -235,12 +236,12 @@ def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
             else float(np.mean([shared.bound(state.parameters, e, v) for e, v in zip(state.eps, state.values)]))
         )
         bound = share + sum(in_order(state.bounds)) + (0.0 if s.model == "power" else state.loglik)
-        state = evolve(state, last_fifth=state.last_fifth.add(state.round, bound))
+        last_fifth = last_fifth.add(state.round, bound)
     parameters, optimiser = state.parameters, state.optimiser
     if shared.block.size:
         g = np.zeros(len(parameters))
         for e, v, slope, scale in zip(state.eps, state.values, slopes, scales):
-            g += shared.gradient(parameters, e, v, f * float(slope), f * float(scale))
+            g += shared.gradient(parameters, e, v, f * slope, f * scale)
         optimiser, change = OPTIMISERS[s.optimiser](s.rate(state.round)).update(optimiser, g / s.draws)
         parameters = parameters + change
         if not finite(parameters):
@@ -251,8 +252,17 @@ def _moved(state: Server, slopes: Vector, scales: Vector) -> Server:
     windows = state.windows
     if windows.place(state.round) is not None:
         windows = windows.add(state.round, parameters[: shared.block.size], shared.block.sd(parameters))
-    state = evolve(state, parameters=parameters, optimiser=optimiser, trajectory=trajectory, windows=windows, bound=bound)
-    return evolve(state, round=state.round + 1, bounds={})
+    return evolve(
+        state,
+        parameters=parameters,
+        optimiser=optimiser,
+        trajectory=trajectory,
+        windows=windows,
+        last_fifth=last_fifth,
+        bound=bound,
+        round=state.round + 1,
+        bounds={},
+    )
 
 
 def save(state: Server) -> Saved:

@@ -78,7 +78,7 @@ class Settings:
         """Of the normal numbers of all draws."""
         return rng.key(self.seed, "draws")
 
-    @property
+    @cached_property
     def factor(self) -> float:
         """All rows over those of a batch."""
         return 1.0 if self.batch is None else self.n_rows / self.batch
@@ -87,10 +87,15 @@ class Settings:
         """Whether clients send their terms of the ELBO in this round."""
         return self.bound and (self.rounds - 1 - round) % self.bound_every == 0
 
-    @property
+    @cached_property
     def steady(self) -> int:
         """Rounds at the full rate."""
         return round((1 - self.cool_down) * self.rounds)
+
+    @cached_property
+    def _cooling(self) -> float:
+        """Rounds over which the rate falls."""
+        return max(self.cool_down * self.rounds, 1e-300)
 
     def windows(self, size: int) -> Windows:
         """Before the first round, of so many unknowns."""
@@ -98,8 +103,8 @@ class Settings:
 
     def rate(self, round: int) -> float:
         """The learning rate of a round."""
-        left = (self.rounds - round) / max(self.cool_down * self.rounds, 1e-300)
-        return self.learning_rate * min(1.0, left)
+        left = (self.rounds - round) / self._cooling
+        return self.learning_rate if left >= 1 else self.learning_rate * left
 
     def kept(self, round: int) -> float:
         """The weight of the old average of messages when that of a round comes.
