@@ -164,7 +164,7 @@ def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None)
 
 def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
     """Secret batch, clip, exact integer sum, noise: docs/methods/pvi.md, section 4, steps 1 to 5."""
-    source, n_rows, inverse_rate = local.source, len(local.rows), mechanism.inverse_rate
+    source, n_rows, inverse_rate = local.source, len(local.rows), np.full(mechanism.dimension, mechanism.inverse_rate)
     assert source is not None
     sums = _sums(local, clip=mechanism.clip, grid=mechanism.grid, **fixed)
 
@@ -193,12 +193,15 @@ def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
 def _sums(local: Local, **options: Any) -> Callable[[Vector, Vector, NDArray[np.int64] | None, int], NDArray[Any]]:
     """(mu, omega, batch, step) -> the clipped sum over a client's batch, or all its rows, on the host."""
     X, y, home = local.rows.X, local.rows.y, local.rows.home
+    call: glm.ClippedSums | None = None
 
     def sums(mu: Vector, omega: Vector, batch: NDArray[np.int64] | None, step: int) -> NDArray[Any]:
+        nonlocal call
         here, spread, index = home.all(mu, omega, batch)
-        call = local.sums.of(
-            None, lambda: glm.bind_clipped_grad_sum(X, y, here, spread, rows=index, **options), len(mu), batch is None
-        )
+        if call is None:
+            call = local.sums.of(
+                None, lambda: glm.bind_clipped_grad_sum(X, y, here, spread, rows=index, **options), len(mu), batch is None
+            )
         _, total = call(here, spread, step) if batch is None else call(here, spread, index, step)
         found: NDArray[Any] = on_host(total)
         return found
