@@ -17,21 +17,22 @@ namespace {
 
 /// Type and shape of an array, and where it lies.
 struct Seen {
-    py::object type; // NumPy has one object for each of its types
+    PyTypeObject* kind; // of the array itself: one that was bound may be a memory map
+    py::object type;    // NumPy has one object for each of its types
     std::vector<py::ssize_t> shape, strides;
     const void* data;
 
-    explicit Seen(const py::array& a) : type(a.dtype()), data(a.data()) {
+    explicit Seen(const py::array& a) : kind(Py_TYPE(a.ptr())), type(a.dtype()), data(a.data()) {
         for (py::ssize_t d = 0; d < a.ndim(); ++d) shape.push_back(a.shape(d)), strides.push_back(a.strides(d));
     }
 
-    /// Whether x is an array of this type and shape.
+    /// Whether x is an array of this type and shape; a length of -1 is any.
     bool fits(PyObject* x) const {
-        if (Py_TYPE(x) != py::detail::npy_api::get().PyArray_Type_) return false;
+        if (Py_TYPE(x) != kind) return false;
         const auto* a = py::detail::array_proxy(x);
         if (a->descr != type.ptr() || std::size_t(a->nd) != shape.size()) return false;
         for (std::size_t d = 0; d < shape.size(); ++d)
-            if (a->dimensions[d] != shape[d]) return false;
+            if (shape[d] >= 0 && a->dimensions[d] != shape[d]) return false;
         return true;
     }
 
@@ -64,14 +65,18 @@ class Bound {
     template <class T> using Placed = std::vector<std::pair<std::size_t, T>>;
     using Ranges = Placed<std::optional<std::pair<long long, long long>>>;
     using Places = std::vector<std::size_t>;
+    using Lengths = Placed<std::size_t>; // of arrays, by place and dimension
 
     Bound(py::object function, const py::list& arguments, const py::list& names, const Places& arrays, const Ranges& numbers,
-          const Places& outputs, bool returns, py::object otherwise)
+          const Lengths& lengths, const Places& outputs, bool returns, py::object otherwise)
         : function_(std::move(function)), otherwise_(std::move(otherwise)), returns_(returns) {
         for (const auto& argument : arguments) arguments_.push_back(py::reinterpret_borrow<py::object>(argument));
         for (const auto& name : names) names_.push_back(py::cast<std::string>(name));
         const auto at = [&](std::size_t place) { return py::cast<py::array>(arguments_.at(place)); };
         for (const auto place : arrays) arrays_.emplace_back(place, Seen(at(place)));
+        for (const auto& [place, dimension] : lengths)
+            for (auto& [at, seen] : arrays_)
+                if (at == place) seen.shape.at(dimension) = -1;
         for (const auto& [place, range] : numbers) arguments_.at(place), numbers_.emplace_back(place, Number{range});
         for (const auto place : outputs) outputs_.emplace_back(place, Seen(at(place)));
         for (std::size_t i = 0; i < arguments_.size(); ++i)
@@ -133,12 +138,12 @@ void bind_bound(py::module_& m) {
     py::class_<Bound>(m, "_Bound").def("__call__", &Bound::call);
     m.def("bind",
           [](py::object function, const py::object& arguments, const py::object& names, const py::object& arrays, const py::object& numbers,
-             const py::object& outputs, bool returns, py::object otherwise) -> py::object {
+             const py::object& lengths, const py::object& outputs, bool returns, py::object otherwise) -> py::object {
               return py::cast(Bound(std::move(function), arguments, names, py::cast<Bound::Places>(arrays), py::cast<Bound::Ranges>(numbers),
-                                    py::cast<Bound::Places>(outputs), returns, std::move(otherwise)));
+                                    py::cast<Bound::Lengths>(lengths), py::cast<Bound::Places>(outputs), returns, std::move(otherwise)));
           },
-          py::arg("function"), py::arg("arguments"), py::arg("names"), py::arg("arrays"), py::arg("numbers"), py::arg("outputs"),
-          py::arg("returns"), py::arg("otherwise"));
+          py::arg("function"), py::arg("arguments"), py::arg("names"), py::arg("arrays"), py::arg("numbers"), py::arg("lengths"),
+          py::arg("outputs"), py::arg("returns"), py::arg("otherwise"));
 }
 
 } // namespace fedkern

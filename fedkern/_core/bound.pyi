@@ -3,5 +3,13 @@
 from typing import Any
 
 def bind(
-    function: Any, arguments: Any, names: Any, arrays: Any, numbers: Any, outputs: Any, returns: bool, otherwise: Any
+    function: Any,
+    arguments: Any,
+    names: Any,
+    arrays: Any,
+    numbers: Any,
+    lengths: Any,
+    outputs: Any,
+    returns: bool,
+    otherwise: Any,
 ) -> Any: ...

@@ -49,7 +49,7 @@ def bind(
     ------
     TypeError, ValueError
         Here, what the public function refuses; in a call, an array of another type or shape, or a bound array whose memory,
-        shape or type has changed.
+        shape or type has changed. A length that no other array has, as that of `rows` in `glm.clipped_grad_sum`, may be another.
 
     Examples
     --------

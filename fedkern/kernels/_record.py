@@ -274,7 +274,7 @@ class Kernel:
         Returns
         -------
         (what varies) -> what `run` returns, newly allocated. ValueError if a bound array has changed its memory, shape or type
-        since, or if what varies has not the types and shapes that it had here.
+        since, or if what varies has not the types and shapes that it had here; a length that no other array has may be another.
         """
         here, sizes, k = names(*self.inputs), dict(symbols or {}), len(self.inputs)
         numbers = self.numbers(**scalars)
@@ -282,6 +282,8 @@ class Kernel:
         for a, value in zip(self.inputs, inputs):
             a.check(self.name, value, sizes)
         of = {s.name: s for s in self.scalars}
+        free = self._free(varying)
+        sizes = {symbol: n for symbol, n in sizes.items() if symbol not in free}
 
         def slowly(*given: Any) -> tuple[Any, ...]:
             if len(given) != len(varying):
@@ -305,12 +307,20 @@ class Kernel:
         ranges = [
             (place[every.index(name, k)], None if of[name].domain is POSITIVE else (0, last)) for name in varying if name in of
         ]
+        lengths = [(place[i], at) for i, a in enumerate(self.inputs) for at, symbol in enumerate(a.shape) if symbol in free]
         outputs = [place[k + len(of) + i] for i in range(len(self.outputs))]
         function, arguments = self.implementation(self.backends[0]), [values[number] for number in order]
         labels = [f"{self.name}: {every[number]}" for number in order]
         every_call: Callable[..., tuple[Any, ...]]
-        every_call = bound.bind(function, arguments, labels, those, ranges, outputs, self.returns, slowly)
+        every_call = bound.bind(function, arguments, labels, those, ranges, lengths, outputs, self.returns, slowly)
         return every_call
+
+    def _free(self, varying: Sequence[str]) -> set[str]:
+        """Symbols that one dimension of one varying input has, and nothing else: as the number of rows in a batch."""
+        shapes = [a.shape for a in (*self.inputs, *self.outputs)]
+        named = [symbol for shape in shapes for length in shape for symbol in re.findall(r"[a-z]\w*", length)]
+        mine = [length for a in self.inputs if a.name in varying for length in a.shape]
+        return {symbol for symbol in mine if symbol.isidentifier() and named.count(symbol) == 1}
 
     def call(self, backend: str | None, arrays: Sequence[Any], numbers: Sequence[Any], n_threads: int) -> Any:
         """What the backend returns for the arrays of `prepare` and the scalars of `numbers`."""

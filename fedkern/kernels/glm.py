@@ -13,6 +13,7 @@ step=step, draw=s), in every backend.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
 Response = NDArray[Any]  # of any plain type
+ClippedSums = Callable[..., tuple[Any, ...]]  # (mu, log_sigma, rows if there are any, step) -> (skipped, total)
 
 METHODS = {"probit": 0, "quadrature": 1}
 CLIPPED_ESTIMATORS = {"analytic": 0, "weight-mc": 1, "activation-mc": 2}
@@ -467,6 +469,29 @@ def clipped_grad_sum(
         An index in `rows` that is no row of X; on a device this is waited for.
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
+    _check_clipped(record, clip, family, scale, estimator, key, grid, noise_multiplier)
+    given = None if out is None else getattr(out, "dtype", None)
+    if given is not None and given in record.outputs[0].dtypes and (given == np.float64) is not (grid is None):
+        raise TypeError(
+            f"{record.public}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {given}"
+        )
+    skipped, total = record.run(
+        (X, y, mu, log_sigma, rows, offset, weights), out, n_threads, backend, family=family, scale=scale, clip=clip,
+        estimator=estimator, draws=draws, key=key, client=client, step=step, noise_multiplier=noise_multiplier, grid=grid,
+    )  # fmt: skip
+    return total, skipped
+
+
+def _check_clipped(
+    record: Kernel,
+    clip: float,
+    family: str,
+    scale: float,
+    estimator: str,
+    key: int | None,
+    grid: float | None,
+    noise_multiplier: float,
+) -> None:
     name = record.public
     _check_scale(record, family, scale)
     noisy, drawn = noise_multiplier > 0, estimator != "analytic"
@@ -480,14 +505,56 @@ def clipped_grad_sum(
         raise ValueError(f"{name}: grid must be > 0 and at least clip / 2^40, got {grid} with clip = {clip}")
     if drawn and record is CLIPPED_GRAD_SUM_FULL:
         raise ValueError(f"{name}: estimator must be 'analytic' for a full-rank posterior, got {estimator!r}")
-    given = None if out is None else getattr(out, "dtype", None)
-    if given is not None and given in record.outputs[0].dtypes and (given == np.float64) is not (grid is None):
-        raise TypeError(f"{name}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {given}")
-    skipped, total = record.run(
-        (X, y, mu, log_sigma, rows, offset, weights), out, n_threads, backend, family=family, scale=scale, clip=clip,
-        estimator=estimator, draws=draws, key=key, client=client, step=step, noise_multiplier=noise_multiplier, grid=grid,
+
+
+def bind_clipped_grad_sum(
+    X: Real,
+    y: Response,
+    mu: Vector,
+    log_sigma: Vector,
+    *,
+    clip: float,
+    family: str,
+    offset: Real | None = None,
+    weights: Real | None = None,
+    scale: float = 1.0,
+    rows: NDArray[np.int64] | None = None,
+    estimator: str = "analytic",
+    draws: int = 1,
+    key: int | None = None,
+    client: int = 0,
+    grid: float | None = None,
+    n_threads: int = 1,
+) -> ClippedSums:
+    """`clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
+
+    Parameters
+    ----------
+    X, y, offset, weights
+        As those of `clipped_grad_sum`. They are read in every call, and must stay where they are.
+    mu, log_sigma
+        Of any call: all have their sizes.
+    rows
+        Of any call: batches may differ in size. None: all rows, in every call, which are then not given.
+    clip, family, scale, estimator, draws, key, client, grid, n_threads
+        As those of `clipped_grad_sum`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Here, what `clipped_grad_sum` refuses; in a call, an array of another type or shape, or a bound array that has changed.
+    IndexError
+        In a call, as `clipped_grad_sum`.
+
+    Source: docs/methods/pvi.md, section 4.
+    """
+    record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
+    _check_clipped(record, clip, family, scale, estimator, key, grid, 0.0)
+    varying = ("mu", "log_sigma", "step") if rows is None else ("mu", "log_sigma", "rows", "step")
+    return record.bind(
+        (X, y, mu, log_sigma, rows, offset, weights), varying, n_threads, family=family, scale=scale, clip=clip,
+        estimator=estimator, draws=draws, key=key, client=client, step=0, noise_multiplier=0.0, grid=grid,
     )  # fmt: skip
-    return total, skipped
 
 
 def predict(

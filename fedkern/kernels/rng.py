@@ -6,6 +6,7 @@ for any number of threads and in any order; floating-point numbers made of them 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,25 @@ def words(
     words: NDArray[np.uint32]
     (words,) = WORDS.run((), out, n_threads, backend, {"n": n}, **counter)
     return words
+
+
+def bind_words(n: int, *, key: int, client: int = 0, draw: int = 0) -> Callable[[int], tuple[Any, ...]]:
+    """`words` of many steps: step -> (words,).
+
+    Parameters
+    ----------
+    n, key, client, draw
+        As those of `words`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number outside its range: here, or a step in its call.
+
+    Source: Salmon, Moraes, Dror and Shaw (2011).
+    """
+    _check_counter(WORDS, n, key, client, 0, draw, 0)
+    return WORDS.bind((), ("step",), symbols={"n": n}, key=key, client=client, step=0, draw=draw, first_item=0)
 
 
 def uniform(

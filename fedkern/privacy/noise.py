@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from typing import Any, NoReturn, Protocol, SupportsIndex
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkern.errors import JobError
 from fedkern.kernels import privacy, rng
+from fedkern.kernels.bound import Bound
 
 GRID_BITS = 20
 GRID = 2.0**-GRID_BITS  # the integer sums of a private step are multiples of GRID x clip
 CHUNK = 2**15  # words made at a time: five private steps of four thousand rows
+Call: TypeAlias = Callable[..., tuple[Any, ...]]
 
 
 class Source(Protocol):
@@ -84,14 +87,13 @@ class SecureSource:
                 f"privacy: the exact sampler draws noise multipliers up to {privacy.LARGEST_SIGMA * GRID:.0f}, got {sigma}"
             )
         draw = privacy.DISCRETE_GAUSSIAN.implementation(None)
-        noise = np.empty(total.size, np.int64)
-        done = 0
+        noise = left = np.empty(total.size, np.int64)
         while True:
-            drawn, used = draw(self._words[self._at :], parameter, noise[done:])
+            drawn, used = draw(self._words[self._at :], parameter, left)
             self._at += used
-            done += drawn
-            if done == noise.size:
+            if drawn == left.size:
                 break
+            left = left[drawn:]
             self._refill()
         noise += total
         return noise.astype(np.float64)
@@ -137,12 +139,19 @@ class KeyedSource:
 
     def __init__(self, key: int, client: int) -> None:
         self.key, self.client = key, client
+        self._coins: Bound[Call] = Bound()  # of as many rows as before
+        self._noise: Bound[Call] = Bound()
 
     def rekey(self) -> None:
         """Nothing: the step alone tells one draw from another."""
 
     def coins(self, n_rows: int, threshold: int, step: int = 0) -> NDArray[np.int64]:
-        return (self._words(n_rows, step, draw=1) < threshold).nonzero()[0]
+        n_blocks = -(-n_rows // 4)
+        key, client = self.key, self.client
+        call = self._coins.of(None, lambda: rng.bind_words(n_blocks, key=key, client=client, draw=1), key, client, n_blocks)
+        words: NDArray[np.uint32]
+        (words,) = call(step)
+        return (words.reshape(-1)[:n_rows] < threshold).nonzero()[0]
 
     def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
         draw = 2
@@ -151,10 +160,18 @@ class KeyedSource:
         return rows
 
     def add_noise(self, total: NDArray[np.int64], sigma: float, step: int = 0) -> NDArray[np.float64]:
-        return privacy.add_noise(total.astype(np.float64), sigma=sigma / GRID, key=self.key, client=self.client, step=step)
+        sum_ = total.astype(np.float64)
+        call = self._noise.of(None, lambda: self._bound_noise(sum_, sigma), self.key, self.client, sum_.size, sigma)
+        noisy: NDArray[np.float64]
+        (noisy,) = call(sum_, step)
+        return noisy
 
     def describe(self) -> str:
         return "keyed (Philox4x32-10): repeatable, for experiments, not private"
+
+    def _bound_noise(self, total: NDArray[np.float64], sigma: float) -> Call:
+        counter: dict[str, Any] = {"key": self.key, "client": self.client, "step": 0}
+        return privacy.ADD_NOISE.bind((total,), ("total", "step"), sigma=sigma / GRID, **counter)
 
     def _words(self, n: int, step: int, draw: int) -> NDArray[np.uint32]:
         return rng.words(-(-n // 4), key=self.key, client=self.client, step=step, draw=draw).reshape(-1)[:n]

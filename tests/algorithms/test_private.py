@@ -9,7 +9,8 @@ from fedkern.algorithms.core.messages import SERVER, Charge, Charged, ChargeFail
 from fedkern.algorithms.pvi import client_level, global_vi, shards
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
-from fedkern.kernels import glm, privacy, rng
+from fedkern.kernels import rng
+from fedkern.kernels._record import Kernel
 from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy.accountant import Mechanism
@@ -138,8 +139,19 @@ def test_no_counter_is_used_twice_by_a_client_that_is_drawn_often_in_one_round(m
 
     recording(rng, "words")  # coins
     recording(rng, "uniform")  # batches, and the schedule
-    recording(privacy, "add_noise")
-    recording(glm, "clipped_grad_sum")
+
+    real = Kernel.bind
+
+    def bind(kernel, inputs, varying, *others, **scalars):
+        call = real(kernel, inputs, varying, *others, **scalars)
+
+        def record(*given):
+            used.append((kernel.name, scalars["key"], scalars["client"], given[-1]))
+            return call(*given)
+
+        return record if varying[-1] == "step" else call
+
+    monkeypatch.setattr(Kernel, "bind", bind)  # coins, noise and draws of private steps
     drawn = []
     s = settings(
         **(DP | {"rounds": 2, "schedule": "random", "local_steps": 5, "estimator": "weight-mc"}), client_weights=(8.0, 1.0, 1.0)
@@ -147,7 +159,7 @@ def test_no_counter_is_used_twice_by_a_client_that_is_drawn_often_in_one_round(m
     private_run(s, mechanism(), n=300, charge=lambda client, asked: drawn.append((asked.round, client)) or Charged(asked.steps))
     assert max(drawn.count(one) for one in set(drawn)) == 3
     assert len(used) == len(set(used))
-    assert {name for name, *_ in used} >= {"uniform", "add_noise", "clipped_grad_sum"}
+    assert {name for name, *_ in used} >= {"uniform", "rng.words", "privacy.add_noise", "glm.clipped_grad_sum"}
 
 
 # Local averaging and virtual clients

@@ -7,7 +7,7 @@ import pytest
 
 from fedkern import kernels, testing
 from fedkern.errors import NumericalError
-from fedkern.kernels import shrinkage
+from fedkern.kernels import glm, rng, shrinkage
 from fedkern.kernels._checks import POSITIVE
 from fedkern.kernels._record import KERNELS
 
@@ -127,6 +127,65 @@ def test_views_and_other_layouts_are_taken():
     state = [np.asfortranarray(a) for a in state]
     for a, b in zip(bound(*state, 4), want, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def rows_and_response(tmp_path):
+    rng = np.random.default_rng(2)
+    X = np.memmap(tmp_path / "rows", np.float64, "w+", shape=(6, 3))
+    X[:] = rng.normal(size=(6, 3))
+    return X, rng.integers(0, 2, 6).astype(float), rng.normal(size=3), np.zeros(3)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("backend", ["cpp", "numba"])
+def test_a_length_that_no_other_array_has_may_vary(backend, mapped, tmp_path):
+    X, y, mu, log_sigma = rows_and_response(tmp_path)
+    X = X if mapped else np.array(X)
+    given = {"family": "bernoulli", "scale": 1.0, "clip": 0.5, "estimator": "analytic", "draws": 1, "key": None, "client": 0}
+    given |= {"noise_multiplier": 0.0, "grid": 2.0**-20}
+    inputs, varying = (X, y, mu, log_sigma, np.arange(2), None, None), ("mu", "log_sigma", "rows", "step")
+    bound = KERNELS["glm.clipped_grad_sum"].bind(inputs, varying, 1, backend, step=0, **given)
+    for rows in (np.array([4, 1, 1]), np.arange(6), np.arange(12)[::2] // 2, np.empty(0, np.int64)):
+        skipped, total = bound(mu + 1, log_sigma, rows, 3)
+        want, without = kernels.glm.clipped_grad_sum(X, y, mu + 1, log_sigma, rows=rows, step=3, backend=backend, **given)
+        assert skipped == without
+        np.testing.assert_array_equal(total, want, strict=True)
+    with pytest.raises(IndexError):
+        bound(mu, log_sigma, np.array([0, 6]), 3)
+    for rows in (np.arange(2.0), np.arange(2)[None], np.arange(2, dtype=np.int32)):
+        with pytest.raises((TypeError, ValueError), match="rows must"):
+            bound(mu, log_sigma, rows, 3)
+    with pytest.raises(ValueError, match="mu must have shape"):
+        bound(np.zeros(4), log_sigma, np.arange(2), 3)
+
+
+@pytest.mark.parametrize("rows", [None, np.array([3, 0])])
+def test_clipped_sums_are_bound_with_their_checks(rows, tmp_path):
+    X, y, mu, log_sigma = rows_and_response(tmp_path)
+    options = {"clip": 0.5, "family": "bernoulli", "estimator": "weight-mc", "draws": 2, "key": 4, "client": 1}
+    bound = glm.bind_clipped_grad_sum(X, y, mu, log_sigma, rows=rows, weights=np.arange(6.0), **options)
+    for step in (0, 7):
+        skipped, total = bound(mu + 1, log_sigma, *([] if rows is None else [rows]), step)
+        want = glm.clipped_grad_sum(X, y, mu + 1, log_sigma, rows=rows, weights=np.arange(6.0), step=step, **options)
+        assert skipped == want[1]
+        np.testing.assert_array_equal(total, want[0], strict=True)
+    for wrong in ({"key": None}, {"scale": 2.0}, {"grid": 0.5 * 2.0**-41}, {"clip": 0.0}):
+        with pytest.raises(ValueError, match="clipped_grad_sum: "):
+            glm.bind_clipped_grad_sum(X, y, mu, log_sigma, rows=rows, **(options | wrong))
+
+
+def test_words_of_many_steps():
+    of = {"key": 2**64 - 1, "client": 3, "draw": 1}
+    bound = rng.bind_words(5, **of)
+    for step in (0, 2**32 - 1):
+        (words,) = bound(step)
+        np.testing.assert_array_equal(words, rng.words(5, step=step, **of), strict=True)
+    for step in (-1, 2**32):
+        with pytest.raises(ValueError, match="step must be in"):
+            bound(step)
+    for wrong in ({"key": -1}, {"client": 2**32}, {"draw": -1}):
+        with pytest.raises(ValueError, match="words: "):
+            rng.bind_words(5, **(of | wrong))
 
 
 def test_every_call_has_outputs_of_its_own():

@@ -136,3 +136,16 @@ def test_a_state_is_not_updated_in_place():
     state = np.zeros((3, 5))
     with pytest.raises(ValueError, match="new_state overlaps another argument"):
         optim.adam(state, np.zeros(5), learning_rate=0.1, out=(state, None))
+
+
+@pytest.mark.parametrize("name", list(algorithms.OPTIMISERS))
+def test_many_updates_are_as_one_after_the_other(name):
+    rng, optimiser = np.random.default_rng(3), algorithms.OPTIMISERS[name](0.05)
+    updates = optimiser.updates(9)
+    one = many = optimiser.init(9)
+    for _ in range(4):
+        g = rng.standard_normal(9)
+        one, step = optimiser.update(one, g)
+        many, same = updates(many, g)
+        np.testing.assert_array_equal(same, step, strict=True)
+        np.testing.assert_array_equal(many, one, strict=True)

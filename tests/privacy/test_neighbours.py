@@ -20,6 +20,7 @@ from fedkern.algorithms.pvi import local as local_steps
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local, gradient_of
 from fedkern.algorithms.pvi.settings import SHARDED, Settings
+from fedkern.kernels import glm
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy import noise
@@ -249,9 +250,16 @@ def test_no_client_shows_in_what_it_sends_where_clients_are_protected(family, op
 
 
 def wrapped(patch, change):
-    """clipped_grad_sum with other arguments or another result."""
-    real = local_steps.glm.clipped_grad_sum
-    patch.setattr(local_steps.glm, "clipped_grad_sum", lambda X, y, mu, omega, **k: change(real, X, y, mu, omega, k))
+    """The clipped sum with other arguments or another result."""
+
+    def bind(X, y, mu, omega, rows, **k):
+        def sums(mu, omega, rows, step):
+            total, skipped = change(glm.clipped_grad_sum, X, y, mu, omega, k | {"rows": rows, "step": step})
+            return skipped, total
+
+        return sums
+
+    patch.setattr(local_steps.glm, "bind_clipped_grad_sum", bind)
 
 
 def no_clip(patch):

@@ -280,12 +280,16 @@ def earlier_jobs_forgotten(patch):
 
 def of_rows(patch, change):
     """The sum over rows of a private step, changed."""
-    real = local.glm.clipped_grad_sum
+    real = local.glm.bind_clipped_grad_sum
 
-    def changed(X, y, mu, omega, **k):
-        return real(X, y, mu, omega, **k) if k.get("grid") is None else change(real, X, y, mu, omega, k)
+    def bind(X, y, mu, omega, **k):
+        def sums(mu, omega, rows, step):
+            total, skipped = change(local.glm.clipped_grad_sum, X, y, mu, omega, k | {"rows": rows, "step": step})
+            return skipped, total
 
-    patch.setattr(local.glm, "clipped_grad_sum", changed)
+        return real(X, y, mu, omega, **k) if k.get("grid") is None else sums
+
+    patch.setattr(local.glm, "bind_clipped_grad_sum", bind)
 
 
 def keyed_by(patch, name):

@@ -8,41 +8,62 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import optim
+from ...kernels._record import Kernel
 
 Array = NDArray[np.float64]
 
 
+Update: TypeAlias = Callable[[Array, Array], tuple[Any, ...]]
+
+
 @dataclass(frozen=True)
 class Optimiser:
-    """`init(size) -> state`; `update(state, gradient) -> (state, step)`, where `step` is added to the parameters (ascent)."""
+    """`init(size) -> state`; `update(state, gradient) -> (state, step)`, where `step` is added to the parameters (ascent).
+
+    `updates(size)` is `update` for many gradients of that size; what it takes is checked once.
+    """
 
     init: Callable[[int], Array]
-    update: Callable[[Array, Array], tuple[Array, Array]]
+    update: Update
+    updates: Callable[[int], Update]
 
 
 def adagrad(learning_rate: float, epsilon: float = 1e-10) -> Optimiser:
     """G <- G + g^2; step = lr g / (sqrt(G) + epsilon)."""
-    update = partial(optim.adagrad, learning_rate=learning_rate, epsilon=epsilon)
-    return Optimiser(lambda size: np.zeros((1, size)), update)
+    options: dict[str, Any] = {"learning_rate": learning_rate, "epsilon": epsilon}
+    updates = partial(_bound, optim.ADAGRAD, 1, **options)
+    return Optimiser(lambda size: np.zeros((1, size)), partial(optim.adagrad, **options), updates)
 
 
 def adam(
     learning_rate: float, beta1: float = optim.BETA1, beta2: float = optim.BETA2, epsilon: float = optim.EPSILON
 ) -> Optimiser:
     """Adam with bias correction (Kingma and Ba, 2015, Algorithm 1). State rows: m, v, and the step count in every column."""
-    update = partial(optim.adam, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon)
-    return Optimiser(lambda size: np.zeros((3, size)), update)
+    options: dict[str, Any] = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
+    updates = partial(_bound, optim.ADAM, 3, **options)
+    return Optimiser(lambda size: np.zeros((3, size)), partial(optim.adam, **options), updates)
 
 
 def sgd(learning_rate: float) -> Optimiser:
     """step = lr g; no state."""
-    return Optimiser(lambda size: np.zeros((0, size)), lambda state, g: (state, learning_rate * g))
+
+    def update(state: Array, g: Array) -> tuple[Array, Array]:
+        return state, learning_rate * g
+
+    return Optimiser(lambda size: np.zeros((0, size)), update, lambda size: update)
+
+
+@lru_cache(maxsize=16)
+def _bound(kernel: Kernel, n_rows: int, size: int, **options: Any) -> Update:
+    """One for all clients of a process."""
+    return kernel.bind((np.zeros((n_rows, size)), np.zeros(size)), ("state", "gradient"), **options)
 
 
 OPTIMISERS: dict[str, Callable[[float], Optimiser]] = {"adagrad": adagrad, "adam": adam, "sgd": sgd}

@@ -8,7 +8,7 @@ Source: docs/methods/pvi.md, sections 2-5.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...kernels import glm, homes, rng
+from ...kernels.bound import Bound
 from ...kernels.homes import on_host
 from ...models import dense
 from ...models.expfam import Gaussian
@@ -43,6 +44,7 @@ class Local:
     row_ids : (n,) 64-bit hashes of the rows' ids, for shards
     n_threads : of the kernels; no result depends on it
     design : of a job whose posterior is to contain the noise: what is kept of the noisy gradients
+    sums : the kernel's call over these rows, with this clip, which all steps share
     """
 
     rows: Rows
@@ -53,6 +55,7 @@ class Local:
     row_ids: NDArray[np.uint64] | None = None
     n_threads: int = 1
     design: Design | None = None
+    sums: Bound[glm.ClippedSums] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuses what would read rows without the clip and the noise that are being paid for."""
@@ -116,14 +119,16 @@ def _diagonal_steps(
     d = q.d
     optimiser = OPTIMISERS[local.settings.optimiser](local.settings.learning_rate)
     state = optimiser.init(2 * d) if state is None else state
+    update = optimiser.updates(2 * d)
     gradient = gradient_of(local, cavity, seen)
+    low, high = np.full(d, -OMEGA_BOUND), np.full(d, OMEGA_BOUND)  # arrays: NumPy takes its time to make one of a number
     lam = np.concatenate([q.mean, -0.5 * np.log(q.P)])
     mu, omega = lam[:d], lam[d:]
     for step in steps:
-        state, change = optimiser.update(state, gradient(mu, omega, step))
+        state, change = update(state, gradient(mu, omega, step))
         lam += change
-        np.maximum(omega, -OMEGA_BOUND, out=omega)
-        np.minimum(omega, OMEGA_BOUND, out=omega)
+        np.maximum(omega, low, out=omega)
+        np.minimum(omega, high, out=omega)
     if not np.isfinite(lam).all():
         raise NumericalError(f"local step {steps[-1]} left the finite numbers: lower learning_rate or damping")
     P = np.exp(-2 * omega)
@@ -159,15 +164,13 @@ def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None)
 
 def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
     """Secret batch, clip, exact integer sum, noise: docs/methods/pvi.md, section 4, steps 1 to 5."""
-    rows, source = local.rows, local.source
+    source, n_rows, inverse_rate = local.source, len(local.rows), np.full(mechanism.dimension, mechanism.inverse_rate)
     assert source is not None
-    clip, grid, inverse_rate, home = mechanism.clip, mechanism.grid, mechanism.inverse_rate, rows.home
+    sums = _sums(local, clip=mechanism.clip, grid=mechanism.grid, **fixed)
 
     def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
-        batch = mechanism.draw(source, len(rows), step)  # of secret words, on the host as the noise
-        here, spread, index = home.all(mu, omega, batch)
-        total, _ = glm.clipped_grad_sum(rows.X, rows.y, here, spread, clip=clip, rows=index, grid=grid, step=step, **fixed)
-        g = mechanism.release(source, on_host(total), step)
+        batch = mechanism.draw(source, n_rows, step)  # of secret words, on the host as the noise
+        g = mechanism.release(source, sums(mu, omega, batch, step), step)
         g *= inverse_rate
         return g
 
@@ -176,17 +179,34 @@ def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> 
 
 def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
     """All rows, or a mini-batch scaled to all rows; neither clip nor noise."""
-    rows, batches, home = local.rows, _batches(local), local.rows.home
+    batches, sums = _batches(local), _sums(local, clip=np.inf, **fixed)
 
     def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
         batch, inverse_rate = batches(step)
-        here, spread, index = home.all(mu, omega, batch)
-        total, _ = glm.clipped_grad_sum(rows.X, rows.y, here, spread, clip=np.inf, rows=index, step=step, **fixed)
-        g: Vector = on_host(total)
+        g: Vector = sums(mu, omega, batch, step)
         g *= inverse_rate
         return g
 
     return gradient
+
+
+def _sums(local: Local, **options: Any) -> Callable[[Vector, Vector, NDArray[np.int64] | None, int], NDArray[Any]]:
+    """(mu, omega, batch, step) -> the clipped sum over a client's batch, or all its rows, on the host."""
+    X, y, home = local.rows.X, local.rows.y, local.rows.home
+    call: glm.ClippedSums | None = None
+
+    def sums(mu: Vector, omega: Vector, batch: NDArray[np.int64] | None, step: int) -> NDArray[Any]:
+        nonlocal call
+        here, spread, index = home.all(mu, omega, batch)
+        if call is None:
+            call = local.sums.of(
+                None, lambda: glm.bind_clipped_grad_sum(X, y, here, spread, rows=index, **options), len(mu), batch is None
+            )
+        _, total = call(here, spread, step) if batch is None else call(here, spread, index, step)
+        found: NDArray[Any] = on_host(total)
+        return found
+
+    return sums
 
 
 class _KlGradient:
@@ -201,7 +221,7 @@ class _KlGradient:
 
     def __call__(self, g: Vector, mu: Vector, omega: Vector) -> None:
         self.mean[:] = mu
-        np.multiply(omega, 2, out=self.variance)
+        np.add(omega, omega, out=self.variance)
         np.exp(self.variance, out=self.variance)
         self.point *= self.precision
         g += self.constant
