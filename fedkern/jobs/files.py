@@ -64,23 +64,26 @@ def write_atomically(path: Path, data: bytes | memoryview, *, secret: bool = Fal
     """The file is the old one or the new one, whatever happens in between (without `sync`: to this process).
 
     `secret`: it is its owner's alone, whatever the umask."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = os.path.join(path.parent, f".{path.name}.{os.getpid()}.part")
     with writing(path):
+        _make(path.parent, secret)
+        fresh = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, OWN if secret else 0o666)
         try:
-            _make(path.parent, secret)
-            fresh = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, OWN if secret else 0o666)
-            with open(fresh, "wb") as file:
+            with open(fresh, "wb", buffering=0) as file:
                 if secret:
                     _set_mode(beside, OWN)
-                file.write(data)
-                file.flush()
+                left = memoryview(data).cast("B")
+                while left:
+                    left = left[file.write(left) :]
                 if sync:
-                    os.fsync(file.fileno())
+                    os.fsync(fresh)
             os.replace(beside, path)
-            if sync:
-                sync_folder(path.parent)
-        finally:
-            beside.unlink(missing_ok=True)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(beside)
+            raise
+        if sync:
+            sync_folder(path.parent)
 
 
 def _make(folder: Path, secret: bool) -> None:
@@ -253,18 +256,19 @@ class RunFolder:
                     f"{begun[0]} holds an interrupted run: --resume goes on with it; to start anew choose another {other}"
                 )
 
-    def write(self, path: Path, data: bytes | memoryview, *, secret: bool = False) -> None:
+    def write(self, path: Path, data: bytes | memoryview, *, secret: bool = False, sync: bool = True) -> None:
         """A whole file. JobError if somebody has deleted its folder meanwhile: a new one would lack all the rest."""
         for folder in (self.path, path.parent):
             if folder in self._written and not folder.is_dir():
                 raise deleted(folder)
-        write_atomically(path, data, secret=secret)
+        write_atomically(path, data, secret=secret, sync=sync)
         self._written |= {self.path, path.parent}
 
-    def write_json(self, name: str, content: Record, *, client: int | None = None) -> Path:
+    def write_json(self, name: str, content: Record, *, client: int | None = None, sync: bool = True) -> Path:
         """A file of the run's folder, or of a client's own."""
         path = (self.path if client is None else self.home(client)) / name
-        self.write(path, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n", secret=client is not None)
+        text = json.dumps(plain(content), indent=1, allow_nan=False)
+        self.write(path, text.encode() + b"\n", secret=client is not None, sync=sync)
         return path
 
     def write_csv(self, name: str, columns: Mapping[str, Sequence[Any]], *, client: int | None = None) -> Path:

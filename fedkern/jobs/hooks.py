@@ -171,10 +171,10 @@ class RunHooks(Keeper):
         self.forget(client, certificates.PROTOCOL)  # one from before a crash may say less than was spent since
         return certificate
 
-    def write_own(self, client: int, name: str, content: Record) -> None:
-        """A file that only the client may see, in its own folder."""
+    def write_own(self, client: int, name: str, content: Record, *, sync: bool = True) -> None:
+        """A file that only the client may see, in its own folder. `sync`: it stays whatever happens to the machine."""
         if self.folder is not None:
-            self.folder.write_json(name, content, client=client)
+            self.folder.write_json(name, content, client=client, sync=sync)
 
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
         if client == SERVER and self._releases and charge.round in self._releases:

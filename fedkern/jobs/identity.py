@@ -159,11 +159,12 @@ class Identity:
 
     def rows(self, party: int, table: Table) -> Table:
         """The same table, bound."""
-        key = secret(self.home(party))
+        home = self.home(party)
+        key = secret(home, sync=home != self.folder.home(party))  # else `bind` writes beside it, and syncs the folder
         rows = fingerprint(table, key, self.config.data.ignore)
-        home = "the secret in its home is not the one with which this run began (or FEDKERN_CLIENT_HOME was another)"
+        other = "the secret in its home is not the one with which this run began (or FEDKERN_CLIENT_HOME was another)"
         others = "its rows are not those with which this run began: some were added, removed, changed or put in another order"
-        self.bind(party, secret=(mark_of(key), home), rows=(rows, others))
+        self.bind(party, secret=(mark_of(key), other), rows=(rows, others))
         return table
 
     def bound(self, found: Parties) -> Parties:

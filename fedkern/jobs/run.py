@@ -190,7 +190,8 @@ class Run(At[C]):
 
     def note_rows(self, client: int, notes: Sequence[str], faults: Faults) -> None:
         """rows.json, for the client alone: what is remarkable in its rows, and what is wrong with them."""
-        self.hooks.write_own(client, "rows.json", {"notes": list(notes), "faults": asdict(faults)})
+        content = {"notes": list(notes), "faults": asdict(faults)}
+        self.hooks.write_own(client, "rows.json", content, sync=False)  # nothing depends on it, and a resumed run writes it anew
 
     def certified(self) -> dict[str, Record]:
         """Every client tells what it has spent: client -> certificate; at the server only."""

@@ -22,8 +22,11 @@ LENGTH = 32
 BLOCK = 1 << 24  # bytes of rows that are hashed at a time
 
 
-def secret(home: Path) -> bytes:
-    """A holder's 32 random bytes, made when they are first asked for, in a file of its own folder that only it can read."""
+def secret(home: Path, *, sync: bool = True) -> bytes:
+    """A holder's 32 random bytes, made when they are first asked for, in a file of its own folder that only it can read.
+
+    Its bytes are on the disk then; without `sync` its name is not yet, for the caller who syncs the folder for a file of its own.
+    """
     path = home / SECRET
     with writing(path):
         if not path.exists():
@@ -36,7 +39,8 @@ def secret(home: Path) -> bytes:
                     made.flush()
                     os.fsync(made.fileno())
                 _first(Path(beside), path)
-                sync_folder(home)
+                if sync:
+                    sync_folder(home)
             finally:
                 Path(beside).unlink(missing_ok=True)
     try:
