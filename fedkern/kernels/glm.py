@@ -530,13 +530,19 @@ def bind_clipped_grad_sum(
 
     Parameters
     ----------
-    X, y, offset, weights
+    X, y
         As those of `clipped_grad_sum`. They are read in every call, and must stay where they are.
     mu, log_sigma
         Of any call: all have their sizes.
+    clip, family
+        As those of `clipped_grad_sum`.
+    offset, weights
+        As X.
+    scale
+        As that of `clipped_grad_sum`.
     rows
         Of any call: batches may differ in size. None: all rows, in every call, which are then not given.
-    clip, family, scale, estimator, draws, key, client, grid, n_threads
+    estimator, draws, key, client, grid, n_threads
         As those of `clipped_grad_sum`.
 
     Raises
