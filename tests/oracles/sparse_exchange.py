@@ -64,4 +64,4 @@ class WithoutRefit(Exchanging):
 
     def exchanged(self, settings, held, before, number):
         after = super().exchanged(settings, held, before, number)
-        return replace(after, values=replace(after.values, theta=before.values.theta), deviation=before.deviation)
+        return replace(after, values=after.values._replace(theta=before.values.theta), deviation=before.deviation)

@@ -60,7 +60,7 @@ class Field(Regression):
             for name in ("theta", "tau_sq", "gamma", "eta", "rho"):
                 full = getattr(values, name).copy()
                 full[0, NODE] = np.squeeze(getattr(state, name)[chain])
-                values = replace(values, **{name: full})
+                values = values._replace(**{name: full})
             told = {name: self.layout.flat(getattr(values, name)) for name in ("theta", "tau_sq")}
             clients = {}
             for k, site in enumerate(self.sites(data, chain)):

@@ -43,7 +43,7 @@ class Federated(Regression):
         settings = self.settings(len(state.theta))
         theta, tau_sq, gamma, eta = (a[:, None] for a in (state.theta, state.tau_sq, state.gamma, state.eta))
         server, questions = gibbs.start(settings, self.m)
-        values = replace(server.values, theta=theta, tau_sq=tau_sq, gamma=gamma, eta=eta, rho=state.rho)
+        values = server.values._replace(theta=theta, tau_sq=tau_sq, gamma=gamma, eta=eta, rho=state.rho)
         self.machine = replace(server, values=values)
         self.questions = [(k, replace(q, theta=state.theta, tau_sq=state.tau_sq)) for k, q in questions]
         self.clients_ = {}
