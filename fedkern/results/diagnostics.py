@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import warnings
 from functools import cache
 from importlib.util import find_spec
@@ -117,9 +118,11 @@ def _stats() -> Any:
     """Its functions of arrays; JobError where arviz-stats is not installed.
 
     For its functions of data sets it imports xarray, and pandas with it, which takes longer and more memory than a small job. So
-    xarray is hidden from it, where nobody has imported either yet; and as it is incomplete then, whoever imports it gets another.
+    xarray is hidden from it, where nobody has imported either yet, and no other thread could meanwhile; and as it is incomplete
+    then, whoever imports it gets another.
     """
-    hides, before = not {"arviz_stats", "xarray"} & sys.modules.keys(), set(sys.modules)
+    alone, before = threading.active_count() == 1, set(sys.modules)
+    hides = alone and not {"arviz_stats", "xarray"} & before
     if hides:
         sys.modules["xarray"] = None  # type: ignore[assignment]  # what Python takes for a module that is not there
     try:

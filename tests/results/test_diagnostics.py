@@ -71,6 +71,21 @@ def test_without_arviz(monkeypatch: pytest.MonkeyPatch) -> None:
     diagnostics.available.cache_clear()
 
 
+def test_nothing_is_hidden_from_other_threads() -> None:
+    code = """
+import sys, threading
+import numpy as np
+from fedkern.results.diagnostics import rhat_ess
+done = threading.Event()
+other = threading.Thread(target=done.wait)
+other.start()
+rhat_ess(np.random.default_rng(1).standard_normal((4, 50, 2)))
+done.set()
+assert "arviz_stats" in sys.modules and sys.modules.get("xarray", 0) is not None
+"""
+    assert python("-c", code).code == 0
+
+
 def test_who_imports_arviz_stats_later_gets_all_of_it() -> None:
     """xarray is hidden while ours is imported, and is there afterwards; what it came with is forgotten."""
     code = """
