@@ -69,12 +69,11 @@ def write_atomically(path: Path, data: bytes | memoryview, *, secret: bool = Fal
         _make(path.parent, secret)
         fresh = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, OWN if secret else 0o666)
         try:
-            with open(fresh, "wb", buffering=0) as file:
+            with open(fresh, "wb") as file:
                 if secret:
                     _set_mode(beside, OWN)
-                left = memoryview(data).cast("B")
-                while left:
-                    left = left[file.write(left) :]
+                file.write(data)
+                file.flush()
                 if sync:
                     os.fsync(fresh)
             os.replace(beside, path)

@@ -69,6 +69,15 @@ split = {clients = 2}
 """
 
 
+def two_sites(folder: Path, job: str) -> None:
+    """The job's file and those of its clients."""
+    chance = np.random.default_rng(1)
+    for name in ("a", "b"):
+        rows = "".join(f"{x:.3f},{x + e:.3f}\n" for x, e in chance.standard_normal((30, 2)))
+        (folder / f"{name}.csv").write_text("x,y\n" + rows)
+    (folder / "job.toml").write_text(job)
+
+
 @pytest.mark.parametrize(
     ("job", "none"),
     [(PVI, (*NEVER, *WITH_CHAINS, "scipy.sparse", "dp_accounting", "cryptography")), (SPARSE, NEVER)],
@@ -76,11 +85,7 @@ split = {clients = 2}
 )
 def test_a_run_imports_what_it_needs(job: str, none: tuple[str, ...], tmp_path: Path) -> None:
     """With its files: draws are written without data frames, and only chains are judged, by what takes arrays."""
-    chance = np.random.default_rng(1)
-    for name in ("a", "b"):
-        rows = "".join(f"{x:.3f},{x + e:.3f}\n" for x, e in chance.standard_normal((30, 2)))
-        (tmp_path / f"{name}.csv").write_text("x,y\n" + rows)
-    (tmp_path / "job.toml").write_text(job)
+    two_sites(tmp_path, job)
     code = f"""
 import sys
 from fedkern.cli.__main__ import main
@@ -100,11 +105,7 @@ def test_a_client_of_a_sampler_imports_less_than_the_server(tmp_path: Path) -> N
     pytest.importorskip("mpi4py")
     if not MPIRUN.exists():
         pytest.skip("no mpirun")
-    chance = np.random.default_rng(1)
-    for name in ("a", "b"):
-        rows = "".join(f"{x:.3f},{x + e:.3f}\n" for x, e in chance.standard_normal((30, 2)))
-        (tmp_path / f"{name}.csv").write_text("x,y\n" + rows)
-    (tmp_path / "job.toml").write_text(SPARSE)
+    two_sites(tmp_path, SPARSE)
     code = f"""
 import os, sys
 from fedkern.cli.__main__ import main

@@ -199,8 +199,12 @@ def _sums(local: Local, **options: Any) -> Callable[[Vector, Vector, NDArray[np.
         nonlocal call
         here, spread, index = home.all(mu, omega, batch)
         if call is None:
+            # Another mechanism is another call, with its clip.
             call = local.sums.of(
-                None, lambda: glm.bind_clipped_grad_sum(X, y, here, spread, rows=index, **options), len(mu), batch is None
+                local.mechanism,
+                lambda: glm.bind_clipped_grad_sum(X, y, here, spread, rows=index, **options),
+                len(mu),
+                batch is None,
             )
         _, total = call(here, spread, step) if batch is None else call(here, spread, index, step)
         found: NDArray[Any] = on_host(total)
