@@ -102,16 +102,16 @@ class Posterior:
         scales = {"": self.on_data_scale(standard)} | ({} if self.affine is None else {"_std": standard})
         for suffix, values in scales.items():
             if slopes:
-                variables[f"theta{suffix}"] = ((*axes, "column"), values[..., slopes])
+                variables[f"theta{suffix}"] = ((*axes, "slope"), values[..., slopes])
             for name in (name for name in PLAIN if name in self.names):
                 variables[f"{name}{suffix}"] = (axes, values[..., self.names.index(name)])
         sampled = {"chain": np.arange(drawing.chains), "draw": np.arange(drawing.draws)}
-        columns = {"column": [self.names[j] for j in slopes]} if slopes else {}
+        named = {"slope": [self.names[j] for j in slopes]} if slopes else {}
         moments: dict[str, tuple[Any, Vector]] = {"mean_std": ("coefficient", self.q.mean), "sd_std": ("coefficient", self.q.sd)}
         square = "coefficient" if self.q.diagonal else ("coefficient", "coefficient_")
         moments |= {"shift": ("coefficient", self.q.h), "precision": (square, self.q.P)}  # q itself, for `fedkern.load`
         return {
-            "posterior": Group(variables, {**sampled, **columns}),
+            "posterior": Group(variables, {**sampled, **named}),
             "sample_stats": Group({"lp": (axes, self.q.log_density(standard))}, sampled),
             "constant_data": Group(moments, {"coefficient": list(self.names)}),
         }

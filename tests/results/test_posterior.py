@@ -62,8 +62,8 @@ def test_arviz_reads_what_was_drawn(q: Gaussian, tmp_path: Any) -> None:
     (tmp_path / "posterior.nc").write_bytes(netcdf(posterior, seed=3, chains=2, draws=100))
     standard = np.stack([posterior.draws(100, seed=3, chain=c) for c in range(2)])
     with xarray.open_dataset(tmp_path / "posterior.nc", group="posterior", engine="h5netcdf") as found:
-        assert dict(found.sizes) == {"chain": 2, "draw": 100, "column": 2}
-        assert list(found["column"].values) == ["age", "sex=f"]
+        assert dict(found.sizes) == {"chain": 2, "draw": 100, "slope": 2}
+        assert list(found["slope"].values) == ["age", "sex=f"]
         np.testing.assert_allclose(found["theta_std"].values, standard[..., 1:], rtol=1e-12)
         np.testing.assert_allclose(found["intercept"].values, standard @ AFFINE[0], rtol=1e-12)
         np.testing.assert_allclose(found["theta"].values, (standard @ AFFINE.T)[..., 1:], rtol=1e-12)
