@@ -155,10 +155,6 @@ MISMATCHES = {
         Summary((*NAMES, "z"), (*KINDS, "numeric"), {"job": ()}, (), np.ones((1, 2))),
         "covariate no. 3 is not at client 'a'; remove it, or ignore it in [data]",
     ),
-    "order": (
-        Summary(NAMES[::-1], KINDS[::-1], {"job": ()}, (), np.ones((1, 1))),
-        "columns in another order than at client 'a', from covariate no. 1 on; write both files in one order",
-    ),
     "kind": (
         Summary(NAMES, ("categorical", "categorical"), {"age": ("x",), "job": ()}, (), np.ones((1, 0))),
         "covariate no. 1 is categorical, at client 'a' it is numeric; correct the cells, or say which",
@@ -182,8 +178,22 @@ def test_the_client_that_differs_from_most_is_named(mismatch, place):
     assert not any(f"'{name}'" in str(fault.value).partition(": ")[2].replace("client 'a'", "") for name in (*NAMES, "z"))
     with pytest.raises(JobError) as fault:  # what the job file names may be named
         agree(dataclasses.replace(SPEC, columns={name: Column(name) for name in (*NAMES, "z")}), summaries)
-    if mismatch != "order":
-        assert re.search(r"column '\w+'", str(fault.value))
+    assert re.search(r"column '\w+'", str(fault.value))
+
+
+def test_columns_are_matched_by_name_in_any_order():
+    """The order is that of most clients, and pooled constants are the pooled ones."""
+    random_numbers = np.random.default_rng(5)
+    every, names = random_numbers.normal([3, 1e6, -20], [1, 30, 5], size=(90, 3)), ("a", "b", "c")
+    orders = [(2, 0, 1), (0, 1, 2), (1, 2, 0), (0, 1, 2)]
+    parts = np.split(every, [10, 40, 70])
+    clients = [Summary(tuple(names[j] for j in o), ("numeric",) * 3, {}, (), x[:, list(o)]) for o, x in zip(orders, parts)]
+    encoding = agree(SPEC, clients, random.Random(3))
+    assert tuple(column.name for column in encoding.columns) == names
+    np.testing.assert_allclose([c.center for c in encoding.columns], every.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose([c.scale for c in encoding.columns], every.std(axis=0), rtol=1e-12)
+    same = agree(SPEC, [Summary(names, ("numeric",) * 3, {}, (), x) for x in parts], random.Random(3))
+    assert encoding == same
 
 
 def test_labels_of_a_positive_response():
@@ -357,7 +367,6 @@ FALSE = {
     "no labels": {"labels": []},
     "a column ignored": {"columns": TOLD["columns"][:2]},
     "a column more": {"columns": [*TOLD["columns"], {"name": "zip", "center": 0.0, "scale": 1.0}]},
-    "another order": {"columns": TOLD["columns"][::-1]},
     "another kind": {"columns": [TOLD["columns"][0], {"name": "job", "center": 0.0, "scale": 1.0}, TOLD["columns"][2]]},
     "declared center": {"columns": [{"name": "age", "center": 41.0, "scale": 10.0}, *TOLD["columns"][1:]]},
     "declared scale": {"columns": [{"name": "age", "center": 40.0, "scale": 1e-9}, *TOLD["columns"][1:]]},

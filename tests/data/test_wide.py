@@ -131,13 +131,12 @@ def test_the_columns_of_all_clients(fault: str | None) -> None:
                 flying += more
         return now
 
-    if fault is None:
+    if fault in (None, "order"):
         assert len(play().columns) == WIDE
         return
     says = {
         "missing": "covariate no. 8 of client 'a' is missing",
         "more": "covariate no. 601 is not at client 'a'",
-        "order": "columns in another order than at client 'a', from covariate no. 4 on",
         "kind": "covariate no. 10 is categorical, at client 'a' it is numeric",
     }
     with pytest.raises(JobError, match=f"client 'c': {says[fault]}"):

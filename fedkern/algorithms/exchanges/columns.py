@@ -2,7 +2,7 @@
 
 What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always in its ledger:
 
-* names and kinds of its columns, in order; in a private job nothing else (kinds are then the job file's, not found in the rows);
+* names and kinds of its columns, in its own order; in a private job nothing else (kinds are then the job file's, not found in the rows);
 * in a job that is not private, once all have the same columns: the levels of its categorical columns and the labels of its
   response, where the job file does not declare them;
 * with standardise = "exchange" (never in a private job): its number of rows and the sum of each numeric column; then, when the
@@ -10,7 +10,8 @@ What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always i
   sum(x^2) - n mean^2 loses all digits where the mean is large against the spread; the deviations' own sums also correct the
   rounding of the first ones' means.
 
-A file that has not the columns of the others has told nothing of its rows when that is found.
+A file that has not the columns of the others has told nothing of its rows when that is found. Columns are matched by name: those
+of the job stand in the order that most clients have.
 
 The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
 takes what is agreed only if its own job file and its own columns can lead to it.
@@ -23,6 +24,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -99,13 +101,15 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """The server's side: `replies[k]` is client k's answer of this leg, `pieces[k]` what there is of an unfinished one."""
+    """The server's side: `replies[k]` is client k's answer of this leg, `pieces[k]` what there is of an unfinished one, `order[k]`
+    the places of the agreed numeric columns among its own, where it has another order."""
 
     spec: Spec
     clients: tuple[str, ...]
     leg: int = COLUMNS
     replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap)
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
+    order: PersistentMap[int, tuple[int, ...]] = field(default_factory=PersistentMap)
     columns: tuple[Column, ...] = ()
     labels: tuple[str, ...] = ()
     rows: int = 0
@@ -118,9 +122,17 @@ def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
     return _to_all(Server(spec, clients), AskSchema, COLUMNS, {})
 
 
-def _to_all(state: Server, kind: type[AskSchema | Agreed], leg: int, content: Mapping[str, Any]) -> tuple[Server, ServerEffects]:
+def _to_all(
+    state: Server,
+    kind: type[AskSchema | Agreed],
+    leg: int,
+    content: Mapping[str, Any],
+    own: Mapping[int, Mapping[str, Any]] = MappingProxyType({}),
+) -> tuple[Server, ServerEffects]:
+    """`own`: what some clients get instead."""
     cut = pieces.cut(content)
-    return state, [(k, kind(leg, *piece)) for k in range(len(state.clients)) for piece in cut]
+    every = {k: pieces.cut(own[k]) if k in own else cut for k in range(len(state.clients))}
+    return state, [(k, kind(leg, *piece)) for k, pieces_of_it in every.items() for piece in pieces_of_it]
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
@@ -143,7 +155,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     have, content = pieces.add(who, state.pieces.get(sender, ()), event)
     if content is None:
         return replace(state, pieces=state.pieces.plus(sender, have)), []
-    replies = state.replies.plus(sender, _checked(who, content, state))
+    replies = state.replies.plus(sender, _in_agreed_order(state, sender, _checked(who, content, state)))
     state = replace(state, replies=replies, pieces=state.pieces.minus(sender))
     if len(state.replies) < len(state.clients):
         return state, []
@@ -195,10 +207,10 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
 
     for name in ("response", "family", "positive", "offset", "weight", "row_id", "intercept"):
         same(name, getattr(agreed, name), getattr(spec, name))
-    own = list(zip(summary.names, summary.kinds))
+    own = sorted(zip(summary.names, summary.kinds))
     lacks = spec.missing and lacking.agrees(summary.names, summary.kinds, agreed)
-    if [(c.name, c.kind) for c in agreed.columns] != own and not lacks:
-        raise RemoteFault("server: Agreed.columns are not the covariates of this client, in its order and of its kinds")
+    if sorted((c.name, c.kind) for c in agreed.columns) != own and not lacks:
+        raise RemoteFault("server: Agreed.columns are not the covariates of this client, by name and kind")
     for j, column in enumerate(agreed.columns):
         known = spec.columns.get(column.name, Column(column.name, column.kind))
         if column.levels is not None:
@@ -297,8 +309,12 @@ def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
     if state.spec.missing:
         state = replace(state, replies=PersistentMap(lacking.joined(state.replies)))
     _check_columns(state)
-    names, kinds = state.replies[0]["names"], state.replies[0]["kinds"]
-    state = replace(state, columns=tuple(Column(name, kind) for name, kind in zip(names, kinds)), replies=PersistentMap())
+    names, kinds = _most_frequent(state)
+    numeric = [name for name, kind in zip(names, kinds) if kind == "numeric"]
+    others = {k: reply for k, reply in state.replies.items() if tuple(reply["names"]) != names}
+    order = PersistentMap({k: _places(numeric, reply) for k, reply in others.items()})
+    columns = tuple(Column(name, kind) for name, kind in zip(names, kinds))
+    state = replace(state, columns=columns, order=order, replies=PersistentMap())
     if not _wanted(state.spec, names, kinds):
         return _agree(state, tuple(_joined(state, column, []) for column in state.columns))
     return _to_all(replace(state, leg=ROWS), AskSchema, ROWS, {})
@@ -314,7 +330,24 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     rows = sum(reply["rows"] for reply in replies)
     means = tuple(math.fsum(sums) / rows for sums in zip(*(reply["sums"] for reply in replies)))
     state = replace(state, leg=DEVIATIONS, rows=rows, means=means, replies=PersistentMap())
-    return _to_all(state, AskSchema, DEVIATIONS, {"means": means})
+    own = {k: {"means": [means[j] for j in np.argsort(places)]} for k, places in state.order.items()}
+    return _to_all(state, AskSchema, DEVIATIONS, {"means": means}, own)
+
+
+def _places(numeric: Sequence[str], reply: Mapping[str, Any]) -> tuple[int, ...]:
+    """Of each agreed numeric column among a client's own."""
+    own = [name for name, kind in zip(reply["names"], reply["kinds"]) if kind == "numeric"]
+    at = {name: i for i, name in enumerate(own)}
+    return tuple(at[name] for name in numeric)
+
+
+def _in_agreed_order(state: Server, client: int, content: dict[str, Any]) -> dict[str, Any]:
+    """A client's sums, in the agreed order of the columns."""
+    places = state.order.get(client)
+    if places is None:
+        return content
+    sums = {name: [content[name][i] for i in places] for name in ("sums", "squares") if name in content}
+    return {**content, **sums}
 
 
 def _told(name: str, names: Sequence[str], spec: Spec) -> str:
@@ -322,12 +355,17 @@ def _told(name: str, names: Sequence[str], spec: Spec) -> str:
     return f"column {name!r}" if name in spec.known else f"covariate no. {list(names).index(name) + 1}"
 
 
+def _most_frequent(state: Server) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names and kinds as most clients have them; of those that are equally frequent, the ones that came first."""
+    counts = Counter((tuple(state.replies[k]["names"]), tuple(state.replies[k]["kinds"])) for k in range(len(state.clients)))
+    return max(counts, key=counts.__getitem__)
+
+
 def _check_columns(state: Server) -> None:
-    """All clients must have the columns that most of them have."""
+    """All clients must have the columns that most of them have, in any order."""
     shapes = [(tuple(state.replies[k]["names"]), tuple(state.replies[k]["kinds"])) for k in range(len(state.clients))]
-    counts = Counter(shapes)
-    names, kinds = max(counts, key=counts.__getitem__)  # of those that are equally frequent the one that came first
-    wanted_names = frozenset(names)
+    names, kinds = _most_frequent(state)
+    wanted = dict(zip(names, kinds))
     example = state.clients[shapes.index((names, kinds))]
     for client, (others, other_kinds) in zip(state.clients, shapes):
         if (others, other_kinds) == (names, kinds):
@@ -337,21 +375,14 @@ def _check_columns(state: Server) -> None:
             if name not in there:
                 what = f"{_told(name, names, state.spec)} of client {example!r} is missing"
                 raise JobError(f"client {client!r}: {what}; add it, or ignore it in [data]")
-        for name in others:
-            if name not in wanted_names:
+        for name, kind in zip(others, other_kinds):
+            if name not in wanted:
                 what = f"{_told(name, others, state.spec)} is not at client {example!r}"
                 raise JobError(f"client {client!r}: {what}; remove it, or ignore it in [data]")
-        if others != names:
-            at = next(j for j, pair in enumerate(zip(others, names)) if pair[0] != pair[1])
-            raise JobError(
-                f"client {client!r}: columns in another order than at client {example!r}, from covariate no. {at + 1} on; write "
-                "both files in one order"
-            )
-        for name, kind, wanted in zip(others, other_kinds, kinds):
-            if kind != wanted:
+            if kind != wanted[name]:
                 raise JobError(
-                    f"client {client!r}: {_told(name, names, state.spec)} is {kind}, at client {example!r} it is {wanted}; "
-                    f'correct the cells, or say which: kind = "{wanted}" in [data.columns.NAME]'
+                    f"client {client!r}: {_told(name, names, state.spec)} is {kind}, at client {example!r} it is {wanted[name]}; "
+                    f'correct the cells, or say which: kind = "{wanted[name]}" in [data.columns.NAME]'
                 )
 
 
