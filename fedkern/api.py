@@ -45,8 +45,8 @@ def run(
     ----------
     job : path of a job file, or its tables
     data : client -> its rows, in the place of the job's files: a data frame (pandas, polars, pyarrow), arrays (X, y) of (n, p)
-        and (n,), whose columns are x1, x2, ... and the response, or X alone; NumPy's, or what has `__dlpack__` on the CPU.
-        Clients are taken in the order of their names, as files are. Or keys of [data], such as `data={"response": "income"}`
+        and (n,), whose columns are x1, x2, ... and the response (y, unless the job names it), or X alone; NumPy's, or what has
+        `__dlpack__` on the CPU. Columns are matched by name, in any order. Clients are taken in the order of their names, as files are. Or keys of [data], such as `data={"response": "income"}`
     test, server : the server's test rows, and its own rows (vertical); as those of a client
     prior : of a spatial job: the folder that `fedkern sigma build` or `fedkern sigma train` wrote
     out : folder for the run's files; by default nothing is written
@@ -66,7 +66,7 @@ def run(
     """
     config, folder, held = _given(job, data, test, server, prior, sections)
     output = Output(None if out is None else Path(out), quiet=not progress)
-    with _in_memory(held):
+    with _in_memory(held, config.private):
         result = perform(InProcess(), config, folder, output, held)
     assert result is not None
     if problem := too_few(result, config.least_updates):
@@ -100,7 +100,7 @@ def check(
         Whatever would end the job before its first round.
     """
     config, folder, held = _given(job, data, test, server, prior, sections)
-    with _in_memory(held):
+    with _in_memory(held, config.private):
         lines = checked(InProcess(), config, folder, held)
     assert lines is not None
     return lines
@@ -115,19 +115,22 @@ def _given(
     said: dict[str, dict[str, Any]] = {"data": {**keys, **held.laid()}}
     if prior is not None:
         said["model"] = {"prior": folder_of(prior)}
-    config, folder = job_of(job, sections=merged(sections, {name: table for name, table in said.items() if table}))
+    laid = merged(sections, {name: table for name, table in said.items() if table})
+    config, folder = job_of(job, sections=laid, defaults=held.defaults)
     return config, folder, held if held.clients or held.own else None
 
 
 @contextmanager
-def _in_memory(held: Held | None) -> Iterator[None]:
-    """What is wrong with rows in memory is said without the way to look into a holder's file."""
+def _in_memory(held: Held | None, private: bool) -> Iterator[None]:
+    """What is wrong with rows in memory is said to the caller, who holds them: column, row and cell, and not how to look into a
+    holder's file. A private job's rows are told to nobody."""
     try:
         yield
     except OwnFault as error:
         if held is None or not held.clients:
             raise
-        raise JobError(str(error).replace(f"; {HINT}", "")) from None
+        text = str(error).replace(f"; {HINT}", "") if private else error.own.partition("\n")[0]
+        raise JobError(text) from None
 
 
 def _are_keys(data: Any) -> bool:

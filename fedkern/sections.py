@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -39,6 +39,7 @@ WANTED = {
 }
 
 
+NONE: Mapping[str, str] = MappingProxyType({})
 ELSEWHERE = 0.8  # how alike a key of another section must be to be suggested
 
 
@@ -51,9 +52,9 @@ class Section(BaseModel):
 File = TypeVar("File", bound=Section)
 
 
-def key(default: Any = ..., *, help: str, remedy: str = "", **limits: Any) -> Any:
-    """A key: its default, what it is, what to do when it is wrong, and its limits (gt, ge, lt, le)."""
-    return Field(default, description=help, json_schema_extra={"remedy": remedy}, **limits)
+def key(default: Any = ..., *, help: str, remedy: str = "", meant: Mapping[str, str] = NONE, **limits: Any) -> Any:
+    """A key: its default, what it is, what to do when it is wrong, what others call its values, and limits (gt, ge, lt, le)."""
+    return Field(default, description=help, json_schema_extra={"remedy": remedy, "meant": dict(meant)}, **limits)
 
 
 def validated(kind: type[File], tables: Mapping[str, Any], refused: Callable[[Any], Iterator[str]], name: str) -> File:
@@ -88,6 +89,12 @@ def remedy(field: FieldInfo) -> str:
     """What to do when the key is wrong; where nothing is said, what the key is."""
     extra = field.json_schema_extra
     return str((extra.get("remedy") if isinstance(extra, dict) else "") or field.description or "")
+
+
+def _meant(field: FieldInfo | None) -> Mapping[str, str]:
+    extra = None if field is None else field.json_schema_extra
+    found = extra.get("meant") if isinstance(extra, dict) else None
+    return {str(name): str(own) for name, own in found.items()} if isinstance(found, Mapping) else NONE
 
 
 def _once(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
@@ -128,7 +135,7 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     if kind == "missing":
         return f"{where} is missing" + (f": {field.description}" if field is not None else "")
     if kind == "literal_error":
-        return chosen(where, fault["input"], re.findall(r"'(.*?)'", context["expected"]))
+        return chosen(where, fault["input"], re.findall(r"'(.*?)'", context["expected"]), _meant(field))
     if kind in COMPARED:
         words, limit = COMPARED[kind]
         bound = context[limit]
@@ -139,11 +146,12 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
 
 
-def chosen(where: str, value: Any, choices: Sequence[str]) -> str:
-    """What to say of a value that is none of the choices."""
+def chosen(where: str, value: Any, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
+    """What to say of a value that is none of the choices; `meant`: what others call them -> the choice."""
     *others, last = (json.dumps(choice) for choice in choices)
     wanted = f"{', '.join(others)} or {last}" if others else last
-    near = get_close_matches(str(value), choices, 1)
+    known = {name: own for name, own in meant.items() if own in choices}
+    near = [known[name]] if (name := str(value).casefold()) in known else get_close_matches(str(value), choices, 1)
     return f"{where} = {shown(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
 
 

@@ -21,7 +21,7 @@ from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
 from ..models.encoding import Column, Encoding, Spec
 from .cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, number, plain, too_large
 from .dialect import has_decimal_comma
-from .faults import COMMA, HINT, NO_VALUE, Fault, Faults, Marks, told, who
+from .faults import COMMA, HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, who
 from .header import check_header
 from .table import Table
 
@@ -341,8 +341,7 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
     y = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
     domain = FAMILIES[encoding.family].domain
     if domain is BINARY:
-        remedy = 'correct the cell, or name the label that counts as 1: [data] positive = "..."'
-        marks.mark(~domain.has(y), name, f"is not {domain.words}", remedy)
+        marks.mark(~domain.has(y), name, f"is not {domain.words}", f"correct the cell, {LABEL}")
     elif domain is COUNTS:
         marks.mark(~domain.has(y), name, f"is not {domain.words}", "correct the cell, or choose another [model] family")
         marks.mark(y > MOST_COUNTED, name, "is too large for a count", "correct the cell: beyond 2^53 whole numbers have gaps")

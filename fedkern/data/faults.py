@@ -21,6 +21,7 @@ from .table import Table
 LISTED = 1000  # faults that are kept one by one; the others are only counted
 NO_VALUE = 'or set model.missing = "impute" (sparse), "drop" (pvi) or "indicator" (pvi, vertical)'
 COMMA = 'if numbers have decimal commas set [data.dialect] decimal = ","'
+LABEL = 'or name the label that counts as 1: [data] positive = "..."'
 HINT = "`fedkern check --local` shows the holder of the file where"
 
 
@@ -102,7 +103,7 @@ class Marks:
             counts[f"{where} {plain_text.told(reason) if column is None else reason}"] += len(rows)
         listed = ", ".join(f"{what}: {n}" for what, n in sorted(counts.items()))
         many = "1 row" if faults.rows == 1 else f"{faults.rows} rows"
-        ways = [way for way in (NO_VALUE, COMMA) if any(way in remedy for *_, remedy in self.found)]
+        ways = [way for way in (NO_VALUE, COMMA, LABEL) if any(way in remedy for *_, remedy in self.found)]
         way = f" ({'; '.join(ways)})" if ways else ""
         text = f"{who(client, self.table.source)}: {many} cannot be used ({listed}); correct or remove what is wrong{way}; {HINT}"
         others = f" ({faults.rows - 1} more rows have faults)" if faults.rows > 1 else ""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import JobError
+from ..errors import JobError, OwnFault
 from .cells import Cells, Text, as_text, number, plain
 from .plain_text import LOST, canonical
 from .table import Table
@@ -42,8 +42,9 @@ def table(held: Any, source: str, *, text: frozenset[str] = frozenset(), respons
     if (frame := _frame(held, source)) is not None:
         names = _names(frame, source)
         known = text | {response}
-        columns = {name: _column(frame[given], name, source, name in text, name in known) for name, given in names.items()}
-        texts = frozenset(name for name, given in names.items() if not _numbers(frame[given]))
+        series = {name: frame[:, at] for name, at in names.items()}
+        columns = {name: _column(one, name, source, name in text, name in known) for name, one in series.items()}
+        texts = frozenset(name for name, one in series.items() if not _numbers(one))
         return Table(source, tuple(names), columns, len(frame), broken=_lost(columns), texts=texts)
     X, y = _arrays(held, source)
     columns = dict(zip(_numbered(X), (_array_column(X[:, j], f"x{j + 1}" in text) for j in range(X.shape[1]))))
@@ -96,17 +97,17 @@ def _is_plain(held: Any) -> bool:
     return held is None or isinstance(held, str | bytes | bool | int | float | list | dict | set | Mapping)
 
 
-def _names(frame: Any, source: str) -> dict[str, Any]:
-    """Name in the one way in which names are written -> the frame's own."""
-    names: dict[str, Any] = {}
-    for at, given in enumerate(frame.columns, start=1):
+def _names(frame: Any, source: str) -> dict[str, int]:
+    """Name in the one way in which names are written -> its place, since a number that is a name would be taken for a row's."""
+    names: dict[str, int] = {}
+    for at, given in enumerate(frame.columns):
         if isinstance(given, bool) or not isinstance(given, str | int):
-            raise JobError(f"{source}: column {at} is named by {kind(given)}; name columns by texts")
+            raise JobError(f"{source}: column {at + 1} is named by {kind(given)}; name columns by texts")
         if not (name := canonical(str(given))) or "\0" in name:
-            raise JobError(f"{source}: column {at} has no name; name it")
+            raise JobError(f"{source}: column {at + 1} has no name; name it")
         if name in names:
             raise JobError(f"{source}: two columns are called {name!r}; rename one")
-        names[name] = given
+        names[name] = at
     if not names:
         raise JobError(f"{source}: has no columns; {WANTED}")
     return names
@@ -163,7 +164,10 @@ def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
             return np.array([np.nan if cell is None or cell != cell else float(cell) for cell in cells], dtype=np.float64)
     elif not all(issubclass(one, str) for one in there):
         found = " and ".join(sorted(one.__name__ for one in there))
-        raise JobError(f"{source}: column {name!r} holds objects ({found}); make it a column of numbers, or of texts")
+        text = f"{source}: column {name!r} holds objects ({found}); make it a column of numbers, or of texts"
+        rarest = min(there, key=lambda one: sum(type(cell) is one for cell in cells))
+        row = next(i for i, cell in enumerate(cells) if type(cell) is rarest)
+        raise OwnFault(text, f"{source}, row {row + 1}, column {name!r}: {cells[row]!r} among {found}; {text.partition('; ')[2]}")
     return as_text([*map(plain, cells)])
 
 

@@ -50,6 +50,12 @@ class Held:
             keys |= {"clients": [f"{IN_MEMORY} {k}" for k in range(len(self.clients))], "names": [*self.clients]}
         return keys
 
+    @property
+    def defaults(self) -> dict[str, dict[str, Any]]:
+        """What tables in memory say that a job leaves out: the y of (X, y) is the response."""
+        pairs = [held for held in self.clients.values() if isinstance(held, tuple) and len(held) == 2 and held[1] is not None]
+        return {"data": {"response": "y"}} if pairs else {}
+
     def over(self, found: Parties) -> Parties:
         """The parties, with these tables in the place of files."""
         response = found.spec.response or "y"

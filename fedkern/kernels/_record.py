@@ -36,6 +36,11 @@ def home(value: Any) -> str | None:
     return "cuda" if type(value).__module__.partition(".")[0] == "cupy" else None
 
 
+def masked(value: Any) -> bool:
+    """Whether it is an array whose masked cells a kernel would take for data."""
+    return isinstance(value, np.ma.MaskedArray)
+
+
 def on_host(array: Any) -> Any:
     """An array of a device as a NumPy array, which is waited for; all else as it is."""
     return array.get() if home(array) == "cuda" else array
@@ -68,6 +73,8 @@ class Array:
             return None
         if type(value) is not np.ndarray and home(value) is None:
             raise TypeError(f"{kernel}: {self.name} must be a NumPy or CuPy array, got {type(value).__name__}")
+        if masked(value):
+            raise TypeError(f"{kernel}: {self.name} is a masked array, whose masked cells would be data; leave those rows out")
         if value.dtype not in self.dtypes:
             raise TypeError(f"{kernel}: {self.name} must be {' or '.join(map(str, self.dtypes))}, got {value.dtype}")
         shape = value.shape

@@ -124,6 +124,7 @@ class Family:
     Attributes
     ----------
     name, code : in job files, and in kernels; None: no kernel takes it
+    also : what others call it
     link : of E[y]; "logit" and "log" have no unit, with "identity" eta has that of y
     domain : of y
     methods : that take it
@@ -164,6 +165,7 @@ class Family:
     dispersion: Dispersion | None = None
     trials: bool = False
     exact: Callable[[Vector, Vector, Scale], tuple[Vector, Vector]] | None = None
+    also: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for method in self.methods:
@@ -241,6 +243,7 @@ def _poisson_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vect
 
 POISSON = Family(
     name="poisson",
+    also=("counts", "count", "log-linear", "loglinear"),
     code=1,
     link="log",
     domain=COUNTS,
@@ -302,6 +305,17 @@ def _negative_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vec
 
 NEGATIVE_BINOMIAL = Family(
     name="negative-binomial",
+    also=(
+        "quasipoisson",
+        "quasi-poisson",
+        "nb",
+        "nbinom",
+        "nbinom2",
+        "negbin",
+        "negbinomial",
+        "negativebinomial",
+        "neg-binomial",
+    ),
     code=3,
     link="log",
     domain=COUNTS,
@@ -329,6 +343,7 @@ def _bernoulli_predictive(y: Vector, mean: Vector, variance: Callable[[], Vector
 
 BERNOULLI = Family(
     name="bernoulli",
+    also=("binomial", "binary", "logit", "logistic", "logreg", "quasibinomial"),
     code=0,
     link="logit",
     domain=BINARY,
@@ -361,6 +376,7 @@ def _gaussian_predictive(y: Vector, mean: Vector, variance: Callable[[], Vector]
 
 GAUSSIAN = Family(
     name="gaussian",
+    also=("normal", "linear", "lm", "ols", "identity", "continuous"),
     code=2,
     link="identity",
     domain=REAL,
@@ -389,6 +405,7 @@ GAUSSIAN = Family(
 
 RECORDS = (POISSON, BINOMIAL, NEGATIVE_BINOMIAL, BERNOULLI, GAUSSIAN)
 FAMILIES = {record.name: record for record in RECORDS}
+MEANT = {other: record.name for record in RECORDS for other in record.also}
 CODES = {f.name: f.code for f in sorted(RECORDS, key=lambda f: f.code or 0) if f.code is not None}
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import NumericalError
 from ._checks import AT_LEAST_1, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
-from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, on_host
+from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
 
 UPDATES = ("row-gibbs", "element", "row")
 SCALES = ("exact", "expanded")
@@ -239,7 +239,7 @@ def _chosen(p: int, n: int) -> str:
 
 def _by_chain(Y: Any, state: Any) -> Any:
     """Rows that all chains share, as an array of stride 0 over chains."""
-    shared = home(Y) and Y.ndim == 2 and home(state) and state.ndim == 3
+    shared = home(Y) and not masked(Y) and Y.ndim == 2 and home(state) and state.ndim == 3
     return np.broadcast_to(Y, (len(state), *Y.shape)) if shared else Y
 
 

@@ -33,7 +33,10 @@ def named(name: str) -> Method[Any]:
 
 
 def load(
-    job: str | Path | Raw, sets: Sequence[str] = (), sections: Mapping[str, Mapping[str, Any]] | None = None
+    job: str | Path | Raw,
+    sets: Sequence[str] = (),
+    sections: Mapping[str, Mapping[str, Any]] | None = None,
+    defaults: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[JobConfig, Path]:
     """Reads and checks a job.
 
@@ -42,6 +45,7 @@ def load(
     job : path of a TOML file, or its tables
     sets : "section.key=value" overrides, values in TOML notation (a bare word is a text)
     sections : tables whose keys override the job's
+    defaults : tables whose keys the job's override
 
     Returns
     -------
@@ -53,11 +57,12 @@ def load(
         Names every faulty key, its value, what was wanted, and the remedy.
     """
     if isinstance(job, Mapping):
-        return parse(written_once(merged(job, sections or {})), sets=sets), Path.cwd()
+        return parse(written_once(merged(merged(defaults or {}, job), sections or {})), sets=sets), Path.cwd()
     if not isinstance(job, str | Path):
         raise JobError(f"job: wanted the path of a job file, or its tables, not {job!r}")
     path = Path(job)
-    return parse(merged(tables_of(path, "job"), sections or {}), name=str(path), sets=sets), path.resolve().parent
+    tables = merged(defaults or {}, tables_of(path, "job"))
+    return parse(merged(tables, sections or {}), name=str(path), sets=sets), path.resolve().parent
 
 
 def of_record(tables: Raw) -> JobConfig:

@@ -171,7 +171,8 @@ def schema(method: str) -> str:
         section.pop("required", None)  # what a file leaves out may follow from the rest; `fedkern check` says what is missing
         keys = section.get("properties", {})
         for name, about in keys.items():
-            about.pop("remedy", None)
+            for own in ("remedy", "meant"):
+                about.pop(own, None)
             if name in ("clients", "location") and about.get("type") == "array":  # one path needs no brackets
                 keys[name] = {"description": about["description"], "anyOf": [about, {"type": "string"}]}
         if "rounds" in keys:

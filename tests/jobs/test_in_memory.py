@@ -21,6 +21,7 @@ from fedkern.data.simulate import federations
 from fedkern.errors import JobError
 from fedkern.jobs import progress
 from fedkern.jobs.run import Output
+from fedkern.kernels import families
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import load
 
@@ -113,7 +114,7 @@ def test_what_is_masked_is_missing(part: str) -> None:
     hidden = {"X": X, "y": y}[part][:15].copy()
     hidden[3] = 1e6
     masked = np.ma.masked_array(hidden, hidden == 1e6)
-    with pytest.raises(JobError, match="cannot be used") as caught:
+    with pytest.raises(JobError, match=r"row 4, column '\w+': 'nan' is not (a )?finite") as caught:
         fedkern.run(job, data=whole | {"a": (masked, y[:15]) if part == "X" else (X[:15], masked)})
     assert "1000000" not in str(caught.value)
     with pytest.raises(JobError, match="a masked array of texts"):
@@ -144,6 +145,7 @@ def mixed(n: int, seed: int) -> pd.DataFrame:
 
 
 JOB = {"job": {"rounds": 3}, "data": {"response": "y"}}
+FEW = {"draws": 4, "chains": 1}
 
 
 @pytest.mark.parametrize("form", FRAMES)
@@ -247,9 +249,10 @@ ODD: dict[str, tuple[Any, str]] = {
     "twice": (pd.DataFrame(np.ones((2, 2)), columns=["y", "y"]), "two columns are called 'y'; rename one"),
     "twice but for blanks": (frame(**{"y ": 1}), "two columns are called 'y'"),
     "named by numbers": (pd.DataFrame({1.5: [1], "y": [1]}), "column 1 is named by a value of type float"),
-    "objects": (frame(o=[object(), 1, "x"]), r"column 'o' holds objects \(int and object and str\)"),
+    "objects": (frame(o=[object(), 1, "x"]), r"row \d, column 'o': .* among int and object and str; make it a column of numbers"),
     "nested": (pl.DataFrame({"y": [0, 1], "l": [[1], [2]]}), r"column 'l' has type List\(Int64\)"),
-    "not a number": (frame(x=[1.0, np.nan, 2.0]), "1 rows? cannot be used"),
+    "not a number": (frame(x=[1.0, np.nan, 2.0]), r"data\['a'\], row 2, column 'x': 'nan' is not finite"),
+    "yes and no": (frame().assign(y=["no", "yes", "yes"]), r"row 1, column 'y': 'no' is not 0 or 1; .* \[data\] positive"),
     "no response": (frame().rename(columns={"y": "z"}), "column 'y' is missing"),
 }
 
@@ -263,6 +266,33 @@ def test_what_is_no_table_is_named_by_its_type(odd: str) -> None:
     assert "\n" not in str(fault.value)
     assert SECRET not in str(fault.value)
     assert "--local" not in str(fault.value)
+
+
+def test_a_private_job_tells_nothing_of_a_row_in_memory() -> None:
+    terms = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 5.0, "sampling_rate": 0.5}
+    private: Any = {**JOB, "privacy": terms, "data": {**JOB["data"], "columns": {"name": {"levels": ["b", "c"]}}}}
+    with pytest.raises(JobError, match=r"client 'a': the file is not what \[data\] describes") as fault:
+        fedkern.run(private, data={"a": frame().drop(columns="y"), "b": frame()})
+    assert SECRET not in str(fault.value)
+
+
+@pytest.mark.parametrize("family", [*families.MEANT])
+def test_a_family_by_another_s_name_is_told_ours(family: str) -> None:
+    with pytest.raises(JobError, match=f'did you mean "{families.MEANT[family]}"'):
+        fedkern.run(JOB, data={"a": frame()}, model={"family": family})
+
+
+def test_columns_in_any_order_and_named_by_numbers_and_pairs_without_a_name() -> None:
+    random = np.random.default_rng(2)
+    X, y = random.normal(size=(2, 60, 3)), random.integers(0, 2, size=(2, 60))
+    arrays = fedkern.run({"job": {"rounds": 3}}, data={"a": (X[0], y[0]), "b": (X[1], y[1])}, output=FEW)
+    frames = [pd.DataFrame(x, columns=["x1", "x2", "x3"]).assign(y=of) for x, of in zip(X, y)]
+    other = fedkern.run(JOB, data={"a": frames[0], "b": frames[1][["y", "x3", "x1", "x2"]]}, output=FEW)
+    assert other.parameters == arrays.parameters
+    numbered = [one.set_axis([7, 0, -3, "y"], axis=1) for one in frames]
+    last = fedkern.run(JOB, data=dict(zip("ab", numbered)), output=FEW)
+    assert [*last.parameters.values()] == [*arrays.parameters.values()]
+    assert "theta[-3]" in last.parameters
 
 
 def test_names_that_are_none(simulated: dict[str, Path]) -> None:

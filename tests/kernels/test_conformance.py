@@ -117,6 +117,7 @@ def test_a_wrong_input_is_refused_by_name(name):
     for argument, value in arrays_of(case).items():
         for wrong, want, error in (
             (value.tolist(), "must be a NumPy or CuPy array, got list", TypeError),
+            (np.ma.masked_array(value), "is a masked array", TypeError),
             (value.astype(complex), "must be .*, got complex128", TypeError),
             (value[None], rf"must have shape \(.*\).*, got {re.escape(str(value[None].shape))}", ValueError),
         ):

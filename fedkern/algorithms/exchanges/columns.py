@@ -2,7 +2,8 @@
 
 What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always in its ledger:
 
-* names and kinds of its columns, in its own order; in a private job nothing else (kinds are then the job file's, not found in the rows);
+* names and kinds of its columns, in its own order; in a private job nothing else (kinds are then the job file's, not found in the
+  rows);
 * in a job that is not private, once all have the same columns: the levels of its categorical columns and the labels of its
   response, where the job file does not declare them;
 * with standardise = "exchange" (never in a private job): its number of rows and the sum of each numeric column; then, when the
@@ -101,8 +102,8 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """The server's side: `replies[k]` is client k's answer of this leg, `pieces[k]` what there is of an unfinished one, `order[k]`
-    the places of the agreed numeric columns among its own, where it has another order."""
+    """The server's side: `replies[k]` is client k's answer of this leg, `pieces[k]` what there is of an unfinished one,
+    `order[k]` the places of the agreed numeric columns among its own, where it has another order."""
 
     spec: Spec
     clients: tuple[str, ...]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
-from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, on_host
+from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
 
 __all__ = [
     "Sweeps",
@@ -530,7 +530,7 @@ def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
 
 def each(value: Any, of: Any, ndim: int) -> Any:
     """What is the same for all chains, as a view with a row for each row of `of`."""
-    if type(value) is np.ndarray and value.ndim > ndim:  # of each chain already
+    if (type(value) is np.ndarray and value.ndim > ndim) or masked(value):  # of each chain already; refused by the record
         return value
     chains = len(of) if home(of) and of.ndim else 1
     if isinstance(value, int | float):

@@ -101,7 +101,7 @@ def move_terms(
     Source: docs/methods/sparse.md, sections 6 and 11.
     """
     numbers = MOVE_TERMS.numbers(slab=slab)
-    if isinstance(q, np.ndarray) and q.ndim == 1 and isinstance(theta, np.ndarray):
+    if type(q) is np.ndarray and q.ndim == 1 and isinstance(theta, np.ndarray):
         q = np.broadcast_to(q, (len(theta), len(q)))
     inputs = {"R": R, "q": q, "block": block, "theta": theta, "deviation": deviation, "tau_sq": tau_sq, "sigma_sq": sigma_sq}
     arrays = MOVE_TERMS.prepare(inputs, out)

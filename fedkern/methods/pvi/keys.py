@@ -49,7 +49,7 @@ ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
 
 class ModelSection(incomplete.ModelSection):
     kind: Literal["glm"] = key("glm", help="generalised linear model")
-    family: families.OfPvi = key("bernoulli", help="of the response, with its canonical link")
+    family: families.OfPvi = key("bernoulli", help="of the response, with its canonical link", meant=families.MEANT)
     covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")

@@ -88,7 +88,7 @@ class ModelSection(Section):
         help="within: the prior is exact inside each client, the default if it was built. If it was trained theta is about the "
         "decoder's output with the variance that it lacks (auxiliary, the default), or equal to it (the default with location)",
     )
-    family: families.OfSigma = key("poisson", help="of the response, canonical link")
+    family: families.OfSigma = key("poisson", help="of the response, canonical link", meant=families.MEANT)
     scale: Known = key(
         "unknown",
         help="error sd of a gaussian response; unknown: half-normal, its scale the response's sd"

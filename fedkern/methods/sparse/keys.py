@@ -29,7 +29,7 @@ class ModelSection(Section):
     kind: Literal["regression", "mrf", "sem"] = key(
         "regression", help="Markov random field, structural equations, or a regression"
     )
-    family: families.OfSparse = key("gaussian", help="of a regression's response")
+    family: families.OfSparse = key("gaussian", help="of a regression's response", meant=families.MEANT)
     intercept: bool = key(True, help="of every client, integrated out (bernoulli: drawn); a graph without: columns as they are")
     centre: Literal["mean", "sample"] = key("mean", help="mrf, sem: of columns, their own means or locations that are drawn")
     scale: Literal["pooled", "given", "none"] = key("pooled", help="columns by pooled moments, by [data.columns], or not at all")

@@ -89,7 +89,7 @@ class ModelSection(incomplete.ModelSection):
         "linear", help="of a client's part: linear, slopes by group, split network, hierarchical Bayes split network"
     )
     augmentation: Literal["augmented", "power"] = key("augmented", help="auxiliary variables alone, or power likelihoods")
-    family: families.OfVertical = key("bernoulli", help="of the response, with its canonical link")
+    family: families.OfVertical = key("bernoulli", help="of the response, with its canonical link", meant=families.MEANT)
     rho: Positive = key(0.5, help="standard deviation of the auxiliary variables about the clients' parts")
     scale: Annotated[float | str, BeforeValidator(_scale)] = key(
         "unknown", help="standard deviation of a gaussian response" + families.given_scales("vertical")
