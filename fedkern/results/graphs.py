@@ -58,7 +58,7 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
     axes.set_ylabel("to", color=MUTED, fontsize=8)
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
     bar = drawing.colorbar(image, ax=axes, shrink=0.7, aspect=30, pad=0.02)
-    bar.outline.set_visible(False)
+    bar.ax.spines["outline"].set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8)
     bar.set_label("posterior inclusion probability", fontsize=8, color=MUTED)
     return drawing

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault
-from ...models.encoding import Column, Encoding, Spec
+from ...models.encoding import Column, Encoding, Kind, Spec
 from ..core import pieces
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, text
 from ..core.persistent import PersistentMap
@@ -347,8 +347,8 @@ def _in_agreed_order(state: Server, client: int, content: dict[str, Any]) -> dic
     places = state.order.get(client)
     if places is None:
         return content
-    sums = {name: [content[name][i] for i in places] for name in ("sums", "squares") if name in content}
-    return {**content, **sums}
+    ordered = ("sums", "squares")
+    return {name: [value[i] for i in places] if name in ordered else value for name, value in content.items()}
 
 
 def _told(name: str, names: Sequence[str], spec: Spec) -> str:
@@ -356,7 +356,7 @@ def _told(name: str, names: Sequence[str], spec: Spec) -> str:
     return f"column {name!r}" if name in spec.known else f"covariate no. {list(names).index(name) + 1}"
 
 
-def _most_frequent(state: Server) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _most_frequent(state: Server) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
     """Names and kinds as most clients have them; of those that are equally frequent, the ones that came first."""
     counts = Counter((tuple(state.replies[k]["names"]), tuple(state.replies[k]["kinds"])) for k in range(len(state.clients)))
     return max(counts, key=counts.__getitem__)

@@ -141,7 +141,7 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
         axes.set_title(words, loc="left", color=INK, fontsize=9.5, fontweight="bold")
         axes.set_axis_off()
         bar = drawn.colorbar(points, ax=axes, shrink=0.75, aspect=18)
-        bar.outline.set_visible(False)
+        bar.ax.spines["outline"].set_visible(False)
         bar.ax.tick_params(labelsize=7.5, color=MUTED)
     text = "Areas of the clients whose folders are here." if shapes else "Each area at its centre."
     return figure(

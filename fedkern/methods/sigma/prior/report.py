@@ -149,7 +149,7 @@ def matrices(fit: Fit) -> Figure:
         axes_row[2].set_title(f"difference, error {one.error:.3f}", loc="left", fontsize=9, color=INK)
         bar = drawn.colorbar(image, ax=list(axes_row), shrink=0.85, pad=0.015)
         bar.ax.tick_params(labelsize=7.5, colors=INK)
-        bar.outline.set_visible(False)
+        bar.ax.spines["outline"].set_visible(False)
     return drawn
 
 
