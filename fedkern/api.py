@@ -46,8 +46,8 @@ def run(
     job : path of a job file, or its tables
     data : client -> its rows, in the place of the job's files: a data frame (pandas, polars, pyarrow), arrays (X, y) of (n, p)
         and (n,), whose columns are x1, x2, ... and the response (y, unless the job names it), or X alone; NumPy's, or what has
-        `__dlpack__` on the CPU. Columns are matched by name, in any order; clients are taken in the order of their names, as files
-        are. Or keys of [data], such as `data={"response": "income"}`
+        `__dlpack__` on the CPU. Columns are matched by name, in any order; clients are taken in the order of their names, as
+        files are. Or keys of [data], such as `data={"response": "income"}`
     test, server : the server's test rows, and its own rows (vertical); as those of a client
     prior : of a spatial job: the folder that `fedkern sigma build` or `fedkern sigma train` wrote
     out : folder for the run's files; by default nothing is written
