@@ -10,6 +10,7 @@ from ...errors import JobError
 from ...jobs import incomplete
 from ...jobs.constants import undeclared
 from ...jobs.keys import (
+    FEW,
     Chains,
     CommonOutputSection,
     Count,
@@ -20,6 +21,7 @@ from ...jobs.keys import (
     Raw,
     Section,
     Tables,
+    counts_nobody,
     key,
     unbounded,
 )
@@ -236,7 +238,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     """
     private = "privacy" in raw
     variant = table(raw, "algorithm").get("variant", "pvi")
-    layers = [BASE, PRIVATE if private else OPEN]
+    layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
     layers += [SHARDS] * (variant in SHARDED)
@@ -307,6 +309,7 @@ def _data(config: Config) -> Iterator[str]:
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     algorithm = config.algorithm
+    yield from counts_nobody(config.data)
     for name in ("reweigh", "loo"):
         if getattr(config.output, name):
             yield f"output.{name} has clients send numbers of their rows without noise, and this job is private; remove it"
