@@ -121,14 +121,14 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     most = max((plan.paid for plan in said.plans.values()), default=None)
     listed = [*wire.lines(n, stages, parties.spec, device=said.load is not None), *wire.totals(n, stages, parties.spec, most)]
     load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
-    first = [f"LOWERED  {text}"] if (text := few.lowered(config)) else []
-    least = [*few.lines(config), *(f"note     {note}" for note in left)]
+    first = [f"LOWERED  {text}"] if (text := few.lowered(part.config)) else []
+    least = [*few.lines(part.config), *(f"note     {note}" for note in left)]
     return [*first, *said.lines, *least, *load, "", *listed, *wire.unknown(said.unknown)]
 
 
 def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...]]:
-    """What a method says of a job (None but at the server's place), who takes part, how it opens, and who is left out; JobError as
-    above."""
+    """What a method says of a job (None but at the server's place), who takes part, how it opens, and who is left out;
+    JobError as above."""
     place, config = part.place, part.config
     parties = there(method, part)
     agree(part, parties)
@@ -175,7 +175,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += little
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
-    notes = (*design.notes, *incomplete.own_notes(config, rows), *few.private_notes(config, rows.n_rows), *own_columns(spec, rows).lines())
+    notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
+    notes = (*notes, *few.private_notes(config, rows.n_rows))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     if (faults.rows or little) and not spec.private:

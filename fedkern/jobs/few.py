@@ -1,8 +1,8 @@
-"""Clients with few rows: decided where each lives, before anything of its rows leaves, in open jobs of the methods that count rows.
+"""Clients with few rows, in open jobs of methods that count rows: decided where each lives, before anything of its rows leaves.
 
 What an open client sends is a function of its rows, and with few of them it is these rows. A client that has fewer than the job
-asks for (`data.least_rows`), or its own holder's policy, ends the job, or the job goes on without it (`data.small`). Other parties
-read its name, and not how many rows it has: no message, no text and no exit code depends on that.
+asks for (`data.least_rows`), or its own holder's policy, ends the job, or the job goes on without it (`data.small`). Others read
+its name, and not how many rows it has: no message, no text and no exit code depends on that.
 
 In a private job nothing is counted: whether one row more is there must not show. Its holder reads a note in its own folder.
 """
@@ -58,8 +58,8 @@ def lowered(config: JobConfig) -> str | None:
     if asked is None or asked >= LEAST_ROWS:
         return None
     return (
-        f"this job lowers data.least_rows from {LEAST_ROWS} to {asked}: what a client with fewer than {LEAST_ROWS} rows sends may "
-        "tell these rows"
+        f"this job lowers data.least_rows from {LEAST_ROWS} to {asked}: what a client with fewer than {LEAST_ROWS} rows sends "
+        "may tell these rows"
     )
 
 
@@ -76,13 +76,13 @@ def lines(config: JobConfig) -> list[str]:
 def counted(table: Table, spec: Spec) -> int:
     """The rows of which an open job learns: those with a response, and a weight above zero."""
     there = np.ones(table.n_rows, dtype=bool)
-    if spec.response in table.columns and isinstance(cells := table.columns[spec.response], Text):
+    cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight))
+    if isinstance(cells, Text):
         words = MISSING if spec.positive is None else {""}
         there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
-    elif spec.response in table.columns:
+    elif cells is not None:
         there &= ~np.isnan(np.asarray(cells, np.float64))
-    if spec.weight in table.columns:
-        weight = table.columns[spec.weight]
+    if weight is not None:
         values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
         there &= values != 0
     return int(there.sum())
@@ -98,8 +98,8 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
     key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
     gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
     own = (
-        f"client {client!r}, {table.source}: {n} rows that count{gone}; {least} are asked for ({key}), since what fewer rows send "
-        "may tell them: pool them with another site's, or take part in private jobs only"
+        f"client {client!r}, {table.source}: {n} rows that count{gone}; {least} are asked for ({key}), since what is sent "
+        "of fewer may tell them: pool them with another site's, or take part in private jobs only"
     )
     return Few(f"client {client!r} has fewer rows than {whose} asks for", own)
 
@@ -128,8 +128,8 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     if n_rows is not None:
         return [f"  note: {n_rows} rows and {p} coefficients: X'X is these rows up to a rotation, and what is sent tells X'X"]
     return [
-        f"rotation a client with at most {p + 1:,} rows (one more than there are coefficients): X'X is its rows up to a rotation, and",
-        "         what it sends tells X'X",
+        f"rotation a client with at most {p + 1:,} rows, one more than there are coefficients: X'X is its rows up to a rotation,",
+        "         and what it sends tells X'X",
     ]
 
 
@@ -161,7 +161,7 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
             table, name = parties.rows(k), parties.names[k]
             few = found(config, table, parties.spec_of(table.names), name, bindings[k].policies)
             if few is not None and not leaves_out:
-                remedy = 'run the job without it (data.clients, or data.small = "leave-out")'
+                remedy = 'leave it out of data.clients (where clients have rows of their own also by data.small = "leave-out")'
                 raise OwnFault(f"{few.told}; {remedy}", few.own)
         if few is None:
             tables[k] = table
@@ -171,7 +171,7 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
     numbers = tuple(k for k in everybody if k not in left)
     if not numbers:
         raise JobError(
-            'no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = '
+            "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
             '"leave-out")'
         )
     notes = tuple(f"left out: client {parties.names[k]!r} has fewer rows than this job, or its holder, asks for" for k in left)

@@ -80,8 +80,8 @@ def least(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
 def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
     """Why a job that asks for fewer rows than by default is refused."""
     asked = least(config)
-    for policy in binding.policies if asked is not None else ():
-        if refusal := policy.refuses_least(asked, LEAST_ROWS):
+    for policy in binding.policies:
+        if asked is not None and (refusal := policy.refuses_least(asked, LEAST_ROWS)):
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
     return None
 
@@ -110,8 +110,8 @@ def differing(name: str, policies: Iterable[Policy], near: Mapping[str, Collecti
 
 
 def permit_near(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding]) -> None:
-    """HolderError where a policy of one of these clients forbids an open job with clients so near those of an earlier one; nothing
-    is kept."""
+    """HolderError where a policy of one of these clients forbids an open job with clients so near those of an earlier one;
+    nothing is kept."""
     for party, binding in bindings.items() if use_of(config) == "open" else ():
         if any(policy.differencing == "refuse" for policy in binding.policies) and (where := account(binding)) is not None:
             books, others = Books(where), {name for name in parties.names if name != parties.names[party]}

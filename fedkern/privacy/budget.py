@@ -35,7 +35,6 @@ from .certificate import certificate
 from .chain import START, Mark, following, seal, unseal
 from .policy import Policy, Use
 
-
 NEAR = 2  # clients by which two jobs differ that tell something of these alone
 
 
@@ -363,7 +362,7 @@ class Books:
         found: dict[str, set[str]] = {}
         for ledger, names in self.all:
             for (data, of), had in ledger.others.items():
-                but = had ^ set(others)
+                but = set(had) ^ set(others)
                 if data in names and of != job and 1 <= len(but) <= NEAR:
                     found[ledger.begun.get(of) or of] = but
         return found

@@ -30,9 +30,9 @@ OneOrMore = Annotated[list[Word], Field(min_length=1), BeforeValidator(_listed)]
 
 
 class Disclosure(Section):
-    """A table [disclosure], of the file or of a data set: what an open job may not do with data of few rows, or jobs with others."""
+    """A table [disclosure], of the file or of a data set: what open jobs may not do, with few rows or after each other."""
 
-    least_rows: int | None = key(None, ge=1, help="rows that the data must have to be in an open job; the larger of it and the job's")
+    least_rows: int | None = key(None, ge=1, help="rows that data must have to be in an open job; or the job's, if larger")
     lower: bool | None = key(None, help="whether an open job may ask its clients for fewer rows than jobs do by default")
     differencing: Literal["say", "refuse"] | None = key(
         None, help="of an open job whose clients are those of an earlier one but for one or two: said to the holder, or refused"

@@ -1,4 +1,4 @@
-"""Rank 0 is the server; client k lives on rank 1 + k mod (size - 1), also where the job goes on without some. Buffer calls only, on a duplicated communicator.
+"""Rank 0 is the server; client k lives on rank 1 + k mod (size - 1). Buffer calls only, on a duplicated communicator.
 
 Nothing waits without looking at the clock. While the server has nothing to do it pings; a rank that owes an answer and is silent
 for too long counts as dead, and so does a silent server. How a whole job begins and ends is in `launch` and `ending`.
