@@ -18,7 +18,7 @@ LEAST_TAIL = 5  # draws
 
 
 def limit(draws: int) -> float:
-    """The largest k-hat with which weights of so many draws can be trusted: with few of them a lower one (2024, section 3.2.4)."""
+    """The largest k-hat with which weights of so many draws can be trusted: with few of them a lower one."""
     return min(UNRELIABLE, 1 - 1 / math.log10(draws)) if draws > 10 else 0.0
 
 

@@ -75,7 +75,8 @@ class Reweighed:
         """For summary.json."""
         columns = {"mean": self.mean, "mean_error": self.mean_error, "sd": self.sd, "sd_error": self.sd_error}
         rows = {name: {key: float(x[k]) for key, x in columns.items()} for k, name in enumerate(self.names)}
-        return {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit, "agrees": self.agrees, "moves": rows if self.reliable else {}}
+        worth = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit}
+        return {**worth, "agrees": self.agrees, "moves": rows if self.reliable else {}}
 
     @property
     def words(self) -> str:

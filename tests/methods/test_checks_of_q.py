@@ -59,7 +59,9 @@ def log_likelihood(frame: pd.DataFrame, family: str, theta: np.ndarray) -> np.nd
     return norm.logpdf(y, eta, 1.0)
 
 
-@pytest.mark.parametrize(("rows", "columns", "draws"), [(20, 1, 39), (20, 2, 59), (40, 9, 399), (41, 9, 400), (5, 4, 0), (1, 0, 0), (0, 3, 0)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "draws"), [(20, 1, 39), (20, 2, 59), (40, 9, 399), (41, 9, 400), (5, 4, 0), (1, 0, 0), (0, 3, 0)]
+)
 def test_fewer_draws_than_a_least_client_has_cells(rows: int, columns: int, draws: int) -> None:
     assert terms.allowed(rows, columns) == draws
     assert draws < max(rows * (columns + 1), 1)

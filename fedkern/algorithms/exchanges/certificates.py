@@ -59,8 +59,8 @@ def start(n_clients: int) -> tuple[Server, ServerEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One certificate, or the loss of a client. Budgets are spent: of a text that is no JSON, lacks a field or has one too many, or
-    has a value that cannot be, only why is kept, and the result stands.
+    """One certificate, or the loss of a client. Budgets are spent: of a text that is no JSON, lacks a field or has one too many,
+    or has a value that cannot be, only why is kept, and the result stands.
 
     Raises
     ------

@@ -52,8 +52,8 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`lost`: clients that will send none; `dropped`: client -> why its sums are nobody's; `asks` is False where there is nothing to
-    be asked."""
+    """`lost`: clients that will send none; `dropped`: client -> why its sums are nobody's; `asks` is False where there is nothing
+    to be asked."""
 
     n_clients: int
     asks: bool = True

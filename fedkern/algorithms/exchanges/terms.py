@@ -4,9 +4,9 @@ The draws are made of the job's seed and of q, so only the answers travel: one n
 spatial fit every client has been told q(xi), and where something still moves nobody is asked; of a partitioned job the question
 has the released q. With the answers the server weights its draws (`results.reweighed`).
 
-Log-likelihoods at known points are equations for the rows. A partitioned job has fewer of them than a client of the least size has
-unknown cells (`allowed`), by numbers that stand in the job file and in the agreed columns: how many a client answers says nothing
-of its own number of rows.
+Log-likelihoods at known points are equations for the rows. A partitioned job has fewer of them than a client of the least size
+has unknown cells (`allowed`), by numbers that stand in the job file and in the agreed columns: how many a client answers says
+nothing of its own number of rows.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`asks` is False where the fit still moves; `spared`: the job goes on without the `lost` clients' numbers; `dropped`: client ->
-    why its numbers are nobody's."""
+    """`asks` is False where the fit still moves; `spared`: the job goes on without the `lost` clients' numbers; `dropped`:
+    client -> why its numbers are nobody's."""
 
     n_clients: int
     asks: bool

@@ -195,10 +195,11 @@ class Known:
     @classmethod
     def of(cls, design: Design, updates: int, rejected: int, local_steps: int, gradient: float) -> Known:
         """Of so many applied updates; `rejected`: of all clients, so that a client may have up to so many more."""
-        return cls(design, max(0, (updates - 1) * local_steps + 1) if updates else 0, (updates + rejected) * local_steps, gradient)
+        least = (updates - 1) * local_steps + 1 if updates else 0
+        return cls(design, least, (updates + rejected) * local_steps, gradient)
 
     def wrong(self, sums: Sums) -> str:
-        """Why these are not the client's sums; "" where they can be. Gradients have noise in them: of them only sizes are known."""
+        """Why these are not the client's sums; "" where they can be. Gradients have noise in them: only sizes are known."""
         steps = sums.early + sums.late
         if min(sums.early, sums.late) < 0 or not self.least <= steps <= self.most:
             return f"its NoisySums are of {sums.early} and {sums.late} steps, wanted {self.least} to {self.most} in all"

@@ -165,14 +165,13 @@ LITTLE = "too little is known of their noisy sums"
 
 
 def _estimate(model: Model, ended: Ended) -> tuple[noise_aware.Estimate | None, dict[int, str]]:
-    """The posterior that contains the noise, None where the job asks for none or no client has got far enough; and why a client is
-    not in it."""
+    """The posterior that contains the noise, None where the job asks for none or no sums are enough; and why a client is not in
+    it."""
     design, told = model.design(model.names[0]), ended.told
     if design is None or told is None:
         return None, {}
-    n = range(len(model.names))
-    without = dict(told.dropped) | {k: LITTLE for k in n if k not in told.dropped and not (k in told.replies and told.replies[k].late)}
-    used = {k: (told.replies[k], model.noise(model.names[k])) for k in n if k not in without}
+    used = {k: (sums, model.noise(model.names[k])) for k, sums in told.replies.items() if sums.late}
+    without = {k: LITTLE for k in range(len(model.names)) if k not in used} | dict(told.dropped)
     estimate, improper = noise_aware.posterior_of(design, model.prior, used)
     return estimate, without | improper
 

@@ -48,7 +48,8 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     if told is not None:
         notes = [f"no k-hat: client {run.names[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
     if server is not None and told is not None and told.complete and not model.weighed_draws:
-        notes = [f"no k-hat: clients may have as few as {run.config.data.least_rows} rows, of which so many numbers would tell too much"]
+        least = run.config.data.least_rows
+        notes = [f"no k-hat: clients may have as few as {least} rows, of which so many numbers would tell too much"]
     elif server is not None and told is not None and told.complete:
         q, prior = pvi.released(server), model.prior
         theta = _shared(model, q)
