@@ -56,7 +56,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         ratios = summed(in_order(told.replies)) + prior.log_density(theta) - q.log_density(theta)
         suffix = "_std" if model.encoding.standardised else ""
         found = reweighed([label(name, suffix) for name in model.encoding.names], theta, ratios)
-        spread = _spread(model, q, float(np.mean(summed(in_order(told.replies)))))
+        spread = _spread(model, q, theta, float(np.mean(summed(in_order(told.replies)))))
     if not run.config.output.loo:
         return Checked(found, None, tuple(notes), spread)
     own = {k: loo_sums.Client(_sums(model, rows[k], client.asked, k)) for k, client in clients.items()}
@@ -70,16 +70,19 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     return Checked(found, content, (*notes, *loo.notes(content, asked, run.names)), spread)
 
 
-def _spread(model: Model, q: Gaussian, mean: float) -> float | None:
-    """The residuals' standard deviation of a linear fit, by the mean log-likelihood under q; None where nothing says how many
-    rows there are: they are the intercept's precision."""
+def _spread(model: Model, q: Gaussian, theta: Array, mean: float) -> float | None:
+    """The residuals' standard deviation of a linear fit, by the mean log-likelihood at draws of q; None where nothing says how
+    many rows there are: they are the intercept's precision."""
     m = model.config.model
     if m.family != "gaussian" or not model.encoding.intercept:
         return None
     n = (float(q.P[0, 0] if q.P.ndim == 2 else q.P[0]) - m.prior_precision) * m.scale**2
     if n < 2 * model.encoding.size:
         return None
-    deviance = -2 * mean - n * math.log(2 * math.pi * m.scale**2) - model.encoding.size  # q's own spread adds one a coefficient
+    # What the draws' own spread adds: one a coefficient on average, and of few draws what these have.
+    away = theta - q.mean
+    own = float(((away * q.P if q.P.ndim == 1 else away @ q.P) * away).sum(axis=1).mean())
+    deviance = -2 * mean - n * math.log(2 * math.pi * m.scale**2) - own
     return m.scale * math.sqrt(max(deviance, 0.0) / n)
 
 
