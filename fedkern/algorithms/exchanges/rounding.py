@@ -16,8 +16,7 @@ LARGEST = 1e100  # of such a number: the log-likelihood of a draw that cannot be
 def rounded(values: ArrayLike) -> NDArray[np.float64]:
     """What a client sends of these; a draw that cannot be is not its fault, and no number is NaN."""
     finite = np.nan_to_num(np.asarray(values, np.float64), nan=-LARGEST, posinf=LARGEST, neginf=-LARGEST)
-    out: NDArray[np.float64] = np.round(np.clip(finite, -LARGEST, LARGEST), DIGITS)
-    return out + 0.0  # and none is -0
+    return np.asarray(np.round(np.clip(finite, -LARGEST, LARGEST), DIGITS) + 0.0, np.float64)  # and none is -0
 
 
 def bounded(values: ArrayLike, largest: float = LARGEST) -> bool:
