@@ -217,3 +217,22 @@ def test_where_all_make_no_posterior_it_is_that_of_those_that_make_one_alone():
     assert without == {2: "no posterior can be made of its NoisySums"}
     assert noise_aware.posterior_of(GAUSSIAN, prior(D, 2.0, "diagonal"), {2: (broken, Noise(1.0, 0.0))})[0] is None
     assert noise_aware.posterior_of(GAUSSIAN, prior(D, 2.0, "diagonal"), {}) == (None, {})
+
+
+def test_points_that_can_be_nowhere():
+    """Cauchy and Schwarz, to 1e-9: also where no entry alone shows it."""
+    known = noise_aware.Known.of(GAUSSIAN, 12, 0, 20, 1e12)
+    honest = added(GAUSSIAN, measured(np.random.default_rng(4), TRUTH, PRECISION, 1.0))
+    own = np.sqrt(np.diag(honest.points))
+    least = np.outer(honest.early_point, honest.early_point) / honest.early
+    wrong = {
+        "longer than its squares": {"early_point": 1.001 * np.sqrt(honest.early) * own},
+        "negative along one direction": {"points": np.outer(own, own) * (np.full((D, D), -0.6) + 1.6 * np.eye(D))},
+        "a spread below zero": {"points": least * (1 - 1e-6)},
+        "not symmetric": {"points": honest.points * (1 + 1e-6 * np.tri(D, k=-1))},
+        "negative squares": {"points": -honest.points},
+    }
+    for name, changes in wrong.items():
+        assert known.wrong(replace(honest, **changes)) == "its NoisySums have points that can be nowhere", name
+    assert known.wrong(replace(honest, points=least * (1 + 1e-12))) == ""  # points that did not move
+    assert known.wrong(replace(honest, points=least * (1 - 1e-12))) == ""

@@ -145,6 +145,16 @@ def test_leave_one_out_sums_that_cannot_be_are_left_out() -> None:
     assert dropped > 40
 
 
+@pytest.mark.parametrize(
+    ("density", "squares", "taken"), [(-3.0, 1.5, True), (-3.0, 1.4, False), (-1e90, 1e100, False), (-0.05, 0.0, True)]
+)
+def test_squares_are_at_least_those_of_the_mean(density: float, squares: float, taken: bool) -> None:
+    """(-3)^2 / 6 = 1.5; what thousandths take is allowed for."""
+    sums = loo_sums.LooSums(0, 6, density, squares, 0.5, np.array([6.0, 0, 0, 0]))
+    server, _ = loo_sums.server_receive(loo_sums.start(1)[0], 0, sums)
+    assert (not server.dropped) is taken
+
+
 @pytest.mark.parametrize("kind", [terms.LogTerms, terms.LogTermsOf])
 def test_log_likelihoods_that_cannot_be_are_left_out(kind: Any) -> None:
     random = np.random.default_rng(0)
