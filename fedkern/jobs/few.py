@@ -74,7 +74,7 @@ def lines(config: JobConfig) -> list[str]:
 
 
 def counted(table: Table, spec: Spec) -> int:
-    """The rows of which an open job learns: those with a response, and a weight above zero."""
+    """The rows of which an open job learns: those with a response, and a weight above zero. (What cannot be read is a fault.)"""
     there = np.ones(table.n_rows, dtype=bool)
     cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight))
     if isinstance(cells, Text):
@@ -85,6 +85,7 @@ def counted(table: Table, spec: Spec) -> int:
     if weight is not None:
         values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
         there &= values != 0
+    there[[*table.broken]] = True
     return int(there.sum())
 
 

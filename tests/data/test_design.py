@@ -90,7 +90,7 @@ def test_a_bad_row_of_a_mapped_matrix(tmp_path):
         table.load(tmp_path),
         Encoding((Column("x1", center=0.0, scale=1.0), Column("x2", center=0.0, scale=1.0)), "y", intercept=False),
     )
-    with pytest.raises(OwnFault, match=r"3 rows cannot be used \(.*'x1' is not finite: 1, .*'x2' .*: 1, .*'y'.*: 1\)") as fault:
+    with pytest.raises(OwnFault, match=r"rows cannot be used \(.*'x1' is not finite, .*'x2' .*, .*'y'.*\)") as fault:
         encode(mapped, encoding)
     assert re.search(r"row 1, column 'y': '5' is not 0 or 1; .*\(2 more rows have faults", fault.value.own)
     made = encode(mapped, encoding, private=True)
@@ -134,7 +134,7 @@ def test_a_bad_row_ends_a_job_that_is_not_private(csv, bad):
 def only_counted(fault, line):
     """What other parties read: the client, columns of the job file, how many rows; no line, no path, no cell."""
     text = str(fault)
-    assert re.match(r"client 'b', clinic\.csv: 1 row cannot be used \((column '\w+'|column no\. [12]|the row) .*: 1\); ", text)
+    assert re.match(r"client 'b', clinic\.csv: rows cannot be used \((column '\w+'|column no\. [12]|the row) .*\); ", text)
     assert not re.search(r"line|\d\d|sailor|thirty|yes|/", text.replace("what is wrong", ""))
     assert all(f"'{cell}'" not in text for cell in line.split(","))
 
@@ -244,7 +244,7 @@ def test_domains_of_other_responses(csv, family, labels, bad):
     np.testing.assert_array_equal(good.y, [float(label) for label in labels])
     for label in bad:
         path = csv("b", "age,y", f"30,{labels[0]}", f"30,{labels[1]}", f"30,{label}")
-        with pytest.raises(OwnFault, match=r"1 row cannot be used \(column 'y' is not a") as fault:
+        with pytest.raises(OwnFault, match=r"rows cannot be used \(column 'y' is not a") as fault:
             encode(read(path, encoding), encoding)
         assert f"line 4, column 'y': '{label}' is not a" in fault.value.own
         assert np.isnan(encode(read(path, encoding), encoding, private=True).y[2])
@@ -287,7 +287,7 @@ def test_what_is_legitimate_is_a_note(csv, private):
 
 def test_many_faults_are_counted_and_the_first_are_listed(csv):
     path = csv("a", HEADER, *["x,smith,0,1,p,1"] * 1500, *["30,sailor,0,1,p,1"] * 3, GOOD)
-    with pytest.raises(OwnFault, match=r"1503 rows cannot be used \(column 'age' is not a number: 1500, .* level: 3\)") as fault:
+    with pytest.raises(OwnFault, match=r"rows cannot be used \(column 'age' is not a number, .* level\)") as fault:
         encode(read(path), ENCODING)
     assert fault.value.own.count("\n") == LISTED - 1
     faults = encode(read(path), ENCODING, private=True).faults

@@ -250,7 +250,7 @@ ODD: dict[str, tuple[Any, str]] = {
     "named by numbers": (pd.DataFrame({1.5: [1], "y": [1]}), "column 1 is named by a value of type float"),
     "objects": (frame(o=[object(), 1, "x"]), r"column 'o' holds objects \(int and object and str\)"),
     "nested": (pl.DataFrame({"y": [0, 1], "l": [[1], [2]]}), r"column 'l' has type List\(Int64\)"),
-    "not a number": (frame(x=[1.0, np.nan, 2.0]), "1 rows? cannot be used"),
+    "not a number": (frame(x=[1.0, np.nan, 2.0]), "rows cannot be used"),
     "no response": (frame().rename(columns={"y": "z"}), "column 'y' is missing"),
 }
 
