@@ -19,6 +19,7 @@ from ..algorithms.exchanges.columns import Summary
 from ..errors import JobError, OwnFault
 from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
 from ..models.encoding import Column, Encoding, Spec
+from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
 from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, number, plain, too_far, too_large
 from .dialect import has_decimal_comma
 from .faults import COMMA, HINT, NO_VALUE, Fault, Faults, Marks, told, who
@@ -26,9 +27,6 @@ from .header import check_header
 from .table import Table
 
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode"]
-
-MOST_LEVELS = 50  # of a column that the job file does not declare
-LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: a level of fewer tells of single rows
 
 _Values = NDArray[np.float64]
 

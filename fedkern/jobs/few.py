@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.cells import MISSING, Text
+from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
 from ..models.encoding import Spec
@@ -74,7 +75,7 @@ def lines(config: JobConfig) -> list[str]:
 
 
 def counted(table: Table, spec: Spec) -> int:
-    """The rows of which an open job learns: those with a response, and a weight above zero."""
+    """The rows of which an open job learns: those with a response, and a weight above zero. (What cannot be read is a fault.)"""
     there = np.ones(table.n_rows, dtype=bool)
     cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight))
     if isinstance(cells, Text):
@@ -85,6 +86,7 @@ def counted(table: Table, spec: Spec) -> int:
     if weight is not None:
         values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
         there &= values != 0
+    there[[*table.broken]] = True
     return int(there.sum())
 
 
@@ -159,6 +161,8 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
     for k in place.mine(parties.n_clients):
         with owned(k):
             table, name = parties.rows(k), parties.names[k]
+            if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
+                check_header(table.names, parties.spec, table.source, name)
             few = found(config, table, parties.spec_of(table.names), name, bindings[k].policies)
             if few is not None and not leaves_out:
                 remedy = 'leave it out of data.clients (where clients have rows of their own also by data.small = "leave-out")'

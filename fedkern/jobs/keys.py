@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from ..data.dialect import Dialect
 from ..privacy.accountant import LARGEST_EPSILON
+from ..privacy.disclosure import LEAST_ROWS as LEAST_ROWS
 from ..results.plain import plain
 from ..sections import Section as Section
 from ..sections import key as key
@@ -129,12 +130,11 @@ class SplitSection(Section):
 
     clients: Count = key(10, help="how many clients the rows are dealt to")
     rho: float = key(0.0, ge=0, lt=1, help="half of the clients get (1 - rho) n / clients rows, half (1 + rho) n / clients")
-    kappa: float = key(0.0, le=1, help="small clients' share of negatives is c + (1 - c) kappa, c that of all rows")
+    kappa: float = key(
+        0.0, le=1, allow_inf_nan=False, help="small clients' share of negatives is c + (1 - c) kappa, c that of all rows"
+    )
     test: float = key(0.2, ge=0, lt=1, help="share of the rows that the server keeps for testing")
     seed: int = key(0, ge=0, lt=2**32, help="of the shuffle", remedy="a number of 32 bits")
-
-
-LEAST_ROWS = 20  # of a client in an open job: twice the most that was ever computed from what such a job sends
 
 
 class FewSection(Section):

@@ -33,9 +33,8 @@ from .accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbo
 from .binding import LEDGER, Account
 from .certificate import certificate
 from .chain import START, Mark, following, seal, unseal
+from .disclosure import NEAR
 from .policy import Policy, Use
-
-NEAR = 2  # clients by which two jobs differ that tell something of these alone
 
 
 class Asked(Protocol):

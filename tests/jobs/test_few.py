@@ -18,7 +18,8 @@ ROWS = 'response = "y"\nignore = ["id"]\n'
 METHODS = {
     "pvi": f'[job]\nmethod = "pvi"\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\n{ROWS}',
     "sparse": f'[job]\nmethod = "sparse"\nrounds = 40\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\n{ROWS}',
-    "vertical": '[job]\nmethod = "vertical"\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\nid = "id"\nresponse = "y"\n',
+    "vertical": '[job]\nmethod = "vertical"\nrounds = 2\n[data]\n'
+    'clients = ["a.csv", "b.csv", "c.csv"]\nid = "id"\nresponse = "y"\n',
 }
 PRIVATE = (
     "[data.columns]\nx = {center = 0, scale = 1}\nz = {center = 0, scale = 1}\n[algorithm]\nlocal_steps = 2\n[privacy]\n"

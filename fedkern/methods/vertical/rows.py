@@ -290,7 +290,7 @@ def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:
     for column in encoding.columns:
         width = 1 if column.levels is None else len(column.levels)
         if len(X) > 1 and column.name not in marks and (np.ptp(X[:, at]) == 0 if column.levels is None else width == 1):
-            what = f"has one value in all {len(X)} training rows, which the intercept already says; add it to data.ignore"
+            what = "has one value in all training rows, which the intercept already says; add it to data.ignore"
             text = f"{read.who}: {read.called(column.name)} {what}"
             raise OwnFault(text, f"client {read.name!r}, {read.table.source}: column {column.name!r} {what}")
         at += width
@@ -390,10 +390,10 @@ def _offset(table: Table, name: str, link: str) -> Array:
     if len(bad):
         reason = "is too large" if finite[bad].all() else "is not a finite number"
         where, what = table.place(int(bad[0])), f"column {name!r}: {reason}; correct the cell"
-        raise OwnFault(f"data.server, {what} in {len(bad)} rows", f"data.server, {table.source}, {where}, {what}")
+        raise OwnFault(f"data.server, {what}", f"data.server, {table.source}, {where}, {what}")
     if len(bad := np.flatnonzero(too_far(values, link))):
         where, what = table.place(int(bad[0])), f"column {name!r}: is too far from 0; {TOO_FAR}"
-        raise OwnFault(f"data.server, {what} in {len(bad)} rows", f"data.server, {table.source}, {where}, {what}")
+        raise OwnFault(f"data.server, {what}", f"data.server, {table.source}, {where}, {what}")
     return values
 
 
