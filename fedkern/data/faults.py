@@ -1,7 +1,7 @@
 """What is wrong with rows: all of it for the party that holds them, and what other parties may read of it.
 
-Cells, and names that the job file lacks, are the holder's own (`OwnFault.own`). The text for everybody names the columns that the
-job file names, counts rows, and points to the others by their place.
+Cells, counts of rows, and names that the job file lacks, are the holder's own (`OwnFault.own`). The text for everybody names the
+columns that the job file names, and points to the others by their place.
 """
 
 from __future__ import annotations
@@ -97,15 +97,14 @@ class Marks:
         faults = self.faults()
         if not faults.rows:
             return
-        counts = Counter[str]()
-        for rows, column, reason, _ in self.found:
+        said = set[str]()
+        for _, column, reason, _ in self.found:
             where = "the row" if column is None else told(column, self.table.names, known)
-            counts[f"{where} {plain_text.told(reason) if column is None else reason}"] += len(rows)
-        listed = ", ".join(f"{what}: {n}" for what, n in sorted(counts.items()))
-        many = "1 row" if faults.rows == 1 else f"{faults.rows} rows"
+            said.add(f"{where} {plain_text.told(reason) if column is None else reason}")
+        listed = ", ".join(sorted(said))
         ways = [way for way in (NO_VALUE, COMMA, LABEL) if any(way in remedy for *_, remedy in self.found)]
         way = f" ({'; '.join(ways)})" if ways else ""
-        text = f"{who(client, self.table.source)}: {many} cannot be used ({listed}); correct or remove what is wrong{way}; {HINT}"
+        text = f"{who(client, self.table.source)}: rows cannot be used ({listed}); correct or remove what is wrong{way}; {HINT}"
         others = f" ({faults.rows - 1} more rows have faults)" if faults.rows > 1 else ""
         begin = f"client {client!r}, {self.table.source}" if client else self.table.source
         own = "\n  ".join([f"{begin}, {faults.first[0]}{others}", *map(str, faults.first[1:])])

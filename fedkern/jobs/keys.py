@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from ..data.dialect import Dialect
 from ..privacy.accountant import LARGEST_EPSILON
+from ..privacy.disclosure import LEAST_ROWS as LEAST_ROWS
 from ..results.plain import plain
 from ..sections import Section as Section
 from ..sections import key as key
@@ -129,12 +130,29 @@ class SplitSection(Section):
 
     clients: Count = key(10, help="how many clients the rows are dealt to")
     rho: float = key(0.0, ge=0, lt=1, help="half of the clients get (1 - rho) n / clients rows, half (1 + rho) n / clients")
-    kappa: float = key(0.0, le=1, help="small clients' share of negatives is c + (1 - c) kappa, c that of all rows")
+    kappa: float = key(
+        0.0, le=1, allow_inf_nan=False, help="small clients' share of negatives is c + (1 - c) kappa, c that of all rows"
+    )
     test: float = key(0.2, ge=0, lt=1, help="share of the rows that the server keeps for testing")
     seed: int = key(0, ge=0, lt=2**32, help="of the shuffle", remedy="a number of 32 bits")
 
 
-class DataSection(Section):
+class FewSection(Section):
+    """Of [data], where clients have rows of people: how many an open job wants of each."""
+
+    least_rows: Count | None = key(
+        None, help=f"open jobs: rows that a client must have, after model.missing; default {LEAST_ROWS}; private: none is counted"
+    )
+    small: Literal["refuse", "leave-out"] | None = key(
+        None, help="open jobs: a client with fewer ends the job (the default), or the job goes on without it"
+    )
+
+
+# Defaults of an open job; in a private one whether nine rows or ten are there must not show, and nothing is counted.
+FEW: Tables = {"data": {"least_rows": LEAST_ROWS, "small": "refuse"}}
+
+
+class DataSection(FewSection):
     """Every client has rows of its own, with the same columns."""
 
     clients: Paths = key([], help="csv, parquet, npz or npy files; wildcards allowed")
@@ -298,6 +316,13 @@ def lay_until(raw: Raw, out: Raw, most: int) -> None:
     until = algorithm.get("until")
     if isinstance(until, Mapping) and (job.get("rounds") == "until" or not (isinstance(given, Mapping) and "rounds" in given)):
         job["rounds"] = until.get("max_rounds", most)
+
+
+def counts_nobody(data: FewSection) -> Iterator[str]:
+    """What is said of a private job that would count the rows of its clients."""
+    for name in FewSection.model_fields:
+        if getattr(data, name) is not None:
+            yield f"data.{name} counts rows, and whether a client of a private job has one more or less must not show; remove it"
 
 
 def unbounded(where: str, epsilon: float) -> str:

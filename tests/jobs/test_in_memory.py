@@ -24,6 +24,7 @@ from fedkern.jobs.run import Output
 from fedkern.kernels import families
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import load
+from support import few
 
 FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
     "pandas": lambda frame: frame,
@@ -107,7 +108,7 @@ def test_arrays_with_a_response(simulated: dict[str, Path], kind: str, form: str
 def test_what_is_masked_is_missing(part: str) -> None:
     random = np.random.default_rng(1)
     X, y = random.normal(size=(30, 2)), random.normal(size=30)
-    job = {"job": {"method": "sparse", "rounds": 20}, "algorithm": {"burn_in": 5}, "data": {"response": "y"}}
+    job = {"job": {"method": "sparse", "rounds": 20}, "algorithm": {"burn_in": 5}, "data": {"response": "y", **few.ANY}}
     whole = {"a": (X[:15], y[:15]), "b": (X[15:], y[15:])}
     nothing = {name: (np.ma.masked_array(X, np.zeros(X.shape, bool)), np.ma.masked_array(y)) for name, (X, y) in whole.items()}
     assert fedkern.run(job, data=nothing).digest == fedkern.run(job, data=whole).digest
@@ -144,7 +145,7 @@ def mixed(n: int, seed: int) -> pd.DataFrame:
     )
 
 
-JOB = {"job": {"rounds": 3}, "data": {"response": "y"}}
+JOB = {"job": {"rounds": 3}, "data": {"response": "y", **few.ANY}}
 FEW = {"draws": 4, "chains": 1}
 
 
@@ -270,7 +271,7 @@ def test_what_is_no_table_is_named_by_its_type(odd: str) -> None:
 
 def test_a_private_job_tells_nothing_of_a_row_in_memory() -> None:
     terms = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 5.0, "sampling_rate": 0.5}
-    private: Any = {**JOB, "privacy": terms, "data": {**JOB["data"], "columns": {"name": {"levels": ["b", "c"]}}}}
+    private: Any = {**JOB, "privacy": terms, "data": {"response": "y", "columns": {"name": {"levels": ["b", "c"]}}}}
     with pytest.raises(JobError, match=r"client 'a': the file is not what \[data\] describes") as fault:
         fedkern.run(private, data={"a": frame().drop(columns="y"), "b": frame()})
     assert SECRET not in str(fault.value)

@@ -89,7 +89,7 @@ def test_what_other_ranks_read_of_a_fault_has_no_path_and_no_cell(job: Path, fau
     said = {
         "missing path": "client 'b': b.toml: path: gone.csv is not there; correct path",
         "unknown key": "unknown key pathh; did you mean path?",
-        "cell": "1 row cannot be used (column no. 1 is not a number: 1)",
+        "cell": "rows cannot be used (column no. 1 is not a number)",
         "no data": "client 'b': b.csv: no such file on this machine",
     }[fault]
     if fault == "missing path":

@@ -150,7 +150,7 @@ FILES: dict[str, tuple[Bytes, str | None]] = {
     "empty": (lambda c: b"", "no header"),
     "blank": (lambda c: b"\n\n\n", "no header"),
     "a mark alone": (lambda c: b"\xef\xbb\xbf", "no header|has no name"),
-    "no rows": (lambda c: c.split(b"\n")[0] + b"\n", "no rows|no row|same ids|other rows|lacks|are at"),
+    "no rows": (lambda c: c.split(b"\n")[0] + b"\n", "fewer rows|no rows|no row|same ids|other rows|lacks|are at"),
     "header twice": (_text(lambda t: t.split("\n")[0] + "\n" + t), "?row"),
     "a column twice": (_text(lambda t: f"{t.split(',')[1]},{t.split(',', 1)[1]}"), "two columns"),
     "a column without a name": (_text(lambda t: t.replace("size", "", 1).replace("district", "", 1)), "has no name|no name"),
@@ -388,7 +388,7 @@ def typed(content: bytes) -> dict[str, tuple[str, bytes, str | None]]:
         "parquet of nothing": (".parquet", arrow_other(pa.nulls(n)), "?"),
         "parquet of dictionaries": (".parquet", arrow_other(pa.array(["a"] * n).dictionary_encode()), "?"),
         "parquet of whole numbers": (".parquet", arrow_other(pa.array([2**62] * n)), "?"),
-        "parquet without rows": (".parquet", parquet(arrow.slice(0, 0)), "no rows|no row|ids|same"),
+        "parquet without rows": (".parquet", parquet(arrow.slice(0, 0)), "fewer rows|no rows|no row|ids|same"),
         "parquet, a column twice": (".parquet", parquet(pa.Table.from_arrays([arrow.column(0)] * 2, ["a", "a"])), "two columns"),
     }
 

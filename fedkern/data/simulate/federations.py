@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...kernels import rng
 from ...kernels.families import FAMILIES
+from ...privacy.disclosure import LEAST_ROWS
 
 Array = NDArray[np.float64]
 
@@ -283,7 +284,9 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
     (out / "truth.json").write_text(
         json.dumps({"simulated": shown, "parameters": dict(federation.truth)}, indent=2) + "\n", "utf-8"
     )
-    (out / "job.toml").write_text(federation.job, "utf-8")
+    few = kind != "sigma" and settings.rows < LEAST_ROWS
+    job = federation.job.replace("[data]\n", f"[data]\nleast_rows = {settings.rows}\n", 1) if few else federation.job
+    (out / "job.toml").write_text(job, "utf-8")
     return out / "job.toml"
 
 

@@ -13,7 +13,7 @@ from ...algorithms.exchanges.scales import centred
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
 from ...data.design import Design
-from ...errors import JobError
+from ...errors import JobError, OwnFault
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
 from ...kernels.families import BINARY, FAMILIES, REAL
@@ -212,10 +212,9 @@ class SparseModel:
             values = np.column_stack([self.coefficients.columns(X[there]), design.y[there]])
         least = 2 if self.config.model.intercept else 1
         if len(values) < least:
-            raise JobError(
-                f"client {client!r}: {len(values)} usable rows, and the model needs at least {least}: "
-                "it would only return the prior; remove the client from data.clients"
-            )
+            what = f"client {client!r} has fewer usable rows than the model needs, {least}"
+            remedy = "it would only return the prior; remove the client from data.clients"
+            raise OwnFault(f"{what}: {remedy}", f"{what}: {len(values)}; {remedy}")
         if not self.imputes:
             return Columns(values)
         empty = np.flatnonzero(np.isnan(values).all(axis=0))

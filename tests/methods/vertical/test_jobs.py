@@ -213,7 +213,7 @@ def test_columns_that_are_missing_or_constant_are_named(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"client 'client-03'.*no column is left beside id"):
         fedkern.run(path, job=FAST)
     write(file, [whole[0], *(",".join([*line.split(",")[:-1], "7"]) for line in whole[1:])])
-    with pytest.raises(OwnFault, match=r"column no\. 3 has one value in all 96 training rows") as caught:
+    with pytest.raises(OwnFault, match=r"column no\. 3 has one value in all training rows") as caught:
         fedkern.run(path, job=FAST)
     assert "column 'x3_2' has one value" in caught.value.own
     write(file, [whole[0].replace("id", "key"), *whole[1:]])
@@ -226,7 +226,7 @@ def test_a_response_outside_its_domain_is_named(tmp_path: Path) -> None:
     server = path.parent / "server.csv"
     whole = lines_of(server)
     write(server, [*whole[:4], whole[4].split(",")[0] + ",2", *whole[5:]])
-    with pytest.raises(OwnFault, match=r"^server\.csv: 1 row cannot be used \(column 'y' is not 0 or 1: 1\)") as caught:
+    with pytest.raises(OwnFault, match=r"^server\.csv: rows cannot be used \(column 'y' is not 0 or 1\)") as caught:
         fedkern.run(path, job=FAST)
     assert "line 5, column 'y': '2' is not 0 or 1" in caught.value.own
     write(server, [*whole[:4], whole[4].split(",")[0] + ",0.5", *whole[5:]])

@@ -1,0 +1,12 @@
+"""Disclosure control of open jobs, which no noise protects: its numbers, in one place.
+
+What an open client sends is a function of its rows; where these are few it can tell them. Job files (`data.least_rows`) and
+holders' policies (`[disclosure]`) may ask for more rows.
+"""
+
+from __future__ import annotations
+
+LEAST_ROWS = 20  # of a client: twice the most that was ever computed from what a job at the defaults sends
+LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has, of a column that the job file does not declare
+MOST_LEVELS = 50  # of such a column
+NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone

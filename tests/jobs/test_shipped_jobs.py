@@ -1,0 +1,114 @@
+"""Every job that the package ships, writes or shows has the rows that it asks for, or names the key where it wants fewer."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedkern.data.simulate import federations
+from fedkern.errors import OwnFault
+from fedkern.jobs import engine, few
+from fedkern.jobs.keys import LEAST_ROWS, FewSection, JobConfig
+from fedkern.jobs.run import Part
+from fedkern.methods import load, named, parse
+from fedkern.privacy.binding import Binding
+from fedkern.privacy.policy import DataSet
+from fedkern.transports.inprocess import InProcess
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted([ROOT / "fedkern" / "demo.toml", *(ROOT / "mpi").glob("*.toml")])
+TEXTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+SCRIPTS = sorted([*(ROOT / "docs" / "gallery").glob("*.py"), *(ROOT / "fedkern" / "reproduce").glob("*.py")])
+
+
+def counts(config: JobConfig, folder: Path) -> int:
+    """Whether nobody is refused; the number of clients that counted."""
+    place, method = InProcess(), named(config.job.method)
+    parties = engine.there(method, Part(place, config, folder))
+    if not isinstance(config.data, FewSection) or config.data.least_rows is None:
+        return 0
+    nobody = {k: Binding(name, DataSet(())) for k, name in enumerate(parties.names)}
+    kept = few.kept(place, config, parties, nobody)
+    assert len(kept.numbers) == parties.n_clients
+    return parties.n_clients
+
+
+def asks(config: JobConfig) -> int | None:
+    return config.data.least_rows if isinstance(config.data, FewSection) else None
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_job_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private ones, too, if their [privacy] is left out."""
+    try:
+        counts(*load(path))
+        tables = {key: table for key, table in tomllib.loads(path.read_text()).items() if key not in ("privacy", "algorithm")}
+        tables["job"] = {key: value for key, value in tables["job"].items() if key != "rounds"}
+        assert counts(parse(tables), path.parent) > 0
+    except OwnFault:
+        raise
+    except Exception as fault:
+        if "FEDKERN_DATA" not in str(fault):
+            raise
+        pytest.skip(str(fault))
+
+
+@pytest.mark.parametrize("rows", [200, LEAST_ROWS, 7])
+@pytest.mark.parametrize("kind", [kind for kind in federations.KINDS if kind != "sigma"])
+def test_what_is_simulated(kind: str, rows: int, tmp_path: Path) -> None:
+    config, folder = load(federations.simulate(kind, tmp_path, federations.Settings(clients=3, rows=rows, columns=3)))
+    assert counts(config, folder) >= 2
+    assert asks(config) == (LEAST_ROWS if rows >= LEAST_ROWS else rows)
+
+
+def test_the_golden_jobs(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("golden_of_few", Path(__file__).parents[1] / "golden" / "jobs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    jobs: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(jobs)
+    jobs.write(tmp_path)
+    counted = 0
+    for name, (base, *sets) in jobs.JOBS.items():
+        if not name.startswith("sigma"):
+            counted += counts(*load(tmp_path / f"{base}.toml", sets)) > 0
+    assert counted > 10
+
+
+def shown() -> Iterator[tuple[Path, dict[str, Any]]]:
+    for path in TEXTS:
+        for block in re.findall(r"```toml\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL):
+            tables = tomllib.loads(block)
+            if "job" in tables:
+                yield path, tables
+
+
+def test_what_the_pages_show() -> None:
+    """At the default, or with the key in the text. Tests of the pages run them."""
+    jobs = [*shown()]
+    assert len(jobs) > 5
+    for path, tables in jobs:
+        config = parse(tables)
+        if not config.private and isinstance(config.data, FewSection):
+            assert asks(config) == tables.get("data", {}).get("least_rows", LEAST_ROWS), path
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_no_script_lowers_the_number_unsaid(path: Path) -> None:
+    """They run in tests of their own, at the defaults; one that wants fewer rows says why."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        assert "least_rows" not in line or "#" in line, f"{path.name}: {line.strip()}: say in a comment why fewer rows are right"
+
+
+def test_what_init_drafts(fedkern: Any, tmp_path: Path) -> None:
+    folder = federations.simulate("logistic", tmp_path / "made", federations.Settings(clients=2, rows=30, columns=3)).parent
+    assert fedkern("init", *sorted(folder.glob("clients/*.csv")), "--response", "y").code == 0
+    config, at = load(tmp_path / "job.toml")
+    assert asks(config) == LEAST_ROWS
+    assert counts(config, at) == 2
