@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from ...errors import JobError, OwnFault
 from ...models.encoding import Column, Encoding, Spec
 from ..core import pieces
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, text
+from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, Tells, text
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import lacking
@@ -39,6 +39,13 @@ from . import lacking
 DIMS = {"schema": pieces.PIECE}
 
 COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
+
+NAMES = Tells("names, levels and labels of its columns", private="names of its columns")  # where standardise is not "exchange"
+SUMS = NAMES._replace(
+    what="names, levels and labels, and sums over this client's rows",
+    computed="each column's values",
+    where=ONE_OR_TWO,
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class AskSchema(Message, kind=1):
 
 
 @dataclass(frozen=True)
-class SchemaReply(Message, kind=2):
+class SchemaReply(Message, kind=2, tells=SUMS):
     """Client to server."""
 
     round: int

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
@@ -26,7 +26,7 @@ class AskFitSums(Message, kind=145):
 
 
 @dataclass(frozen=True)
-class FitSums(Message, kind=146):
+class FitSums(Message, kind=146, tells=Tells("sums over this client's areas")):
     """Client to server: number of areas; sums of their log predictive densities, of the squares of those, and of their effective
     numbers of parameters; how many of the densities are not reliable."""
 

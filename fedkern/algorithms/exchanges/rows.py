@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault
 from ..core import once, pieces
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
@@ -36,7 +36,7 @@ class AskIds(Message, kind=60):
 
 
 @dataclass(frozen=True)
-class Ids(Message, kind=61):
+class Ids(Message, kind=61, tells=Tells("digests of its row ids", "which of all ids that are guessed it has")):
     """Client to server: digests of its row ids, sorted; whether it has the response; where all use it, one digest of it."""
 
     round: int

@@ -10,8 +10,11 @@ from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import column_notes, fit_sums, level, settled, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
+from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.hmc import machine as hmc
+from ...algorithms.hmc.messages import Slope, SlopeChange
 from ...algorithms.sfvi import machine as sfvi
+from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Reached
 from ...data.artifact import read_own
 from ...data.design import describe
 from ...errors import JobError
@@ -24,6 +27,23 @@ from .keys import Config
 from .model import SigmaModel
 from .points import extended
 from .rows import Reading, needed, rows
+
+# All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
+MAY_SEND = (
+    *agreement.PROTOCOL.to_server,
+    *prior_agreement.PROTOCOL.to_server,
+    *column_notes.PROTOCOL.to_server,
+    *level.PROTOCOL.to_server,
+    GlobalGradient,
+    GlobalGradientBound,
+    Reached,
+    Slope,
+    SlopeChange,
+    *until.UP,
+    *settled.PROTOCOL.to_server,
+    LogTerms,
+    *fit_sums.PROTOCOL.to_server,
+)
 
 
 def opening(config: Config) -> list[Stage]:
