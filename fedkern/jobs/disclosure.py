@@ -52,7 +52,7 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
         yield f"computed  the server, which is trusted, can compute {found}; {others}"
         return
     if config.privacy is not None:
-        found = "; ".join(_grouped({kind: one for kind, one in told.items() if not one.private}))
+        found = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
         bound = "the plan's epsilon and delta bound what anybody can compute of one row"
         if config.privacy.noise_source != "secure":
             bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"

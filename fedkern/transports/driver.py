@@ -43,7 +43,7 @@ Offers = Mapping[int, Collection[int]]  # client (or SERVER) -> numbers
 
 
 @dataclass(frozen=True)
-class Received(Message, kind=0xFF01, tells=Tells(NOTHING)):
+class Received(Message, kind=0xFF01, tells=Tells(NOTHING, private=NOTHING)):
     """Client to server: the question was understood, and there is nothing to answer."""
 
 
@@ -55,7 +55,7 @@ class Keep(Message, kind=0xFF02):
 
 
 @dataclass(frozen=True)
-class Kept(Message, kind=0xFF03, tells=Tells(NOTHING)):
+class Kept(Message, kind=0xFF03, tells=Tells(NOTHING, private=NOTHING)):
     """Client to server: it is kept."""
 
     number: int

@@ -31,7 +31,7 @@ class Tells(NamedTuple):
     what : what it is in an open job: a sum over rows, a function of the likelihood, a draw, ..; empty where no open job has it
     computed : what can be computed from it and from what all know; empty where nothing is known to be
     where : of which clients that is true, "with few rows"; empty where it is of all
-    private : what it is in a job that protects rows; empty where it is the same
+    private : what it is in a job that protects rows; empty where no such job has it
     """
 
     what: str
@@ -53,6 +53,7 @@ LABELLED = "rows and labels"
 ROTATED = "the rows up to a rotation, of two their difference"
 DRAWN = "mean and covariance of its posterior, with every round more closely"
 PART = "its part of every row's predictor"
+SPAN = "its columns up to a linear map"
 COLUMNS = "what its columns say of the others' parts"
 AREAS = "the response of every area"
 ONE_OR_TWO = "with one or two rows"

@@ -8,7 +8,7 @@ What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always i
 * with standardise = "exchange" (never in a private job): its number of rows and the sum of each numeric column; then, when the
   server has told the pooled means, the sums of the deviations from them and of their squares. Two legs, because
   sum(x^2) - n mean^2 loses all digits where the mean is large against the spread; the deviations' own sums also correct the
-  rounding of the first ones' means.
+  rounding of the first ones' means. Of a client with one or two rows these sums are the values.
 
 A file that has not the columns of the others has told nothing of its rows when that is found.
 
@@ -84,7 +84,7 @@ TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, devia
 
 @dataclass(frozen=True)
 class Summary:
-    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, which no message can carry."""
+    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, no field of a message."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]

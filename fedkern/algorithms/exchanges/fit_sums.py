@@ -1,6 +1,6 @@
 """After a spatial job that asks for it: how well are areas foreseen without their own rows? Each client sends sums over areas.
 
-A sum is of at least five areas: a client with fewer that have rows answers with zeros. No area's own number has a message.
+A sum is of at least five areas: a client with fewer that have rows answers with zeros. No message has one area's number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """After a job that asks for it: how well are rows foreseen without themselves? Each client sends sums over its rows.
 
-A sum is of at least five rows: a client with fewer answers with zeros. No row's own number has a message.
+A sum is of at least five rows: a client with fewer answers with zeros. No message has one row's number.
 """
 
 from __future__ import annotations

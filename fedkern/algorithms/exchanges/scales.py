@@ -1,4 +1,4 @@
-"""One scale for all clients without a row leaving; what imputation and splines need. Source: sparse.md, sections 5, 7, 11.
+"""One scale for all clients, from sums; what imputation and splines need. Source: sparse.md, sections 5, 7, 11.
 
 | leg | a client sends | all get |
 |---|---|---|

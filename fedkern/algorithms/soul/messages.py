@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import NUMBERS, PART, Message, Tells
+from ..core.messages import NUMBERS, PART, SPAN, Message, Tells
 
 Rows = Annotated[NDArray[np.float64], "n"]
 Dispersion = Annotated[NDArray[np.float64], "gamma"]
@@ -23,7 +23,7 @@ class Auxiliary(Message, kind=80):
 
 
 @dataclass(frozen=True)
-class Predicted(Message, kind=81, tells=Tells(NUMBERS, PART)):
+class Predicted(Message, kind=81, tells=Tells(NUMBERS, SPAN)):
     """Client to server (AV, y at the server): the mean of g_j over its steps."""
 
     round: int
@@ -60,7 +60,7 @@ class AuxiliaryTotal(Message, kind=84):
 
 
 @dataclass(frozen=True)
-class Slopes(Message, kind=85, tells=Tells(NUMBERS, PART)):
+class Slopes(Message, kind=85, tells=Tells(NUMBERS, SPAN)):
     """Client to server (PL): means over its steps of g_j, of rho_j, and of its part of the slope in log sigma."""
 
     round: int

@@ -32,7 +32,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield from _coefficients(content["parameters"])
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
-    yield f"clients sent {sent:,} bytes in all, and no row"
+    yield f"clients sent {sent:,} bytes in all"
     if content["privacy"]:
         yield from certificates(content["privacy"])
     else:

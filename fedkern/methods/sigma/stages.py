@@ -144,7 +144,10 @@ def disclosure(model: SigmaModel) -> str:
     if model.config.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
-    return text + "; responses, areas' effects, rates and local latents have no message"
+    text += (
+        "; responses, areas' effects, rates and local latents have no message of their own, and where the map and the offsets "
+    )
+    return text + "are known the responses can be computed from what is sent"
 
 
 def _memory(d: int, covariance: str) -> tuple[float, float]:
