@@ -49,8 +49,8 @@ BIT = "a bit of its fit"
 NOTHING = "nothing of its rows"
 NOISED = "noised sums, charged to its budget"
 # What can be computed from more than one, and of which clients.
-LABELLED = "rows and labels"
-ROTATED = "the rows up to a rotation, of two their difference"
+LABELLED = "its rows and labels"
+ROTATED = "its rows up to a rotation (of two rows their difference)"
 DRAWN = "mean and covariance of its posterior, with every round more closely"
 PART = "its part of every row's predictor"
 SPAN = "its columns up to a linear map"
@@ -60,7 +60,7 @@ ONE_OR_TWO = "with one or two rows"
 TWO = "with two rows"
 FEW = "with few rows"
 FEWER = "with no more rows than coefficients + 1"
-KNOWN = "whose map and offsets are known"
+KNOWN = 'whose map and offsets are known (kind = "within")'
 
 
 @dataclass(frozen=True)
