@@ -194,8 +194,8 @@ def disclosure() -> str:
         parts += [
             title,
             "",
-            "| message | in an open job | what can be computed | in a private job |",
-            "| --- | --- | --- | --- |",
+            "| message | in an open job | what can be computed | of which clients | in a private job |",
+            "| --- | --- | --- | --- | --- |",
         ]
         parts += [told(kind) for kind in kinds]
         parts.append("")
@@ -208,8 +208,10 @@ def told(kind: type[Message]) -> str:
     if kind.tells is None:
         raise TypeError(f"{kind.__name__} is in MAY_SEND, and says nothing of what it tells")
     what, computed, where, private = kind.tells
-    computed = f"{computed}, of {f'a client {where}' if where else 'every client'}" if computed else ""
-    return f"| `{kind.__name__}` | {cell(what) or 'not sent'} | {cell(computed)} | {cell(private) or 'not sent'} |"
+    where = where or ("all" if computed else "")
+    return (
+        f"| `{kind.__name__}` | {cell(what) or 'not sent'} | {cell(computed)} | {cell(where)} | {cell(private) or 'not sent'} |"
+    )
 
 
 FILES = {
