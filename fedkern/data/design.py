@@ -28,7 +28,7 @@ from .table import Table
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode"]
 
 MOST_LEVELS = 50  # of a column that the job file does not declare
-RARE = 2  # rows: a level that has no more tells of single rows
+LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: a level of fewer tells of single rows
 
 
 @dataclass(frozen=True)
@@ -106,17 +106,18 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
 def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
     """What to say, to all and to the holder, of a text column whose levels would tell who its rows are; nothing of others."""
     counts = np.bincount(cells.codes, minlength=len(cells.levels))
-    n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts <= RARE)).sum())
-    if n <= MOST_LEVELS and 2 * rare <= n:
+    n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts < LEAST_OF_LEVEL)).sum())
+    if n <= MOST_LEVELS and not rare:
         return []
-    what = f"has {n} levels, {rare} of them in one or two rows"
-    return [(f"{told(name, header, known)} {what}", f"column {name!r} {what}")]
+    fault = f"has a level in fewer than {LEAST_OF_LEVEL} rows" if rare else f"has more than {MOST_LEVELS} levels"
+    own = f"has {n} levels, {rare} of them in fewer than {LEAST_OF_LEVEL} rows"
+    return [(f"{told(name, header, known)} {fault}", f"column {name!r} {own}")]
 
 
 def _of_identifiers(found: list[tuple[str, str]], begin: str) -> OwnFault:
     remedy = (
-        "such levels may say who the rows are: ignore the column in [data], or declare it in [data.columns.NAME] with "
-        'kind = "categorical" if others may know them'
+        "such levels may say who the rows are: join them in the file, ignore the column in [data], or declare it in "
+        '[data.columns.NAME] with kind = "categorical" if others may know them'
     )
     texts = ("; ".join(texts) for texts in zip(*found))
     return OwnFault(*(f"{begin}: {text}; {remedy}" for text in texts))

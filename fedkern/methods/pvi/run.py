@@ -14,7 +14,7 @@ from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Design, encode
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import column_notes, incomplete
+from ...jobs import column_notes, few, incomplete
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
 from ...jobs.run import Run
@@ -63,7 +63,8 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     else, as what is wrong with its rows."""
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
-    notes = [*design.notes, *incomplete.own_notes(model.config, table), *nothing.lines()]
+    notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
+    notes += nothing.lines()
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")

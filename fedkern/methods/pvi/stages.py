@@ -10,7 +10,7 @@ from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
 from ...data.design import check_header, describe
-from ...jobs import incomplete, memory, wire
+from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
@@ -109,6 +109,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}"
+    yield from few.rotation(config, d)
 
 
 def _memory(model: Model) -> tuple[float, float]:
