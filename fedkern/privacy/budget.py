@@ -49,7 +49,7 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer to a charge. Either it is on the disk and `granted` steps may be run, or `granted` is 0 and rows may not be read.
+    """The answer to a charge. Either it is on the disk and `granted` steps may be run, or `granted` is 0: no row may be read.
 
     `spent` (before this charge) and `allowed` count steps of this job.
     """
