@@ -86,7 +86,7 @@ def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
     return None
 
 
-def differing(name: str, policies: Iterable[Policy], near: Mapping[str, Collection[str]]) -> list[str]:
+def differing(name: str, policies: Iterable[Policy], near: Iterable[tuple[str, Collection[str]]]) -> list[str]:
     """What is said to a holder of earlier jobs on its data whose clients were the same but for one or two.
 
     Raises
@@ -97,7 +97,7 @@ def differing(name: str, policies: Iterable[Policy], near: Mapping[str, Collecti
     said = [
         f"the clients of an earlier job on these data ({when}) were those of this one but for "
         f"{' and '.join(map(repr, sorted(but)))}: what was told once in both tells, subtracted, what is theirs alone"
-        for when, but in near.items()
+        for when, but in near
     ]
     for policy in policies:
         if said and policy.differencing == "refuse":

@@ -130,8 +130,7 @@ class RunHooks(Keeper):
         """
         for client, text in kept.own.items():
             self.write_own(client, "rows.json", {"notes": [f"left out: {text}"], "faults": {}}, sync=False)
-            if not self.quiet:
-                self._say(client, f"left out: {text}")
+            self._say(client, f"left out: {text}")
         self.notes += kept.notes
         now = {before: number for number, before in enumerate(kept.numbers)}
         self.names, self.folder, self.wire = kept.parties.names, folder, Wire(kept.parties.names)
@@ -152,15 +151,16 @@ class RunHooks(Keeper):
             binding = self.bindings[party]
             if use == "private" or not (binding.bound or (use == "open" and holders.remembers(binding))):
                 continue
-            name, said = holders.who(self.names, party), list[str]()
-            allow = lambda near, name=name, binding=binding, said=said: said.extend(  # noqa: E731
-                holders.differing(name, binding.policies, near)
-            )
+            others = [name for k, name in enumerate(self.names) if k != party]
             with self._between_holder_and_job(party):
                 books = Books(self._account(party))
-                books.note(self._job_name(party), use, [one for k, one in enumerate(self.names) if k != party], allow)
-            self._warnings.setdefault(party, []).extend(said)
+                books.note(self._job_name(party), use, others, partial(self._near, party))
             self._state(party, Standing(books))
+
+    def _near(self, party: int, near: list[tuple[str, set[str]]]) -> None:
+        """Warns the holder of earlier jobs whose clients were nearly those of this one, or refuses it."""
+        said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near)
+        self._warnings.setdefault(party, []).extend(said)
 
     def open_budget(self, party: int, plan: Plan) -> None:
         """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""

@@ -354,21 +354,25 @@ class Books:
                 "older copy put back; nothing is charged. Put back the file as the run left it"
             )
 
-    def near(self, job: str, others: Collection[str]) -> dict[str, set[str]]:
-        """Earlier open jobs on these data with other clients than `others`, but for one or two: date and time -> which those are.
+    def near(self, job: str, others: Collection[str]) -> list[tuple[str, set[str]]]:
+        """Earlier open jobs on these data whose other clients were `others` but for one or two: date and time, and which.
 
         `job` itself is none of them.
         """
-        found: dict[str, set[str]] = {}
+        found: list[tuple[str, set[str]]] = []
         for ledger, names in self.all:
             for (data, of), had in ledger.others.items():
                 but = set(had) ^ set(others)
                 if data in names and of != job and 1 <= len(but) <= NEAR:
-                    found[ledger.begun.get(of) or of] = but
+                    found.append((ledger.begun.get(of) or of, but))
         return found
 
     def note(
-        self, job: str, use: Use, others: Collection[str] = (), allow: Callable[[dict[str, set[str]]], None] = lambda near: None
+        self,
+        job: str,
+        use: Use,
+        others: Collection[str] = (),
+        allow: Callable[[list[tuple[str, set[str]]]], None] = lambda near: None,
     ) -> None:
         """A line for a job that a policy allows without an account; one for each job.
 

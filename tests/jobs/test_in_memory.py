@@ -23,6 +23,7 @@ from fedkern.jobs import progress
 from fedkern.jobs.run import Output
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import load
+from support import few
 
 FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
     "pandas": lambda frame: frame,
@@ -106,7 +107,7 @@ def test_arrays_with_a_response(simulated: dict[str, Path], kind: str, form: str
 def test_what_is_masked_is_missing(part: str) -> None:
     random = np.random.default_rng(1)
     X, y = random.normal(size=(30, 2)), random.normal(size=30)
-    job = {"job": {"method": "sparse", "rounds": 20}, "algorithm": {"burn_in": 5}, "data": {"response": "y"}}
+    job = {"job": {"method": "sparse", "rounds": 20}, "algorithm": {"burn_in": 5}, "data": {"response": "y", **few.ANY}}
     whole = {"a": (X[:15], y[:15]), "b": (X[15:], y[15:])}
     nothing = {name: (np.ma.masked_array(X, np.zeros(X.shape, bool)), np.ma.masked_array(y)) for name, (X, y) in whole.items()}
     assert fedkern.run(job, data=nothing).digest == fedkern.run(job, data=whole).digest
@@ -143,7 +144,7 @@ def mixed(n: int, seed: int) -> pd.DataFrame:
     )
 
 
-JOB = {"job": {"rounds": 3}, "data": {"response": "y"}}
+JOB = {"job": {"rounds": 3}, "data": {"response": "y", **few.ANY}}
 
 
 @pytest.mark.parametrize("form", FRAMES)
