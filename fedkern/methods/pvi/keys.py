@@ -143,7 +143,8 @@ class OutputSection(CommonOutputSection):
     draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws")
     reweigh: bool = key(
-        help="clients also send their log-likelihood at 400 draws from q, once: k-hat of q; default: true if open"
+        help="clients also send their log-likelihood at draws from q, once, at most 400 and fewer than data.least_rows has "
+        "cells: k-hat of q; default: true if open"
     )
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO; open jobs")
 

@@ -48,7 +48,7 @@ def fit(run: Run[Config]) -> Fit | None:
     server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
-    told = _noisy_sums(run, model, clients)
+    told = _noisy_sums(run, model, server, clients)
     checked = weights.exchanged(run, model, server, {k: _rows(design) for k, design in designs.items()})
     certificates = _certified(run, model)
     if server is None:
@@ -114,13 +114,15 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     return line
 
 
-def _noisy_sums(run: Run[Config], model: Model, clients: Mapping[int, Client]) -> Mapping[int, noise_aware.Sums]:
-    """What each client's noisy gradients add up to; at the server only, and empty where nothing is made of them."""
+def _noisy_sums(
+    run: Run[Config], model: Model, ended: Server | None, clients: Mapping[int, Client]
+) -> noise_aware.Server | None:
+    """What each client's noisy gradients add up to; at the server only, and None where nothing is made of them."""
     if not model.with_noise:
-        return {}
+        return None
     kept = {k: noise_aware.Client(client.sums) for k, client in clients.items() if isinstance(client, pvi.Client) and client.sums}
-    server, _ = run.exchange(noisy_sums(model), lambda: noise_aware.start(len(model.names)), kept)
-    return {} if server is None else server.replies
+    known = [] if ended is None else [model.known(k, ended) for k in range(len(model.names))]
+    return run.exchange(noisy_sums(model), lambda: noise_aware.start(known), kept)[0]
 
 
 def _certified(run: Run[Config], model: Model) -> dict[str, Record]:
