@@ -36,7 +36,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if content["privacy"]:
         yield from certificates(content["privacy"])
     else:
-        yield "no privacy is claimed: the job is federated, and what clients sent has no noise in it"
+        yield "no privacy is claimed: what clients sent has no noise in it, and can tell rows where they are few"
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
