@@ -51,7 +51,7 @@ NOISED = "noised sums, charged to its budget"
 # What can be computed from more than one, and of which clients.
 LABELLED = "its rows and labels"
 ROTATED = "its rows up to a rotation (of two rows their difference)"
-DRAWN = "mean and covariance of its posterior, with every round more closely"
+DRAWN = "second moments of its rows (these up to a rotation where they are no more than coefficients + 1)"
 PART = "its part of every row's predictor"
 SPAN = "its columns up to a linear map"
 COLUMNS = "what its columns say of the others' parts"
