@@ -85,7 +85,7 @@ def check(
     prior: Any = None,
     **sections: Mapping[str, Any],
 ) -> list[str]:
-    """Whether a job is sound, what it will spend, and what each party will send. Nothing is spent, and no row is sent.
+    """Whether a job is sound, what it will spend, and what each party will send. Nothing is spent; rows are not sent.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Writes what is generated from the program in docs/reference: the pages of keys and kernels, and the keys as TOML files.
+"""Writes what is generated from the program in docs: the pages of keys and kernels, the keys as TOML files, what messages tell.
 
     python tools/pages.py
 
@@ -10,18 +10,23 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 from fedkern import kernels
+from fedkern.algorithms.core.messages import Message
+from fedkern.jobs.wire import ALSO
 from fedkern.kernels._checks import MADE, Domain
 from fedkern.kernels._record import Array, Kernel, Scalar
-from fedkern.methods import reference
+from fedkern.methods import named, reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
 ROOT = Path(__file__).parents[1]
 METHODS = ("pvi", "sparse", "vertical", "sigma")  # in the order of the documents
+DISCLOSURE = "docs/concepts/disclosure.md"
+BEGIN, END = "<!-- what messages tell: written by `make pages` -->", "<!-- so far -->"
 KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>.*)")
 
 JOBS = """\
@@ -178,7 +183,39 @@ def row(array: Array, direction: str) -> str:
     return f"| `{array.name}` | {direction} | `({shape})` | {'; '.join(notes)} |"
 
 
+def disclosure() -> str:
+    """docs/concepts/disclosure.md, whose tables are of what each message tells (`Message.tells`); the rest is written by hand."""
+    sent = {method: list(dict.fromkeys(named(method).stages.MAY_SEND)) for method in METHODS}
+    often = Counter(kind for kinds in sent.values() for kind in kinds)
+    lists = {"### Of several methods": [*(kind for kind in often if often[kind] > 1), *ALSO["to_server"]]}
+    lists |= {f"### `{method}`": [kind for kind in kinds if often[kind] == 1] for method, kinds in sent.items()}
+    parts = []
+    for title, kinds in lists.items():
+        parts += [
+            title,
+            "",
+            "| message | in an open job | what can be computed | of which clients | in a private job |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        parts += [told(kind) for kind in kinds]
+        parts.append("")
+    begin, _, rest = (ROOT / DISCLOSURE).read_text(encoding="utf-8").partition(BEGIN)
+    return "\n".join([begin + BEGIN, "", *parts, ""]).rstrip("\n") + "\n\n" + END + rest.partition(END)[2]
+
+
+def told(kind: type[Message]) -> str:
+    """A row of a message."""
+    if kind.tells is None:
+        raise TypeError(f"{kind.__name__} is in MAY_SEND, and says nothing of what it tells")
+    what, computed, where, private = kind.tells
+    where = where or ("all" if computed else "")
+    return (
+        f"| `{kind.__name__}` | {cell(what) or 'not sent'} | {cell(computed)} | {cell(where)} | {cell(private) or 'not sent'} |"
+    )
+
+
 FILES = {
+    DISCLOSURE: disclosure,
     "docs/reference/jobs.md": jobs,
     "docs/reference/kernels.md": kernel_pages,
     **{f"docs/reference/{method}.toml": partial(reference.text, method) for method in METHODS},

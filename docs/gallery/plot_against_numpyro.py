@@ -51,9 +51,7 @@ def model(X, y):
 
 pooled = pd.concat(frames.values())
 kernel = numpyro.infer.NUTS(model)
-nuts = numpyro.infer.MCMC(
-    kernel, num_warmup=500, num_samples=1000, num_chains=2, chain_method="sequential", progress_bar=False
-)
+nuts = numpyro.infer.MCMC(kernel, num_warmup=500, num_samples=1000, num_chains=2, chain_method="sequential", progress_bar=False)
 nuts.run(jax.random.PRNGKey(1), pooled[["x", "z"]].to_numpy(), pooled["count"].to_numpy())
 draws = nuts.get_samples(group_by_chain=True)
 az.from_numpyro(nuts).to_netcdf(str(folder / "nuts.nc"))

@@ -3,7 +3,8 @@ Heart disease in four hospitals
 ===============================
 
 Which covariates explain the largest heart rate, and where does one hospital differ? A sparse hierarchical regression: every
-hospital has its own coefficients around global ones that may be zero. It is sampled exactly; no row leaves a hospital.
+hospital has its own coefficients around global ones that may be zero. It is sampled exactly, while rows
+stay in their hospitals. (What is sent in their place can tell them where they are few: the page on what messages tell.)
 """
 
 # %%

@@ -2,8 +2,9 @@
 Three hospitals, one regression
 ===============================
 
-Three hospitals want one logistic regression, and none may show a row. Each fits its own rows against what it was told of the
-others'; the posterior is that of all rows together.
+Three hospitals want one logistic regression, and rows are to stay where they are. Each hospital fits its own against what it was
+told of the others'; the posterior is that of all rows together. The job is not private: what a hospital with few rows sends would
+tell them.
 """
 
 # %%

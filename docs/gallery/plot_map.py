@@ -2,8 +2,9 @@
 A map whose areas belong to several offices
 ===========================================
 
-Cases of a disease in 36 counties of four states. Neighbours are alike, also across a state's border, but no state shows its
-counts. The prior is exact inside each state, and a few shared numbers tie the states together.
+Cases of a disease in 36 counties of four states. Neighbours are alike, also across a state's border. The prior is exact inside
+each state, and a few shared numbers tie the states together. No message holds a state's counts, but whoever has the map and the
+expected counts can compute them from what is sent: a map's counts count as told.
 """
 
 # %%
@@ -30,7 +31,7 @@ result = fedkern.run(folder / "job.toml", out=folder / "run", job={"rounds": 300
 print(result)
 
 # %%
-# Each state's own map lies in its own folder: nobody else has it. Here all lie in one place, so that they can be drawn.
+# Each state's own map lies in its own folder and has no message. Here all lie in one place, so that they can be drawn.
 areas = pd.concat([pd.read_csv(path) for path in sorted((folder / "run").glob("client-*/areas.csv"))], ignore_index=True)
 features = json.loads((folder / "map.geojson").read_text())["features"]
 shapes = {str(feature["properties"]["area"]): feature["geometry"]["coordinates"][0] for feature in features}

@@ -51,7 +51,7 @@ class Design:
 def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     """What a client's part in the agreement works from: names, kinds, levels, and its numeric columns as one array.
 
-    In a private job that is the names alone: kinds come from the job file, and no row is looked at, not even the type in which a
+    In a private job that is the names alone: kinds come from the job file. No row is looked at, not even the type in which a
     column is stored, for one cell may decide it.
 
     Raises

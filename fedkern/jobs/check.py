@@ -1,4 +1,4 @@
-"""`fedkern check`: is the job sound, what will it spend, what will each party send? Nothing is spent, no row is sent.
+"""`fedkern check`: is the job sound, what will it spend, what will each party send? Nothing is spent, and rows are not sent.
 
 In a private job no row is read. In another one each client looks through its own for columns that nothing can be learnt from, and
 names them, as it will in the run. What a method has to say is in its `stages`.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from ..algorithms.core.messages import Message
 from ..results.plain import Record
 from ..results.prediction import Prediction
 from ..results.report import Report
@@ -34,6 +35,9 @@ class Running(Protocol[C]):
 
 class Stages(Protocol[C]):
     """`stages`: what leaves a party: before anything but the job file is known, and then by the model; and what `check` says."""
+
+    @property
+    def MAY_SEND(self) -> Sequence[type[Message]]: ...  # all that a client of such a job may send, beside `wire.ALSO`
 
     def opening(self, config: C) -> Sequence[Stage]: ...
 

@@ -1,4 +1,4 @@
-"""What `fedkern check` says of the wire: every message that a party of the job may send, with its fields, its bytes, and when.
+"""What `fedkern check` says of the wire: every message that a party may send, what it is, with its fields, its bytes, and when.
 
 All sizes are functions of the job file and of the columns' names; a test compares them with the ledgers of the runs.
 """
@@ -17,6 +17,8 @@ from ..models.encoding import Spec
 from ..transports import tags
 from ..transports.codec import Codec
 from ..transports.driver import Keep, Kept, Received
+from . import disclosure
+from .keys import JobConfig
 from .stage import Stage
 
 # Messages that not every run of a job has.
@@ -32,11 +34,12 @@ WHEN: dict[type[Message], str] = {
 ALSO: dict[str, tuple[type[Message], ...]] = {"to_server": (Received, Kept), "to_client": (Keep,)}  # in every protocol
 
 
-def lines(n_clients: int, stages: Sequence[Stage], spec: Spec, *, device: bool = False) -> Iterator[str]:
-    """Both directions, then what the ranks of an MPI job tell each other.
+def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec, *, device: bool = False) -> Iterator[str]:
+    """Both directions, with what a client's messages tell of its rows; then what the ranks of an MPI job tell each other.
 
     Parameters
     ----------
+    config : the job
     n_clients : of the job
     stages : all that it has
     spec : what the job file says of the columns
@@ -45,14 +48,18 @@ def lines(n_clients: int, stages: Sequence[Stage], spec: Spec, *, device: bool =
     listed: list[type[Message]] = []
     allgather = any(stage.allgather for stage in stages)
     for title, way in (("each client may send", "to_server"), ("the server may send", "to_client")):
-        yield f"{title} (and no row)"
+        yield title
+        up = way == "to_server"
         rows = []
         kinds = [(kind, stage.dims) for stage in stages for kind in _sent(stage, way)]
         for kind, dims in [*kinds, *((kind, {}) for kind in ALSO[way])]:
             longest = Codec(dims, n_clients).longest((kind,))
-            rows.append((kind.__name__, _fields(kind, dims), f"{longest:,}", WHEN.get(kind, "")))
+            about = [disclosure.what(kind, config, spec)] if up else []
+            rows.append((kind.__name__, *about, _fields(kind, dims), f"{longest:,}", WHEN.get(kind, "")))
             listed.append(kind)
-        yield from laid_out(("message", "fields", "bytes", ""), rows)
+        yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), rows)
+        if up:
+            yield from disclosure.lines(config, stages, spec)
     yield "each rank with clients, in an MPI job, besides"
     yield from laid_out(("message", "what", "bytes", ""), _control(allgather, device))
     for kind, text in _texts(spec).items():

@@ -20,7 +20,7 @@ FEW = 1 << 10  # rows, where each has a number for each draw
 
 @dataclass(frozen=True)
 class Rows:
-    """What a client holds; no message type can carry it.
+    """What a client holds; it is the field of no message.
 
     Attributes
     ----------

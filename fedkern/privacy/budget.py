@@ -48,7 +48,7 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer to a charge. Either it is on the disk and `granted` steps may be run, or `granted` is 0 and no row may be read.
+    """The answer to a charge. Either it is on the disk and `granted` steps may be run, or `granted` is 0: no row may be read.
 
     `spent` (before this charge) and `allowed` count steps of this job.
     """
@@ -225,7 +225,7 @@ class Ledger:
                 raise OSError(None, "the disk is full")
             os.fsync(file)
         except OSError as fault:
-            raise JobError(f"{self.path}: can't be written ({fault.strerror}); nothing was charged and no row is read") from None
+            raise JobError(f"{self.path}: can't be written ({fault.strerror}); nothing was charged, no row is read") from None
         self.read += len(line)
         self.heads.append(head)
         self._take(entry)

@@ -44,7 +44,8 @@ HONEST = (
     "contain the privacy noise itself: its means may be off by more than its standard deviations tell."
 )
 UNCLAIMED = (
-    "This run makes no privacy claim. It is federated: rows stayed with their holders, but what was sent has no noise in it."
+    "This run makes no privacy claim. It is federated: rows stayed with their holders, but what was sent has no noise in it, and "
+    "can tell the rows of a client that has few, and the counts of a map."
 )
 
 

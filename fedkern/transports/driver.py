@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..algorithms.core.messages import (
+    NOTHING,
     SERVER,
     Charge,
     Charged,
@@ -29,6 +30,7 @@ from ..algorithms.core.messages import (
     Saved,
     ServerEffects,
     Start,
+    Tells,
 )
 from ..errors import FedkernError, HolderError, LostPeer, belongs, no_memory, outline
 from .codec import Codec, Frame, is_last
@@ -41,7 +43,7 @@ Offers = Mapping[int, Collection[int]]  # client (or SERVER) -> numbers
 
 
 @dataclass(frozen=True)
-class Received(Message, kind=0xFF01):
+class Received(Message, kind=0xFF01, tells=Tells(NOTHING, private=NOTHING)):
     """Client to server: the question was understood, and there is nothing to answer."""
 
 
@@ -53,7 +55,7 @@ class Keep(Message, kind=0xFF02):
 
 
 @dataclass(frozen=True)
-class Kept(Message, kind=0xFF03):
+class Kept(Message, kind=0xFF03, tells=Tells(NOTHING, private=NOTHING)):
     """Client to server: it is kept."""
 
     number: int

@@ -47,6 +47,21 @@ def test_what_is_generated_is_what_the_program_says(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == PAGES[name](), "run `make pages`"
 
 
+FALSE = tuple(" ".join(words) for words in (("and no", "row"), ("never send", "rows"), ("shows its", "counts")))
+
+
+def test_no_text_says_that_what_is_sent_tells_nothing() -> None:
+    """docs/concepts/disclosure.md says what it tells. (What golden jobs say is held by their own test.)"""
+    found = []
+    for folder in ("", "docs", "fedkern", "csrc", "mpi", "tools", "benchmarks", "tests"):
+        files = (ROOT / folder).rglob("*") if folder else ROOT.glob("*")
+        for path in files:
+            if path.suffix in (".md", ".py", ".toml", ".rst", ".html", ".hpp", ".cpp", ".txt", ".cff", ".sh"):
+                text = " ".join(path.read_text(encoding="utf-8", errors="replace").lower().split())
+                found += [f"{path.relative_to(ROOT)}: {words}" for words in FALSE if words in text]
+    assert not found
+
+
 def test_the_reference_of_prior_files_names_every_section() -> None:
     assert tomllib.loads(prior_reference.text()).keys() == PriorConfig.model_fields.keys()
 

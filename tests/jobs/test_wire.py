@@ -118,9 +118,9 @@ def test_a_list_that_is_wrong_is_noticed(tmp_path: Path) -> None:
     sent = ledgers(tmp_path / "out")
     compare(said, sent)
     for old, new in (
-        (r"\n  Received +32", ""),
-        (r"(\n  Received +)32", r"\g<1>40"),
-        (r"(\n  Received +32)", r"\1\n  Refused  round  56"),
+        (r"\n  Received .*", ""),
+        (r"(\n  Received .*)32", r"\g<1>40"),
+        (r"(\n  Received .*)", r"\1\n  Refused  round  56"),
         (r"\n  SiteDelta .*", ""),
     ):
         wrong = re.sub(old, new, said)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar, get_type_hints, overload
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_type_hints, overload
 from typing import Protocol as Shape
 
 import numpy as np
@@ -23,16 +23,58 @@ Value = NDArray[np.float64] | int | float | bytes
 Saved = dict[str, Value]  # a state, as a checkpoint holds it
 
 
+class Tells(NamedTuple):
+    """What a message tells of the rows of the client that sends it. `fedkern check` and docs/concepts/disclosure.md say it.
+
+    Attributes
+    ----------
+    what : what it is in an open job: a sum over rows, a function of the likelihood, a draw, ..; empty where no open job has it
+    computed : what can be computed from it and from what all know; empty where nothing is known to be
+    where : of which clients that is true, "with few rows"; empty where it is of all
+    private : what it is in a job that protects rows; empty where no such job has it
+    """
+
+    what: str
+    computed: str = ""
+    where: str = ""
+    private: str = ""
+
+
+# What more than one message is.
+SUM = "a sum over this client's rows"
+LIKELIHOOD = "a function of its likelihood"
+DRAW = "a draw"
+NUMBERS = "a number for every row"
+BIT = "a bit of its fit"
+NOTHING = "nothing of its rows"
+NOISED = "noised sums, charged to its budget"
+# What can be computed from more than one, and of which clients.
+LABELLED = "its rows and labels"
+ROTATED = "its rows up to a rotation (of two rows their difference)"
+DRAWN = "second moments of its rows (these up to a rotation where they are no more than coefficients + 1)"
+PART = "its part of every row's predictor"
+SPAN = "its columns up to a linear map"
+COLUMNS = "what its columns say of the others' parts"
+AREAS = "the response of every area"
+ONE_OR_TWO = "with one or two rows"
+TWO = "with two rows"
+FEW = "with few rows"
+FEWER = "with no more rows than coefficients + 1"
+KNOWN = 'whose map and offsets are known (kind = "within")'
+
+
 @dataclass(frozen=True)
 class Message:
-    """Base of all messages. `kind` is a number that never changes its meaning."""
+    """Base of all messages. `kind` is a number that never changes its meaning; `tells` is None where the server sends it."""
 
     kind: ClassVar[int]
+    tells: ClassVar[Tells | None]
 
-    def __init_subclass__(cls, *, kind: int) -> None:
+    def __init_subclass__(cls, *, kind: int, tells: Tells | None = None) -> None:
         if kind in KINDS:
             raise TypeError(f"message kind {kind} is taken by {KINDS[kind].__name__}")
         cls.kind, KINDS[kind] = kind, cls
+        cls.tells = tells
 
 
 @dataclass(frozen=True)
@@ -88,7 +130,7 @@ class ChargeFailed:
 
 
 @dataclass(frozen=True)
-class Refused(Message, kind=13):
+class Refused(Message, kind=13, tells=Tells("", private="that its budget is spent, from public numbers")):
     """Client to server: what was asked would exceed my budget. Final. `spent`: steps of this job; how many more the holder would
     allow is its own affair, for it tells what was spent in other jobs."""
 

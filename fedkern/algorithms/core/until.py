@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol as Shape
 from typing import TypeVar
 
-from .messages import Message, RemoteFault, Saved, number
+from .messages import BIT, Message, RemoteFault, Saved, Tells, number
 
 GROWTH = 1.6  # of a length over the one before; at least 1 / 0.65, so that their stretches are apart
 FIRST = 1_000  # rounds of the shortest length, at least
@@ -29,7 +29,7 @@ class AskMoving(Message, kind=162):
 
 
 @dataclass(frozen=True)
-class Moving(Message, kind=163):
+class Moving(Message, kind=163, tells=Tells(BIT)):
     """Client to server: 1 where they have, else 0."""
 
     round: int

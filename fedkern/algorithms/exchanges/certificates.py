@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from ...privacy.certificate_fields import problem
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap, PersistentSet
 
 BYTES = 4096
@@ -29,7 +29,7 @@ class AskCertificate(Message, kind=4):
 
 
 @dataclass(frozen=True)
-class Certificate(Message, kind=5):
+class Certificate(Message, kind=5, tells=Tells("", private="what it has spent, from public numbers")):
     """Client to server: JSON with the fields of `privacy.certificate_fields`, every one of its type and in its range."""
 
     round: int

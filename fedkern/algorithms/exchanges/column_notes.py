@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from ..core import once, pieces
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
@@ -28,7 +28,7 @@ class AskNotes(Message, kind=143):
 
 
 @dataclass(frozen=True)
-class ColumnNotes(Message, kind=144):
+class ColumnNotes(Message, kind=144, tells=Tells("names of columns that have one value, or follow from others")):
     """Client to server: names of columns."""
 
     round: int

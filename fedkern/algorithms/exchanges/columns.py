@@ -9,7 +9,7 @@ What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always i
 * with standardise = "exchange" (never in a private job): its number of rows and the sum of each numeric column; then, when the
   server has told the pooled means, the sums of the deviations from them and of their squares. Two legs, because
   sum(x^2) - n mean^2 loses all digits where the mean is large against the spread; the deviations' own sums also correct the
-  rounding of the first ones' means.
+  rounding of the first ones' means. Of a client with one or two rows these sums are the values.
 
 A file that has not the columns of the others has told nothing of its rows when that is found. Columns are matched by name: those
 of the job stand in the order that most clients have.
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from ...errors import JobError, OwnFault
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ..core import pieces
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, text
+from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, Tells, text
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import lacking
@@ -42,6 +42,13 @@ from . import lacking
 DIMS = {"schema": pieces.PIECE}
 
 COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
+
+NAMES = Tells("names, levels and labels of its columns", private="names of its columns")  # where standardise is not "exchange"
+SUMS = NAMES._replace(
+    what="names, levels and labels, and sums over this client's rows",
+    computed="each column's values",
+    where=ONE_OR_TWO,
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class AskSchema(Message, kind=1):
 
 
 @dataclass(frozen=True)
-class SchemaReply(Message, kind=2):
+class SchemaReply(Message, kind=2, tells=SUMS):
     """Client to server."""
 
     round: int
@@ -80,7 +87,7 @@ TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, devia
 
 @dataclass(frozen=True)
 class Summary:
-    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, which no message can carry."""
+    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, no field of a message."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]

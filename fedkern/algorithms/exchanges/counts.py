@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap, PersistentSet
 
 DIMS: dict[str, int] = {}
@@ -19,7 +19,7 @@ class AskCounts(Message, kind=47):
 
 
 @dataclass(frozen=True)
-class Counts(Message, kind=48):
+class Counts(Message, kind=48, tells=Tells("counts of its sampler's steps")):
     """Client to server: over the whole run, scales clipped, Cholesky factors that failed, and draws in data space."""
 
     round: int

@@ -1,6 +1,6 @@
 """After a spatial job that asks for it: how well are areas foreseen without their own rows? Each client sends sums over areas.
 
-A sum is of at least five areas: a client with fewer that have rows answers with zeros. No area's own number has a message.
+A sum is of at least five areas: a client with fewer that have rows answers with zeros. No message has one area's number.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from .rounding import LARGEST, bounded
@@ -27,7 +27,7 @@ class AskFitSums(Message, kind=145):
 
 
 @dataclass(frozen=True)
-class FitSums(Message, kind=146):
+class FitSums(Message, kind=146, tells=Tells("sums over this client's areas")):
     """Client to server: number of areas; sums of their log predictive densities, of the squares of those, and of their effective
     numbers of parameters; how many of the densities are not reliable."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import LIKELIHOOD, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
@@ -24,7 +24,7 @@ class AskFit(Message, kind=45):
 
 
 @dataclass(frozen=True)
-class SiteFit(Message, kind=46):
+class SiteFit(Message, kind=46, tells=Tells(LIKELIHOOD)):
     """Client to server: slopes and standard errors on the data's scale; an error of 0 says that there is no estimate."""
 
     round: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap, PersistentSet
 
 DIMS: dict[str, int] = {}
@@ -19,7 +19,7 @@ class AskIncomplete(Message, kind=167):
 
 
 @dataclass(frozen=True)
-class Incomplete(Message, kind=168):
+class Incomplete(Message, kind=168, tells=Tells("counts of its rows")):
     """Client to server: how many rows its file has, and how many of them lack a cell that the job uses."""
 
     round: int

@@ -19,7 +19,7 @@ from ...kernels.families import FAMILIES
 from ...models.spatial.site import Rows
 from ...models.spatial.units import Units, pooled_level, spread, sums
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
@@ -37,7 +37,7 @@ class AskLevel(Message, kind=140):
 
 
 @dataclass(frozen=True)
-class LevelSums(Message, kind=141):
+class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", "with one area")):
     """Client to server: two numbers, whatever the number of rows."""
 
     round: int

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import SUM, ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap, PersistentSet
 from .rounding import DIGITS, LARGEST, bounded, rounded
 
@@ -31,7 +31,7 @@ class AskLoo(Message, kind=147):
 
 
 @dataclass(frozen=True)
-class LooSums(Message, kind=148):
+class LooSums(Message, kind=148, tells=Tells(SUM)):
     """Client to server: number of rows; sums of their leave-one-out log predictive densities, of the squares of those, and of
     their effective numbers of parameters; how many rows have a k-hat of at most 0.5, 0.7, 1, and more."""
 

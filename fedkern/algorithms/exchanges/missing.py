@@ -17,7 +17,19 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
+from ..core.messages import (
+    COLUMNS,
+    NUMBERS,
+    PART,
+    ClientEffects,
+    Event,
+    Message,
+    Protocol,
+    RemoteFault,
+    ServerEffects,
+    Tells,
+    evolve,
+)
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
@@ -37,7 +49,7 @@ class AskPart(Message, kind=65):
 
 
 @dataclass(frozen=True)
-class FittedPart(Message, kind=66):
+class FittedPart(Message, kind=66, tells=Tells(NUMBERS, PART)):
     """Client to server: E g_j of the training rows, and the mean over them of its posterior variance."""
 
     round: int
@@ -54,7 +66,7 @@ class Unexplained(Message, kind=67):
 
 
 @dataclass(frozen=True)
-class Explained(Message, kind=68):
+class Explained(Message, kind=68, tells=Tells(NUMBERS, COLUMNS)):
     """Client to server: what its own columns explain of them."""
 
     round: int
@@ -62,7 +74,7 @@ class Explained(Message, kind=68):
 
 
 @dataclass(frozen=True)
-class Filled(Message, kind=69):
+class Filled(Message, kind=69, tells=Tells(f"{NUMBERS} that is predicted", COLUMNS)):
     """Client to server: the same at the rows that are predicted."""
 
     round: int

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from ...errors import JobError
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, evolve
+from ..core.messages import NOTHING, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells, evolve
 from ..core.rounds import needed
 
 DIMS = {"digest": 64}
@@ -26,7 +26,7 @@ class Expected(Message, kind=96):
 
 
 @dataclass(frozen=True)
-class Holds(Message, kind=97):
+class Holds(Message, kind=97, tells=Tells(NOTHING)):
     """Client to server: it has that file."""
 
     round: int

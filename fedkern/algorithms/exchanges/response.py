@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.rounds import needed
 
 
@@ -21,7 +21,7 @@ class AskResponse(Message, kind=57):
 
 
 @dataclass(frozen=True)
-class Response(Message, kind=58):
+class Response(Message, kind=58, tells=Tells("values of its rows", "the response of every row")):
     """Client to server: y of all rows (PL: of the rows that are kept for testing)."""
 
     round: int

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault
 from ..core import once, pieces
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
@@ -26,6 +26,7 @@ DIMS = {"schema": pieces.PIECE}
 WIDTH = 32  # hexadecimal digits of a digest
 SHOWN = 5  # parties in an error
 LISTED = 1000  # ids that their own party is told
+DIGESTS = "digests of its row ids"
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class AskIds(Message, kind=60):
 
 
 @dataclass(frozen=True)
-class Ids(Message, kind=61):
+class Ids(Message, kind=61, tells=Tells(DIGESTS, "which of all ids that are guessed it has", private=DIGESTS)):
     """Client to server: digests of its row ids, sorted; whether it has the response; where all use it, one digest of it."""
 
     round: int

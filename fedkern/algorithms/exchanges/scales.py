@@ -1,4 +1,4 @@
-"""One scale for all clients without a row leaving; what imputation and splines need. Source: sparse.md, sections 5, 7, 11.
+"""One scale for all clients, from sums; what imputation and splines need. Source: sparse.md, sections 5, 7, 11.
 
 | leg | a client sends | all get |
 |---|---|---|
@@ -21,7 +21,21 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from ..core.messages import (
+    FEWER,
+    ROTATED,
+    SUM,
+    TWO,
+    ClientEffects,
+    Event,
+    Message,
+    Protocol,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+    Tells,
+    evolve,
+)
 from ..core.persistent import PersistentMap
 from ..core.rounds import all_of, needed
 
@@ -40,7 +54,7 @@ class AskMoments(Message, kind=40):
 
 
 @dataclass(frozen=True)
-class ColumnMoments(Message, kind=41):
+class ColumnMoments(Message, kind=41, tells=Tells(SUM, "by how much rows differ in each column", TWO)):
     """Client to server: values less one, and the sum of squares about the client's own mean, of each column."""
 
     round: int
@@ -58,7 +72,7 @@ class Scaling(Message, kind=42):
 
 
 @dataclass(frozen=True)
-class SecondMoments(Message, kind=43):
+class SecondMoments(Message, kind=43, tells=Tells(SUM, ROTATED, FEWER)):
     """Client to server: cross-products of its centred and scaled columns, and the rows less one that have both."""
 
     round: int
@@ -75,7 +89,7 @@ class Psi(Message, kind=44):
 
 
 @dataclass(frozen=True)
-class CompletedMoments(Message, kind=49):
+class CompletedMoments(Message, kind=49, tells=Tells(SUM, ROTATED, FEWER)):
     """Client to server: the covariance of its scaled columns as EM completes it, no means; its rows, how many of them lack a
     value, and how many have both of two columns."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
+from ..core.messages import BIT, ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap, PersistentSet
 
 DIMS: dict[str, int] = {}
@@ -22,7 +22,7 @@ class AskSettled(Message, kind=160):
 
 
 @dataclass(frozen=True)
-class Settled(Message, kind=161):
+class Settled(Message, kind=161, tells=Tells(BIT)):
     """Client to server: 1 where they have, else 0."""
 
     round: int

@@ -19,7 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, evolve
+from ..core.messages import (
+    AREAS,
+    FEW,
+    LABELLED,
+    LIKELIHOOD,
+    ClientEffects,
+    ClientLost,
+    Event,
+    Message,
+    RemoteFault,
+    ServerEffects,
+    Tells,
+    evolve,
+)
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import needed
 from .rounding import bounded, rounded
@@ -61,7 +74,7 @@ class AskTermsOf(Message, kind=149):
 
 
 @dataclass(frozen=True)
-class LogTerms(Message, kind=166):
+class LogTerms(Message, kind=166, tells=Tells(LIKELIHOOD, AREAS, "with few areas")):
     """Client to server: estimates of log p(y_j | xi), and nothing of its own unknowns."""
 
     round: int
@@ -69,7 +82,7 @@ class LogTerms(Message, kind=166):
 
 
 @dataclass(frozen=True)
-class LogTermsOf(Message, kind=150):
+class LogTermsOf(Message, kind=150, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
     """Client to server: log p(y_j | theta) at draws of q."""
 
     round: int

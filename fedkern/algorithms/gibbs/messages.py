@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import Message
+from ..core.messages import DRAW, DRAWN, FEW, FEWER, LIKELIHOOD, ROTATED, SUM, Message, Tells
 from .settings import Settings
 
 Coefficients = Annotated[NDArray[np.float64], "c n"]
@@ -38,7 +38,7 @@ class GlobalsMoved(Message, kind=31):
 
 
 @dataclass(frozen=True)
-class Locals(Message, kind=32):
+class Locals(Message, kind=32, tells=Tells(DRAW, DRAWN)):
     """Client to server: its deviations and lambda^2."""
 
     round: int
@@ -47,7 +47,7 @@ class Locals(Message, kind=32):
 
 
 @dataclass(frozen=True)
-class MoveTerms(Message, kind=33):
+class MoveTerms(Message, kind=33, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
     """Client to server, with `Locals`, if the job has a move: its terms of the move's gradient and precision."""
 
     round: int
@@ -56,7 +56,7 @@ class MoveTerms(Message, kind=33):
 
 
 @dataclass(frozen=True)
-class SecondMoveTerms(Message, kind=39):
+class SecondMoveTerms(Message, kind=39, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
     """Client to server, in the place of `MoveTerms`, in the rounds of the job's second move."""
 
     round: int
@@ -76,7 +76,7 @@ class GlobalsTempered(Message, kind=37):
 
 
 @dataclass(frozen=True)
-class Loglik(Message, kind=38):
+class Loglik(Message, kind=38, tells=Tells(LIKELIHOOD, "its centred rows, up to the sign of each", FEW)):
     """Client to server, with `Locals`, if chains exchange temperatures: its log-likelihood, one number for each chain."""
 
     round: int
@@ -84,7 +84,7 @@ class Loglik(Message, kind=38):
 
 
 @dataclass(frozen=True)
-class Sums(Message, kind=34):
+class Sums(Message, kind=34, tells=Tells(DRAW, DRAWN)):
     """Client to server, instead of `Locals`: 1 / lambda^2, d / lambda^2, d^2 / lambda^2 (and d, with a slab), to be added."""
 
     round: int
@@ -99,7 +99,7 @@ class AskStatistics(Message, kind=35):
 
 
 @dataclass(frozen=True)
-class Statistics(Message, kind=36):
+class Statistics(Message, kind=36, tells=Tells(SUM, ROTATED, FEWER)):
     """Client to server: R and q (with zeros below its rows), rss, its number of rows, its degrees of freedom."""
 
     round: int

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import Message
+from ..core.messages import AREAS, KNOWN, LIKELIHOOD, Message, Tells
 
 Positions = Annotated[NDArray[np.float64], "s xi"]
 Chains = Annotated[NDArray[np.float64], "s"]
@@ -47,14 +47,14 @@ class Decided(Message, kind=93):
 
 
 @dataclass(frozen=True)
-class Slope(Message, kind=94):
+class Slope(Message, kind=94, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
     """Client to server: dF_j/dxi, and nothing else."""
 
     gradient: Positions
 
 
 @dataclass(frozen=True)
-class SlopeChange(Message, kind=95):
+class SlopeChange(Message, kind=95, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
     """Client to server, at the end of a trajectory: dF_j/dxi, and the change of F_j less that of the kinetic energy."""
 
     gradient: Positions

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import Message
+from ..core.messages import FEW, LABELLED, LIKELIHOOD, NOISED, Message, Tells
 
 Shift = Annotated[NDArray[np.float64], "d"]
 Precision = Annotated[NDArray[np.float64], "p"]
@@ -30,7 +30,7 @@ class QUpdate(Message, kind=10):
 
 
 @dataclass(frozen=True)
-class SiteDelta(Message, kind=11):
+class SiteDelta(Message, kind=11, tells=Tells(LIKELIHOOD, LABELLED, FEW, NOISED)):
     """Client to server: damped change of its site, computed from q of that version; `delta_id` counts the client's own
     updates.
     """
@@ -69,7 +69,7 @@ class Parameters(Message, kind=20):
 
 
 @dataclass(frozen=True)
-class Gradient(Message, kind=21):
+class Gradient(Message, kind=21, tells=Tells(LIKELIHOOD, LABELLED, FEW, NOISED)):
     """Client to server: gradient of its expected log-likelihood, clipped and noised if the job is private."""
 
     round: int

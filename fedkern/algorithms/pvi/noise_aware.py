@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, number
+from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, Tells, array, number
 from ..core.persistent import PersistentMap, PersistentSet
 
 Vector = NDArray[np.float64]
@@ -160,7 +160,7 @@ class AskSums(Message, kind=15):
 
 
 @dataclass(frozen=True)
-class NoisySums(Message, kind=16):
+class NoisySums(Message, kind=16, tells=Tells("", private="sums of noised sums that were charged before")):
     """Client to server: its `Sums`, functions of noisy sums and of points that follow from them."""
 
     round: int

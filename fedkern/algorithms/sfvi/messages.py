@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import Message
+from ..core.messages import AREAS, KNOWN, LIKELIHOOD, Message, Tells
 
 Draws = Annotated[NDArray[np.float64], "s xi"]
 Parameters = Annotated[NDArray[np.float64], "k"]
@@ -23,14 +23,14 @@ class Global(Message, kind=70):
 
 
 @dataclass(frozen=True)
-class GlobalGradient(Message, kind=71):
+class GlobalGradient(Message, kind=71, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
     """Client to server: G_j of each draw, and nothing else. (A client has one open question, so no round is needed.)"""
 
     gradient: Draws
 
 
 @dataclass(frozen=True)
-class GlobalGradientBound(Message, kind=72):
+class GlobalGradientBound(Message, kind=72, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
     """Client to server, instead, in a job with a trace: also F_j, its term of the bound at these draws, on average."""
 
     gradient: Draws
@@ -54,7 +54,7 @@ class Start(Message, kind=74):
 
 
 @dataclass(frozen=True)
-class Reached(Message, kind=75):
+class Reached(Message, kind=75, tells=Tells(LIKELIHOOD)):
     """Client to server, SFVI-Avg: where its steps have led q(xi)."""
 
     round: int

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import Message
+from ..core.messages import NUMBERS, PART, SPAN, Message, Tells
 
 Rows = Annotated[NDArray[np.float64], "n"]
 Dispersion = Annotated[NDArray[np.float64], "gamma"]
@@ -23,7 +23,7 @@ class Auxiliary(Message, kind=80):
 
 
 @dataclass(frozen=True)
-class Predicted(Message, kind=81):
+class Predicted(Message, kind=81, tells=Tells(NUMBERS, SPAN)):
     """Client to server (AV, y at the server): the mean of g_j over its steps."""
 
     round: int
@@ -41,7 +41,7 @@ class Total(Message, kind=82):
 
 
 @dataclass(frozen=True)
-class Moved(Message, kind=83):
+class Moved(Message, kind=83, tells=Tells(NUMBERS, PART)):
     """Client to server (AV, y shared): z_j after its step."""
 
     round: int
@@ -60,7 +60,7 @@ class AuxiliaryTotal(Message, kind=84):
 
 
 @dataclass(frozen=True)
-class Slopes(Message, kind=85):
+class Slopes(Message, kind=85, tells=Tells(NUMBERS, SPAN)):
     """Client to server (PL): means over its steps of g_j, of rho_j, and of its part of the slope in log sigma."""
 
     round: int

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import Message
+from ..core.messages import DRAW, LIKELIHOOD, NUMBERS, PART, Message, Tells
 
 Rows = Annotated[NDArray[np.float64], "s n"]
 Draws = Annotated[NDArray[np.float64], "s"]
@@ -23,7 +23,9 @@ class Begin(Message, kind=50):
 
 
 @dataclass(frozen=True)
-class ZShare(Message, kind=51):
+class ZShare(
+    Message, kind=51, tells=Tells(f"{DRAW} for every row", PART, private="a noised number for every row, charged to its budget")
+):
     """Client to server: z_j of the round's rows, for each of S draws."""
 
     round: int
@@ -49,7 +51,7 @@ class PredictorSum(Message, kind=53):
 
 
 @dataclass(frozen=True)
-class LikelihoodShare(Message, kind=54):
+class LikelihoodShare(Message, kind=54, tells=Tells(NUMBERS, PART)):
     """Client to server (PL): rho_j, its sum over rows, and this client's part of the slope in log sigma."""
 
     round: int
@@ -67,7 +69,7 @@ class LikelihoodSum(Message, kind=55):
 
 
 @dataclass(frozen=True)
-class BoundShare(Message, kind=56):
+class BoundShare(Message, kind=56, tells=Tells(LIKELIHOOD)):
     """Client to server, if the job asks for the trace of the ELBO: this client's terms of it, one number."""
 
     round: int

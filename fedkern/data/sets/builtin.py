@@ -1,7 +1,7 @@
 """Data that need no file of the user's: `[data] builtin = "adult"` and others, dealt to clients inside the job.
 
 The split depends on the job file alone: some sets are dealt, others have clients of their own (hospitals, conditions). Each rank
-builds the parts of its own clients, the server the test rows; no row is sent.
+builds the parts of its own clients, the server the test rows; none is sent.
 """
 
 from __future__ import annotations

@@ -32,11 +32,11 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield from _coefficients(content["parameters"])
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
-    yield f"clients sent {sent:,} bytes in all, and no row"
+    yield f"clients sent {sent:,} bytes in all"
     if content["privacy"]:
         yield from certificates(content["privacy"])
     else:
-        yield "no privacy is claimed: the job is federated, and what clients sent has no noise in it"
+        yield "no privacy is claimed: what clients sent has no noise in it, and can tell rows where they are few"
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"

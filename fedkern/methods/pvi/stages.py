@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
 from ...algorithms.exchanges import columns as agreement
-from ...algorithms.pvi import noise_aware
+from ...algorithms.exchanges import incomplete as exchange
+from ...algorithms.pvi import global_vi, noise_aware
+from ...algorithms.pvi import machine as pvi
 from ...data.design import check_header, describe
 from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
@@ -14,6 +16,19 @@ from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from .keys import Config
 from .model import Model
+
+# All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
+MAY_SEND = (
+    *agreement.PROTOCOL.to_server,
+    *column_notes.PROTOCOL.to_server,
+    *exchange.PROTOCOL.to_server,
+    *pvi.PROTOCOL.to_server,
+    *global_vi.protocol(private=False).to_server,
+    *terms.OF_Q.to_server,
+    *loo_sums.PROTOCOL.to_server,
+    *noise_aware.PROTOCOL.to_server,
+    *certificates.PROTOCOL.to_server,
+)
 
 
 def opening(config: Config) -> list[Stage]:

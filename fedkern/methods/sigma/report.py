@@ -1,5 +1,5 @@
 """The report's sections on a spatial model: the global unknowns, and the areas of clients whose folders are
-here. Areas never leave their client: the page shows those that lie in the run's folder, which in a job over machines is none."""
+here. An area's posterior has no message: the page shows those that lie in the run's folder, of a job over machines none."""
 
 from __future__ import annotations
 

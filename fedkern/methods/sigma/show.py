@@ -32,7 +32,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
         yield f"leave-one-out (PSIS): {sums}, {fit['areas']} areas, {fit['unreliable']} of them not reliable"
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
-    yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"
+    yield f"clients sent {sent:,} bytes in all; no privacy is claimed, and a map's counts count as told"
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"

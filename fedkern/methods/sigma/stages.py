@@ -10,8 +10,11 @@ from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import column_notes, fit_sums, level, settled, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
+from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.hmc import machine as hmc
+from ...algorithms.hmc.messages import Slope, SlopeChange
 from ...algorithms.sfvi import machine as sfvi
+from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Reached
 from ...data.artifact import read_own
 from ...data.design import describe
 from ...errors import JobError
@@ -24,6 +27,23 @@ from .keys import Config
 from .model import SigmaModel
 from .points import extended
 from .rows import Reading, needed, rows
+
+# All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
+MAY_SEND = (
+    *agreement.PROTOCOL.to_server,
+    *prior_agreement.PROTOCOL.to_server,
+    *column_notes.PROTOCOL.to_server,
+    *level.PROTOCOL.to_server,
+    GlobalGradient,
+    GlobalGradientBound,
+    Reached,
+    Slope,
+    SlopeChange,
+    *until.UP,
+    *settled.PROTOCOL.to_server,
+    LogTerms,
+    *fit_sums.PROTOCOL.to_server,
+)
 
 
 def opening(config: Config) -> list[Stage]:
@@ -124,7 +144,10 @@ def disclosure(model: SigmaModel) -> str:
     if model.config.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
-    return text + "; responses, areas' effects, rates and local latents have no message"
+    text += (
+        "; responses, areas' effects, rates and local latents have no message of their own, and where the map and the offsets "
+    )
+    return text + "are known the responses can be computed from what is sent"
 
 
 def _memory(d: int, covariance: str) -> tuple[float, float]:

@@ -33,7 +33,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
         yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
     yield from _imputed(content.get("imputed", {}))
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
-    yield f"clients sent {sent:,} bytes in all, and no row; no privacy is claimed"
+    yield f"clients sent {sent:,} bytes in all; no privacy is claimed, and rows can be told where they are few"
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"

@@ -11,7 +11,7 @@ from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
-from ...algorithms.gibbs.messages import Globals, GlobalsMoved, expected
+from ...algorithms.gibbs.messages import MOVES, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
 from ...data.design import describe
 from ...jobs import few, memory
 from ...jobs.check import Check, OwnFile, Said
@@ -22,6 +22,21 @@ from .keys import Config, ModelSection
 from .model import OTHER_PRIORS, SparseModel
 
 STREAMED = 500, 120  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
+# All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
+MAY_SEND = (
+    *agreement.PROTOCOL.to_server,
+    *column_notes.PROTOCOL.to_server,
+    *scaling.protocol(second=True).to_server,
+    *scaling.imputing_protocol(known=True).to_server,
+    *site_fits.PROTOCOL.to_server,
+    Locals,
+    Sums,
+    *MOVES,
+    Loglik,
+    *gibbs_pooled.PROTOCOL.to_server,
+    *loo_sums.PROTOCOL.to_server,
+    *counts.PROTOCOL.to_server,
+)
 
 
 def opening(config: Config) -> list[Stage]:

@@ -30,7 +30,9 @@ def lines(content: Record, why: str) -> Iterator[str]:
         yield f"ELBO {content['elbo']:.2f} ± {real(content['elbo_error']):.2g} (mean of the last fifth of the rounds)"
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
-    yield f"clients sent {sent:,} bytes in all, and no row" + ("" if content["privacy"] else "; no privacy is claimed")
+    yield f"clients sent {sent:,} bytes in all" + (
+        "" if content["privacy"] else "; no privacy is claimed, and each row's part of the predictor is told"
+    )
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"

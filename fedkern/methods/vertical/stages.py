@@ -8,10 +8,14 @@ from functools import partial
 import numpy as np
 
 from ...algorithms.core import until
+from ...algorithms.core.messages import Refused
 from ...algorithms.exchanges import certificates, column_notes, missing, predictions, response, settled
+from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
+from ...algorithms.soul.messages import Moved, Predicted, Slopes
 from ...algorithms.split import machine as vertical
+from ...algorithms.split.messages import BoundShare, LikelihoodShare, ZShare
 from ...data.design import check_header
 from ...data.faults import who
 from ...jobs import incomplete, memory
@@ -33,6 +37,26 @@ from .rows import (
     server_rows,
     spec_of,
     unknown,
+)
+
+# All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
+MAY_SEND = (
+    *alignment.PROTOCOL.to_server,
+    *column_notes.PROTOCOL.to_server,
+    *exchange.PROTOCOL.to_server,
+    *response.PROTOCOL.to_server,
+    ZShare,
+    LikelihoodShare,
+    BoundShare,
+    Predicted,
+    Moved,
+    Slopes,
+    *until.UP,
+    *settled.PROTOCOL.to_server,
+    *predictions.protocol(with_z=True).to_server,
+    *missing.PROTOCOL.to_server,
+    Refused,
+    *certificates.PROTOCOL.to_server,
 )
 
 

@@ -208,7 +208,7 @@ def test_the_plan_is_what_the_run_then_spends(fedkern: Any, tmp_path: Path) -> N
     (epsilon,) = {c["epsilon"] for c in json.loads((tmp_path / "out" / "summary.json").read_text())["privacy"].values()}
     assert re.search(rf"a +poisson 0\.2 +3 +2\.5 +0\.0001 +4 +2 +6 +{re.escape(f'{epsilon:.4g}')}\n", plan), plan
     assert "SiteDelta" in plan
-    assert "(and no row)" in plan
+    assert "noised sums, charged to its budget" in plan
     assert not (tmp_path / "clients" / "budget.jsonl").exists()
 
 

@@ -1,0 +1,90 @@
+"""What the messages of a job tell of their senders' rows, as `fedkern check` says it.
+
+What each one is, and what can be computed from it, stands with the message (`Tells` of `algorithms.core.messages`). Here that is
+said of one job: in a private job and in an open one, and of a client with no more rows than the job asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..algorithms.core.messages import FEW, FEWER, NOISED, ONE_OR_TWO, TWO, Message, Tells, schema
+from ..algorithms.exchanges.columns import NAMES, SchemaReply
+from ..models.encoding import Spec
+from .keys import LEAST_ROWS, FewSection, JobConfig
+from .stage import Stage
+
+PAGE = "docs/concepts/disclosure.md"
+MOST = {ONE_OR_TWO: 2, TWO: 2, FEW: LEAST_ROWS - 1}  # rows up to which it is so
+
+
+def tells(kind: type[Message], spec: Spec) -> Tells:
+    """What a client's message of this kind tells in a job with these columns.
+
+    Raises
+    ------
+    TypeError
+        The class does not say it.
+    """
+    if kind.tells is None:
+        raise TypeError(
+            f"{kind.__name__} comes from a client, and its class does not say what it tells: give it tells = Tells(..)"
+        )
+    return NAMES if kind is SchemaReply and spec.standardise != "exchange" else kind.tells
+
+
+def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
+    """What a client's message of this kind is in this job."""
+    told = tells(kind, spec)
+    if config.privacy is not None and config.unit == "client" and told.private == NOISED:
+        return f"{told.what}; the server, which is trusted, adds the noise"
+    return (told.private or told.what) if config.privacy is not None else told.what
+
+
+def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
+    """In one line, what a server can compute of a client of this job, with the fewest rows that it may have."""
+    who = "every other client and the server" if any(stage.allgather for stage in stages) else "a server"
+    kinds = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
+    told = {kind: tells(kind, spec) for kind in kinds}
+    if config.privacy is not None and config.unit == "client":
+        found = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private == NOISED}))
+        others = "all others no more than the plan allows of a whole client"
+        yield f"computed  the server, which is trusted, can compute {found}; {others}"
+        return
+    if config.privacy is not None:
+        found = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
+        bound = "the plan's epsilon and delta bound what anybody can compute of one row"
+        if config.privacy.noise_source != "secure":
+            bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
+        yield f"computed  {bound}" + (f"; a server can compute {found}" if found else "")
+        return
+    least = config.data.least_rows if isinstance(config.data, FewSection) else None
+    every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}
+    few = {kind: one for kind, one in told.items() if kind not in every and least is not None and _still(kind, one, kinds, least)}
+    parts = [*_grouped(every)]
+    if least is not None:
+        still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
+        words = ", ".join(_computed(still)) or "no row in any way that was tried, which is no guarantee"
+        parts.append(f"of a client with {least} rows, the fewest that this job takes (data.least_rows): {words}")
+    yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
+
+
+def _still(kind: type[Message], told: Tells, kinds: Mapping[type[Message], Mapping[str, int]], least: int) -> bool:
+    """Whether it is so of a client with the fewest rows."""
+    if told.where == FEWER:
+        return least <= 1 + max(kinds[kind][symbol] for field in schema(kind).values() for symbol in field.shape[-1:])
+    return least <= MOST[told.where]
+
+
+def _grouped(told: Mapping[type[Message], Tells]) -> Iterator[str]:
+    """By the clients of which it is so: of all first."""
+    for where in sorted({one.where for one in told.values() if one.computed}):
+        words = _computed({kind: one._replace(where="") for kind, one in told.items() if one.where == where})
+        yield f"of {f'a client {where}' if where else 'every client'}: {', '.join(words)}"
+
+
+def _computed(told: Mapping[type[Message], Tells]) -> Iterator[str]:
+    """What can be computed, each with the messages that it takes."""
+    for words, where in dict.fromkeys((one.computed, one.where) for one in told.values() if one.computed):
+        names = ", ".join(kind.__name__ for kind, one in told.items() if (one.computed, one.where) == (words, where))
+        yield f"{words}{f' {where}' if where else ''} ({names})"

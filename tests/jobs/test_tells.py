@@ -1,0 +1,161 @@
+"""What messages tell, as `fedkern check` says it: every one that a client sends says it, and a job's line is that of its own."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+
+import fedkern.algorithms
+from fedkern.algorithms.core.messages import KINDS, Message, Protocol, Tells
+from fedkern.algorithms.soul.messages import Predicted
+from fedkern.api import checked, perform
+from fedkern.data.simulate.federations import Settings, simulate
+from fedkern.jobs.disclosure import tells
+from fedkern.jobs.keys import LEAST_ROWS
+from fedkern.jobs.run import Output
+from fedkern.jobs.wire import ALSO
+from fedkern.methods import METHODS, load, named
+from fedkern.models.encoding import Spec
+from fedkern.transports.codec import Codec
+from fedkern.transports.inprocess import InProcess
+from support import input_cases
+
+FEWEST = "the fewest that this job takes (data.least_rows)"
+MODULES = [import_module(found.name) for found in pkgutil.walk_packages(fedkern.algorithms.__path__, "fedkern.algorithms.")]
+PROTOCOLS = {id(value): value for module in MODULES for value in vars(module).values() if isinstance(value, Protocol)}.values()
+OURS = [kind for kind in KINDS.values() if kind.__module__.startswith("fedkern.")]
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+def test_a_message_says_what_it_tells_where_a_client_sends_it(kind: type[Message]) -> None:
+    begin = (kind.__doc__ or "").partition(" to ")[0]
+    assert begin in ("Client", "Server"), "the document of a message begins with who sends it"
+    assert (kind.tells is not None) == (begin == "Client"), f"{kind.__name__}: give it tells = Tells(..), or none"
+    if kind.tells is not None:
+        assert kind.tells.what or kind.tells.private
+        assert kind.tells.computed or not kind.tells.where
+
+
+def test_every_protocol_s_messages_are_a_method_s() -> None:
+    """What no method lists could be sent without a line of the page."""
+    listed = {kind for method in METHODS for kind in named(method).stages.MAY_SEND} | {*ALSO["to_server"]}
+    assert listed == {kind for kind in OURS if kind.tells is not None}
+    assert len(PROTOCOLS) > 15
+    for protocol in PROTOCOLS:
+        assert {*protocol.to_server} <= listed, protocol.name
+        assert all(kind.tells is None for kind in protocol.to_client), protocol.name
+
+
+def test_a_message_that_does_not_say_it_is_refused() -> None:
+    class Silent(Message, kind=991):
+        """Client to server."""
+
+        values: Annotated[np.ndarray[Any, Any], "d"]
+
+    del KINDS[991]
+    spec = Spec("y")
+    with pytest.raises(TypeError, match="Silent comes from a client, and its class does not say what it tells"):
+        tells(Silent, spec)
+    Silent.tells = Tells("a draw")
+    assert tells(Silent, spec).what == "a draw"
+
+
+def said(path: Path, *sets: str) -> str:
+    return "\n".join(checked(InProcess(), *load(path, sets=sets)) or [])
+
+
+def computed(path: Path, *sets: str) -> str:
+    (line,) = (line for line in said(path, *sets).splitlines() if line.startswith("computed  "))
+    return line
+
+
+def federation(folder: Path, method: str) -> Path:
+    return folder / input_cases.METHODS[method](folder).job
+
+
+@pytest.mark.usefixtures("_here")
+class TestTheLine:
+    @pytest.fixture
+    def _here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    def test_of_few_rows(self, tmp_path: Path) -> None:
+        path = federation(tmp_path, "pvi")
+        told = computed(path)
+        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no row in any way that was tried, which is no guarantee" in told
+        told = computed(path, "data.least_rows=3")
+        assert f"of a client with 3 rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
+        assert "each column's values (SchemaReply)" not in told
+        told = computed(path, "data.least_rows=1", "output.reweigh=false")
+        assert "each column's values (SchemaReply), its rows and labels (SiteDelta)" in told
+
+    def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:
+        path = federation(tmp_path, "pvi")
+        assert "labels, and sums over this client's rows" in said(path)
+        without = said(path, "data.standardise=none")
+        assert "names, levels and labels of its columns" in without
+        assert "sums over" not in without
+
+    def test_of_noise(self, tmp_path: Path) -> None:
+        path = federation(tmp_path, "private")
+        assert "computed  keyed noise bounds nothing" in said(path)
+        text = said(path, "privacy.noise_source=secure")
+        assert "noised sums, charged to its budget" in text
+        assert "computed  the plan's epsilon and delta bound what anybody can compute of one row" in text
+        assert not any(words in text for words in ("function of its likelihood", "sum over", "a draw"))
+        path.write_text(path.read_text("utf-8").replace("sampling_rate = 0.5", 'unit = "client"'), "utf-8")
+        text = said(path)
+        assert "a function of its likelihood; the server, which is trusted, adds the noise" in text
+        assert (
+            "computed  the server, which is trusted, can compute of a client with few rows: its rows and labels (SiteDelta); all"
+            in text
+        )
+
+    def test_of_draws_and_of_cross_products(self, tmp_path: Path) -> None:
+        path = federation(tmp_path, "sparse")
+        told = computed(path)
+        assert "of every client: second moments of its rows (these up to a rotation where" in told
+        assert "coefficients + 1) (Locals); of a client with 20 rows" in told
+        gathered = computed(path, "algorithm.topology=allgather")
+        assert gathered.startswith("computed  every other client and the server can compute")
+        pooled = "algorithm.statistics=pooled"
+        rotated = "its rows up to a rotation (of two rows their difference) with no more rows than coefficients + 1 (Statistics)"
+        assert rotated in computed(path, pooled, "data.least_rows=2")
+        assert rotated not in computed(path, pooled)
+
+    def test_of_rows_that_are_split(self, tmp_path: Path) -> None:
+        told = computed(federation(tmp_path, "vertical"))
+        assert "of every client: which of all ids that are guessed it has (Ids), its part of every row's predictor" in told
+
+    def test_of_a_map(self, tmp_path: Path) -> None:
+        told = computed(federation(tmp_path, "sigma"))
+        assert 'of a client whose map and offsets are known (kind = "within"): the response of every area (GlobalGradient' in told
+        assert "of a client with one area: its response (LevelSums)" in told
+        assert "fewest" not in told, "it counts no rows"
+
+
+def test_what_a_soul_client_sends_spans_its_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/concepts/disclosure.md: of two columns the matrix of all that was sent has rank two, with nothing in its way."""
+    path = simulate("vertical", tmp_path / "job", Settings(clients=2, rows=60, columns=2))
+    heard: dict[int, list[Any]] = {}
+    decode = Codec.decode
+
+    def noted(codec: Codec, *given: Any) -> tuple[int, Message]:
+        client, message = decode(codec, *given)
+        if isinstance(message, Predicted):
+            heard.setdefault(client, []).append(message.g.copy())
+        return client, message
+
+    monkeypatch.setattr(Codec, "decode", noted)
+    path.write_text(re.sub("auxiliary = .*", 'inference = "soul"', path.read_text()))
+    perform(InProcess(), *load(path, sets=["job.rounds=30"]), Output(tmp_path / "out", quiet=True))
+    assert heard.keys() == {0, 1}
+    for sent in heard.values():
+        singular = np.linalg.svd(np.array(sent), compute_uv=False)
+        assert (singular > 1e-9 * singular[0]).sum() == 2
