@@ -1,0 +1,401 @@
+"""The curious server: what it makes of the messages that it was sent, of the job file, and of nothing else.
+
+It computes the clients' rows. No function here reads a row to choose between starts: that is done by how well the messages are
+explained, as a server would have to. `found` compares with the truth afterwards, for whoever holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from fedkern.algorithms.core.messages import SERVER, Message
+from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
+from fedkern.algorithms.exchanges.terms import DRAWS, AskTermsOf, LogTermsOf
+from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
+from fedkern.kernels import rng
+from fedkern.models.expfam import Gaussian, unpack
+from fedkern.transports.codec import Frame
+from fedkern.transports.driver import ServerSide
+
+Array = NDArray[np.float64]
+M = TypeVar("M", bound=Message)
+
+SHARED = 1001  # chain of the stream "posterior" from which all parties draw what `LogTermsOf` is asked at
+
+
+# --- what the server sees
+
+
+class Tape:
+    """Inside `with`, every message between the server and its clients in this process, decoded from its frame, in order."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, Message]] = []  # (client, message), questions and answers
+
+    def __enter__(self) -> Tape:
+        self._ask, self._arrive = ask, arrive = ServerSide._ask, ServerSide.arrive
+
+        def _ask(server: ServerSide[Any, Any], client: int, frame: Frame) -> tuple[int, Frame]:
+            self.heard.append(server.codec.decode(frame, server.protocol.to_client))
+            return ask(server, client, frame)
+
+        def _arrive(server: ServerSide[Any, Any], frame: Frame, here: Any) -> None:
+            self.heard.append(server.codec.decode(frame, server.expected))
+            arrive(server, frame, here)
+
+        ServerSide._ask, ServerSide.arrive = _ask, _arrive  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        ServerSide._ask, ServerSide.arrive = self._ask, self._arrive  # type: ignore[method-assign]
+
+    def of(self, client: int, *kinds: type[Message]) -> list[Message]:
+        """One client's messages of these kinds, in order."""
+        return [message for k, message in self.heard if k == client and isinstance(message, kinds)]
+
+    def texts(self, client: int, kind: type[SchemaReply | Agreed]) -> list[dict[str, Any]]:
+        """What messages that hold JSON said (in one piece each)."""
+        return [json.loads(bytes(m.text)) for m in self.of(client, kind) if isinstance(m, SchemaReply | Agreed)]
+
+
+# --- a regression's rows, as equations in z_i = +-(1, x_i): log p(y_i | x_i) = log sigmoid(z_i' theta)
+
+NODES = np.linspace(-6.5, 6.5, 64)
+WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
+
+
+@dataclass(frozen=True)
+class Values:
+    """Log-likelihoods at known coefficients, (S,) at `theta` (S, d)."""
+
+    theta: Array
+    values: Array
+    noise: float
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        """(B, m) residuals of (B, n, d) rows, and their Jacobian (B, m, n, d), both in units of the noise."""
+        at = z @ self.theta.T  # (B, n, S)
+        residual = -np.logaddexp(0, -at).sum(axis=1) - self.values
+        slope = scipy.special.expit(-at)
+        return residual, np.einsum("bns,sd->bsnd", slope, self.theta)
+
+
+@dataclass(frozen=True)
+class Sites:
+    """A client's local optima at known q: gradients (T, d) and curvatures (T, d) or (T, d, d) of its expected log-likelihood."""
+
+    mean: Array
+    cov: Array  # (T, d), or (T, d, d)
+    gradient: Array
+    curvature: Array
+    noise: float
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        full = self.cov.ndim == 3
+        b, n, d = z.shape
+        t = len(self.mean)
+        Sz = np.einsum("tde,bne->btnd", self.cov, z) if full else self.cov[None, :, None] * z[:, None]
+        m = np.einsum("td,bnd->btn", self.mean, z)
+        s = np.sqrt(np.maximum(np.einsum("btnd,bnd->btn", Sz, z), 1e-300))
+        at = m[..., None] + s[..., None] * NODES
+        p = scipy.special.expit(-at)
+        g = p * (1 - p)
+        turn = 2 * p - 1  # 1 - 2 sigmoid(at)
+        k0, k1, k2, k3 = (f @ WEIGHTS for f in (p, g, g * turn, g * (1 - 6 * g)))
+        of_k0 = -k1[..., None] * self.mean[None, :, None] - k2[..., None] * Sz  # (b, t, n, d)
+        of_k1 = k2[..., None] * self.mean[None, :, None] + k3[..., None] * Sz
+        first = np.einsum("btn,bnd->btd", k0, z) - self.gradient
+        eye = np.eye(d)
+        J1 = np.einsum("bni,btnj->btinj", z, of_k0) + np.einsum("btn,ij->btinj", k0, eye)
+        if full:
+            i, j = np.tril_indices(d)
+            pairs = z[..., i] * z[..., j]  # (b, n, q)
+            second = np.einsum("btn,bnq->btq", k1, pairs) - self.curvature[:, i, j]
+            of_pairs = z[..., i, None] * eye[j] + z[..., j, None] * eye[i]  # (b, n, q, d)
+            J2 = np.einsum("bnq,btnd->btqnd", pairs, of_k1) + np.einsum("btn,bnqd->btqnd", k1, of_pairs)
+        else:
+            second = np.einsum("btn,bnd->btd", k1, z * z) - self.curvature
+            J2 = np.einsum("bni,btnj->btinj", z * z, of_k1) + np.einsum("btn,ij,bnj->btinj", k1, eye, 2 * z)
+        return (
+            np.concatenate([first.reshape(b, -1), second.reshape(b, -1)], axis=1),
+            np.concatenate([J1.reshape(b, -1, n, d), J2.reshape(b, -1, n, d)], axis=1),
+        )
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of the columns and of their squares, (p,) each."""
+
+    first: Array
+    second: Array
+    noise: float
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        x = z[..., 1:] * sign[..., None]
+        p = x.shape[-1]
+        eye = np.eye(p, p + 1, 1)
+        one = np.einsum("bn,pd->bpnd", sign, eye)
+        two = np.einsum("bnp,bn,pd->bpnd", 2 * x, sign, eye)
+        residual = np.concatenate([x.sum(axis=1) - self.first, (x * x).sum(axis=1) - self.second], axis=1)
+        return residual, np.concatenate([one, two], axis=1)
+
+
+Term = Values | Sites | Sums
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a server knows of one client of a logistic regression: its number of rows, and equations."""
+
+    n: int
+    d: int
+    terms: tuple[Term, ...]
+    centre: Array = field(default_factory=lambda: np.zeros(0))
+    scale: Array = field(default_factory=lambda: np.ones(0))
+
+    def only(self, *kinds: type) -> Seen:
+        return Seen(self.n, self.d, tuple(t for t in self.terms if isinstance(t, kinds)), self.centre, self.scale)
+
+    def system(self, z: Array, sign: Array, level: float = 0.0) -> tuple[Array, Array]:
+        """Residuals (B, m) and their slopes in x (B, m, n p), in units of the noise, which is at least `level`."""
+        parts = []
+        for term in self.terms:
+            r, J = term.residuals(z, sign)
+            w = 1 / max(term.noise, level)
+            parts.append((w * r, w * J[..., 1:] * sign[:, None, :, None]))
+        b = len(z)
+        return np.concatenate([r for r, _ in parts], axis=1), np.concatenate([J for _, J in parts], axis=1).reshape(
+            b, -1, self.n * (self.d - 1)
+        )
+
+
+def z_of(x: Array, sign: Array) -> Array:
+    """(B, n, d) signed rows with the intercept's column."""
+    return np.concatenate([np.ones((*x.shape[:-1], 1)), x], axis=-1) * sign[..., None]
+
+
+EXACT, ROUNDED = 1e-12, 1e-3 / np.sqrt(12)
+AT_OPTIMUM = 1e-10  # how far from its optimum a site is, in the units of a gradient
+
+
+def logistic(
+    tape: Tape, client: int, *, seed: int = 0, draws: int = DRAWS, rounded: bool = False, rounds: int = 15, damping: float = 1.0
+) -> Seen:
+    """All that the messages of a default `pvi` job say of a client.
+
+    Parameters
+    ----------
+    draws, rounded : of the log-likelihoods use so many, rounded to .001 nats
+    rounds : of the sites use so many
+    damping : of an update, which the job file says
+    """
+    agreed = tape.texts(client, Agreed)[-1]
+    told = tape.texts(client, SchemaReply)
+    numeric = [c for c in agreed["columns"] if c.get("kind", "numeric") == "numeric"]
+    centre, scale = (np.array([c[name] for c in numeric], dtype=float) for name in ("center", "scale"))
+    p = len(centre)
+    d = p + 1
+    terms: list[Term] = []
+    n = 0
+    if len(told) > 2:  # sums about the pooled means
+        n = told[1]["rows"]
+        terms.append(Sums(np.array(told[2]["sums"]) / scale, np.array(told[2]["squares"]) / scale**2, 1e-12))
+    if sites := sites_of(tape, client, d, rounds, damping):
+        terms.append(sites)
+    for question, answer in zip(tape.of(client, AskTermsOf), tape.of(client, LogTermsOf)):
+        assert isinstance(question, AskTermsOf)
+        assert isinstance(answer, LogTermsOf)
+        q = Gaussian(question.h, unpack(question.P, d))
+        e = rng.normal(DRAWS * d, key=rng.key(seed, "posterior", SHARED), client=SERVER).reshape(DRAWS, d)
+        theta = q.mean + (e * q.sd if q.diagonal else e @ q.scale_tril.T)
+        values = np.round(answer.values, 3) if rounded else answer.values
+        terms.append(Values(theta[:draws], values[:draws], ROUNDED if rounded else EXACT))
+    return Seen(n, d, tuple(terms), centre, scale)
+
+
+def sites_of(tape: Tape, client: int, d: int, rounds: int, damping: float) -> Sites | None:
+    """Where a client's updates have led q: there its own part of the gradient is minus the cavity's (pvi.md, section 2)."""
+    site_h: Array = np.zeros(d)
+    site_P: Array | float = 0.0
+    q = delta = None
+    found = []
+    for message in tape.of(client, QUpdate, SiteDelta, SiteApplied):
+        if isinstance(message, QUpdate):
+            q = message
+        elif isinstance(message, SiteDelta):
+            delta = message
+        elif isinstance(message, SiteApplied) and q is not None and delta is not None:
+            found.append((q, delta, site_h, site_P))
+            site_h, site_P = site_h + message.alpha * delta.dh, site_P + message.alpha * delta.dP
+    if not found:
+        return None
+    means, covs, gradients, curvatures = [], [], [], []
+    for q, delta, site_h, site_P in found[:rounds]:
+        h, P = q.h + delta.dh / damping, unpack(q.P + delta.dP / damping, d)
+        Pc = unpack(q.P - site_P, d)
+        hc = q.h - site_h
+        mean = h / P if P.ndim == 1 else np.linalg.solve(P, h)
+        means.append(mean)
+        covs.append(1 / P if P.ndim == 1 else np.linalg.inv(P))
+        gradients.append((Pc * mean if P.ndim == 1 else Pc @ mean) - hc)
+        curvatures.append(P - Pc)
+    return Sites(np.array(means), np.array(covs), np.array(gradients), np.array(curvatures), AT_OPTIMUM)
+
+
+# --- solving them
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Rows that explain what was seen: (n, p) in units of the agreed scale, labels of +-1, and which of them the server would
+    name; the rms residual in units of the noise; `seconds` of CPU and `starts` that it took."""
+
+    x: Array
+    sign: Array
+    named: NDArray[np.bool_]
+    misfit: float
+    seconds: float
+    starts: int
+
+    @property
+    def claimed(self) -> bool:
+        """Whether the server would believe it."""
+        return self.misfit < BELIEVED
+
+
+BELIEVED = 30.0  # rms residual, in units of the noise
+WITHIN = 0.05  # standard deviations that every cell of a row that is named may be off
+
+
+def _starts(seen: Seen, count: int, random: np.random.Generator) -> tuple[Array, Array]:
+    """Normal rows with the sums that are known, and labels of any number."""
+    n, p = seen.n, seen.d - 1
+    x = random.standard_normal((count, n, p))
+    for term in seen.terms:
+        if isinstance(term, Sums):
+            mean, spread = term.first / n, np.sqrt(np.maximum(term.second / n - (term.first / n) ** 2, 1e-12))
+            x -= x.mean(axis=1, keepdims=True)
+            x = mean + x * spread / np.maximum(x.std(axis=1, keepdims=True), 1e-12)
+    positive = random.integers(0, n + 1, count)
+    return x, np.where(np.arange(n) < positive[:, None], 1.0, -1.0)
+
+
+def _descend(seen: Seen, x: Array, sign: Array, level: float, steps: int, ridge: float, until: float = 0.0) -> tuple[Array, Array]:
+    """Levenberg-Marquardt of all starts at once: rows, and their costs."""
+    b, n, p = x.shape
+    damp = np.full(b, 1e-2)
+
+    def at(x: Array) -> tuple[Array, Array, Array, Array]:
+        r, J = seen.system(z_of(x, sign), sign, level)
+        flat = x.reshape(b, -1)
+        A = np.matmul(J.transpose(0, 2, 1), J)
+        g = np.einsum("bmk,bm->bk", J, r) + ridge * flat
+        A[:, np.arange(n * p), np.arange(n * p)] += ridge
+        return (r * r).sum(axis=1) + ridge * (flat * flat).sum(axis=1), A, g, r
+
+    cost, A, g, _ = at(x)
+    for _ in range(steps):
+        k = np.arange(n * p)
+        M = A.copy()
+        M[:, k, k] += damp[:, None] * (A[:, k, k] + 1e-12)
+        step = np.linalg.solve(M, g[..., None])[..., 0].reshape(x.shape)
+        longest = np.abs(step).max(axis=(1, 2), keepdims=True)
+        new = x - step * np.minimum(1.0, 1.0 / np.maximum(longest, 1e-300))
+        new_cost, new_A, new_g, _ = at(new)
+        better = new_cost < cost
+        damp = np.clip(np.where(better, damp / 5, damp * 4), 1e-15, 1e8)
+        x = np.where(better[:, None, None], new, x)
+        A, g = np.where(better[:, None, None], new_A, A), np.where(better[:, None], new_g, g)
+        cost = np.where(better, new_cost, cost)
+    return x, cost
+
+
+def _polish(seen: Seen, x: Array, sign: Array, steps: int = 300) -> tuple[Array, float]:
+    """One start to the last digits: Levenberg-Marquardt through QR; and its largest residual in units of the noise."""
+    damp = 1e-6
+    shape = x.shape
+    r, J = (a[0] for a in seen.system(z_of(x[None], sign[None]), sign[None]))
+    for _ in range(steps):
+        width = np.linalg.norm(J, axis=0) + 1e-300
+        A = np.concatenate([J / width, np.sqrt(damp) * np.eye(J.shape[1])])
+        step = np.linalg.lstsq(A, np.concatenate([r, np.zeros(J.shape[1])]), rcond=None)[0] / width
+        new = x - step.reshape(shape)
+        new_r, new_J = (a[0] for a in seen.system(z_of(new[None], sign[None]), sign[None]))
+        if new_r @ new_r < r @ r:
+            gained = 1 - new_r @ new_r / (r @ r)
+            x, r, J, damp = new, new_r, new_J, max(damp / 10, 1e-30)
+            if r @ r < len(r) * 1e-2 or (gained < 1e-4 and damp < 1e-16):
+                break
+        else:
+            damp *= 30
+            if damp > 1e6:
+                break
+    return x, float(np.sqrt(np.mean(r * r)))
+
+
+LEVELS = (3e-2, 3e-3, 1e-4, 1e-6)
+
+
+def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 32, steps: int = 12, wanted: int = 3) -> Guess:
+    """Rows from many starts, each followed from coarse to fine residuals, until `wanted` of them explain what was seen, or time is
+    up. Only rows in which all that do agree are named: where the equations leave something open, solutions differ."""
+    began, starts = time.process_time(), 0
+    tried: list[tuple[float, Array, Array]] = []
+    finest = min(term.noise for term in seen.terms)
+    while True:
+        x, sign = _starts(seen, batch, random)
+        starts += batch
+        keep = batch
+        for level in [*(level for level in LEVELS if level > finest), *([finest] if finest > LEVELS[-1] else [])]:
+            x, cost = _descend(seen, x, sign, level, steps, ridge=1e-3 if level > 1e-3 else 1e-6)
+            keep = max(3, keep // 2)
+            order = np.argsort(cost)[:keep]
+            x, sign = x[order], sign[order]
+        for i in range(min(2, len(x))):
+            rows, misfit = _polish(seen, x[i], sign[i])
+            tried.append((misfit, rows, sign[i]))
+            tried.sort(key=lambda one: one[0])
+            del tried[wanted:]
+        used = time.process_time() - began
+        believed = [one for one in tried if one[0] < BELIEVED]
+        if len(believed) >= wanted or used > seconds:
+            break
+    misfit, rows, labels = tried[0]
+    named = known(seen, rows, labels) < WITHIN if believed else np.zeros(seen.n, bool)
+    for _, other, of_other in believed[1:]:
+        named &= _matched(np.column_stack([rows, labels]), np.column_stack([other, of_other]))
+    return Guess(rows, labels, named, misfit, used, starts)
+
+
+def _matched(one: Array, other: Array) -> NDArray[np.bool_]:
+    """Which rows of `one` the other has too, one for one."""
+    away = np.abs(one[:, None] - other[None]).max(axis=2)
+    rows, columns = scipy.optimize.linear_sum_assignment(np.minimum(away, 2 * WITHIN))
+    out = np.zeros(len(one), bool)
+    out[rows] = away[rows, columns] <= WITHIN
+    return out
+
+
+def recovered(guess: Guess, x: Array, y: Array) -> int:
+    """Rows of the truth (n, p) that are named, label and all."""
+    told = np.column_stack([guess.x, guess.sign])[guess.named]
+    return int(_matched(np.column_stack([x, 2 * y - 1]), told).sum()) if len(told) else 0
+
+
+def known(seen: Seen, x: Array, sign: Array) -> Array:
+    """(n,) how well each row is determined, by whoever solves the equations: the largest standard deviation of its cells given
+    all messages, at these rows and labels of +-1, where N(0, 1) is all that is known of a cell beforehand."""
+    _, J = seen.system(z_of(x[None], sign[None]), sign[None])
+    J = J[0]
+    _, s, V = np.linalg.svd(J, full_matrices=False)
+    left = 1 - np.einsum("ki,ki->i", V, V)  # directions of which nothing is said
+    variance = np.maximum(left, 0) + np.einsum("ki,k->i", V * V, 1 / (1 + s * s))
+    return np.sqrt(variance).reshape(x.shape).max(axis=1)
