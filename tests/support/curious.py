@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,9 +21,20 @@ from numpy.typing import NDArray
 from fedkern.algorithms.core.messages import SERVER, Message
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.terms import DRAWS, AskTermsOf, LogTermsOf
+from fedkern.algorithms.exchanges.level import Level
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
+from fedkern.algorithms.sfvi.messages import Global, GlobalGradient, GlobalGradientBound
+from fedkern.algorithms.sfvi.terms import INNER
+from fedkern.data.artifact import WithinFile, read_own, read_server
 from fedkern.kernels import rng
+from fedkern.methods.sigma.keys import Config
+from fedkern.methods.sigma.model import SigmaModel
+from fedkern.models.encoding import Encoding
 from fedkern.models.expfam import Gaussian, unpack
+from fedkern.models.spatial import within_site
+from fedkern.models.spatial.site import Rows
+from fedkern.models.spatial.units import Units
+from fedkern.models.spatial.within_site import WithinSite
 from fedkern.transports.codec import Frame
 from fedkern.transports.driver import ServerSide
 
@@ -399,3 +412,136 @@ def known(seen: Seen, x: Array, sign: Array) -> Array:
     left = 1 - np.einsum("ki,ki->i", V, V)  # directions of which nothing is said
     variance = np.maximum(left, 0) + np.einsum("ki,k->i", V * V, 1 / (1 + s * s))
     return np.sqrt(variance).reshape(x.shape).max(axis=1)
+
+
+# --- a map's counts
+
+
+@dataclass(frozen=True)
+class Map:
+    """What a server knows of a spatial job before it starts: the prior, which is made of the map alone, and the exposures.
+
+    Attributes
+    ----------
+    model : of the job, with the units that `Level` has told
+    files, offsets, X : of each client its part of the map; log exposures and covariates of its areas, in the map's order
+    """
+
+    model: SigmaModel
+    files: tuple[WithinFile, ...]
+    offsets: tuple[Array, ...]
+    X: tuple[Array, ...]
+
+    def site(self, client: int, y: Array) -> WithinSite:
+        """What the client would compute of these counts."""
+        site = self.model.site(self.files[client], Rows(y, np.arange(len(y)), self.X[client], self.offsets[client]))
+        assert isinstance(site, WithinSite)
+        return site
+
+    def slopes(self, client: int, y: Array, xi: Array) -> Array:
+        """(m, P) what the client would answer at xi (m, P)."""
+        return self.site(client, y).log_joint_grads(xi, np.zeros((len(xi), 0)))[1]
+
+    def terms(self, client: int, y: Array, xi: Array) -> Array:
+        """(m,) its log-likelihoods, as `LogTerms` has them."""
+        site, key = self.site(client, y), rng.key(self.model.config.job.seed, "posterior", LOCAL)
+        normals = (rng.normal(INNER * len(y), key=key, client=client, step=k).reshape(INNER, len(y)) for k in range(len(xi)))
+        return np.array([site.log_marginal(x, e) for x, e in zip(xi, normals)])
+
+
+LOCAL = 1002  # chain of the stream "posterior", from which a client draws its own unknowns for `LogTerms`
+
+
+def of_map(tape: Tape, config: Config, names: Sequence[str], folder: Path, offsets: Sequence[Array], X: Sequence[Array]) -> Map:
+    """From the job file, the prior's files, public exposures and covariates, and the level that all parties were told."""
+    told = [m for _, m in tape.heard if isinstance(m, Level)][-1]
+    encoding = Encoding.from_dict(tape.texts(0, Agreed)[-1])
+    model = SigmaModel(config, tuple(names), encoding, read_server(folder).common, Units(told.level, told.scale))
+    files = tuple(read_own(folder, name) for name in names)
+    assert all(isinstance(file, WithinFile) for file in files)
+    return Map(model, tuple(f for f in files if isinstance(f, WithinFile)), tuple(offsets), tuple(X))
+
+
+def gradients(tape: Tape, client: int, rounds: int) -> tuple[Array, Array]:
+    """xi (m, P) of the first rounds, and what this client answered."""
+    xi = [m.xi for m in tape.of(client, Global) if isinstance(m, Global)][:rounds]
+    g = [m.gradient for m in tape.of(client, GlobalGradientBound, GlobalGradient) if hasattr(m, "gradient")][:rounds]
+    return np.concatenate(xi), np.concatenate(g)
+
+
+STEP = 1e-4
+
+
+@contextmanager
+def to_the_end() -> Iterator[None]:
+    """Inside, fixed points of a client's own unknowns are followed further than clients do: slopes by differences need it."""
+    before, within_site.CLOSE = within_site.CLOSE, 1e-9
+    try:
+        yield
+    finally:
+        within_site.CLOSE = before
+
+
+Predicted = Callable[[Array], Array]  # what would have been told, of any counts of one client
+
+
+def counts(
+    predicted: Sequence[Predicted],
+    told: Array,
+    start: Sequence[Array],
+    *,
+    random: np.random.Generator,
+    starts: int = 8,
+    steps: int = 30,
+) -> tuple[Array, float]:
+    """Whole numbers of several clients that explain the sum of what they told, and how much they leave (largest residual).
+
+    Plain Gauss-Newton in their logarithms, which may climb on its way, from `start` and from places about it; rounded, and mended
+    by ones. The best of all by what is left.
+    """
+    sizes = np.cumsum([len(one) for one in start])[:-1]
+    begin = np.concatenate(start)
+    best, left = np.round(begin), np.inf
+
+    def of(y: Array) -> Array:
+        parts = [one(own) for one, own in zip(predicted, np.split(y, sizes))]
+        return np.sum(parts, axis=0) - told
+
+    for attempt in range(starts):
+        y = begin * np.exp(0.4 * random.standard_normal(len(begin)) * (attempt > 0))
+        near, off = y, np.inf
+        with to_the_end():
+            for _ in range(steps):
+                r = of(y)
+                if (size := float(np.linalg.norm(r))) < off:
+                    near, off = y, size
+                columns = [
+                    (one(own * np.exp(e)) - one(own * np.exp(-e))) / (2 * STEP)
+                    for one, own in zip(predicted, np.split(y, sizes))
+                    for e in STEP * np.eye(len(own))
+                ]
+                step = np.linalg.lstsq(np.stack(columns, axis=1), r, rcond=1e-12)[0]
+                y = np.clip(y * np.exp(-np.clip(step, -1, 1)), 0.05, 1e6)
+                if np.abs(step).max() < 1e-4:
+                    break
+        whole, off = _by_ones(of, np.round(near))
+        if off < left:
+            best, left = whole, off
+        if left < SAME:
+            break
+    return best, left
+
+
+SAME = 1e-9  # what is left where counts are those that were used: two computations of the same numbers
+
+
+def _by_ones(of: Predicted, y: Array) -> tuple[Array, float]:
+    """Changes one count after the other by one while that leaves less."""
+    off = float(np.abs(of(y)).max())
+    while off > SAME:
+        tries = [np.maximum(y + change, 0) for e in np.eye(len(y)) for change in (e, -e)]
+        left = [float(np.abs(of(one)).max()) for one in tries]
+        if min(left) >= off:
+            break
+        y, off = tries[int(np.argmin(left))], min(left)
+    return y, off
