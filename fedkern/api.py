@@ -188,7 +188,7 @@ def checked(place: Place, config: JobConfig, folder: Path, held: Held | None = N
 
 def plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
     """What each client of a private job (or all, by one name) may spend, as `fedkern check` finds it; empty of an open job."""
-    said, _, _ = engine.looked_at(named(config.job.method), Part(place, config, folder))
+    said, *_ = engine.looked_at(named(config.job.method), Part(place, config, folder))
     return {} if said is None else said.plans
 
 

@@ -17,6 +17,10 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in low
 
 MOST = 1e150  # of a number's size: beyond, squares and their sums are no numbers
 TOO_LARGE = "correct the cell, or give the column in another unit: its size must be at most 1e150, so that it can be squared"
+LEAST = 1e-150  # between a column's smallest and largest value, if they are two: below, squares of what differs are no numbers
+TOO_SMALL = "give the column in another unit: values must differ by at least 1e-150, so that what differs can be squared"
+MOST_OFF = 100.0  # of an offset on a log or logit scale: e^100 is no rate, and with it e^(x'theta) leaves the finite numbers
+TOO_FAR = "correct the cell: an offset is added on the log (or logit) scale, within 100 of 0; of an exposure give the logarithm"
 MOST_COUNTED = 2.0**53  # of a count: beyond, not every whole number has a float of its own
 
 
@@ -56,6 +60,12 @@ def too_large(values: NDArray[Any]) -> NDArray[np.bool_]:
     if values.dtype.itemsize < 8:  # no number of these types is so large
         return np.zeros(values.shape, dtype=bool)
     return np.asarray(np.isfinite(values) & (np.abs(values) > MOST), np.bool_)
+
+
+def too_far(offset: NDArray[np.float64], link: str) -> NDArray[np.bool_]:
+    """Which finite offsets cannot be meant: with an identity link any may be."""
+    return np.asarray(np.isfinite(offset) & (np.abs(offset) > MOST_OFF) & (link != "identity"), np.bool_)
+
 
 
 def plain(value: Any) -> str:

@@ -19,7 +19,7 @@ from ..algorithms.exchanges.columns import Summary
 from ..errors import JobError, OwnFault
 from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
 from ..models.encoding import Column, Encoding, Spec
-from .cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, number, plain, too_large
+from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, number, plain, too_far, too_large
 from .dialect import has_decimal_comma
 from .faults import COMMA, HINT, NO_VALUE, Fault, Faults, Marks, told, who
 from .header import check_header
@@ -28,7 +28,9 @@ from .table import Table
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode"]
 
 MOST_LEVELS = 50  # of a column that the job file does not declare
-RARE = 2  # rows: a level that has no more tells of single rows
+LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: a level of fewer tells of single rows
+
+_Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     if not table.n_rows:
         raise JobError(f"{begin}: no rows; remove the client from [data] clients, or give it data")
     marks = Marks(table)
-    _roles(table, spec.encoding(()), marks, spec.missing)
+    y, offset, _ = _roles(table, spec.encoding(()), marks, spec.missing)
+    _mark_offset(offset, spec, marks)
     if table.matrix is not None and spec.standardise == "exchange":
         _mark_matrix(table, marks)
     kinds_found, levels, numeric, identifiers = [], {}, [], []
@@ -100,23 +103,31 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     _check_labels(labels, spec, begin)
     _check_constants(names, kinds_found, spec, table.names, begin)
     values = _stacked(table, names, kinds_found, numeric)
+    tiny = _tiny(values, [name for name, kind in zip(names, kinds_found) if kind == "numeric"])
+    if spec.response is not None and FAMILIES[spec.family].domain is REAL:
+        tiny += _tiny(y[:, np.newaxis], [spec.response])
+    if tiny:
+        what = f"too close together; {TOO_SMALL}"
+        called = ", ".join(told(name, table.names, known) for name in tiny)
+        raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
     return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None)
 
 
 def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
     """What to say, to all and to the holder, of a text column whose levels would tell who its rows are; nothing of others."""
     counts = np.bincount(cells.codes, minlength=len(cells.levels))
-    n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts <= RARE)).sum())
-    if n <= MOST_LEVELS and 2 * rare <= n:
+    n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts < LEAST_OF_LEVEL)).sum())
+    if n <= MOST_LEVELS and not rare:
         return []
-    what = f"has {n} levels, {rare} of them in one or two rows"
-    return [(f"{told(name, header, known)} {what}", f"column {name!r} {what}")]
+    fault = f"has a level in fewer than {LEAST_OF_LEVEL} rows" if rare else f"has more than {MOST_LEVELS} levels"
+    own = f"has {n} levels, {rare} of them in fewer than {LEAST_OF_LEVEL} rows"
+    return [(f"{told(name, header, known)} {fault}", f"column {name!r} {own}")]
 
 
 def _of_identifiers(found: list[tuple[str, str]], begin: str) -> OwnFault:
     remedy = (
-        "such levels may say who the rows are: ignore the column in [data], or declare it in [data.columns.NAME] with "
-        'kind = "categorical" if others may know them'
+        "such levels may say who the rows are: join them in the file, ignore the column in [data], or declare it in "
+        '[data.columns.NAME] with kind = "categorical" if others may know them'
     )
     texts = ("; ".join(texts) for texts in zip(*found))
     return OwnFault(*(f"{begin}: {text}; {remedy}" for text in texts))
@@ -159,6 +170,23 @@ def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: li
     return out
 
 
+def _tiny(values: NDArray[Any], names: Sequence[str], block: int = 16384) -> list[str]:
+    """Columns of (n, p) whose values differ, and by so little that they would be taken for one."""
+    if values.dtype.itemsize < 8 or not values.size:
+        return []
+    low, high = np.full(values.shape[1], np.inf), np.full(values.shape[1], -np.inf)
+    for begin in range(0, len(values), block):
+        part = np.asarray(values[begin : begin + block], np.float64)
+        low, high = np.fmin(low, np.fmin.reduce(part, axis=0)), np.fmax(high, np.fmax.reduce(part, axis=0))
+    return [name for name, one, other in zip(names, low.tolist(), high.tolist()) if one < other < one + LEAST]
+
+
+def _mark_offset(offset: _Values | None, spec: Spec | Encoding, marks: Marks) -> None:
+    """Offsets that no rate or probability can have, in jobs that are not private."""
+    if offset is not None and spec.offset is not None:
+        marks.mark(too_far(offset, FAMILIES[spec.family].link), spec.offset, "is too far from 0", TOO_FAR)
+
+
 def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: bool = False, client: str = "") -> Design:
     """The arrays of one party's rows.
 
@@ -195,6 +223,7 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     with np.errstate(all="ignore"):
         X = _matrix(table, encoding, marks, missing)
     if not private:
+        _mark_offset(offset, encoding, marks)
         marks.refuse(client, encoding.needed)
     y[marks.bad] = np.nan
     for values in (offset, weights):
@@ -206,9 +235,6 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     if table.n_rows and marks.bad.all():
         notes += _useless(table, encoding)
     return Design(X, y, offset, weights, _row_ids(table, encoding), faults, tuple(notes))
-
-
-_Values = NDArray[np.float64]
 
 
 def _roles(

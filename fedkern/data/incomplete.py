@@ -36,17 +36,18 @@ def without(table: Table, spec: Spec, client: str = "") -> Table:
     Raises
     ------
     JobError
-        No row has all of its cells: the emptiest column is named.
+        No row has all of its cells: the emptiest column is named. Of a `client` that is not said, for it counts rows: an open job
+        refuses a client without any as one that has too few.
     """
     used = {*spec.covariates(table.names), spec.response, spec.offset, spec.weight} & {*table.names}
     empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(str(one) for one in used)}
     lacking = np.any([*empty.values(), np.zeros(table.n_rows, dtype=bool)], axis=0)
     lacking[[*table.broken]] = False
-    if table.n_rows and lacking.all():
+    if table.n_rows and lacking.all() and not client:
         emptiest = max(empty, key=lambda name: int(empty[name].sum()))
         column, many = told(emptiest, table.names, spec.columns), int(empty[emptiest].sum())
         raise JobError(
-            f'{who(client, table.source)}: model.missing = "drop" leaves none of its {table.n_rows} rows; {column} is empty in '
+            f'{who("", table.source)}: model.missing = "drop" leaves none of its {table.n_rows} rows; {column} is empty in '
             f"{many} of them: ignore it in [data], or remove the client from [data] clients"
         )
     if not lacking.any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -15,7 +16,7 @@ from ..data.dialect import Dialect
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
-from . import devices, holders, incomplete, wire
+from . import devices, few, holders, incomplete, wire
 from .check import Check, OwnFile, Said, column_of, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
@@ -47,12 +48,24 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     limits = [site.threads for k in mine if (site := parties.site(k)).threads is not None]
     if limits:
         place.n_threads = min(place.n_threads or cores(), *limits)
-    identity, folder = job_bytes(config, parties.names), output.folder
-    files = None if folder is None else RunFolder(folder, parties.names, identity, config.output.own_folders(part.folder))
+    files = _files(part, parties, output)
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
     with RunHooks(config, parties.names, files) as hooks, threadpool_limits(1, user_api="blas"):
         hooks.clients = tuple(mine)
         hooks.permit(place, parties, quiet=output.quiet)
+        kept = few.kept(place, config, parties, hooks.bindings)
+        if len(kept.numbers) < parties.n_clients:
+            place.leave_out(kept.numbers, kept.parties.names)
+            mine, files = place.mine(kept.parties.n_clients), _files(part, kept.parties, output)
+            hooks.leave_out(kept, mine, files)
+            if not mine and not place.is_server:
+                place.hooks = hooks
+                place.stand_by()
+        parties = kept.parties
+        if text := few.lowered(config):
+            hooks.notes.append(text)
+            if place.is_server and not output.quiet:
+                print(f"fedkern: {text}", file=sys.stderr, flush=True)
         if files is not None:
             files.close(mine, required=config.privacy is not None, there=output.resume)
             parties = hooks.begin(place, parties, resume=output.resume)
@@ -66,6 +79,14 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             result = None if fit is None else publish(run, fit)
         LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")
         return result
+
+
+def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
+    """The run's folder, for these parties."""
+    if output.folder is None:
+        return None
+    own = part.config.output.own_folders(part.folder)
+    return RunFolder(output.folder, parties.names, job_bytes(part.config, parties.names), own)
 
 
 def there(method: Method[C], part: Part[C]) -> Parties:
@@ -92,7 +113,7 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     JobError
         Whatever would end the job before the first row is read.
     """
-    said, parties, opening = looked_at(method, part)
+    said, parties, opening, left = looked_at(method, part)
     if said is None:
         return None
     stages = (*opening, *method.stages.stages(said.model))
@@ -100,19 +121,29 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     most = max((plan.paid for plan in said.plans.values()), default=None)
     listed = [*wire.lines(n, stages, parties.spec, device=said.load is not None), *wire.totals(n, stages, parties.spec, most)]
     load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
-    return [*said.lines, *load, "", *listed, *wire.unknown(said.unknown)]
+    first = [f"LOWERED  {text}"] if (text := few.lowered(part.config)) else []
+    least = [*few.lines(part.config), *(f"note     {note}" for note in left)]
+    return [*first, *said.lines, *least, *load, "", *listed, *wire.unknown(said.unknown)]
 
 
-def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...]]:
-    """What a method says of a job (None but at the server's place), who takes part, and how it opens; JobError as above."""
+def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...]]:
+    """What a method says of a job (None but at the server's place), who takes part, how it opens, and who is left out;
+    JobError as above."""
     place, config = part.place, part.config
     parties = there(method, part)
     agree(part, parties)
     server = [SERVER] if place.is_server else []
-    holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
+    bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
+    kept = few.kept(place, config, parties, bindings)
+    if len(kept.numbers) < parties.n_clients:
+        place.leave_out(kept.numbers, kept.parties.names)
+        if not place.mine(kept.parties.n_clients) and not place.is_server:
+            place.stand_by()
+    parties = kept.parties
+    holders.permit_near(config, parties, {now: bindings[k] for now, k in enumerate(kept.numbers) if k in bindings})
     opening = tuple(method.stages.opening(config))
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    return method.stages.checked(Check(part, parties, (*opening, *notes))), parties, opening
+    return method.stages.checked(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:
@@ -136,16 +167,19 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     encoding = spec.encoding(tuple(column_of(spec, rows, name) for name in spec.covariates(rows.names)))
     design = encode(rows, encoding, private=True)
     faults = design.faults
-    lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults"]
+    lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]
     if mark := fingerprint(path):
         lines.append(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
     lines += holders.local(config, parties, path)
+    little = few.local(config, rows, spec, *holders.of_file(parties, path))
+    lines += little
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
+    notes = (*notes, *few.private_notes(config, rows.n_rows))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
-    if faults.rows and not spec.private:
+    if (faults.rows or little) and not spec.private:
         return JobError.exit_code
     method.stages.look_through(OwnFile(config, part.folder, path, rows, spec, encoding))
     return 0

@@ -6,7 +6,7 @@ client's own folder, and to `fedkern check JOB --local FILE`. Other parties read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple
 from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
 from ..privacy.accountant import Mechanism
-from ..privacy.binding import Binding, account, bind
+from ..privacy.binding import Binding, account, bind, client_home
 from ..privacy.budget import Books, Total
-from ..privacy.policy import DataSet, Policy, Use
+from ..privacy.policy import DataSet, Policy, Refusal, Use
 from ..results.plain import Record
-from .keys import JobConfig
+from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties, data_set
 
 FIND = "the holder sees its policies with: fedkern check JOB --local FILE"
@@ -52,7 +52,11 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     """
     use, source = use_of(config), source_of(config)
     if party != SERVER:
-        return _allowed(who(parties.names, party), parties.names[party], parties.holding(party), use, source)
+        name = who(parties.names, party)
+        binding = _allowed(name, parties.names[party], parties.holding(party), use, source)
+        if refusal := _lowered(config, binding):
+            raise refused(name, *refusal)
+        return binding
     for data in parties.own:  # the rows of a server's file get no noise in any job
         _allowed("the server", "server", data, "open", source, must="asked")
     if use != "client-level":
@@ -60,10 +64,65 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     return _allowed("the server", ACCOUNT, DataSet((ACCOUNT,)), "private", source, must="never")
 
 
-def permit_all(config: JobConfig, parties: Parties, here: Iterable[int]) -> None:
-    """Asks all policies of the parties that live here, and keeps nothing."""
-    for party in here:
-        permit(config, parties, party)
+def permit_all(config: JobConfig, parties: Parties, here: Iterable[int]) -> dict[int, Binding]:
+    """What binds each of the parties that live here, once all of their policies allow the job; nothing is kept."""
+    return {party: permit(config, parties, party) for party in here}
+
+
+def least(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
+    """How many rows a client with these policies must have; None where none are counted."""
+    asked = config.data.least_rows if isinstance(config.data, FewSection) else None
+    if asked is None:
+        return None
+    return max([asked, *(policy.least_rows for policy in policies if policy.least_rows is not None)])
+
+
+def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
+    """Why a job that asks for fewer rows than by default is refused."""
+    asked = least(config)
+    for policy in binding.policies:
+        if asked is not None and (refusal := policy.refuses_least(asked, LEAST_ROWS)):
+            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
+    return None
+
+
+def differing(name: str, policies: Iterable[Policy], near: Iterable[tuple[str, Collection[str]]]) -> list[str]:
+    """What is said to a holder of earlier jobs on its data whose clients were the same but for one or two.
+
+    Raises
+    ------
+    HolderError
+        A policy forbids such a job.
+    """
+    said = [
+        f"the clients of an earlier job on these data ({when}) were those of this one but for "
+        f"{' and '.join(map(repr, sorted(but)))}: what was told once in both tells, subtracted, what is theirs alone"
+        for when, but in near
+    ]
+    for policy in policies:
+        if said and policy.differencing == "refuse":
+            ask = (
+                "the clients are those of an earlier job on its data but for one or two, and what both are told tells what is "
+                "theirs alone; take the same clients as before, or ask the holder to allow it ([disclosure] differencing)"
+            )
+            raise refused(name, ask, f"{policy.file}: {'; '.join(said)}")
+    return said
+
+
+def permit_near(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding]) -> None:
+    """HolderError where a policy of one of these clients forbids an open job with clients so near those of an earlier one;
+    nothing is kept."""
+    for party, binding in bindings.items() if use_of(config) == "open" else ():
+        if any(policy.differencing == "refuse" for policy in binding.policies) and (where := account(binding)) is not None:
+            books, others = Books(where), {name for name in parties.names if name != parties.names[party]}
+            books.look()
+            books.look(own=True)
+            differing(who(parties.names, party), binding.policies, books.near("", others))
+
+
+def remembers(binding: Binding) -> bool:
+    """Whether a holder has a place where it is kept which jobs its data were in."""
+    return binding.bound != () or client_home() is not None
 
 
 def _allowed(
@@ -136,17 +195,25 @@ def statement(account: Standing, warnings: list[str]) -> Record:
 def described(policy: Policy) -> str:
     """A policy in one line."""
     cap = "no cap" if policy.delta is None else f"epsilon {policy.epsilon:g} at delta {policy.delta:g}"
-    least = f", noise multiplier at least {policy.least_noise:g}" if policy.least_noise else ""
+    noise = f", noise multiplier at least {policy.least_noise:g}" if policy.least_noise else ""
     kinds = f"open jobs {'yes' if policy.open else 'no'}, client-level jobs {'yes' if 'client' in policy.units else 'no'}"
-    return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{least}; {kinds}"
+    few = "" if policy.least_rows is None else f", with at least {policy.least_rows} rows"
+    few += "" if policy.lower else ", none that lowers its least rows"
+    few += ", none with nearly the clients of an earlier one" if policy.differencing == "refuse" else ""
+    return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{noise}; {kinds}{few}"
+
+
+def of_file(parties: Parties, path: Path) -> tuple[str, DataSet]:
+    """Which client a file is, and what policies may call it."""
+    data = data_set(path)
+    held = {k: parties.holding(k).paths for k in range(parties.n_clients)}
+    mine = [parties.names[k] for k, paths in held.items() if any(one.exists() and one.samefile(path) for one in paths)]
+    return (mine[0] if mine else data.names[0]), data
 
 
 def local(config: JobConfig, parties: Parties, path: Path) -> Iterator[str]:
     """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent."""
-    data = data_set(path)
-    held = {k: parties.holding(k).paths for k in range(parties.n_clients)}
-    mine = [parties.names[k] for k, paths in held.items() if any(one.exists() and one.samefile(path) for one in paths)]
-    client = mine[0] if mine else data.names[0]
+    client, data = of_file(parties, path)
     try:
         binding = bind(client, data)
     except JobError as fault:
@@ -160,7 +227,7 @@ def local(config: JobConfig, parties: Parties, path: Path) -> Iterator[str]:
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         yield "  policy  none names this file" + (f" ({files})" if files else "")
-    refusal = binding.refusal(use_of(config), source_of(config))
+    refusal = binding.refusal(use_of(config), source_of(config)) or _lowered(config, binding)
     yield f"  this job, as client {client!r}, is " + (f"refused: {refusal.detail}" if refusal else "allowed")
     try:
         where = account(binding)

@@ -20,8 +20,10 @@ from ..privacy.budget import Books, Holder
 from ..privacy.chain import Mark
 from ..privacy.plan import Plan
 from ..results.plain import Record
+from ..results.summary import Wire
 from ..transports.place import Place
 from . import holders
+from .few import Kept
 from .files import RunFolder, write_atomically, writing
 from .holders import Standing
 from .identity import Identity
@@ -117,15 +119,48 @@ class RunHooks(Keeper):
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
+    def leave_out(self, kept: Kept, mine: Iterable[int], folder: RunFolder | None) -> None:
+        """Goes on without clients that have too few rows, which are told so; nothing but policies has been asked yet.
+
+        Parameters
+        ----------
+        kept : who goes on
+        mine : of these, who lives here
+        folder : of the run, for those that go on
+        """
+        for client, text in kept.own.items():
+            self.write_own(client, "rows.json", {"notes": [f"left out: {text}"], "faults": {}}, sync=False)
+            self._say(client, f"left out: {text}")
+        self.notes += kept.notes
+        now = {before: number for number, before in enumerate(kept.numbers)}
+        self.names, self.folder, self.wire = kept.parties.names, folder, Wire(kept.parties.names)
+        self.bindings = {now.get(k, k): binding for k, binding in self.bindings.items() if k == SERVER or k in now}
+        self._warnings = {now[k]: warnings for k, warnings in self._warnings.items() if k in now}
+        self.clients = tuple(mine)
+
     def note_use(self) -> None:
-        """A line in the account of every client whose policy allows this job without one."""
+        """A line in the account of every client whose policy allows this job without one, and of an open job in every home.
+
+        Raises
+        ------
+        HolderError
+            A policy forbids an open job with clients so near those of an earlier one.
+        """
         use = holders.use_of(self.config)
         for party in self.clients:
-            if use != "private" and self.bindings[party].bound:
-                with self._between_holder_and_job(party):
-                    books = Books(self._account(party))
-                    books.note(self._job_name(party), use)
-                self._state(party, Standing(books))
+            binding = self.bindings[party]
+            if use == "private" or not (binding.bound or (use == "open" and holders.remembers(binding))):
+                continue
+            others = [name for k, name in enumerate(self.names) if k != party]
+            with self._between_holder_and_job(party):
+                books = Books(self._account(party))
+                books.note(self._job_name(party), use, others, partial(self._near, party))
+            self._state(party, Standing(books))
+
+    def _near(self, party: int, near: list[tuple[str, set[str]]]) -> None:
+        """Warns the holder of earlier jobs whose clients were nearly those of this one, or refuses it."""
+        said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near)
+        self._warnings.setdefault(party, []).extend(said)
 
     def open_budget(self, party: int, plan: Plan) -> None:
         """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""

@@ -134,7 +134,25 @@ class SplitSection(Section):
     seed: int = key(0, ge=0, lt=2**32, help="of the shuffle", remedy="a number of 32 bits")
 
 
-class DataSection(Section):
+LEAST_ROWS = 20  # of a client in an open job: twice the most that was ever computed from what such a job sends
+
+
+class FewSection(Section):
+    """Of [data], where clients have rows of people: how many an open job wants of each."""
+
+    least_rows: Count | None = key(
+        None, help=f"open jobs: rows that a client must have, after model.missing; default {LEAST_ROWS}; private: none is counted"
+    )
+    small: Literal["refuse", "leave-out"] | None = key(
+        None, help="open jobs: a client with fewer ends the job (the default), or the job goes on without it"
+    )
+
+
+# Defaults of an open job; in a private one whether nine rows or ten are there must not show, and nothing is counted.
+FEW: Tables = {"data": {"least_rows": LEAST_ROWS, "small": "refuse"}}
+
+
+class DataSection(FewSection):
     """Every client has rows of its own, with the same columns."""
 
     clients: Paths = key([], help="csv, parquet, npz or npy files; wildcards allowed")
@@ -298,6 +316,13 @@ def lay_until(raw: Raw, out: Raw, most: int) -> None:
     until = algorithm.get("until")
     if isinstance(until, Mapping) and (job.get("rounds") == "until" or not (isinstance(given, Mapping) and "rounds" in given)):
         job["rounds"] = until.get("max_rounds", most)
+
+
+def counts_nobody(data: FewSection) -> Iterator[str]:
+    """What is said of a private job that would count the rows of its clients."""
+    for name in FewSection.model_fields:
+        if getattr(data, name) is not None:
+            yield f"data.{name} counts rows, and whether a client of a private job has one more or less must not show; remove it"
 
 
 def unbounded(where: str, epsilon: float) -> str:

@@ -197,6 +197,9 @@ class Run(At[C]):
         """Every client tells what it has spent: client -> certificate; at the server only."""
         clients = {k: certificates.Client(self.hooks.settled(k)) for k in self.mine}
         server, _ = self.exchange(Stage.of(certificates), lambda: certificates.start(len(self.names)), clients)
+        if server is not None:
+            why = sorted(server.dropped.items())
+            self.hooks.notes += [f"client {self.names[k]!r} has no certificate in this result, for {text}" for k, text in why]
         return {} if server is None else {self.names[k]: server.replies[k] for k in sorted(server.replies)}
 
 

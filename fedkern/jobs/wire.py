@@ -130,6 +130,7 @@ def _control(allgather: bool, device: bool) -> list[Sequence[str]]:
     rows = [
         ("hello", "instruction set, number of cores; digests of host, cores and job", f"{tags.HELLO.size}", ""),
         ("run", "whether with --resume; the run's id", "its text", "with --out"),
+        ("run", "numbers of its clients that have too few rows", "its text", 'with data.small = "leave-out"'),
         ("offers", "numbers of checkpoints", f"{tags.OFFER.size} each", "with --resume"),
         ("stop", "the signal, the rank", "its text", "at a signal"),
         ("fault", "exit code, what others may read of it", "its text", "at a fault"),

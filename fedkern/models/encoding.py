@@ -23,6 +23,8 @@ Standardise = Literal["public", "exchange", "none"]
 
 INTERCEPT = "intercept"
 
+LEAST_SCALE = 1e-150  # of a column: the square of a coefficient on its scale is a number
+
 
 @dataclass(frozen=True)
 class Column:
@@ -71,6 +73,9 @@ class Column:
             raise JobError(f"{where}: needs both center and scale, got {numbers}")
         if numbers and not numbers["scale"] > 0:
             raise JobError(f"{where} scale: needs > 0, got {numbers['scale']}")
+        if numbers and numbers["scale"] < LEAST_SCALE:
+            needs = f"needs at least {LEAST_SCALE:g}, got {numbers['scale']}"
+            raise JobError(f"{where} scale: {needs}; give the column in another unit")
         return cls(name, "numeric", None, numbers.get("center"), numbers.get("scale"))
 
     @property

@@ -6,7 +6,8 @@ Specification: docs/methods/pvi.md, section 7. Two files of the holder's:
 the job's own cap holds.
 * `budget.jsonl`, written ahead: a line is on the disk before a row is read. It holds public numbers alone. Where a policy binds
 it lies with the policy, and is kept by the data set; else in `$FEDKERN_CLIENT_HOME/<client>/` or in the run's folder. Jobs that a
-policy allows without an account (open ones, and those that protect clients) have a line too, without a charge.
+policy allows without an account (open ones, and those that protect clients) have a line too, without a charge; that of an open
+job names the other clients, for what two jobs were told whose clients differ by one tells what is this one's alone.
 
 Its lines are chained (`chain`), and every checkpoint and stored message of a run has a mark of it: what was altered, cut off,
 deleted or put back from a copy is found. A line that a crash has torn was never granted: it is kept as {"torn": ..} and costs
@@ -19,7 +20,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,6 +34,8 @@ from .binding import LEDGER, Account
 from .certificate import certificate
 from .chain import START, Mark, following, seal, unseal
 from .policy import Policy, Use
+
+NEAR = 2  # clients by which two jobs differ that tell something of these alone
 
 
 class Asked(Protocol):
@@ -70,6 +73,7 @@ class Ledger:
     spent : (data set, job, mechanism) -> steps
     rounds : job -> the last round that was charged
     unaccounted : (data set, job) -> what kind of job it was that was allowed without an account
+    others : (data set, job) -> the other clients of such a job, where it was an open one
     begun : job -> date and time of its first line, where it was read
     """
 
@@ -81,6 +85,7 @@ class Ledger:
     spent: dict[tuple[str, str, Mechanism], int] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     unaccounted: dict[tuple[str, str], Use] = field(default_factory=dict)
+    others: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -199,6 +204,8 @@ class Ledger:
             return
         if "unaccounted" in entry:
             self.unaccounted[entry["data"], job] = entry["unaccounted"]
+            if "others" in entry:
+                self.others[entry["data"], job] = frozenset(map(str, entry["others"]))
             return
         steps = entry["steps"]
         if type(steps) is not int or steps < 0:
@@ -347,12 +354,40 @@ class Books:
                 "older copy put back; nothing is charged. Put back the file as the run left it"
             )
 
-    def note(self, job: str, use: Use) -> None:
-        """A line for a job that a policy allows without an account; one for each job."""
+    def near(self, job: str, others: Collection[str]) -> list[tuple[str, set[str]]]:
+        """Earlier open jobs on these data whose other clients were `others` but for one or two: date and time, and which.
+
+        `job` itself is none of them.
+        """
+        found: list[tuple[str, set[str]]] = []
+        for ledger, names in self.all:
+            for (data, of), had in ledger.others.items():
+                but = set(had) ^ set(others)
+                if data in names and of != job and 1 <= len(but) <= NEAR:
+                    found.append((ledger.begun.get(of) or of, but))
+        return found
+
+    def note(
+        self,
+        job: str,
+        use: Use,
+        others: Collection[str] = (),
+        allow: Callable[[list[tuple[str, set[str]]]], None] = lambda near: None,
+    ) -> None:
+        """A line for a job that a policy allows without an account; one for each job.
+
+        Parameters
+        ----------
+        others : the other clients of an open job
+        allow : is told what is `near`, and raises what forbids the job: then there is no line
+        """
         with self.ledger.locked() as file:
             self.look()
+            said: dict[str, Json] = {"others": [*sorted(others)]} if use == "open" else {}
+            if use == "open":
+                allow(self.near(job, others))
             if job not in self.unaccounted():
-                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use})
+                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use, **said})
 
 
 class Holder:

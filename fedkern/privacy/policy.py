@@ -8,6 +8,11 @@
     least_noise_multiplier = 1.0
     accounts = "/var/lib/fedkern"   # where budgets are kept, if not beside this file
 
+    [disclosure]                    # of open jobs; [data.NAME.disclosure] may differ for a data set
+    least_rows = 50                 # rows that data must have, where a job asks for fewer
+    lower = false                   # no job may ask for fewer rows than jobs do by default
+    differencing = "refuse"         # no job with the clients of an earlier one but for one or two; "say": the holder is told
+
     [data.survey]                   # the data set's id: data that are a file of this name, or one of the paths
     paths = ["/data/survey.csv"]    # files, folders with all below them, or patterns; relative ones to this file
     epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
@@ -69,7 +74,22 @@ class Policy:
     fingerprint: str | None = None
     paths: tuple[Path, ...] = ()
     open: bool = False
+    least_rows: int | None = None
+    lower: bool = True
+    differencing: Literal["say", "refuse"] = "say"
     file: Path = Path()
+
+    def refuses_least(self, asked: int, usual: int) -> Refusal | None:
+        """Why an open job that asks its clients for so many rows is not allowed, where jobs by default ask for `usual`; None if
+        it is."""
+        least = usual if self.least_rows is None else min(usual, self.least_rows)
+        if self.lower or asked >= least:
+            return None
+        return Refusal(
+            f"data.least_rows = {asked} lowers how many rows a client must have, which the policy forbids; remove the key (by "
+            f"default it is {usual}), or ask the holder to allow fewer ([disclosure] lower)",
+            f"data.least_rows = {asked}, the least allowed for [data.{self.data}]: {least} (lower = false)",
+        )
 
     def refuses_use(self, use: Use, noise_source: str = "secure") -> Refusal | None:
         """Why a kind of job is not allowed; None if it is."""
@@ -156,6 +176,7 @@ def read_policies(path: Path) -> PolicyFile:
         return tuple(folder / os.path.expanduser(text) for text in texts)
 
     def policy(name: str, table: Data) -> Policy:
+        told = said.disclosure.model_dump(exclude_none=True) | table.disclosure.model_dump(exclude_none=True)
         client_level = said.client_level if table.client_level is None else table.client_level
         return Policy(
             data=name,
@@ -168,6 +189,7 @@ def read_policies(path: Path) -> PolicyFile:
             paths=beside(table.paths),
             open=said.open if table.open is None else table.open,
             file=path,
+            **told,
         )
 
     (accounts,) = beside([] if said.accounts is None else [said.accounts]) or (None,)

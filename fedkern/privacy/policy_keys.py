@@ -29,6 +29,16 @@ Text = Annotated[str, AfterValidator(_path)]
 OneOrMore = Annotated[list[Word], Field(min_length=1), BeforeValidator(_listed)]
 
 
+class Disclosure(Section):
+    """A table [disclosure], of the file or of a data set: what open jobs may not do, with few rows or after each other."""
+
+    least_rows: int | None = key(None, ge=1, help="rows that data must have to be in an open job; or the job's, if larger")
+    lower: bool | None = key(None, help="whether an open job may ask its clients for fewer rows than jobs do by default")
+    differencing: Literal["say", "refuse"] | None = key(
+        None, help="of an open job whose clients are those of an earlier one but for one or two: said to the holder, or refused"
+    )
+
+
 class Data(Section):
     """A table [data.NAME]."""
 
@@ -38,6 +48,7 @@ class Data(Section):
     fingerprint: str | None = key(None, help="of the data, as fedkern check JOB --local FILE prints it")
     open: bool | None = key(None, help="whether jobs without [privacy] are allowed; default: the file's")
     client_level: bool | None = key(None, help='whether jobs with unit = "client" are allowed; default: the file\'s')
+    disclosure: Disclosure = key(Disclosure(), help="of open jobs on these data, where it is another than the file's")
 
 
 class File(Section):
@@ -50,6 +61,7 @@ class File(Section):
     noise_source: OneOrMore[Literal["secure", "keyed"]] = key(["secure"], help="where their noise may come from")
     least_noise_multiplier: float | None = key(None, gt=0, allow_inf_nan=False, help="the least noise of a job")
     accounts: Text | None = key(None, help="a folder for budgets, if not the file's own")
+    disclosure: Disclosure = key(Disclosure(), help="of open jobs: least numbers of rows, and what two jobs tell together")
     data: dict[str, Data] = key({}, help="a table [data.NAME] for each data set")
 
     def lacks(self) -> Iterator[str]:

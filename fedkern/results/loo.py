@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.loo_sums import BINS, LooSums
+from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums, Server
+from ..algorithms.exchanges.rounding import LARGEST
 from . import psis
 
 Array = NDArray[np.float64]
 
 EDGES = (psis.GOOD, psis.UNRELIABLE, 1.0)  # of the bins of k-hat
-NEVER = 1e100  # the log-likelihood of a draw that cannot be, with the other sign
 BLOCK = 256  # rows at once: memory is that of the draws times this
 
 
@@ -38,7 +38,7 @@ def sums(n_rows: int, log_likelihood: Callable[[slice], Array]) -> LooSums:
     bins = np.zeros(BINS)
     for start in range(0, n_rows, BLOCK):
         values = log_likelihood(slice(start, min(start + BLOCK, n_rows)))
-        found = psis.left_out(np.nan_to_num(values, nan=-NEVER, neginf=-NEVER))
+        found = psis.left_out(np.nan_to_num(values, nan=-LARGEST, neginf=-LARGEST))
         density += float(found.elpd.sum())
         squares += float((found.elpd**2).sum())
         effective += float(found.effective.sum())
@@ -59,10 +59,12 @@ def summary(told: Sequence[LooSums]) -> dict[str, Any]:
     return {"elpd": density, "se": spread**0.5, "p_loo": effective, "rows": n, "k_hat": dict(zip(labels, bins))}
 
 
-def notes(content: dict[str, Any], silent: int, lost: int) -> list[str]:
+def notes(content: dict[str, Any], told: Server, names: Sequence[str]) -> list[str]:
     """What a reader should know of it: rows that say little, and clients that are not in it."""
-    said = [f"{silent} clients have fewer than 5 rows: they are not in the leave-one-out sums"] if silent else []
+    silent, lost = sum(one.rows == 0 for one in told.replies.values()), len(told.lost)
+    said = [f"{silent} clients have fewer than {LEAST} rows: they are not in the leave-one-out sums"] if silent else []
     said += [f"{lost} clients were lost: they are not in the leave-one-out sums"] if lost else []
+    said += [f"client {names[k]!r} is not in the leave-one-out sums, for {why}" for k, why in sorted(told.dropped.items())]
     far = content["k_hat"][f"<= {EDGES[-1]:g}"] + content["k_hat"][f"> {EDGES[-1]:g}"] if content else 0
     if far:
         said.append(f"leave-one-out densities of {far} rows are not reliable (k-hat above {psis.UNRELIABLE:g})")

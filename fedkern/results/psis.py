@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,11 @@ Array = NDArray[np.float64]
 GOOD = 0.5  # k-hat up to which it says much
 UNRELIABLE = 0.7  # k-hat above which an estimate says little
 LEAST_TAIL = 5  # draws
+
+
+def limit(draws: int) -> float:
+    """The largest k-hat with which weights of so many draws can be trusted: with few of them a lower one."""
+    return min(UNRELIABLE, 1 - 1 / math.log10(draws)) if draws > 10 else 0.0
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class Reweighed:
     k_hat : shape of the weights' tail
     mean, sd : (P,) the posterior's mean less q's, in sds of q; its sd over q's, less 1
     mean_error, sd_error : (P,) their standard errors
+    draws : that have weights
     """
 
     names: tuple[str, ...]
@@ -40,6 +41,12 @@ class Reweighed:
     sd: Array
     mean_error: Array
     sd_error: Array
+    draws: int
+
+    @property
+    def limit(self) -> float:
+        """The k-hat below which weights of so many draws can be trusted."""
+        return psis.limit(self.draws)
 
     @property
     def excess(self) -> Array:
@@ -51,7 +58,7 @@ class Reweighed:
     @property
     def reliable(self) -> bool:
         """Whether weighted means mean something."""
-        return bool(self.k_hat < psis.UNRELIABLE)
+        return bool(self.k_hat < self.limit)
 
     @property
     def agrees(self) -> bool:
@@ -68,17 +75,18 @@ class Reweighed:
         """For summary.json."""
         columns = {"mean": self.mean, "mean_error": self.mean_error, "sd": self.sd, "sd_error": self.sd_error}
         rows = {name: {key: float(x[k]) for key, x in columns.items()} for k, name in enumerate(self.names)}
-        return {"k_hat": self.k_hat, "agrees": self.agrees, "moves": rows if self.reliable else {}}
+        worth = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit}
+        return {**worth, "agrees": self.agrees, "moves": rows if self.reliable else {}}
 
     @property
     def words(self) -> str:
         """What the verdict has of it."""
         if not self.reliable:
-            return f"its weights have k-hat {self.k_hat:.2f} (wanted below {psis.UNRELIABLE:g})"
+            return f"its weights have k-hat {self.k_hat:.2f} (wanted below {self.limit:.2g} with {self.draws} draws)"
         k = self.worst
         mean = f"mean {self.mean[k]:+.2f} ± {self.mean_error[k]:.2f} sd (wanted within {MEAN:g})"
         sd = f"sd {100 * self.sd[k]:+.1f} ± {100 * self.sd_error[k]:.1f} % (wanted within {100 * SD:g})"
-        tail = f"k-hat {self.k_hat:.2f} (weights can be trusted below {psis.UNRELIABLE:g})"
+        tail = f"k-hat {self.k_hat:.2f} (weights of {self.draws} draws can be trusted below {self.limit:.2g})"
         return f"{tail}, by its weights {self.names[k]} is off most, {mean}, {sd}"
 
 
@@ -90,7 +98,7 @@ def reweighed(names: Sequence[str], draws: Array, log_ratios: Array) -> Reweighe
     m, sd = draws.mean(axis=0), draws.std(axis=0)
     nothing = np.full(draws.shape[1], np.inf)
     if not np.isfinite(log_ratios).all():
-        return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing)
+        return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing, len(draws))
     log_weights, k_hat = psis.smoothed(log_ratios)
     S, w, z = len(draws), np.exp(log_weights)[:, np.newaxis], (draws - m) / sd
     mean = (w * z).sum(axis=0)
@@ -101,4 +109,4 @@ def reweighed(names: Sequence[str], draws: Array, log_ratios: Array) -> Reweighe
     with np.errstate(divide="ignore", invalid="ignore"):  # where one draw has all the weight there is no spread
         of_sd = w * ((z - mean) ** 2 - spread**2) / (2 * spread) - spread * width
     mean_error, sd_error = (np.sqrt((one**2).sum(axis=0)) for one in (of_mean, of_sd))
-    return Reweighed(tuple(names), k_hat, mean, spread - 1, mean_error, sd_error)
+    return Reweighed(tuple(names), k_hat, mean, spread - 1, mean_error, sd_error, S)

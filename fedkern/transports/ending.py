@@ -50,12 +50,12 @@ def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
     link, failing, announced = ranks.link, text is not None, False
     if text:
         say(text)
-    waiting, since = set(ranks.others()), time.monotonic()
+    waiting, since = set(ranks.others()) - ranks.idle, time.monotonic()  # who only listens waits for us
     while waiting or not announced:
         if not announced and (failing or not waiting):
             for rank in ranks.others():
                 link.send(rank, tags.EXIT, CODE.pack(code))
-            announced, since = True, time.monotonic()
+            announced, since, waiting = True, time.monotonic(), waiting | (ranks.idle & {*ranks.others()})
             continue
         if time.monotonic() - since > (ranks.timeouts.grace if failing else ranks.timeouts.lost):
             break

@@ -64,17 +64,19 @@ class Gathering:
         ranks = self.ranks
         digests: dict[int, bytes] = {}
         content: bytes | None = None
-        while len(digests) < ranks.size - 1 or content is None:
+        here = [rank for rank in range(1, ranks.size) if rank not in ranks.idle]
+        while len(digests) < len(here) or content is None:
             item = ranks.next(LARGEST, tags.FRAME, tags.GATHER)
+            ranks.attend()
             if item is None:
-                for rank in range(1, ranks.size):
+                for rank in here:
                     if rank not in digests:
                         ranks.check(rank)
             elif item[1] == tags.GATHER:
                 digests[item[0]] = bytes(item[2])
             else:
                 content = bytes(item[2])
-        for rank in ranks.others():  # nobody leaves before all have what they need
+        for rank in set(ranks.others()) - ranks.idle:  # nobody leaves before all have what they need
             ranks.link.send(rank, tags.SPREAD)
         if set(digests.values()) != {_digest(content)}:
             raise FedkernError(
@@ -86,7 +88,8 @@ class Gathering:
         self, protocol: Protocol[S, C], start: Start[S], clients: dict[int, C], codec: Codec, hooks: Hooks
     ) -> dict[int, C]:
         ranks, (server, effects) = self.ranks, start
-        others = [rank for rank in range(1, ranks.size) if rank != ranks.rank]
+        here = [rank for rank in range(1, ranks.size) if rank not in ranks.idle]
+        others = [rank for rank in here if rank != ranks.rank]
         longest, alive = codec.longest(protocol.to_server), time.monotonic()
         early = [codec.decode(frame, protocol.to_server) for frame in self._all_here("gather", b"", longest)]  # not yet my round
         while not protocol.finished(server):
@@ -110,7 +113,7 @@ class Gathering:
                         ranks.check(rank)
                     continue
                 client, message = codec.decode(item[2], protocol.to_server)
-                if 1 + client % (ranks.size - 1) != item[0]:
+                if ranks.home(client) != item[0]:
                     raise RemoteFault(f"rank {item[0]}: {type(message).__name__} of client {client}, which does not live there")
                 if message.round > server.round:  # type: ignore[attr-defined]
                     early.append((client, message))
@@ -118,7 +121,7 @@ class Gathering:
                 server, more = protocol.server_receive(server, client, message)
                 effects += more
         content = pack(protocol.save(server))
-        if ranks.rank == 1:
+        if ranks.rank == here[0]:
             hooks.control(ranks.rank, "result", len(content))
             ranks.link.send(0, tags.FRAME, content)
         self._all_here("gathered", _digest(content), longest)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from ..algorithms.core.messages import Protocol, Start
 from .codec import Codec, Frame
@@ -37,6 +37,14 @@ class InProcess:
     def mine(self, n_clients: int) -> list[int]:
         """The clients that live here."""
         return list(range(n_clients))
+
+    def leave_out(self, numbers: Sequence[int], names: tuple[str, ...]) -> None:
+        """All that are left live here."""
+        self.names = names
+
+    def stand_by(self) -> NoReturn:
+        """The server's place always has something to do."""
+        raise RuntimeError("the process of a job without ranks is the server's place")
 
     def agree(self, configuration: bytes) -> None:
         """Nobody else could disagree."""

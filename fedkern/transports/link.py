@@ -132,6 +132,11 @@ class Peers(Protocol):
     is_server: bool
     signals: Signals
     hooks: Hooks | None
+    idle: frozenset[int]
+
+    def home(self, client: int) -> int: ...
+
+    def attend(self) -> None: ...
 
     def next(self, longest: int, *wanted: int) -> tuple[int, int, Frame] | None: ...
 

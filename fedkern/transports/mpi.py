@@ -12,8 +12,8 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, TypeVar
 
 from mpi4py import MPI
 
@@ -64,8 +64,10 @@ class Ranks:
         self.n_threads: int | None = 1
         self.names: tuple[str, ...] = ()  # of the clients, as soon as they are known
         self.dead: dict[int, str] = {}  # ranks whose death was noticed, or that were silent for too long: what happened
+        self.homes: tuple[int, ...] | None = None  # of the clients, once the job goes on without some
+        self.idle: frozenset[int] = frozenset()  # ranks without any client then: they only listen
         self.exit: int | None = None  # the code with which the server has told us to exit
-        self._looked = time.monotonic()
+        self._looked = self._attended = time.monotonic()
         self._stop: str | None = None
         self._unlogged: list[tuple[str, int]] = []
 
@@ -76,7 +78,35 @@ class Ranks:
 
     def mine(self, n_clients: int) -> list[int]:
         """The clients that live here."""
-        return [k for k in range(n_clients) if self.rank == home(k, self.size)]
+        return [k for k in range(n_clients) if self.rank == self.home(k)]
+
+    def home(self, client: int) -> int:
+        """The rank of a client."""
+        return home(client, self.size) if self.homes is None else self.homes[client]
+
+    def leave_out(self, numbers: Sequence[int], names: tuple[str, ...]) -> None:
+        """Goes on with these clients, under new numbers, each where it was."""
+        self.homes, self.names = tuple(home(k, self.size) for k in numbers), names
+        self.idle = frozenset(range(1, self.size)) - set(self.homes)
+
+    def stand_by(self) -> NoReturn:
+        """Listens until the server ends the job; its silence is no fault, only its death."""
+        self._log()
+        announced = False
+        with self.signals.held():
+            while True:
+                if self.next(0, tags.END) is None and 0 in self.link.gone:
+                    self.check(0)
+                if self.signals.pending and not announced:
+                    self.tell("stop", tags.STOP, f"{self.signals.pending} at rank {self.rank}".encode())
+                    announced = True
+
+    def attend(self) -> None:
+        """The server, now and then: it is alive, says it to ranks that only listen."""
+        if self.idle and time.monotonic() - self._attended > 5.0:
+            self._attended = time.monotonic()
+            for rank in self.idle - self.link.gone:
+                self.link.send(rank, tags.PING)
 
     def agree(self, configuration: bytes) -> None:
         """All ranks take the lowest instruction-set level among them, and their share of the cores (`n_threads`).
@@ -135,8 +165,10 @@ class Ranks:
 
     def _serve(self, server: ServerSide[S, C]) -> S:
         link, longest = self.link, server.codec.longest(server.expected)
-        n_homes = self.size - 1
-        here = {rank: range(rank - 1, server.codec.n_clients, self.size - 1) for rank in range(1, self.size)}
+        homes = [self.home(client) for client in range(server.codec.n_clients)]
+        here: dict[int, set[int]] = {rank: set() for rank in range(1, self.size)}
+        for client, rank in enumerate(homes):
+            here[rank].add(client)
         self._drop(server)
         while True:
             if server.held or not server.n_open:
@@ -144,9 +176,9 @@ class Ranks:
                     break
                 server.stopping = server.stopping or self._stop or self.signals.pending
                 for client, frame in server.outgoing():
-                    rank = 1 + client % n_homes
-                    link.send(rank, tags.FRAME, frame)
+                    link.send(homes[client], tags.FRAME, frame)
             item = self.next(longest, tags.FRAME)
+            self.attend()
             if item is None:
                 self._silence(server)
             elif item[0] not in self.dead:
@@ -209,7 +241,7 @@ class Ranks:
                 act()
                 self.check(0)
             return bytes(item[2])
-        gathered, missing = {0: mine}, set(self.others())
+        gathered, missing = {0: mine}, set(self.others()) - self.idle
         while missing:
             act()
             item = self.next(0, tags.GATHER)
@@ -219,7 +251,7 @@ class Ranks:
             for rank in missing:
                 self.check(rank)
         replies = dict(zip(sorted(gathered), answer([gathered[rank] for rank in sorted(gathered)])))
-        for rank in self.others():
+        for rank in replies.keys() & set(self.others()):
             self.link.send(rank, tags.SPREAD, replies[rank])
         return replies[0]
 
@@ -242,7 +274,7 @@ class Ranks:
 
     def who(self, rank: int) -> str:
         """A rank, and who lives there."""
-        here = [repr(name) for client, name in enumerate(self.names) if home(client, self.size) == rank]
+        here = [repr(name) for client, name in enumerate(self.names) if self.home(client) == rank]
         if rank == 0:
             return "rank 0 (the server)"
         return f"rank {rank} (client{'s' * (len(here) > 1)} {', '.join(here)})" if here else f"rank {rank}"
@@ -264,7 +296,7 @@ class Ranks:
         self._looked = now
         for rank in self.others():
             self.link.send(rank, tags.PING)
-        for rank in {home(client, self.size) for client in server.waiting}:
+        for rank in {self.home(client) for client in server.waiting}:
             self._is_dead(rank)
         self._drop(server)
 
@@ -272,7 +304,7 @@ class Ranks:
         for rank in self.link.gone:
             self.dead.setdefault(rank, "has died")
         if self.dead:
-            homes = {client: home(client, self.size) for client in range(server.codec.n_clients)}
+            homes = {client: self.home(client) for client in range(server.codec.n_clients)}
             server.lose({client: f"rank {rank} {self.dead[rank]}" for client, rank in homes.items() if rank in self.dead})
 
     def others(self) -> list[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, Protocol, TypeVar
 
 from ..algorithms.core import messages
 from .codec import Codec
@@ -54,6 +54,12 @@ class Place(Transport, Protocol):
 
     def mine(self, n_clients: int) -> list[int]:
         """The clients that live here."""
+
+    def leave_out(self, numbers: Sequence[int], names: tuple[str, ...]) -> None:
+        """Goes on with some of the clients: those of these numbers, in this order, under the numbers 0, 1, .. where they live."""
+
+    def stand_by(self) -> NoReturn:
+        """Of a place that has no client left: listens until the job ends, and then ends as all do."""
 
     def agree(self, configuration: bytes) -> None:
         """All places have the same configuration, and take the same level of instructions."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -94,10 +95,14 @@ WRONG = {
 
 
 def refused(text: bytes | dict[str, Any], field: str) -> None:
-    server, _ = c.start(2)
-    with pytest.raises(RemoteFault, match=rf"client 1: Certificate.*{field}"):
-        c.server_receive(server, 1, sent(text))
+    """The result stands without it, and says why."""
+    server, _ = c.start(1)
+    server, _ = c.server_receive(server, 0, sent(text))
     assert server.replies == {}
+    assert re.match(rf"its Certificate.*{field}", server.dropped[0])
+    assert c.finished(server)
+    with pytest.raises(RemoteFault, match="came twice"):
+        c.server_receive(server, 0, sent(SPENT))
 
 
 @pytest.mark.parametrize("text", MALFORMED, ids=lambda text: text[:12].hex())

@@ -40,6 +40,9 @@ def added(design, seen):
     return sums
 
 
+KNOWN = noise_aware.Known.of(Design("gaussian", np.ones(D), STEPS // 3), STEPS // 20, 0, 20, 1e12)
+
+
 def exact(sizes):
     """The estimate without noise, and what follows from all clients' rows, for clients of these sizes."""
     rng, design = np.random.default_rng(3), Design("gaussian", np.ones(D), STEPS // 3)
@@ -135,15 +138,18 @@ def test_a_checkpoint_has_the_sums():
 
 
 def test_the_question_and_its_answers():
-    server, effects = noise_aware.start(2)
+    server, effects = noise_aware.start([KNOWN] * 2)
     assert [to for to, _ in effects] == [0, 1]
     sums = added(Design("gaussian", np.ones(D), 80), measured(np.random.default_rng(0), TRUTH, PRECISION, 1.0))
     _, (answer,) = noise_aware.client_receive(noise_aware.Client(sums), effects[0][1])
     server, _ = noise_aware.server_receive(server, 0, answer)
     with pytest.raises(RemoteFault, match="client 0: NoisySums was not expected"):
         noise_aware.server_receive(server, 0, answer)
-    with pytest.raises(RemoteFault, match="client 1: NoisySums has a negative count or sum of squares"):
-        noise_aware.server_receive(server, 1, replace(answer, squares=-answer.squares))
+    without, _ = noise_aware.server_receive(server, 1, replace(answer, squares=-answer.squares))
+    assert noise_aware.finished(without)
+    assert dict(without.dropped) == {1: "its NoisySums have a negative sum of squares"}
+    with pytest.raises(RemoteFault, match="client 1: NoisySums was not expected"):
+        noise_aware.server_receive(without, 1, answer)
     with pytest.raises(RemoteFault, match="server: NoisySums was not expected"):
         noise_aware.client_receive(noise_aware.Client(sums), answer)
     server, _ = noise_aware.server_receive(server, 1, ClientLost(1))
@@ -154,3 +160,60 @@ def test_the_question_and_its_answers():
 def test_what_mean_squares_are_expected_of_columns():
     encoding = Encoding((Column("age", "numeric", None, 40.0, 10.0), Column("site", "categorical", ("a", "b", "c", "d"))), "y")
     np.testing.assert_array_equal(encoding.spread, [1, 1, 0.25, 0.25, 0.25, 0.25])
+
+
+GAUSSIAN, LOGISTIC = (Design(family, np.ones(D), 80) for family in ("gaussian", "bernoulli"))
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0, 300.0**2])
+@pytest.mark.parametrize("design", [GAUSSIAN, LOGISTIC], ids=["gaussian", "bernoulli"])
+def test_honest_sums_are_taken(design, noise):
+    """Also with points that lie on a line, or at one place, and whatever their scale."""
+    known, random = noise_aware.Known.of(design, 12, 0, 20, 1e12), np.random.default_rng(1)
+    seen = measured(random, TRUTH, PRECISION, noise)
+    for factor in (0.0, 1e-200, 1e-8, 1.0, 1e8):
+        for direction in (np.ones(D), np.array([1.0, 0.0, 0.0]), np.array([1.0, 1e-6, 1e6])):
+            points = seen.copy()
+            points[:, :D] = factor * seen[:, :1] * direction
+            assert known.wrong(added(design, points)) == ""
+    assert known.wrong(added(design, seen)) == ""
+
+
+@pytest.mark.parametrize(
+    ("updates", "rejected", "early", "late", "taken"),
+    [
+        (12, 0, 80, 160, True),
+        (12, 0, 80, 141, True),  # the last one has a single step left of its budget
+        (12, 0, 80, 140, False),
+        (12, 0, 80, 161, False),
+        (12, 1, 80, 180, True),  # the server has rejected one, which a client counts
+        (12, 1, 80, 181, False),
+        (12, 0, 79, 161, False),  # the first 80 are early
+        (12, 0, 81, 159, False),
+        (3, 0, 60, 0, True),
+        (3, 0, 59, 1, False),
+        (0, 0, 0, 0, True),
+        (0, 0, 1, 0, False),
+        (12, 0, -1, 241, False),
+        (12, 0, 2**62, 2**62, False),
+    ],
+)
+def test_counts_of_steps_are_those_of_the_updates(updates, rejected, early, late, taken):
+    zero = Sums.zero(D)
+    why = noise_aware.Known.of(GAUSSIAN, updates, rejected, 20, 1e12).wrong(replace(zero, early=early, late=late))
+    assert (why == "") is taken
+    if why:
+        assert why.startswith("its NoisySums ")
+
+
+def test_where_all_make_no_posterior_it_is_that_of_those_that_make_one_alone():
+    random = np.random.default_rng(3)
+    told = {k: (added(GAUSSIAN, measured(random, TRUTH, PRECISION, 1.0)), Noise(1.0, 0.0)) for k in range(2)}
+    honest, without = noise_aware.posterior_of(GAUSSIAN, prior(D, 2.0, "diagonal"), told)
+    assert without == {}
+    broken = replace(told[0][0], cross=np.full((D, D), np.inf))
+    got, without = noise_aware.posterior_of(GAUSSIAN, prior(D, 2.0, "diagonal"), {**told, 2: (broken, Noise(1.0, 0.0))})
+    np.testing.assert_array_equal(got.q.P, honest.q.P)
+    assert without == {2: "no posterior can be made of its NoisySums"}
+    assert noise_aware.posterior_of(GAUSSIAN, prior(D, 2.0, "diagonal"), {2: (broken, Noise(1.0, 0.0))})[0] is None
+    assert noise_aware.posterior_of(GAUSSIAN, prior(D, 2.0, "diagonal"), {}) == (None, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from fedkern.results.result import Result
 from support.wires import checked_and_run
 
 N = 300
+FEW = 20 * 3 - 1  # draws of a job with two covariates: fewer than 20 rows have cells
 
 
 def rows(family: str, correlation: float = 0.0) -> pd.DataFrame:
@@ -57,6 +59,55 @@ def log_likelihood(frame: pd.DataFrame, family: str, theta: np.ndarray) -> np.nd
     return norm.logpdf(y, eta, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "draws"), [(20, 1, 39), (20, 2, 59), (40, 9, 399), (41, 9, 400), (5, 4, 0), (1, 0, 0), (0, 3, 0)]
+)
+def test_fewer_draws_than_a_least_client_has_cells(rows: int, columns: int, draws: int) -> None:
+    assert terms.allowed(rows, columns) == draws
+    assert draws < max(rows * (columns + 1), 1)
+
+
+def test_values_leave_in_thousandths_and_their_number_is_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a client's rows are; and what weights say is within its own errors what exact values say."""
+    sent, kept = list[np.ndarray](), terms.client_receive
+
+    def receive(state: Any, event: Any) -> Any:
+        state, effects = kept(state, event)
+        sent.append(effects[0].values)
+        return state, effects
+
+    monkeypatch.setattr(terms, "OF_Q", replace(terms.OF_Q, client_receive=receive))
+    frame = rows("bernoulli", correlation=0.9)
+    tables = job(tmp_path, frame, model={"covariance": "diagonal"}, data={"least_rows": 40})
+    near = fedkern.run(tables).summary["weights"]
+    assert [len(values) for values in sent] == [119] * 3
+    for values in sent:
+        np.testing.assert_array_equal(values, np.round(values, 3))
+        assert np.ptp(values) > 0.1
+    monkeypatch.setattr(terms, "rounded", np.asarray)
+    exact = fedkern.run(tables).summary["weights"]
+    assert any((values != np.round(values, 3)).any() for values in sent[3:])
+    assert near["k_hat"] == pytest.approx(exact["k_hat"], abs=0.02)
+    for name, row in exact["moves"].items():
+        for key in ("mean", "sd"):
+            assert near["moves"][name][key] == pytest.approx(row[key], abs=0.05 * row[f"{key}_error"] + 1e-9)
+
+
+def test_where_few_rows_allow_no_weights_nobody_tells_a_number(tmp_path: Path) -> None:
+    few = {"data": {"least_rows": 8}}
+    for output in ({}, {"loo": True}):
+        result = fedkern.run(job(tmp_path, rows("bernoulli"), **few, output=output), out=tmp_path / f"out{len(output)}")
+        assert "weights" not in result.summary
+        assert ("loo" in result.summary) == bool(output)
+        assert any("no k-hat: clients may have as few as 8 rows" in note for note in result.summary["notes"])
+        checked_and_run(job(tmp_path, rows("bernoulli"), **few, output=output), tmp_path / f"checked{len(output)}")
+
+
+@pytest.mark.parametrize(("draws", "limit"), [(4000, 0.7), (400, 0.616), (79, 0.473), (39, 0.371), (5, 0.0)])
+def test_few_draws_have_a_lower_limit(draws: int, limit: float) -> None:
+    assert psis.limit(draws) == pytest.approx(limit, abs=1e-3)
+
+
 def on_data(posterior: Posterior, draws: np.ndarray) -> np.ndarray:
     return draws if posterior.affine is None else draws @ posterior.affine.T
 
@@ -67,7 +118,7 @@ def test_k_hat_is_that_of_the_pooled_rows(family: str, tmp_path: Path) -> None:
     result = fedkern.run(job(tmp_path, frame, model={"family": family}))
     assert isinstance(result.posterior, Posterior)
     q = result.posterior.q
-    draws = result.posterior.draws(terms.DRAWS, seed=4, chain=1001)
+    draws = result.posterior.draws(FEW, seed=4, chain=1001)
     pooled = log_likelihood(frame, family, on_data(result.posterior, draws)).sum(axis=1)
     centred = draws - q.mean
     log_q = -0.5 * np.einsum("mi,ij,mj->m", centred, np.linalg.inv(q.covariance), centred)
@@ -75,24 +126,25 @@ def test_k_hat_is_that_of_the_pooled_rows(family: str, tmp_path: Path) -> None:
     found = result.summary["weights"]
     if family == "gaussian":  # q is the posterior: what is left of the ratios is rounding
         assert np.ptp(ratios) < 1e-8
-        assert found["k_hat"] < psis.UNRELIABLE
-        assert max(abs(row["mean"]) for row in found["moves"].values()) < 1e-8
+        assert found["k_hat"] < psis.limit(FEW)
+        assert max(abs(row["mean"]) for row in found["moves"].values()) < 1e-3
         return
-    assert found["k_hat"] == pytest.approx(psis.smoothed(ratios)[1], abs=1e-6)
+    assert found["k_hat"] == pytest.approx(psis.smoothed(ratios)[1], abs=0.02)  # thousandths of a nat from three clients
     assert found["k_hat"] < psis.GOOD
     assert found["moves"].keys() == {"theta_std[a]", "theta_std[b]", "intercept_std"}
     weights = np.exp(psis.smoothed(ratios)[0])
     move = (weights @ draws[:, 1] - draws[:, 1].mean()) / draws[:, 1].std()
-    assert found["moves"]["theta_std[a]"]["mean"] == pytest.approx(move, abs=1e-6)
+    assert found["moves"]["theta_std[a]"]["mean"] == pytest.approx(move, abs=1e-3)
 
 
 def test_a_mean_field_q_of_correlated_columns_is_told_apart(tmp_path: Path) -> None:
     frame = rows("bernoulli", correlation=0.97)
-    near = fedkern.run(job(tmp_path, frame, job={"rounds": 30}))
-    far = fedkern.run(job(tmp_path, frame, job={"rounds": 30}, model={"covariance": "diagonal"}))
+    many = {"job": {"rounds": 30}, "data": {"least_rows": 40}}
+    near = fedkern.run(job(tmp_path, frame, **many))
+    far = fedkern.run(job(tmp_path, frame, **many, model={"covariance": "diagonal"}))
     assert near.summary["weights"]["k_hat"] < psis.GOOD
-    assert far.summary["weights"]["k_hat"] > psis.UNRELIABLE or not far.summary["weights"]["agrees"]
-    assert far.summary["weights"]["k_hat"] > near.summary["weights"]["k_hat"] + 0.3
+    assert far.summary["weights"]["k_hat"] > psis.limit(119) or not far.summary["weights"]["agrees"]
+    assert far.summary["weights"]["k_hat"] > near.summary["weights"]["k_hat"] + 0.2
 
 
 def test_the_numbers_can_be_left_out_and_change_nothing(tmp_path: Path) -> None:
@@ -135,9 +187,9 @@ def arviz_loo(log_likelihoods: np.ndarray) -> Any:
 
 def compare(found: dict[str, Any], pooled: Any) -> None:
     assert found["rows"] == N
-    assert found["elpd"] == pytest.approx(pooled.elpd_loo, rel=1e-9)
-    assert found["se"] == pytest.approx(pooled.se, rel=1e-9)
-    assert found["p_loo"] == pytest.approx(pooled.p_loo, rel=1e-9, abs=1e-9)
+    assert found["elpd"] == pytest.approx(pooled.elpd_loo, abs=2e-3)  # thousandths of three clients
+    assert found["se"] == pytest.approx(pooled.se, abs=2e-3)
+    assert found["p_loo"] == pytest.approx(pooled.p_loo, abs=2e-3)
     k = pooled.pareto_k.values
     assert list(found["k_hat"].values()) == [int(c) for c in np.histogram(k, [-np.inf, 0.5, 0.7, 1, np.inf])[0]]
     assert list(found["k_hat"]) == ["<= 0.5", "<= 0.7", "<= 1", "> 1"]
@@ -213,7 +265,7 @@ def test_sums_of_few_rows_and_of_lost_clients_are_not_there() -> None:
     assert loo_sums.finished(state)
     content = loo.summary([state.replies[0], state.replies[1]])
     assert (content["rows"], content["elpd"]) == (6, -3.0)
-    text = "; ".join(loo.notes(content, 1, 1))
+    text = "; ".join(loo.notes(content, state, ("a", "b", "c")))
     assert "1 clients have fewer than 5 rows" in text
     assert "1 clients were lost" in text
     assert "of 2 rows are not reliable" in text
@@ -222,8 +274,12 @@ def test_sums_of_few_rows_and_of_lost_clients_are_not_there() -> None:
         loo_sums.LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0])),
         loo_sums.LooSums(0, 6, -3.0, -3.0, 0.5, np.array([6.0, 0, 0, 0])),
     ):
-        with pytest.raises(RemoteFault, match="cannot be"):
-            loo_sums.server_receive(loo_sums.start(1)[0], 0, wrong)
+        state, _ = loo_sums.server_receive(loo_sums.start(1)[0], 0, wrong)
+        assert loo_sums.finished(state)
+        assert not state.replies
+        assert "client 'a' is not in the leave-one-out sums, for its LooSums" in "; ".join(loo.notes({}, state, ("a",)))
+        with pytest.raises(RemoteFault, match="was not expected"):
+            loo_sums.server_receive(state, 0, wrong)
 
 
 def test_a_client_that_is_lost_after_the_rounds_costs_the_numbers_and_not_the_result() -> None:

@@ -39,9 +39,9 @@ def with_reply(state: Waiting, sender: int, reply: Reply) -> Waiting:
     return evolve(state, replies=state.replies.plus(sender, reply))
 
 
-def heard_of_all(replies: Collection[int], lost: Collection[int], n_clients: int) -> bool:
-    """Whether each client has answered or is gone."""
-    return len(replies) + sum(client not in replies for client in lost) == n_clients
+def heard_of_all(replies: Collection[int], lost: Collection[int], n_clients: int, dropped: Collection[int] = ()) -> bool:
+    """Whether each client has answered or is gone; `dropped`: those whose answer cannot be, and is not among the replies."""
+    return len({*replies, *lost, *dropped}) == n_clients
 
 
 def save(state: State) -> Saved:

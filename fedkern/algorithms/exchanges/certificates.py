@@ -38,11 +38,12 @@ class Certificate(Message, kind=5):
 
 @dataclass(frozen=True)
 class Server:
-    """Certificates that have come, and clients that will send none."""
+    """Certificates that have come, and clients that will send none; `dropped`: client -> why what it sent is none."""
 
     n_clients: int
     replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap)
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
+    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
 
 
 @dataclass(frozen=True)
@@ -58,24 +59,29 @@ def start(n_clients: int) -> tuple[Server, ServerEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One certificate, or the loss of a client.
+    """One certificate, or the loss of a client. Budgets are spent: of a text that is no JSON, lacks a field or has one too many,
+    or has a value that cannot be, only why is kept, and the result stands.
 
     Raises
     ------
     RemoteFault
-        The text is no JSON, lacks a field or has one too many, a value cannot be, or it has come before.
+        It has come before, or is another message.
     """
     if isinstance(event, ClientLost):
         return replace(state, lost=state.lost | {event.client}), []
-    if not isinstance(event, Certificate) or sender in state.replies:
+    if not isinstance(event, Certificate) or sender in state.replies or sender in state.dropped:
         raise RemoteFault(f"client {sender}: {type(event).__name__} came twice")
     try:
         content = json.loads(event.text)
     except (ValueError, RecursionError):
-        raise RemoteFault(f"client {sender}: Certificate.text is not JSON") from None
+        return _without(state, sender, ".text is not JSON"), []
     if wrong := problem(content):
-        raise RemoteFault(f"client {sender}: Certificate{wrong}")
+        return _without(state, sender, wrong), []
     return once.with_reply(state, sender, content), []
+
+
+def _without(state: Server, sender: int, wrong: str) -> Server:
+    return replace(state, dropped=state.dropped.plus(sender, f"its Certificate{wrong}"))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -88,7 +94,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def finished(state: Server) -> bool:
     """Whether everybody who still lives has answered."""
-    return once.heard_of_all(state.replies, state.lost, state.n_clients)
+    return once.heard_of_all(state.replies, state.lost, state.n_clients, state.dropped)
 
 
 PROTOCOL = once.protocol("certificates", (AskCertificate,), (Certificate,), server_receive, client_receive, finished)

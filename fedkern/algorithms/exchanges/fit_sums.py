@@ -5,17 +5,18 @@ A sum is of at least five areas: a client with fewer that have rows answers with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import numpy as np
+import math
+from dataclasses import dataclass, field, replace
 
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
+from .rounding import LARGEST, bounded
 
 DIMS: dict[str, int] = {}
 LEAST = 5  # areas of a sum
+MOST_AREAS = 10**15
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
+    """Sums that have come; `dropped`: client -> why what it sent is none."""
+
     n_clients: int
     replies: PersistentMap[int, FitSums] = field(default_factory=PersistentMap)
+    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
 
     @property
     def total(self) -> FitSums:
@@ -67,7 +71,7 @@ def start(n_clients: int) -> tuple[Server, ServerEffects]:
 
 
 def finished(state: Server) -> bool:
-    return len(state.replies) == state.n_clients
+    return once.heard_of_all(state.replies, (), state.n_clients, state.dropped)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -78,16 +82,24 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's sums."""
+    """One client's sums; of sums that cannot be only why."""
     needed(event, "its part of the fit's sums had not come; --resume goes on from the last checkpoint")
-    if not isinstance(event, FitSums) or sender in state.replies:
+    if not isinstance(event, FitSums) or sender in state.replies or sender in state.dropped:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    numbers = (event.density, event.squares, event.effective)
-    if not np.isfinite(numbers).all() or event.squares < 0 or not (event.areas == 0 or event.areas >= LEAST):
-        raise RemoteFault(f"client {sender}: FitSums of {event.areas} areas and {numbers} cannot be")
-    if not 0 <= event.unreliable <= event.areas:
-        raise RemoteFault(f"client {sender}: FitSums with {event.unreliable} unreliable of {event.areas} areas cannot be")
+    if why := _wrong(event):
+        return replace(state, dropped=state.dropped.plus(sender, why)), []
     return once.with_reply(state, sender, event), []
+
+
+def _wrong(sums: FitSums) -> str:
+    """Why these are no client's sums; "" where they can be."""
+    if not (sums.areas == 0 or LEAST <= sums.areas <= MOST_AREAS) or not 0 <= sums.unreliable <= sums.areas:
+        return f"its FitSums are of {sums.areas} areas, {sums.unreliable} of them unreliable"
+    if not (bounded([sums.density, sums.effective]) and 0 <= sums.squares and bounded(sums.squares, LARGEST**2)):
+        return "its FitSums are too large to be any"
+    if abs(sums.density) > (1 + 1e-9) * math.sqrt(sums.areas * sums.squares):
+        return "its FitSums have squares that are too small for their sum"
+    return ""
 
 
 PROTOCOL = once.protocol("fit-sums", (AskFitSums,), (FitSums,), server_receive, client_receive, finished)

@@ -1,10 +1,11 @@
 """After a job that asks for it: how well are rows foreseen without themselves? Each client sends sums over its rows.
 
-A sum is of at least five rows: a client with fewer answers with zeros. No row's own number has a message.
+A sum is of at least five rows, whatever the job's least number: a client with fewer answers with zeros. Sums are in thousandths.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 from ..core import once
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap, PersistentSet
+from .rounding import DIGITS, LARGEST, bounded, rounded
 
 BINS = 4
 DIMS: dict[str, int] = {"bins": BINS}
 LEAST = 5  # rows of a sum
+MOST_ROWS = 10**15  # counted exactly, with those of other clients
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,14 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`lost`: clients that will send none; `asks` is False where there is nothing to be asked."""
+    """`lost`: clients that will send none; `dropped`: client -> why its sums are nobody's; `asks` is False where there is nothing
+    to be asked."""
 
     n_clients: int
     asks: bool = True
     replies: PersistentMap[int, LooSums] = field(default_factory=PersistentMap)
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
+    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
 
 
 def start(n_clients: int, asks: bool = True) -> tuple[Server, ServerEffects]:
@@ -64,7 +69,7 @@ def start(n_clients: int, asks: bool = True) -> tuple[Server, ServerEffects]:
 
 def finished(state: Server) -> bool:
     """Whether everybody who still lives has answered."""
-    return not state.asks or once.heard_of_all(state.replies, state.lost, state.n_clients)
+    return not state.asks or once.heard_of_all(state.replies, state.lost, state.n_clients, state.dropped)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -72,22 +77,36 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if not isinstance(event, AskLoo):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     sums = state.sums
-    enough = sums is not None and sums.rows >= LEAST
-    return state, [sums if sums is not None and enough else LooSums(0, 0, 0.0, 0.0, 0.0, np.zeros(BINS))]
+    if sums is None or sums.rows < LEAST:
+        return state, [LooSums(0, 0, 0.0, 0.0, 0.0, np.zeros(BINS))]
+    density, effective = rounded([sums.density, sums.effective]).tolist()
+    squares = float(np.round(min(sums.squares, LARGEST**2), DIGITS))
+    return state, [replace(sums, density=density, squares=squares, effective=effective)]
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's sums, or its loss."""
+    """One client's sums, or its loss; of sums that cannot be only why."""
     if isinstance(event, ClientLost):
         return replace(state, lost=state.lost | {event.client}), []
-    if not isinstance(event, LooSums) or sender in state.replies:
+    if not isinstance(event, LooSums) or sender in state.replies or sender in state.dropped:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    numbers = (event.density, event.squares, event.effective)
-    if not np.isfinite(numbers).all() or event.squares < 0 or not (event.rows == 0 or event.rows >= LEAST):
-        raise RemoteFault(f"client {sender}: LooSums of {event.rows} rows and {numbers} cannot be")
-    if (event.bins < 0).any() or (event.bins % 1).any() or event.bins.sum() != event.rows:
-        raise RemoteFault(f"client {sender}: LooSums with {event.bins.tolist()} of {event.rows} rows cannot be")
+    if why := _wrong(event):
+        return replace(state, dropped=state.dropped.plus(sender, why)), []
     return once.with_reply(state, sender, event), []
+
+
+def _wrong(sums: LooSums) -> str:
+    """Why these are no client's sums; "" where they can be."""
+    if not (sums.rows == 0 or LEAST <= sums.rows <= MOST_ROWS):
+        return f"its LooSums are of {sums.rows} rows"
+    if (sums.bins < 0).any() or (sums.bins > sums.rows).any() or (sums.bins % 1).any() or sums.bins.sum() != sums.rows:
+        return "its LooSums count rows that are not there"
+    if not (bounded([sums.density, sums.effective]) and 0 <= sums.squares and bounded(sums.squares, LARGEST**2)):
+        return "its LooSums are too large to be any"
+    # Cauchy-Schwarz, with what rounding has taken
+    if abs(sums.density) > (1 + 1e-9) * math.sqrt(sums.rows * (sums.squares + 10**-DIGITS)) + 10**-DIGITS:
+        return "its LooSums have squares that are too small for their sum"
+    return ""
 
 
 PROTOCOL = once.protocol("loo-sums", (AskLoo,), (LooSums,), server_receive, client_receive, finished)

@@ -15,7 +15,7 @@ from ...errors import NumericalError
 from ...models.expfam import Gaussian, floored, pack, packed_size, unpack
 from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, Saved, array, evolve
 from . import local, shards
-from .messages import QUpdate, SiteApplied, SiteDelta
+from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .noise_aware import Sums
 from .settings import SHARDED
 
@@ -129,6 +129,10 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         except NumericalError as error:
             raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
         dh, dP = damped(q, new, s.damping, s.damping_form)
+        if state.local.mechanism is None and not s.by_client and not max(np.abs(dh).max(), np.abs(dP).max()) <= LARGEST:
+            why = local.EXTREME if s.optimiser == "exact" else local.diverges(s)
+            what = f"client {state.name!r}: round {event.round}: its change of the site has numbers beyond {LARGEST:g}"
+            raise NumericalError(f"{what}: {why}")
         if state.sums is not None and state.local.design is not None and seen:
             state = replace(state, sums=state.local.design.add(state.sums, seen, state.step))
         floors, failed = state.floors + floors, state.failed + (new is q)

@@ -173,7 +173,10 @@ def _gradient(state: Client, event: Parameters) -> tuple[Client, ClientEffects]:
     d = len(event.mu)
     if state.local.source is not None:
         state.local.source.rekey()
-    g = gradient_of(state.local, None)(event.mu, event.omega, state.step)
+    try:
+        g = gradient_of(state.local, None)(event.mu, event.omega, state.step)
+    except NumericalError as error:
+        raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
     return replace(state, step=state.step + 1), [Gradient(event.round, g[:d], g[d:])]
 
 

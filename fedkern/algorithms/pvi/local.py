@@ -29,6 +29,7 @@ from .settings import SHARDED, Settings
 
 Vector = NDArray[np.float64]
 OMEGA_BOUND = 20.0
+FALL = 10.0  # times the bound before an update, which it may lose in it
 LARGEST = 1e100  # of h, P and mean where a failure must not show: products of two, and sums of their squares, are finite
 
 
@@ -69,6 +70,13 @@ class Local:
             raise ValueError(f"client {self.index}: {what}: has no private form; see `fedkern check`")
         if (clip := self.mechanism.clip) < LEAST_CLIP:
             raise ValueError(f"client {self.index}: a clip of {clip:g} on rows cannot be kept; at least {LEAST_CLIP:g}")
+
+
+def diverges(s: Settings) -> str:
+    """What to do where a local optimiser goes astray."""
+    exact = "" if s.variant == "global-vi" else ', or take optimiser = "exact"'
+    remedy = f"lower algorithm.learning_rate = {s.learning_rate:g}{exact}; otherwise"
+    return f"the optimiser diverges ({remedy} a response, column, offset or weight is extreme: correct it)"
 
 
 Seen = list[Vector]  # of each step (mu, omega, gradient of the likelihood), (4d,)
@@ -132,7 +140,30 @@ def _diagonal_steps(
     if not np.isfinite(lam).all():
         raise NumericalError(f"local step {steps[-1]} left the finite numbers: lower learning_rate or damping")
     P = np.exp(-2 * omega)
-    return Gaussian(P * mu, P), state
+    new = Gaussian(P * mu, P)
+    if _watched(local):
+        _check_ascent(local, q, new, cavity)
+    return new, state
+
+
+def _watched(local: Local) -> bool:
+    """Whether steps have no bound of their own, and it may be seen that they went astray."""
+    return local.settings.optimiser == "sgd" and local.mechanism is None and not local.settings.by_client
+
+
+def _check_ascent(local: Local, q: Gaussian, new: Gaussian, cavity: Gaussian) -> None:
+    """NumericalError where an update has made F worse by more than all of it: no batch's noise does that."""
+
+    def bound(one: Gaussian) -> float:
+        return _expectations(local.rows, local.settings, one.mean, one.P, local.n_threads)[0] - _cross(one.mean, one.P, cavity)
+
+    try:
+        with np.errstate(all="ignore"):
+            before, after = bound(q), bound(new)
+    except np.linalg.LinAlgError:  # no proper Gaussian is left
+        before, after = 0.0, -np.inf
+    if not after >= before - FALL * (1 + abs(before)):
+        raise NumericalError(f"an update made the fit much worse: {diverges(local.settings)}")
 
 
 Gradient = Callable[[Vector, Vector, int], Vector]  # (mu, omega, step) -> (2d,)
@@ -178,8 +209,11 @@ def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> 
 
 
 def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
-    """All rows, or a mini-batch scaled to all rows; neither clip nor noise."""
-    batches, sums = _batches(local), _sums(local, clip=np.inf, **fixed)
+    """All rows, or a mini-batch scaled to all rows; neither clip nor noise. Rows are finite: one whose gradient is not has met
+    extreme coefficients, or is extreme itself, and left out it would be missing from the result without a word.
+    """
+    seen = not local.settings.by_client  # where whole clients are protected, that may not show
+    batches, sums = _batches(local), _sums(local, whole=seen, clip=np.inf, **fixed)
 
     def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
         batch, inverse_rate = batches(step)
@@ -190,8 +224,13 @@ def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
     return gradient
 
 
-def _sums(local: Local, **options: Any) -> Callable[[Vector, Vector, NDArray[np.int64] | None, int], NDArray[Any]]:
-    """(mu, omega, batch, step) -> the clipped sum over a client's batch, or all its rows, on the host."""
+def _sums(
+    local: Local, whole: bool = False, **options: Any
+) -> Callable[[Vector, Vector, NDArray[np.int64] | None, int], NDArray[Any]]:
+    """(mu, omega, batch, step) -> the clipped sum over a client's batch, or all its rows, on the host.
+
+    `whole`: NumericalError where it is not of all of them.
+    """
     X, y, home = local.rows.X, local.rows.y, local.rows.home
     call: glm.ClippedSums | None = None
 
@@ -206,7 +245,9 @@ def _sums(local: Local, **options: Any) -> Callable[[Vector, Vector, NDArray[np.
                 len(mu),
                 batch is None,
             )
-        _, total = call(here, spread, step) if batch is None else call(here, spread, index, step)
+        skipped, total = call(here, spread, step) if batch is None else call(here, spread, index, step)
+        if whole and skipped:
+            raise NumericalError(f"local step {step} meets gradients that are not finite: {diverges(local.settings)}")
         found: NDArray[Any] = on_host(total)
         return found
 
@@ -325,10 +366,13 @@ def _full_steps(
         lower[~on_diagonal] += change[d:][~on_diagonal]
         L = np.zeros((d, d))
         L[rows_, columns] = lower
-    if not (np.isfinite(mu).all() and np.isfinite(L).all()):
-        raise NumericalError(f"local step {first_step + steps - 1} left the finite numbers: lower learning_rate or damping")
+        if not (np.isfinite(mu).all() and np.isfinite(L).all()):
+            raise NumericalError(f"local step {step} left the finite numbers: {diverges(s)}")
     P = dense.solve(L, np.eye(d))
-    return Gaussian(P @ mu, P), state
+    new = Gaussian(P @ mu, P)
+    if _watched(local):
+        _check_ascent(local, q, new, cavity)
+    return new, state
 
 
 # The exact optimum --------------------

@@ -16,6 +16,8 @@ from ..core.messages import Message
 Shift = Annotated[NDArray[np.float64], "d"]
 Precision = Annotated[NDArray[np.float64], "p"]
 
+LARGEST = 1e12  # of any number in a SiteDelta; far beyond what a posterior of standardised columns can need
+
 
 @dataclass(frozen=True)
 class QUpdate(Message, kind=10):

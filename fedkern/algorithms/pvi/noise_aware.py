@@ -4,19 +4,21 @@ A step's noisy sum is the gradient of the client's log-likelihood at a point tha
 known. Over the *early* steps, whose points are far from each other, a client keeps how gradients fall with points (the
 curvature); over the *late* ones the mean point and the mean gradient (the score). Nothing else is kept, nothing new is drawn,
 and all of it leaves once, after the last round: post-processing of what epsilon has in it. The server adds the sums of all
-clients, and solves for the estimate and its covariance: of the data, of the noise, and of the sampling of rows.
+clients, and solves for the estimate and its covariance: of the data, of the noise, and of the sampling of rows. By then budgets
+are spent: sums that cannot be are left out, with a note, and end no job.
 Source: docs/methods/pvi.md, section 16.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import NumericalError
 from ...models.expfam import Gaussian
 from ..core import once
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, number
@@ -30,6 +32,15 @@ EARLY = 1 / 3  # of all steps: from them the curvature, from the others the scor
 PROBIT = np.pi / 8  # E logistic(a) of a Gaussian a is about logistic(mean / sqrt(1 + PROBIT x variance))
 SHRINK = 2.0  # times what noise alone puts into the square of a correlation of curvatures, is taken off it
 DOUBT = 3.0  # standard errors: no eigenvalue of a correlation of curvatures below so many of its entries' own
+ROUNDING = 1e-9  # of sums of squares, by which they may be below what they must be
+NEARLY = 1e-150  # a point whose square is lost
+FARTHEST = 1e30  # of a point of a linear model; of a logistic one points are bounded by themselves
+LARGEST_FACTOR = 2.5e17  # of the variance, exp(2 x 20): see `local.OMEGA_BOUND`
+MOST_ROWS = 1e12  # of a client
+
+
+class ImproperError(NumericalError):
+    """Sums of which no posterior can be made."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,13 @@ class Design:
             sums.products + (factor * in_omega).sum(axis=0),
         )
 
+    @property
+    def farthest(self) -> Vector:
+        """(d,) how large a point can be."""
+        if self.family == "gaussian":
+            return np.full(len(self.spread), FARTHEST)
+        return 1 / np.sqrt(PROBIT * self.spread)
+
     def at(self, point: Vector) -> tuple[Vector, Vector]:
         """The coefficients of a point without spread, and d point / d coefficients there."""
         if self.family == "gaussian":
@@ -159,12 +177,87 @@ class NoisySums(Message, kind=16):
 
 
 @dataclass(frozen=True)
-class Server:
-    """Sums that have come, and clients that will send none."""
+class Known:
+    """What the server knows of a client's steps without its sums.
 
-    n_clients: int
+    Attributes
+    ----------
+    design : of its job
+    least, most : steps of the updates that came: the last may have been shortened, and a rejected one counts at the client
+    gradient : the largest size that a number of one noisy gradient can have
+    """
+
+    design: Design
+    least: int
+    most: int
+    gradient: float
+
+    @classmethod
+    def of(cls, design: Design, updates: int, rejected: int, local_steps: int, gradient: float) -> Known:
+        """Of so many applied updates; `rejected`: of all clients, so that a client may have up to so many more."""
+        least = (updates - 1) * local_steps + 1 if updates else 0
+        return cls(design, least, (updates + rejected) * local_steps, gradient)
+
+    def wrong(self, sums: Sums) -> str:
+        """Why these are not the client's sums; "" where they can be. Gradients have noise in them: only sizes are known."""
+        steps = sums.early + sums.late
+        if min(sums.early, sums.late) < 0 or not self.least <= steps <= self.most:
+            return f"its NoisySums are of {sums.early} and {sums.late} steps, wanted {self.least} to {self.most} in all"
+        if sums.early != min(steps, self.design.early_steps):
+            return f"its NoisySums have {sums.early} early steps of {steps}, wanted {min(steps, self.design.early_steps)}"
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, largest in self._largest(sums).items():
+                if not (np.abs(getattr(sums, name)) <= largest * (1 + ROUNDING)).all():
+                    return f"its NoisySums have {name.replace('_', ' ')} too large to be any"
+            if not (sums.squares >= 0).all():
+                return "its NoisySums have a negative sum of squares"
+            if not (sums.products**2 <= sums.squares * steps * self.gradient**2 * (1 + ROUNDING)).all():
+                return "its NoisySums have products that are too large for their squares"
+            return "" if self._can_be_points(sums) else "its NoisySums have points that can be nowhere"
+
+    def _largest(self, sums: Sums) -> dict[str, Vector | float]:
+        """By name, sizes that sums cannot exceed."""
+        farthest, steps = self.design.farthest, sums.early + sums.late
+        return {
+            "early_point": sums.early * farthest,
+            "late_point": sums.late * farthest,
+            "points": sums.early * np.outer(farthest, farthest),
+            "early_gradient": sums.early * self.gradient,
+            "late_gradient": sums.late * self.gradient,
+            "cross": sums.early * self.gradient * farthest[np.newaxis, :],
+            "squares": steps * LARGEST_FACTOR**2,
+        }
+
+    def _can_be_points(self, sums: Sums) -> bool:
+        """Cauchy-Schwarz: n sum x x' - (sum x)(sum x)' has no negative eigenvalue, on the scale of each coefficient."""
+        own = np.diag(sums.points)
+        if not (own >= 0).all():
+            return False
+        length = np.sqrt(own)
+        if not (np.abs(sums.early_point) <= np.sqrt(sums.early) * length * (1 + ROUNDING) + sums.early * NEARLY).all():
+            return False
+        there = length > NEARLY
+        scale = np.where(there, length, 1.0)
+        moments = sums.points / scale / scale[:, np.newaxis]
+        if not (np.abs(moments - moments.T) <= ROUNDING).all() or (np.abs(moments[~there]) > ROUNDING).any():
+            return False
+        mean = np.where(there, sums.early_point, 0.0) / scale / np.sqrt(max(sums.early, 1))
+        spread = (moments + moments.T) / 2 - np.outer(mean, mean)
+        return bool(np.linalg.eigvalsh(spread).min(initial=0.0) >= -ROUNDING * len(own))
+
+
+@dataclass(frozen=True)
+class Server:
+    """Sums that have come, and clients that will send none; `dropped`: client -> why what it sent is not among them."""
+
+    known: tuple[Known, ...]
     replies: PersistentMap[int, Sums] = field(default_factory=PersistentMap)
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
+    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
+
+    @property
+    def n_clients(self) -> int:
+        return len(self.known)
 
 
 @dataclass(frozen=True)
@@ -174,20 +267,20 @@ class Client:
     sums: Sums
 
 
-def start(n_clients: int) -> tuple[Server, ServerEffects]:
-    """Asks everybody."""
-    return Server(n_clients), once.ask(n_clients, AskSums(0))
+def start(known: Sequence[Known]) -> tuple[Server, ServerEffects]:
+    """Asks everybody. `known`: of each client."""
+    return Server(tuple(known)), once.ask(len(known), AskSums(0))
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's sums, or the loss of it."""
+    """One client's sums, or the loss of it; of sums that cannot be only why."""
     if isinstance(event, ClientLost):
         return replace(state, lost=state.lost | {event.client}), []
-    if not isinstance(event, NoisySums) or sender in state.replies:
+    if not isinstance(event, NoisySums) or sender in state.replies or sender in state.dropped:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     sums = Sums(**{one.name: getattr(event, one.name) for one in fields(Sums)})
-    if min(sums.early, sums.late) < 0 or min(np.diag(sums.points).min(), sums.squares.min()) < 0:
-        raise RemoteFault(f"client {sender}: NoisySums has a negative count or sum of squares")
+    if why := state.known[sender].wrong(sums):
+        return replace(state, dropped=state.dropped.plus(sender, why)), []
     return once.with_reply(state, sender, sums), []
 
 
@@ -201,7 +294,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def finished(state: Server) -> bool:
     """Whether everybody who still lives has answered."""
-    return once.heard_of_all(state.replies, state.lost, state.n_clients)
+    return once.heard_of_all(state.replies, state.lost, state.n_clients, state.dropped)
 
 
 PROTOCOL = once.protocol("noisy-sums", (AskSums,), (NoisySums,), server_receive, client_receive, finished)
@@ -275,6 +368,34 @@ class _Fall:
         return cls(gram, fall, noisy, sums.squares, -sums.products, sums.late, point, gradient, noise)
 
 
+def posterior_of(
+    design: Design, prior: Gaussian, told: Mapping[int, tuple[Sums, Noise]]
+) -> tuple[Estimate | None, dict[int, str]]:
+    """The posterior of all clients whose sums make one, and why the others are not in it; None where there is none.
+
+    Where all sums together make none, those are left out that make none alone.
+    """
+    without: dict[int, str] = {}
+    for _ in range(2):
+        kept = [told[k] for k in sorted(told) if k not in without]
+        if not kept:
+            break
+        try:
+            return posterior(design, prior, kept), without
+        except ImproperError:
+            without |= {k: "no posterior can be made of its NoisySums" for k in told if not _alone(design, prior, told[k])}
+    return None, without
+
+
+def _alone(design: Design, prior: Gaussian, one: tuple[Sums, Noise]) -> bool:
+    """Whether one client's sums make a posterior."""
+    try:
+        posterior(design, prior, [one])
+    except ImproperError:
+        return False
+    return True
+
+
 def posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
     """Prior, and what all clients' sums say of their likelihood; generalised least squares.
 
@@ -282,7 +403,25 @@ def posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]
     ----------
     prior : with independent coefficients
     told : each client's sums, all with late steps, and the noise in them
+
+    Raises
+    ------
+    ImproperError
+        Linear algebra ends beyond the finite numbers, or without a proper Gaussian.
     """
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            found = _posterior(design, prior, told)
+            proper = bool(np.isfinite(found.q.mean).all() and np.isfinite(found.q.P).all() and (found.q.sd > 0).all())
+            known = not (np.isnan(found.moved).any() or np.isnan(found.curvature_error).any())
+    except (np.linalg.LinAlgError, ArithmeticError, ValueError) as error:  # ValueError: numbers that are not finite
+        raise ImproperError(f"noisy sums: {error}") from None
+    if not (proper and known):
+        raise ImproperError("noisy sums: no proper Gaussian comes of them")
+    return found
+
+
+def _posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
     clients = [_Fall.of(sums, noise) for sums, noise in told]
     shares = _shares(clients)
     curvature, errors = _curvature(clients, shares)

@@ -18,7 +18,7 @@ from ..core.averaging import Trajectory
 from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Saved, ServerEffects, array, evolve
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import active, flags, members, to_each
-from .messages import QUpdate, SiteApplied, SiteDelta
+from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .settings import Settings
 from .sites import Sites
 
@@ -26,7 +26,6 @@ Vector = NDArray[np.float64]
 
 LEAST_ROUNDS = 7  # in which 75 and 90 % of the updates have a whole round between them
 SMALLEST_ALPHA = 2.0**-10
-LARGEST = 1e12  # of any number in a delta; far beyond what a posterior of standardised columns can need
 
 
 class Wheel(NamedTuple):

@@ -10,6 +10,7 @@ from ...errors import JobError
 from ...jobs import incomplete
 from ...jobs.constants import undeclared
 from ...jobs.keys import (
+    FEW,
     Chains,
     CommonOutputSection,
     Count,
@@ -20,6 +21,7 @@ from ...jobs.keys import (
     Raw,
     Section,
     Tables,
+    counts_nobody,
     key,
     unbounded,
 )
@@ -141,7 +143,8 @@ class OutputSection(CommonOutputSection):
     draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, help="independent sets of draws")
     reweigh: bool = key(
-        help="clients also send their log-likelihood at 400 draws from q, once: k-hat of q; default: true if open"
+        help="clients also send their log-likelihood at draws from q, once, at most 400 and fewer than data.least_rows has "
+        "cells: k-hat of q; default: true if open"
     )
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO; open jobs")
 
@@ -236,7 +239,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     """
     private = "privacy" in raw
     variant = table(raw, "algorithm").get("variant", "pvi")
-    layers = [BASE, PRIVATE if private else OPEN]
+    layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
     layers += [SHARDS] * (variant in SHARDED)
@@ -307,6 +310,7 @@ def _data(config: Config) -> Iterator[str]:
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     algorithm = config.algorithm
+    yield from counts_nobody(config.data)
     for name in ("reweigh", "loo"):
         if getattr(config.output, name):
             yield f"output.{name} has clients send numbers of their rows without noise, and this job is private; remove it"

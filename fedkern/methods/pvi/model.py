@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
+from ...algorithms.exchanges import terms
 from ...algorithms.pvi import client_level, global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
@@ -94,6 +95,21 @@ class Model:
         mechanism = self.plan(client).mechanism
         rate = mechanism.rate
         return noise_aware.Noise((mechanism.sigma * mechanism.clip / rate) ** 2, (1 - rate) / rate)
+
+    def known(self, client: int, server: Server) -> noise_aware.Known:
+        """What is known of a client's noisy sums before they come, with what the server has received."""
+        name, settings = self.names[client], self.settings
+        design, mechanism = self.design(name), self.plan(name).mechanism
+        assert design is not None
+        # Of one noisy gradient: the most that all rows can add, and noise of a thousand standard deviations.
+        gradient = mechanism.clip / mechanism.rate * (noise_aware.MOST_ROWS + 1e3 * mechanism.sigma)
+        rejected = server.rejected if isinstance(server, pvi.Server) else 0
+        return noise_aware.Known.of(design, int(server.updates[client]), rejected, settings.local_steps, gradient)
+
+    @property
+    def weighed_draws(self) -> int:
+        """At how many draws from q the clients of an open job tell their log-likelihood; 0 where weights would be of too few."""
+        return terms.allowed(self.config.data.least_rows or 0, len(self.encoding.columns))
 
     @property
     def one_posterior(self) -> bool:

@@ -63,19 +63,19 @@ class Ended:
     Attributes
     ----------
     server : its machine's last state
-    told : what each client's noisy gradients add up to, where the posterior is made of them
+    told : what each client's noisy gradients add up to, where the posterior is made of them; None elsewhere
     checked : what the clients of an open job say of q
     """
 
     server: Server
-    told: Mapping[int, noise_aware.Sums]
+    told: noise_aware.Server | None
     checked: Checked = field(default_factory=Checked)
 
 
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     """What the server has at the end, but for the certificates."""
     config, encoding, server, updates = model.config, model.encoding, ended.server, ended.server.updates
-    estimate = _estimate(model, ended)
+    estimate, without = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
     found = {} if test is None else {"test": tested(q, test, config.model.family, config.model.scale)}
     return Fit(
@@ -89,7 +89,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         draws=config.output.draws,
         encoding=encoding.to_dict(),
         metrics={} if test is None else metrics(q, test, config.model.family, config.model.scale),
-        notes=[*_remarks(model, server, q), *_of_estimate(model, ended, estimate), *ended.checked.notes],
+        notes=[*_remarks(model, server, q), *_of_estimate(model, estimate, without), *ended.checked.notes],
         more={**ended.checked.more, **found},
     )
 
@@ -128,7 +128,7 @@ def _of_scale(scale: float, spread: float | None) -> Verdict | None:
     return Verdict(False, f"{said}: intervals are about {wrong}; set model.scale = {spread:.3g}")
 
 
-LACKING = "no client got far enough for a posterior that contains the noise: this one does not"
+LACKING = "no client's noisy sums are enough for a posterior that contains the noise: this one does not"
 
 
 def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:
@@ -161,21 +161,30 @@ def _cutting(model: Model) -> str:
     )
 
 
-def _estimate(model: Model, ended: Ended) -> noise_aware.Estimate | None:
-    """The posterior that contains the noise; None where the job asks for none, or no client has got far enough."""
-    told = [(model.noise(model.names[k]), sums) for k, sums in sorted(ended.told.items()) if sums.late]
-    design = model.design(model.names[0])
-    if design is None or not told:
-        return None
-    return noise_aware.posterior(design, model.prior, [(sums, noise) for noise, sums in told])
+LITTLE = "too little is known of their noisy sums"
 
 
-def _of_estimate(model: Model, ended: Ended, estimate: noise_aware.Estimate | None) -> list[str]:
+def _estimate(model: Model, ended: Ended) -> tuple[noise_aware.Estimate | None, dict[int, str]]:
+    """The posterior that contains the noise, None where the job asks for none or no sums are enough; and why a client is not in
+    it."""
+    design, told = model.design(model.names[0]), ended.told
+    if design is None or told is None:
+        return None, {}
+    used = {k: (sums, model.noise(model.names[k])) for k, sums in told.replies.items() if sums.late}
+    without = {k: LITTLE for k in range(len(model.names)) if k not in used} | dict(told.dropped)
+    estimate, improper = noise_aware.posterior_of(design, model.prior, used)
+    return estimate, without | improper
+
+
+def _of_estimate(model: Model, estimate: noise_aware.Estimate | None, without: Mapping[int, str]) -> list[str]:
     """What a reader of a noise-aware posterior should know of it."""
+    if not model.with_noise:
+        return []
+    few = [model.names[k] for k, why in sorted(without.items()) if why == LITTLE]
+    notes = [f"{', '.join(few)}: not in the result, for {LITTLE}"] if few and (estimate or len(few) < len(model.names)) else []
+    notes += [f"{model.names[k]}: not in the result, for {why}" for k, why in sorted(without.items()) if why != LITTLE]
     if estimate is None:
-        return [LACKING] if model.with_noise else []
-    without = [name for k, name in enumerate(model.names) if k not in ended.told or not ended.told[k].late]
-    notes = [f"{', '.join(without)}: not in the result, for too little is known of their noisy sums"] if without else []
+        return [*notes, LACKING]
     worst = int(np.argmax(estimate.curvature_error))
     error, name = float(estimate.curvature_error[worst]), model.encoding.names[worst]
     if error > DOUBTFUL:

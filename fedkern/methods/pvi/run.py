@@ -14,7 +14,7 @@ from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Design, encode
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import column_notes, incomplete
+from ...jobs import column_notes, few, incomplete
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
 from ...jobs.run import Run
@@ -48,7 +48,7 @@ def fit(run: Run[Config]) -> Fit | None:
     server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
-    told = _noisy_sums(run, model, clients)
+    told = _noisy_sums(run, model, server, clients)
     checked = weights.exchanged(run, model, server, {k: _rows(design) for k, design in designs.items()})
     certificates = _certified(run, model)
     if server is None:
@@ -63,7 +63,8 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     else, as what is wrong with its rows."""
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
-    notes = [*design.notes, *incomplete.own_notes(model.config, table), *nothing.lines()]
+    notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
+    notes += nothing.lines()
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")
@@ -113,13 +114,15 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     return line
 
 
-def _noisy_sums(run: Run[Config], model: Model, clients: Mapping[int, Client]) -> Mapping[int, noise_aware.Sums]:
-    """What each client's noisy gradients add up to; at the server only, and empty where nothing is made of them."""
+def _noisy_sums(
+    run: Run[Config], model: Model, ended: Server | None, clients: Mapping[int, Client]
+) -> noise_aware.Server | None:
+    """What each client's noisy gradients add up to; at the server only, and None where nothing is made of them."""
     if not model.with_noise:
-        return {}
+        return None
     kept = {k: noise_aware.Client(client.sums) for k, client in clients.items() if isinstance(client, pvi.Client) and client.sums}
-    server, _ = run.exchange(noisy_sums(model), lambda: noise_aware.start(len(model.names)), kept)
-    return {} if server is None else server.replies
+    known = [] if ended is None else [model.known(k, ended) for k in range(len(model.names))]
+    return run.exchange(noisy_sums(model), lambda: noise_aware.start(known), kept)[0]
 
 
 def _certified(run: Run[Config], model: Model) -> dict[str, Record]:

@@ -23,8 +23,8 @@ def lines(content: Record, why: str) -> Iterator[str]:
         if worse := against_guessing(content["metrics"]["log_likelihood"], content.get("test", {}).get("guess")):
             yield worse
     if "weights" in content:
-        k_hat = real(content["weights"]["k_hat"])
-        yield f"q against the pooled posterior: k-hat {k_hat:.2f} ({_grade(k_hat)})"
+        weights = content["weights"]
+        yield f"q against the pooled posterior: k-hat {real(weights['k_hat']):.2f} ({_grade(weights)})"
     if "loo" in content:
         found = content["loo"]
         yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
@@ -42,9 +42,13 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield f"digest {content['digest']}"
 
 
-def _grade(k_hat: float) -> str:
-    """What a k-hat says of q."""
-    return "near" if k_hat <= psis.GOOD else "near enough for weighted means" if k_hat < psis.UNRELIABLE else "not near"
+def _grade(weights: Record) -> str:
+    """What a k-hat of so many draws says of q."""
+    k_hat, limit, draws = real(weights["k_hat"]), real(weights["limit"]), weights["draws"]
+    if k_hat < limit:
+        return f"{'near' if k_hat <= psis.GOOD else 'near enough for weighted means'}, as far as {draws} draws tell"
+    few = psis.limit(draws) < psis.UNRELIABLE and k_hat < psis.UNRELIABLE
+    return f"{draws} draws are too few to tell: wanted below {limit:.2g}" if few else "not near"
 
 
 def _coefficients(parameters: Record) -> Iterator[str]:

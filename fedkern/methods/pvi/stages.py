@@ -8,7 +8,7 @@ from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.pvi import noise_aware
 from ...data.design import check_header, describe
-from ...jobs import incomplete, memory, wire
+from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
@@ -45,7 +45,7 @@ def trained(model: Model) -> Stage:
 
 def weighed(model: Model) -> Stage:
     """After the rounds of an open job: clients' log-likelihoods at draws from the released q."""
-    return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), **terms.DIMS})
+    return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.weighed_draws})
 
 
 def left_out() -> Stage:
@@ -94,6 +94,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}"
+    yield from few.rotation(config, d)
 
 
 def _memory(model: Model) -> tuple[float, float]:

@@ -31,7 +31,6 @@ from .publish import Checked
 
 Array = NDArray[np.float64]
 
-NEVER = 1e100  # the log-likelihood of a draw that cannot be, with the other sign
 SHARED = 1001  # chain of the stream "posterior": released draws have the first 1,000
 
 
@@ -45,38 +44,45 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         question = terms.AskTermsOf(0, q.h, pack(q.P))
     clients = {k: terms.Client(partial(_answer, model, own, k)) for k, own in rows.items()}
     told, clients = run.exchange(stages.weighed(model), lambda: terms.start_of(len(run.names), question), clients)
-    found = spread = None
-    if server is not None and told is not None and told.asks and not told.lost:
+    found, spread, notes = None, None, list[str]()
+    if told is not None:
+        notes = [f"no k-hat: client {run.names[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
+    if server is not None and told is not None and told.complete and not model.weighed_draws:
+        least = run.config.data.least_rows
+        notes = [f"no k-hat: clients may have as few as {least} rows, of which so many numbers would tell too much"]
+    elif server is not None and told is not None and told.complete:
         q, prior = pvi.released(server), model.prior
-        theta = _posterior(model, q).draws(terms.DRAWS, seed=model.config.job.seed, chain=SHARED)
+        theta = _shared(model, q)
         ratios = summed(in_order(told.replies)) + prior.log_density(theta) - q.log_density(theta)
         suffix = "_std" if model.encoding.standardised else ""
         found = reweighed([label(name, suffix) for name in model.encoding.names], theta, ratios)
-        spread = _spread(model, q, float(np.mean(summed(in_order(told.replies)))))
+        spread = _spread(model, q, theta, float(np.mean(summed(in_order(told.replies)))))
     if not run.config.output.loo:
-        return Checked(found, spread=spread)
+        return Checked(found, None, tuple(notes), spread)
     own = {k: loo_sums.Client(_sums(model, rows[k], client.asked, k)) for k, client in clients.items()}
     asks = told is not None and told.asks
     asked, _ = run.exchange(stages.left_out(), lambda: loo_sums.start(len(run.names), asks), own)
     if asked is None:
-        return Checked(found, spread=spread)
+        return Checked(found, None, tuple(notes), spread)
     if not asked.asks:
-        return Checked(found, None, ("no leave-one-out sums: a client was lost",), spread)
+        return Checked(found, None, (*notes, "no leave-one-out sums: a client was lost"), spread)
     content = loo.summary(in_order(asked.replies))
-    silent = sum(one.rows == 0 for one in asked.replies.values())
-    return Checked(found, content, tuple(loo.notes(content, silent, len(asked.lost))), spread)
+    return Checked(found, content, (*notes, *loo.notes(content, asked, run.names)), spread)
 
 
-def _spread(model: Model, q: Gaussian, mean: float) -> float | None:
-    """The residuals' standard deviation of a linear fit, by the mean log-likelihood under q; None where nothing says how many
-    rows there are: they are the intercept's precision."""
+def _spread(model: Model, q: Gaussian, theta: Array, mean: float) -> float | None:
+    """The residuals' standard deviation of a linear fit, by the mean log-likelihood at draws of q; None where nothing says how
+    many rows there are: they are the intercept's precision."""
     m = model.config.model
     if m.family != "gaussian" or not model.encoding.intercept:
         return None
     n = (float(q.P[0, 0] if q.P.ndim == 2 else q.P[0]) - m.prior_precision) * m.scale**2
     if n < 2 * model.encoding.size:
         return None
-    deviance = -2 * mean - n * math.log(2 * math.pi * m.scale**2) - model.encoding.size  # q's own spread adds one a coefficient
+    # What the draws' own spread adds: one a coefficient on average, and of few draws what these have.
+    away = theta - q.mean
+    own = float(((away * q.P if q.P.ndim == 1 else away @ q.P) * away).sum(axis=1).mean())
+    deviance = -2 * mean - n * math.log(2 * math.pi * m.scale**2) - own
     return m.scale * math.sqrt(max(deviance, 0.0) / n)
 
 
@@ -92,14 +98,19 @@ def _posterior(model: Model, q: Gaussian) -> Posterior:
     return Posterior(model.encoding.names, q)
 
 
+def _shared(model: Model, q: Gaussian) -> Array:
+    """(draws, d) at which all clients are asked."""
+    return _posterior(model, q).draws(model.weighed_draws, seed=model.config.job.seed, chain=SHARED)
+
+
 def _answer(model: Model, rows: Rows, client: int, asked: Message) -> Array:
     """A client's log-likelihoods."""
     q = _q(model, asked)
     assert q is not None
-    theta = _posterior(model, q).draws(terms.DRAWS, seed=model.config.job.seed, chain=SHARED)
+    if not model.weighed_draws:  # it is told q for its leave-one-out sums
+        return np.zeros(0)
     with owned(client):
-        found = total_log_likelihood(rows, theta, model.config.model.family, model.config.model.scale)
-    return np.nan_to_num(found, nan=-NEVER, posinf=NEVER, neginf=-NEVER)  # a draw that cannot be is not a fault of this client
+        return total_log_likelihood(rows, _shared(model, q), model.config.model.family, model.config.model.scale)
 
 
 def _sums(model: Model, rows: Rows, asked: Message | None, client: int) -> loo_sums.LooSums | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -146,11 +146,12 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
     )
 
 
-def with_sums(fitted: Fit, asked: fit_sums.Server) -> Fit:
+def with_sums(fitted: Fit, asked: fit_sums.Server, names: Sequence[str]) -> Fit:
     """With the leave-one-out density over all clients' areas, and its standard error over areas."""
     told, least = asked.total, fit_sums.LEAST
     silent = sum(one.areas == 0 for one in asked.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
+    notes += [f"client {names[k]!r} is not in the sums of the fit, for {why}" for k, why in sorted(asked.dropped.items())]
     if not told.areas:
         return replace(fitted, notes=[*fitted.notes, *notes])
     spread = max(told.squares - told.density**2 / told.areas, 0.0) * told.areas / (told.areas - 1)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.artifact import OwnFile
-from ...data.cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, too_large
+from ...data.cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, encode
 from ...data.faults import HINT, LISTED
@@ -144,6 +144,8 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     if data.exposure is not None:
         exposure = read.numbers(data.exposure)
         read.refuse(~(exposure > 0), data.exposure, "is no exposure > 0; remove the row")
+        far = too_far(np.log(exposure), family.link)
+        read.refuse(far, data.exposure, "is too far from 1 for an exposure (e^-100 to e^100); correct the cell")
         offset += np.log(exposure)
     trials = None
     if data.trials is not None:

@@ -81,7 +81,7 @@ def fit(run: Run[Config]) -> Fit | None:
     assert files.server is not None
     with judging(run, kept):
         fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
-    return fitted if total is None else publish.with_sums(fitted, total)
+    return fitted if total is None else publish.with_sums(fitted, total, run.names)
 
 
 def _summed(run: Run[Config], sums: Mapping[int, fit_sums.FitSums]) -> fit_sums.Server | None:

@@ -42,7 +42,9 @@ def exchanged(
     own = {k: terms.Client(partial(_answer, model, client)) for k, client in clients.items()}
     asks = server is not None and publish.settled(model, server, settled).converged == "settled"
     told, _ = run.exchange(Stage.of(terms), lambda: terms.start(len(run.names), asks), own)
-    if told is None or server is None or not told.asks:
+    if told is not None:
+        run.hooks.notes += [f"no weights: client {run.names[k]!r} has none, for {why}" for k, why in sorted(told.dropped.items())]
+    if told is None or server is None or not told.complete:
         return None
     (block, parameters), prior = server.q, model.prior
     xi, e = _draws(model, parameters)

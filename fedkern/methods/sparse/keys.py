@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from ...jobs.keys import (
+    FEW,
     Chains,
     CommonOutputSection,
     Count,
@@ -133,7 +134,7 @@ def refused(raw: Raw) -> Iterator[str]:
 
 def filled(raw: Raw) -> dict[str, Any]:
     """A sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they cost no message."""
-    out = layered(raw, [BASE])
+    out = layered(raw, [BASE, FEW])
     job, algorithm = out["job"], out["algorithm"]
     if not isinstance(job, dict) or not isinstance(algorithm, dict):
         return out

@@ -167,11 +167,10 @@ def with_others(fit: Fit, others: Record) -> Fit:
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
-def with_sums(fit: Fit, asked: loo_sums.Server) -> Fit:
+def with_sums(fit: Fit, asked: loo_sums.Server, names: Sequence[str]) -> Fit:
     """With how well rows are foreseen without themselves."""
     content = loo.summary(in_order(asked.replies))
-    silent = sum(one.rows == 0 for one in asked.replies.values())
-    notes = [*fit.notes, *loo.notes(content, silent, len(asked.lost))]
+    notes = [*fit.notes, *loo.notes(content, asked, names)]
     return replace(fit, notes=notes, more={**fit.more, "loo": content} if content else fit.more)
 
 

@@ -95,7 +95,7 @@ def fit(run: Run[Config]) -> Fit | None:
         return None
     with judging(run, kept):
         fitted = replace(publish.with_others(publish.fit(model, server, data.scales.each, released), others), kept=kept)
-    return fitted if left_out is None else publish.with_sums(fitted, left_out)
+    return fitted if left_out is None else publish.with_sums(fitted, left_out, run.names)
 
 
 def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> loo_sums.Server | None:

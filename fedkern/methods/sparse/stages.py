@@ -13,7 +13,7 @@ from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.messages import Globals, GlobalsMoved, expected
 from ...data.design import describe
-from ...jobs import memory
+from ...jobs import few, memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
@@ -105,6 +105,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
         yield f"         runs again {words}, with all its messages"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"columns  {_coefficients(model)} coefficients" + ("" if model.is_graph else f"; response {model.encoding.response}")
+    yield from few.rotation(config, len(model.nodes) if model.is_graph else model.coefficients.size)
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from ...jobs import incomplete
 from ...jobs.constants import undeclared
 from ...jobs.keys import (
+    FEW,
     MOST_ROUNDS,
     Chains,
     ColumnSection,
@@ -20,6 +21,7 @@ from ...jobs.keys import (
     CountedJobSection,
     DialectSection,
     Draws,
+    FewSection,
     Finite,
     FitUntilSection,
     JobConfig,
@@ -28,6 +30,7 @@ from ...jobs.keys import (
     Raw,
     Section,
     Tables,
+    counts_nobody,
     key,
     lay_until,
     no_cool_down,
@@ -62,7 +65,7 @@ class PriorSection(Section):
     sd: Positive = key(1.0, help="of every coefficient, on the standardised scale")
 
 
-class DataSection(Section):
+class DataSection(FewSection):
     """Columns are split over clients: every file has the same rows, named by an id, and columns of its own."""
 
     clients: Paths = key([], help="csv, parquet, npz or npy files; wildcards allowed")
@@ -217,8 +220,9 @@ def refused(raw: Raw) -> Iterator[str]:
 def filled(raw: Raw) -> dict[str, Any]:
     """Networks have no intercept of their own; a power likelihood needs the response at all clients (vertical.md, section 6)."""
     builtin = table(raw, "data").get("builtin") == "heart-failure"
-    out = layered(raw, [BASE] + [HEART_FAILURE] * builtin)
-    if "privacy" not in raw:
+    private = "privacy" in raw
+    out = layered(raw, [BASE] + [FEW] * (not private) + [HEART_FAILURE] * builtin)
+    if not private:
         lay_until(raw, out, MOST_ROUNDS)
     model, algorithm = out["model"], out["algorithm"]
     if not isinstance(model, dict) or not isinstance(algorithm, dict):
@@ -230,14 +234,13 @@ def filled(raw: Raw) -> dict[str, Any]:
     power = model.get("augmentation") == "power"
     algorithm.setdefault("response", "shared" if power else "server")
     soul = algorithm.get("inference") == "soul"
-    private = "privacy" in raw
     algorithm.setdefault("auxiliary", "mean-field" if soul or private else "amortised")
     algorithm.setdefault("covariance", "diagonal" if private else "auto")
     algorithm.setdefault("cool_down", 0.0 if private else 0.5)
     if private and isinstance(out["data"], dict):
         out["data"].setdefault("standardise", "public")
     if isinstance(out["output"], dict):
-        out["output"].setdefault("bound", not (soul or "privacy" in raw or model.get("kind") == "network"))
+        out["output"].setdefault("bound", not (soul or private or model.get("kind") == "network"))
     terms = out.get("privacy")
     if isinstance(terms, dict):
         terms.setdefault("calibrate", "noise_multiplier" not in terms)
@@ -258,6 +261,7 @@ def conflicts(config: Config) -> Iterator[str]:
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     """What has no private form; the reasons are in `algorithms.split.private`."""
     model, a, data = config.model, config.algorithm, config.data
+    yield from counts_nobody(data)
     if model.kind != "linear" or model.augmentation != "augmented" or a.auxiliary != "mean-field" or a.inference != "sfvi":
         yield (
             '[privacy]: the private form is for kind = "linear", augmentation = "augmented", inference = "sfvi" and '
@@ -314,6 +318,8 @@ def _data(config: Config) -> Iterator[str]:
     if data.positive is not None and FAMILIES[model.family].domain is not BINARY:
         binary = quoted(taken_by("vertical", where=lambda f: f.domain is BINARY))
         yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
+    if data.small == "leave-out":
+        yield 'data.small = "leave-out" is not for method = "vertical", whose clients all have the same rows; remove it'
     if data.offset is not None and data.server is None:
         yield "data.offset is a column of the server's file; give data.server too"
     if (data.group is not None) != (model.kind == "multilevel"):

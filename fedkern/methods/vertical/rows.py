@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges import rows as alignment
-from ...data.cells import MISSING, Text, too_large
+from ...data.cells import MISSING, TOO_FAR, Text, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
 from ...data.faults import HINT, told, who
@@ -21,6 +21,7 @@ from ...errors import JobError, OwnFault, owned
 from ...jobs import incomplete
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
+from ...kernels.families import FAMILIES
 from ...privacy.policy import DataSet
 from .keys import Config
 
@@ -372,7 +373,8 @@ def server_rows(table: Table, config: Config) -> ServerRows:
     design = encode(narrow if len(known) == table.n_rows else narrow.select(known), encoding, client="")
     y = np.full(table.n_rows, np.nan)
     y[known] = design.y
-    return ServerRows(y, None if data.offset is None else _offset(narrow, data.offset))
+    link = FAMILIES[config.model.family].link
+    return ServerRows(y, None if data.offset is None else _offset(narrow, data.offset, link))
 
 
 def _only(table: Table, names: tuple[str, ...]) -> Table:
@@ -380,7 +382,7 @@ def _only(table: Table, names: tuple[str, ...]) -> Table:
     return replace(table, names=names, columns={name: table.columns[name] for name in names}, matrix=None, matrix_names=())
 
 
-def _offset(table: Table, name: str) -> Array:
+def _offset(table: Table, name: str, link: str) -> Array:
     column = table.columns[name]
     values = column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
     finite = np.isfinite(values)
@@ -388,6 +390,9 @@ def _offset(table: Table, name: str) -> Array:
     if len(bad):
         reason = "is too large" if finite[bad].all() else "is not a finite number"
         where, what = table.place(int(bad[0])), f"column {name!r}: {reason}; correct the cell"
+        raise OwnFault(f"data.server, {what} in {len(bad)} rows", f"data.server, {table.source}, {where}, {what}")
+    if len(bad := np.flatnonzero(too_far(values, link))):
+        where, what = table.place(int(bad[0])), f"column {name!r}: is too far from 0; {TOO_FAR}"
         raise OwnFault(f"data.server, {what} in {len(bad)} rows", f"data.server, {table.source}, {where}, {what}")
     return values
 

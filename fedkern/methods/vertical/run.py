@@ -16,7 +16,7 @@ from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes, convergence, incomplete
+from ...jobs import column_notes, convergence, few, incomplete
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
@@ -156,7 +156,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
         with owned(k):
             arrays[k] = columns(Reading(at.tables.pop(k), config, run.names[k]), at.train)
     for k, column in arrays.items():
-        run.note_rows(k, column.notes, column.faults)
+        run.note_rows(k, [*column.notes, *few.private_notes(config, len(column.X))], column.faults)
     if config.privacy is None:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
         run.hooks.notes += column_notes.exchanged(run, degenerate, split=True)

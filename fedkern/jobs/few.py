@@ -1,0 +1,212 @@
+"""Clients with few rows, in open jobs of methods that count rows: decided where each lives, before anything of its rows leaves.
+
+What an open client sends is a function of its rows, and with few of them it is these rows. A client that has fewer than the job
+asks for (`data.least_rows`), or its own holder's policy, ends the job, or the job goes on without it (`data.small`). Others read
+its name, and not how many rows it has: no message, no text and no exit code depends on that.
+
+In a private job nothing is counted: whether one row more is there must not show. Its holder reads a note in its own folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.cells import MISSING, Text
+from ..data.table import Table
+from ..errors import JobError, OwnFault, owned
+from ..models.encoding import Spec
+from ..privacy.binding import Binding, bind
+from ..privacy.policy import DataSet, Policy
+from ..transports.place import Place
+from . import holders
+from .keys import LEAST_ROWS, FewSection, JobConfig
+from .parties import Parties
+
+
+class Few(NamedTuple):
+    """A client that the job does not count with: what others read of it, and what is for its holder alone."""
+
+    told: str
+    own: str
+
+
+class Kept(NamedTuple):
+    """Who goes on.
+
+    Attributes
+    ----------
+    parties : those that stay, with the tables that were read (each is given once, and read again after that)
+    numbers : the number that each had before
+    notes : for the reader of the result
+    own : what the left-out clients that live here are told, by the number that they had
+    """
+
+    parties: Parties
+    numbers: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    own: Mapping[int, str] = {}
+
+
+def lowered(config: JobConfig) -> str | None:
+    """What is said of a job that asks for fewer rows than jobs do by default."""
+    asked = holders.least(config)
+    if asked is None or asked >= LEAST_ROWS:
+        return None
+    return (
+        f"this job lowers data.least_rows from {LEAST_ROWS} to {asked}: what a client with fewer than {LEAST_ROWS} rows sends "
+        "may tell these rows"
+    )
+
+
+def lines(config: JobConfig) -> list[str]:
+    """What `fedkern check` says of it."""
+    asked = holders.least(config)
+    if asked is None:
+        return []
+    assert isinstance(config.data, FewSection)
+    ends = "is left out, by its name" if config.data.small == "leave-out" else "ends the job, before anything of its rows leaves"
+    return [f"least    {asked} rows of each client; one that has fewer {ends}"]
+
+
+def counted(table: Table, spec: Spec) -> int:
+    """The rows of which an open job learns: those with a response, and a weight above zero."""
+    there = np.ones(table.n_rows, dtype=bool)
+    cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight))
+    if isinstance(cells, Text):
+        words = MISSING if spec.positive is None else {""}
+        there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
+    elif cells is not None:
+        there &= ~np.isnan(np.asarray(cells, np.float64))
+    if weight is not None:
+        values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
+        there &= values != 0
+    return int(there.sum())
+
+
+def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
+    """Whether a client has too few rows for the job or for its own policies."""
+    asked, policies = holders.least(config), tuple(policies)
+    least = holders.least(config, policies)
+    if asked is None or least is None or (n := counted(table, spec)) >= least:
+        return None
+    whose = "this job" if least == asked else "its holder"
+    key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
+    gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
+    own = (
+        f"client {client!r}, {table.source}: {n} rows that count{gone}; {least} are asked for ({key}), since what is sent "
+        "of fewer may tell them: pool them with another site's, or take part in private jobs only"
+    )
+    return Few(f"client {client!r} has fewer rows than {whose} asks for", own)
+
+
+def local(config: JobConfig, table: Table, spec: Spec, client: str, data: DataSet) -> list[str]:
+    """For the holder of a file: whether its rows are too few; nothing in a private job."""
+    try:
+        policies = bind(client, data).policies
+    except JobError:
+        policies = ()
+    few = found(config, table, spec, client, policies)
+    return [] if few is None else [f"  too few {few.own}"]
+
+
+def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
+    """What is said where X'X tells all rows, of a job or of one's own file.
+
+    Parameters
+    ----------
+    p : coefficients
+    n_rows : of one's own file; None: of no client in particular, whose rows nobody else may know
+    """
+    least = holders.least(config)
+    if config.privacy is not None or least is None or (least if n_rows is None else n_rows) > p + 1:
+        return []
+    if n_rows is not None:
+        return [f"  note: {n_rows} rows and {p} coefficients: X'X is these rows up to a rotation, and what is sent tells X'X"]
+    return [
+        f"rotation a client with at most {p + 1:,} rows, one more than there are coefficients: X'X is its rows up to a rotation,",
+        "         and what it sends tells X'X",
+    ]
+
+
+def _leaves_out(config: JobConfig) -> bool:
+    return getattr(config.model, "missing", None) == "drop"
+
+
+def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[int, Binding]) -> Kept:
+    """Reads the rows of the clients that live here, and says who goes on.
+
+    Parameters
+    ----------
+    bindings : client that lives here -> what binds its data
+
+    Raises
+    ------
+    OwnFault
+        A client has too few rows, and the job does not leave it out.
+    JobError
+        Nobody is left.
+    """
+    everybody = tuple(range(parties.n_clients))
+    if holders.least(config) is None:
+        return Kept(parties, everybody)
+    assert isinstance(config.data, FewSection)
+    leaves_out, tables, own = config.data.small == "leave-out", dict[int, Table](), dict[int, str]()
+    for k in place.mine(parties.n_clients):
+        with owned(k):
+            table, name = parties.rows(k), parties.names[k]
+            few = found(config, table, parties.spec_of(table.names), name, bindings[k].policies)
+            if few is not None and not leaves_out:
+                remedy = 'leave it out of data.clients (where clients have rows of their own also by data.small = "leave-out")'
+                raise OwnFault(f"{few.told}; {remedy}", few.own)
+        if few is None:
+            tables[k] = table
+        else:
+            own[k] = few.own
+    left = _joined(place, own) if leaves_out else []
+    numbers = tuple(k for k in everybody if k not in left)
+    if not numbers:
+        raise JobError(
+            "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
+            '"leave-out")'
+        )
+    notes = tuple(f"left out: client {parties.names[k]!r} has fewer rows than this job, or its holder, asks for" for k in left)
+    return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
+
+
+def _joined(place: Place, own: Mapping[int, str]) -> list[int]:
+    """The clients that are left out, of all places."""
+    mine = json.dumps(sorted(own)).encode()
+    all_of_them = place.settle(mine, lambda told: json.dumps(sorted({k for one in told for k in json.loads(one)})).encode())
+    return [int(k) for k in json.loads(all_of_them)]
+
+
+def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Table]) -> Parties:
+    """Some of the parties, under new numbers; what has been read is given once from memory."""
+
+    def rows(k: int) -> Table:
+        read = tables.pop(numbers[k], None)
+        return parties.rows(numbers[k]) if read is None else read
+
+    return replace(
+        parties,
+        names=tuple(parties.names[k] for k in numbers),
+        rows=rows,
+        header=lambda k: parties.header(numbers[k]),
+        holding=lambda k: parties.holding(numbers[k]),
+        fingerprint=lambda k: parties.fingerprint(numbers[k]),
+        site=lambda k: parties.site(numbers[k]),
+    )
+
+
+def private_notes(config: JobConfig, n_rows: int) -> list[str]:
+    """For the client's own eyes, in a private job: nothing was counted, and its certificate is what protects it."""
+    if config.privacy is None or n_rows >= LEAST_ROWS:
+        return []
+    return [
+        f"{n_rows} rows: an open job would ask for {LEAST_ROWS}; this one counts none, and its noise is all that protects them"
+    ]

@@ -1,0 +1,394 @@
+"""Clients with few rows: refused or left out where they live, and what leaves then says nothing of how many rows there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern as package
+from fedkern.errors import JobError
+from fedkern.jobs.keys import LEAST_ROWS
+
+ROWS = 'response = "y"\nignore = ["id"]\n'
+METHODS = {
+    "pvi": f'[job]\nmethod = "pvi"\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\n{ROWS}',
+    "sparse": f'[job]\nmethod = "sparse"\nrounds = 40\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\n{ROWS}',
+    "vertical": '[job]\nmethod = "vertical"\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\nid = "id"\nresponse = "y"\n',
+}
+PRIVATE = (
+    "[data.columns]\nx = {center = 0, scale = 1}\nz = {center = 0, scale = 1}\n[algorithm]\nlocal_steps = 2\n[privacy]\n"
+    "epsilon = 8.0\ndelta = 1e-3\nclip = 2.5\nnoise_multiplier = 3.0\nsampling_rate = 0.2\n"
+)
+
+
+class Federation:
+    """Clients a, b and c, of which b has as many rows as a test wants."""
+
+    def __init__(self, root: Path, method: str = "pvi", more: str = "") -> None:
+        self.root, self.method = root, method
+        self.job = root / "job.toml"
+        self.job.write_text(METHODS[method] + more)
+        for k, name in enumerate("abc"):
+            self.rows(name, 40, k)
+
+    def rows(self, name: str, n: int, seed: int = 1, empty: int = 0) -> None:
+        """Of which the last `empty` lack a covariate."""
+        random = np.random.default_rng(seed)
+        columns = (
+            f"x{name},y" if self.method == "vertical" and name == "a" else f"x{name}" if self.method == "vertical" else "x,z,y"
+        )
+        lines = [f"id,{columns}"]
+        for i in range(n):
+            cells = [f"{value:.3f}" for value in random.normal(size=columns.count(",") + 1)]
+            cells = [*cells[:-1], str(i % 2)] if columns.endswith("y") else cells
+            lines.append(",".join([f"r{i}", *([""] * (i >= n - empty) + cells)[: len(cells)]]))
+        (self.root / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+    def small(self, n: int, **more: Any) -> None:
+        """b, and in a vertical job all, have so many rows."""
+        for name in "abc" if self.method == "vertical" else "b":
+            self.rows(name, n, **more)
+
+
+def left(folder: Path) -> dict[str, bytes]:
+    """What others than b can read of a run: all files but those of b's own folder, without times and ids."""
+    said = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "client-b" not in path.parts:
+            text = re.sub(rb"[0-9a-f]{32,}|\d{4}-\d\d-\d\dT[\d:+.]+", b"", path.read_bytes())
+            said[str(path.relative_to(folder))] = text
+    return said
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_leaves_a_refused_client_does_not_depend_on_its_rows(fedkern: Any, tmp_path: Path, method: str) -> None:
+    federation, seen = Federation(tmp_path, method), []
+    for n in (0, 1, 3, 9, LEAST_ROWS - 1):
+        federation.small(n)
+        out = tmp_path / f"out-{n}"
+        run, check = fedkern("run", federation.job, "--out", out), fedkern("check", federation.job)
+        named = "a" if method == "vertical" else "b"  # all have the same rows: the first is told
+        assert run.code == check.code == 2
+        assert f"client '{named}' has fewer rows than this job asks for; " in run.err
+        own = (out / f"client-{named}" / "fault.txt").read_text()
+        assert f" {n} rows that count; {LEAST_ROWS} are asked for (data.least_rows)" in own
+        if method == "vertical":
+            (out / "client-a" / "fault.txt").unlink()
+        seen.append((run.err.replace(str(out), "OUT"), run.out, check.err, check.out, left(out)))
+        assert not [*out.rglob("*.jsonl")], "nothing has left anybody"
+    assert all(one == seen[0] for one in seen[1:])
+    federation.small(LEAST_ROWS)
+    assert fedkern("run", federation.job, "--out", tmp_path / "enough", "--quiet").code == 0
+
+
+def test_the_others_messages_are_the_same_whatever_a_left_out_client_has(fedkern: Any, tmp_path: Path) -> None:
+    federation, seen = Federation(tmp_path, more='small = "leave-out"\n'), []
+    for n in (0, 3, 9):
+        federation.small(n)
+        out = tmp_path / f"out-{n}"
+        ended = fedkern("run", federation.job, "--out", out, "--quiet")
+        assert ended.code == 0, ended.err
+        summary = json.loads((out / "summary.json").read_text())
+        assert [*summary["clients"]] == ["a", "c"]
+        assert any("left out: client 'b' has fewer rows than" in note for note in summary["notes"])
+        assert f" {n} rows that count" in (out / "client-b" / "rows.json").read_text()
+        assert f" {n} rows that count" in ended.err, "alone with its terminal the holder reads it there"
+        ledgers = {path.name: path.read_bytes() for path in (out / "ledger").iterdir()}
+        seen.append((summary["digest"], summary["notes"], ledgers, fedkern("check", federation.job).out))
+    assert all(one == seen[0] for one in seen[1:])
+    (tmp_path / "b.csv").unlink()
+    text = federation.job.read_text().replace('"b.csv", ', "")
+    federation.job.write_text(text)
+    assert fedkern("run", federation.job, "--out", tmp_path / "without", "--quiet").code == 0
+    assert json.loads((tmp_path / "without" / "summary.json").read_text())["digest"] == seen[0][0], "as if it had not been named"
+
+
+def test_a_resumed_run_has_the_same_clients(fedkern: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = Federation(tmp_path, more='small = "leave-out"\n')
+    federation.small(4)
+    whole = fedkern("run", federation.job, "--out", tmp_path / "whole", "--quiet")
+    assert whole.code == 0
+    run = ("run", federation.job, "--out", tmp_path / "out", "--quiet")
+    assert fedkern(*run).code == 0
+    (tmp_path / "out" / "summary.json").unlink()
+    assert fedkern(*run, "--resume").code == 0
+    digests = {json.loads((tmp_path / name / "summary.json").read_text())["digest"] for name in ("whole", "out")}
+    assert len(digests) == 1
+    (tmp_path / "out" / "summary.json").unlink()
+    federation.small(40)
+    ended = fedkern(*run, "--resume")
+    assert ended.code == 2
+    assert 'the clients were ["a", "c"] and are now ["a", "b", "c"]' in ended.err
+
+
+def test_nobody_is_left(fedkern: Any, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, more='small = "leave-out"\nleast_rows = 1000\n')
+    for command in ("run", "check"):
+        ended = fedkern(command, federation.job)
+        assert ended.code == 2
+        assert "no client is left: each has fewer rows than this job, or its holder, asks for" in ended.err
+    assert fedkern("run", federation.job, "--set", 'data.small="refuse"').code == 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("value", ["0", "-1", "2.5", '"many"', "true"])
+def test_numbers_that_cannot_be(fedkern: Any, tmp_path: Path, method: str, value: str) -> None:
+    ended = fedkern("check", Federation(tmp_path, method, f"least_rows = {value}\n").job)
+    assert ended.code == 2
+    assert "data.least_rows = " in ended.err
+    assert "wanted a" in ended.err
+
+
+def test_vertical_clients_cannot_be_left_out(fedkern: Any, tmp_path: Path) -> None:
+    ended = fedkern("check", Federation(tmp_path, "vertical", 'small = "leave-out"\n').job)
+    assert ended.code == 2
+    assert 'data.small = "leave-out" is not for method = "vertical"' in ended.err
+
+
+def test_rows_are_counted_once_those_that_lack_a_cell_are_left_out(fedkern: Any, tmp_path: Path) -> None:
+    federation, seen = Federation(tmp_path, more='[model]\nmissing = "drop"\n'), []
+    for n, empty in ((LEAST_ROWS + 1, 2), (60, 60)):
+        federation.small(n, empty=empty)
+        ended = fedkern("run", federation.job, "--out", tmp_path / f"{empty}")
+        assert ended.code == 2
+        own = (tmp_path / f"{empty}" / "client-b" / "fault.txt").read_text()
+        assert f" {n - empty} rows that count, once {empty} that lack a cell are left out; {LEAST_ROWS} are asked for" in own
+        seen.append(ended.err)
+    assert seen[0] == seen[1], "no row at all is told from too few by nobody"
+    federation.small(LEAST_ROWS + 2, empty=2)
+    assert fedkern("run", federation.job, "--out", tmp_path / "enough", "--quiet").code == 0
+
+
+def test_rows_without_a_response_or_a_weight_do_not_count(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X, y, w = random.normal(size=(30, 2)), random.normal(size=30), np.ones(30)
+    job = {"job": {"method": "sparse", "rounds": 40}, "data": {"response": "y"}, "model": {"missing": "impute"}}
+    frames = {name: {"u": X[:, 0], "v": X[:, 1], "y": y.copy()} for name in "ab"}
+    frames["b"]["y"][LEAST_ROWS - 1 :] = np.nan
+    pandas = pytest.importorskip("pandas")
+    tables = {name: pandas.DataFrame(frame) for name, frame in frames.items()}
+    with pytest.raises(JobError, match="client 'b' has fewer rows than this job asks for"):
+        package.run(job, data=tables)
+    weighed = {name: pandas.DataFrame({"u": X[:, 0], "y": y, "w": w.copy()}) for name in "ab"}
+    weighed["a"].loc[LEAST_ROWS - 1 :, "w"] = 0.0
+    pvi = {"job": {"rounds": 1}, "data": {"response": "y", "weight": "w"}, "model": {"family": "gaussian"}}
+    with pytest.raises(JobError, match="client 'a' has fewer rows than this job asks for"):
+        package.run(pvi, data=weighed)
+
+
+def test_a_job_that_lowers_the_number_says_so(fedkern: Any, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, more=f"least_rows = {LEAST_ROWS - 1}\n")
+    says = f"this job lowers data.least_rows from {LEAST_ROWS} to {LEAST_ROWS - 1}: "
+    assert fedkern("check", federation.job).out.startswith(f"LOWERED  {says}")
+    ended = fedkern("run", federation.job, "--out", "out")
+    assert ended.err.startswith(f"fedkern: {says}")
+    assert fedkern("report", "out").code == 0
+    assert says.split(":")[0] in (Path("out") / "report.html").read_text()
+    usual = fedkern("check", Federation(tmp_path).job).out
+    assert "LOWERED" not in usual
+    assert f"least    {LEAST_ROWS} rows of each client; one that has fewer ends the job" in usual
+
+
+def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, more="least_rows = 4\n")
+    federation.small(4)
+    assert "at most 4 rows, one more than there are coefficients: X'X is its rows" in fedkern("check", federation.job).out
+    own = fedkern("check", federation.job, "--local", tmp_path / "b.csv").out
+    assert "4 rows and 3 coefficients: X'X is these rows up to a rotation" in own
+    assert "rotation" not in fedkern("check", federation.job, "--set", "data.least_rows=5").err
+    federation.job.write_text(METHODS["pvi"] + "least_rows = 5\n")
+    federation.small(40)
+    assert "rotation" not in fedkern("check", federation.job).out
+
+
+def test_the_holder_looks_through_its_own_file(fedkern: Any, tmp_path: Path) -> None:
+    federation = Federation(tmp_path)
+    federation.small(7)
+    ended = fedkern("check", federation.job, "--local", tmp_path / "b.csv")
+    assert ended.code == 2
+    assert f"7 rows that count; {LEAST_ROWS} are asked for (data.least_rows)" in ended.out
+    assert fedkern("check", federation.job, "--local", tmp_path / "a.csv").code == 0
+
+
+@pytest.mark.parametrize("key", ["least_rows = 5", 'small = "refuse"'])
+def test_a_private_job_has_no_such_key(fedkern: Any, tmp_path: Path, key: str) -> None:
+    ended = fedkern("check", Federation(tmp_path, more=f"{key}\n{PRIVATE}").job)
+    assert ended.code == 2
+    name = key.partition(" =")[0]
+    assert f"data.{name} counts rows, and whether a client of a private job has one more or less must not show" in ended.err
+
+
+def test_nothing_of_a_private_job_shows_how_many_rows_there_are(fedkern: Any, tmp_path: Path) -> None:
+    federation, seen = Federation(tmp_path, more=PRIVATE), []
+    for n in (1, LEAST_ROWS - 1, LEAST_ROWS, 40):
+        federation.small(n)
+        out = tmp_path / f"out-{n}"
+        ended = fedkern("run", federation.job, "--out", out, "--quiet")
+        assert ended.code == 0, ended.err
+        check = fedkern("check", federation.job)
+        note = f"{n} rows: an open job would ask for {LEAST_ROWS}"
+        notes = "\n".join(json.loads((out / "client-b" / "rows.json").read_text())["notes"])
+        assert (note in notes) == (n < LEAST_ROWS)
+        ledger = [json.loads(line) for line in (out / "ledger" / "b.jsonl").read_text().splitlines()]
+        summary = json.loads((out / "summary.json").read_text())
+        files = sorted(str(path.relative_to(out)) for path in out.rglob("*"))
+        seen.append((ended.err, check.out, check.err, ledger, summary["wire"], summary["notes"], files))
+    assert all(one == seen[0] for one in seen[1:])
+
+
+POLICIES: dict[str, tuple[str, str, str]] = {  # name -> (a policy's table, keys of the job, what others read; empty: it runs)
+    "more rows": ("least_rows = 50", "", "client 'b' has fewer rows than its holder asks for; "),
+    "fewer rows": ("least_rows = 5", "", ""),
+    "the job's are more": ("least_rows = 30", "least_rows = 41", "client 'a' has fewer rows than this job asks for; "),
+    "lowered": (
+        "lower = false",
+        "least_rows = 5",
+        "client 'b': refused by the holder's policy: data.least_rows = 5 lowers how many",
+    ),
+    "lowered, and allowed": ("lower = true", "least_rows = 5", ""),
+    "lowered within the policy": ("lower = false\nleast_rows = 5", "least_rows = 7", ""),
+    "lowered below the policy": (
+        "lower = false\nleast_rows = 8",
+        "least_rows = 7",
+        "client 'b': refused by the holder's policy: ",
+    ),
+    "not lowered": ("lower = false\nleast_rows = 50", "", "client 'b' has fewer rows than its holder asks for; "),
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home" / ".fedkern").mkdir(parents=True)
+    return tmp_path / "home" / ".fedkern"
+
+
+def policy(home: Path, text: str, more: str = "") -> None:
+    (home / "policy.toml").write_text(f"open = true\n{text}\n[data.b]\n{more}\n")
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_raises_the_number_and_forbids_to_lower_it(fedkern: Any, tmp_path: Path, home: Path, name: str) -> None:
+    table, keys, words = POLICIES[name]
+    federation = Federation(tmp_path, more=keys + "\n")
+    for text, more in ((f"[disclosure]\n{table}", ""), ("", f"[data.b.disclosure]\n{table}")):
+        policy(home, text, more)
+        for command in (("check", federation.job), ("run", federation.job, "--out", f"{len(text)}", "--quiet")):
+            ended = fedkern(*command)
+            assert ended.code == (2 if words else 0), ended.err
+            assert words in ended.err
+            assert "50" not in ended.out + ended.err, "what the policy says is the holder's"
+
+
+def test_of_two_policies_the_stricter_holds(fedkern: Any, tmp_path: Path, home: Path) -> None:
+    federation = Federation(tmp_path)
+    policy(home, "[disclosure]\nleast_rows = 30")
+    assert fedkern("check", federation.job).code == 0
+    (tmp_path / "fedkern-policy.toml").write_text("open = true\n[disclosure]\nleast_rows = 45\n[data.b]\n[data.a]\n[data.c]\n")
+    ended = fedkern("check", federation.job)
+    assert ended.code == 2
+    assert "has fewer rows than its holder asks for" in ended.err
+    own = fedkern("check", federation.job, "--local", tmp_path / "b.csv").out
+    assert "45 are asked for ([disclosure] least_rows of its policy)" in own
+
+
+@pytest.mark.parametrize("table", ["least_rows = 0", "least_rows = -3", 'lower = "no"', 'differencing = "never"', "least = 3"])
+def test_a_policy_with_a_wrong_key_allows_nothing(fedkern: Any, tmp_path: Path, home: Path, table: str) -> None:
+    policy(home, f"[disclosure]\n{table}")
+    ended = fedkern("check", Federation(tmp_path).job)
+    assert ended.code == 2
+    assert "one of its policy files cannot be used" in ended.err
+
+
+def without(job: Path, *names: str) -> Path:
+    """The job without some clients."""
+    text = job.read_text()
+    for name in names:
+        text = text.replace(f', "{name}.csv"', "")
+    path = job.with_name(f"without-{'-'.join(names)}.toml")
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_two_jobs_that_differ_by_a_client_are_told_to_the_holder(
+    fedkern: Any, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, bound: bool
+) -> None:
+    """By a policy's account, or in the home of a client without one."""
+    federation = Federation(tmp_path)
+    if bound:
+        policy(home, "")
+    else:
+        monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(tmp_path / "homes"))
+    first = fedkern("run", without(federation.job, "c"), "--out", "one", "--quiet")
+    assert first.code == 0
+    assert "earlier job" not in first.err.replace("no earlier job", "")
+    again = fedkern("run", without(federation.job, "c"), "--out", "again", "--quiet")
+    assert "the clients of an earlier job" not in again.err, "the same clients tell nothing more"
+    said = fedkern("run", federation.job, "--out", "two", "--quiet")
+    assert said.code == 0
+    words = "those of this one but for 'c': what was told once in both tells, subtracted, what is theirs alone"
+    assert "fedkern: client 'b': the clients of an earlier job on these data (20" in said.err
+    assert words in said.err
+    assert words in (Path("two") / "client-b" / "account.json").read_text()
+    assert words not in (Path("two") / "summary.json").read_text()
+    budget = home / "budget.jsonl" if bound else tmp_path / "homes" / "b" / "budget.jsonl"
+    assert budget.stat().st_mode & 0o777 == 0o600
+    assert [json.loads(line)["others"] for line in budget.read_text().splitlines()] == [["a"], ["a"], ["a", "c"]]
+
+
+def test_a_policy_refuses_such_a_job(fedkern: Any, tmp_path: Path, home: Path) -> None:
+    federation = Federation(tmp_path)
+    policy(home, '[disclosure]\ndifferencing = "refuse"')
+    assert fedkern("run", without(federation.job, "c"), "--out", "one", "--quiet").code == 0
+    seen = []
+    for n in (25, 40):
+        federation.rows("b", n)
+        for command in (("run", federation.job, "--out", f"two-{n}", "--quiet"), ("check", federation.job)):
+            ended = fedkern(*command)
+            assert ended.code == 2
+            assert "client 'b': refused by the holder's policy: the clients are those of an earlier job" in ended.err
+            seen.append(ended.err)
+        assert not [*Path(f"two-{n}").rglob("*.jsonl")], "nothing has left anybody"
+    assert "but for 'c'" in (Path("two-40") / "client-b" / "holder.txt").read_text()
+    assert set(seen[:2]) == set(seen[2:])
+    assert fedkern("run", without(federation.job, "c"), "--out", "again", "--quiet").code == 0
+
+
+def test_clients_that_differ_by_more_than_two_tell_nothing(tmp_path: Path) -> None:
+    from fedkern.privacy.binding import Account
+    from fedkern.privacy.budget import Books
+
+    def noted(job: str, others: str) -> list[set[str]]:
+        found: list[set[str]] = []
+        Books(Account(tmp_path, "b")).note(job, "open", list(others), lambda near: found.extend(but for _, but in near))
+        return found
+
+    assert noted("1", "acd") == []
+    assert noted("1", "ace") == [], "itself, resumed"
+    assert noted("2", "acefgh") == []
+    assert noted("3", "ac") == [{"d"}]
+    assert sorted(map(sorted, noted("4", "ace"))) == [["d", "e"], ["e"]]
+
+
+def test_levels_of_few_rows_are_refused(fedkern: Any, tmp_path: Path) -> None:
+    """One rule, for a column of any number of levels; others are not told how many."""
+    federation, seen = Federation(tmp_path), []
+    for rare in (1, 2, 3):
+        for name in "abc":
+            path = tmp_path / f"{name}.csv"
+            federation.rows(name, 40)
+            head, *rows = path.read_text().splitlines()
+            kinds = ["rare"] * rare + ["left", "right"] * 20
+            path.write_text("\n".join([f"{head},job", *(f"{row},{kind}" for row, kind in zip(rows, kinds))]) + "\n")
+        ended = fedkern("run", federation.job, "--out", f"out-{rare}", "--quiet")
+        assert ended.code == (0 if rare == 3 else 2), ended.err
+        seen.append(ended.err)
+    assert seen[0] == seen[1]
+    assert "column no. 5 has a level in fewer than 3 rows; such levels may say who the rows are" in seen[0]
+    assert "has 3 levels, 1 of them in fewer than 3 rows" in (Path("out-1") / "client-a" / "fault.txt").read_text()
