@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,17 +22,21 @@ from fedkern.algorithms.core.messages import SERVER, Message
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.terms import DRAWS, AskTermsOf, LogTermsOf
 from fedkern.algorithms.exchanges.level import Level
+from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
+from fedkern.algorithms.gibbs.messages import Globals, GlobalsTempered, Locals, Loglik
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
 from fedkern.algorithms.sfvi.messages import Global, GlobalGradient, GlobalGradientBound
 from fedkern.algorithms.sfvi.terms import INNER
 from fedkern.data.artifact import WithinFile, read_own, read_server
-from fedkern.kernels import rng
+from fedkern.errors import NumericalError
+from fedkern.kernels import rng, shrinkage
 from fedkern.methods.sigma.keys import Config
 from fedkern.methods.sigma.model import SigmaModel
 from fedkern.models.encoding import Encoding
 from fedkern.models.expfam import Gaussian, unpack
+from fedkern.models.glm import Rows, total_log_likelihood
 from fedkern.models.spatial import within_site
-from fedkern.models.spatial.site import Rows
+from fedkern.models.spatial.site import Rows as AreaRows
 from fedkern.models.spatial.units import Units
 from fedkern.models.spatial.within_site import WithinSite
 from fedkern.transports.codec import Frame
@@ -200,13 +204,12 @@ AT_OPTIMUM = 1e-10  # how far from its optimum a site is, in the units of a grad
 
 
 def logistic(
-    tape: Tape, client: int, *, seed: int = 0, draws: int = DRAWS, rounded: bool = False, rounds: int = 15, damping: float = 1.0
+    tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, damping: float = 1.0
 ) -> Seen:
     """All that the messages of a default `pvi` job say of a client.
 
     Parameters
     ----------
-    draws, rounded : of the log-likelihoods use so many, rounded to .001 nats
     rounds : of the sites use so many
     damping : of an update, which the job file says
     """
@@ -229,9 +232,32 @@ def logistic(
         q = Gaussian(question.h, unpack(question.P, d))
         e = rng.normal(DRAWS * d, key=rng.key(seed, "posterior", SHARED), client=SERVER).reshape(DRAWS, d)
         theta = q.mean + (e * q.sd if q.diagonal else e @ q.scale_tril.T)
-        values = np.round(answer.values, 3) if rounded else answer.values
-        terms.append(Values(theta[:draws], values[:draws], ROUNDED if rounded else EXACT))
+        terms.append(Values(theta[: len(answer.values)], answer.values, ROUNDED))
     return Seen(n, d, tuple(terms), centre, scale)
+
+
+def as_it_was(tape: Tape, client: int, rows: Rows, seen: Seen, *, draws: int = DRAWS, seed: int = 0) -> Seen:
+    """`seen` with 400 log-likelihoods at full precision at draws from the last q, as clients of open jobs sent before there were
+    least numbers and rounding: by the function that computes the message, from the client's rows. For controls."""
+    q = last_q(tape, seen.d)
+    e = rng.normal(DRAWS * seen.d, key=rng.key(seed, "posterior", SHARED), client=SERVER).reshape(DRAWS, seen.d)[:draws]
+    theta = q.mean + (e * q.sd if q.diagonal else e @ q.scale_tril.T)
+    values = Values(theta, total_log_likelihood(rows, theta, "bernoulli", 1.0), EXACT)
+    return replace(seen, terms=(*(t for t in seen.terms if not isinstance(t, Values)), values))
+
+
+def last_q(tape: Tape, d: int) -> Gaussian:
+    """The prior of a default job, N(0, 1), times all sites."""
+    h: Array = np.zeros(d)
+    P: Array | float = 0.0
+    waiting: dict[int, SiteDelta] = {}
+    for client, message in tape.heard:
+        if isinstance(message, SiteDelta):
+            waiting[client] = message
+        elif isinstance(message, SiteApplied):
+            h, P = h + message.alpha * waiting[client].dh, P + message.alpha * waiting[client].dP
+    own = unpack(np.asarray(P), d)
+    return Gaussian(h, own + (1.0 if own.ndim == 1 else np.eye(d)))
 
 
 def sites_of(tape: Tape, client: int, d: int, rounds: int, damping: float) -> Sites | None:
@@ -434,7 +460,7 @@ class Map:
 
     def site(self, client: int, y: Array) -> WithinSite:
         """What the client would compute of these counts."""
-        site = self.model.site(self.files[client], Rows(y, np.arange(len(y)), self.X[client], self.offsets[client]))
+        site = self.model.site(self.files[client], AreaRows(y, np.arange(len(y)), self.X[client], self.offsets[client]))
         assert isinstance(site, WithinSite)
         return site
 
@@ -460,6 +486,20 @@ def of_map(tape: Tape, config: Config, names: Sequence[str], folder: Path, offse
     files = tuple(read_own(folder, name) for name in names)
     assert all(isinstance(file, WithinFile) for file in files)
     return Map(model, tuple(f for f in files if isinstance(f, WithinFile)), tuple(offsets), tuple(X))
+
+
+def told_counts(tape: Tape, known: Map, clients: Sequence[int], rounds: int, random: np.random.Generator, starts: int = 8) -> tuple[
+    Array, float
+]:
+    """Counts of these clients from the sum of their gradients of the first rounds, and what they leave of it."""
+    xi = gradients(tape, clients[0], rounds)[0]
+    told = np.sum([gradients(tape, k, rounds)[1].ravel() for k in clients], axis=0)
+
+    def of(client: int) -> Predicted:
+        return lambda y: known.slopes(client, y, xi).ravel()
+
+    start = [np.exp(known.offsets[k] + known.model.units.level) for k in clients]
+    return counts([of(k) for k in clients], told, start, random=random, starts=starts)
 
 
 def gradients(tape: Tape, client: int, rounds: int) -> tuple[Array, Array]:
@@ -545,3 +585,137 @@ def _by_ones(of: Predicted, y: Array) -> tuple[Array, float]:
             break
         y, off = tries[int(np.argmin(left))], min(left)
     return y, off
+
+
+# --- a site of a sparse model: its second moments from its draws, whose random numbers are functions of the job's seed
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Second moments (p + 1, p + 1) of a site's centred [X y] in the job's units, and the largest residual of its draws."""
+
+    gram: Array
+    misfit: float
+    rounds: int
+
+    @property
+    def difference(self) -> Array:
+        """Of two rows, all that there is of them: (p + 1,) up to its sign."""
+        value, vector = np.linalg.eigh(self.gram)
+        return np.asarray(np.sqrt(2 * max(value[-1], 0.0)) * vector[:, -1])
+
+
+def moments(tape: Tape, client: int, *, seed: int, rows: int, rounds: int, random: np.random.Generator, starts: int = 20) -> Moments:
+    """A site's second moments that make its draws of the first rounds what they were: each is a function of them and of random
+    numbers that the job's seed gives everybody (docs/concepts/bits.md).
+
+    The draws leave one factor f open (f G and f X'y, and f y'y + 2 (f - 1) rate), which `ColumnMoments` tells.
+    """
+    (squared,) = (m for m in tape.of(client, ColumnMoments) if isinstance(m, ColumnMoments))
+    (scaling,) = (m for m in tape.of(client, Scaling) if isinstance(m, Scaling))
+    asked = [m for m in tape.of(client, Globals) if isinstance(m, Globals)][: rounds + 1]
+    told = [m for m in tape.of(client, Locals) if isinstance(m, Locals)][: rounds + 1]
+    c, p = told[0].deviation.shape
+    upper = np.triu_indices(p + 1)
+    n = float(rows - 1)
+
+    def residuals(x: Array) -> Array:
+        T = np.zeros((p + 1, p + 1))
+        T[upper] = x[: len(upper[0])]
+        sigma_sq = np.exp(np.clip(x[len(upper[0]) :], -20, 20))
+        out = []
+        for k in range(1, len(told)):
+            before = told[k - 1].deviation + asked[k - 1].theta - asked[k].theta
+            d, _, sigma_sq, _ = shrinkage.local_sweeps(
+                T[:p, :p], T[:p, p], float(T[p, p] ** 2), n, asked[k].theta, asked[k].tau_sq, before, told[k - 1].lambda_sq,
+                sigma_sq, seed=seed, client=client, step=k, draw="gram",
+            )  # fmt: skip
+            out.append((d - told[k].deviation).ravel())
+        return np.concatenate(out)
+
+    best, least = np.zeros((p + 1, p + 1)), np.inf
+    for _ in range(starts):
+        T = np.linalg.qr(random.standard_normal((max(rows - 1, p + 1), p + 1)) * np.sqrt(rows / max(rows - 1, p + 1)), mode="r")
+        try:
+            fit = scipy.optimize.least_squares(residuals, np.concatenate([T[upper], np.zeros(c)]), x_scale="jac", ftol=1e-15, xtol=1e-15, gtol=1e-15, max_nfev=100)
+        except (NumericalError, ValueError, np.linalg.LinAlgError):
+            continue
+        if (left := float(np.abs(fit.fun).max())) < least:
+            T = np.zeros((p + 1, p + 1))
+            T[upper] = fit.x[: len(upper[0])]
+            best, least = T.T @ T, left
+        if least < 1e-11:
+            break
+    f = float(best[0, 0] / (squared.squares[0] / scaling.scales[0] ** 2))
+    best[p, p] -= 2 * (f - 1)
+    return Moments(best / f, least, rounds)
+
+
+# --- structural equations: log-likelihoods of chains at coefficients that are sent beside them
+
+
+def loglik_rows(
+    tape: Tape, client: int, *, seed: int, rows: int, p: int, random: np.random.Generator, seconds: float, shape: float = 2.0,
+    rate: float = 1.0, most: int = 400,
+) -> tuple[Array, float, float]:  # fmt: skip
+    """Centred rows (n, p) up to the sign of each, which explain the log-likelihoods of tempered chains; the rms residual; CPU.
+
+    b_j = (rate + power S_j) / gamma_j with S_j the sum of the equation's absolute residuals, and gamma_j from the job's seed.
+    """
+    asked = [m for m in tape.of(client, GlobalsTempered) if isinstance(m, GlobalsTempered)][:most]
+    local = [m for m in tape.of(client, Locals) if isinstance(m, Locals)][:most]
+    told = np.stack([m.loglik for m in tape.of(client, Loglik) if isinstance(m, Loglik)][:most])  # (T, c)
+    t, c = told.shape
+    off = ~np.eye(p, dtype=bool)
+    B = np.broadcast_to(np.eye(p), (t, c, p, p)).copy()
+    B[..., off] -= np.stack([a.theta + m.deviation for a, m in zip(asked, local)]).reshape(t, c, -1)
+    power = np.stack([a.temperature for a in asked])
+    gamma = np.empty((t, c, p))
+    for chain in range(c):
+        key = rng.key(seed, "variances", chain)
+        for k in range(t):
+            gamma[k, chain] = rng.gamma(np.full(p, shape + power[k, chain] * rows), key=key, client=client, step=k)
+    log_det = np.linalg.slogdet(B)[1]
+
+    def at(Y: Array) -> tuple[Array, Array]:
+        e = np.einsum("tcjk,ik->tcij", B, Y)
+        S = np.abs(e).sum(axis=2)
+        b = (rate + power[..., None] * S) / gamma
+        value = rows * (log_det - np.log(2 * b).sum(axis=-1)) - (S / b).sum(axis=-1)
+        slope = -rows * power[..., None] / (gamma * b) - rate / (gamma * b * b)
+        J = np.einsum("tcj,tcij,tcjk->tcik", slope, np.sign(e), B)
+        return (value - told).ravel(), J.reshape(t * c, rows * p)
+
+    began, best, least = time.process_time(), np.zeros((rows, p)), np.inf
+    while time.process_time() - began < seconds:
+        Y = random.standard_normal((rows, p))
+        damp = 1e-2
+        r, J = at(Y)
+        for _ in range(80):
+            A, g = J.T @ J, J.T @ r
+            step = np.linalg.solve(A + damp * np.diag(np.diag(A) + 1e-9), g).reshape(Y.shape)
+            new_r, new_J = at(Y - step)
+            if new_r @ new_r < r @ r:
+                Y, r, J, damp = Y - step, new_r, new_J, max(damp / 5, 1e-12)
+            else:
+                damp *= 4
+                if damp > 1e9:
+                    break
+        if (left := float(np.sqrt(np.mean(r * r)))) < least:
+            best, least = Y, left
+        if least < 1e-7:
+            break
+    return best, least, time.process_time() - began
+
+
+def scales(tape: Tape, client: int) -> Array:
+    """What the columns of a sparse job are divided by."""
+    (message,) = (m for m in tape.of(client, Scaling) if isinstance(m, Scaling))
+    return message.scales
+
+
+def matched_up_to_sign(truth: Array, told: Array) -> int:
+    """How many rows (n, p) were told, each up to its sign."""
+    away = np.minimum(*(np.abs(truth[:, None] - sign * told[None]).max(axis=2) for sign in (1, -1)))
+    rows, columns = scipy.optimize.linear_sum_assignment(np.minimum(away, 2 * WITHIN))
+    return int((away[rows, columns] <= WITHIN).sum())
