@@ -440,6 +440,28 @@ def known(seen: Seen, x: Array, sign: Array) -> Array:
     return np.sqrt(variance).reshape(x.shape).max(axis=1)
 
 
+def by_eigenvectors(seen: Seen) -> Guess:
+    """Rows of a client with no more of them than coefficients, of a job with a full covariance: no start, no solver.
+
+    Curvatures are sums of k_i z_i z_i' with other k_i at each q: what makes two of them diagonal makes rows of one (Jennrich).
+    """
+    began = time.process_time()
+    (sites,) = (term for term in seen.terms if isinstance(term, Sites))
+    one, other = sites.curvature[0], sites.curvature[1:].mean(axis=0)
+    value, vector = np.linalg.eigh(one)
+    half = vector[:, -seen.n :] * np.sqrt(value[-seen.n :])  # (d, n), half half' = one
+    inverse = np.linalg.pinv(half)
+    _, turn = np.linalg.eigh(inverse @ other @ inverse.T)
+    directions = half @ turn  # each +-sqrt(k_i) z_i
+    weight = np.linalg.lstsq(directions, sites.gradient[0], rcond=None)[0]  # the gradient is a sum of z_i with weights above 0
+    z = directions * np.sign(weight)
+    sign = np.sign(z[0])
+    x = (z[1:] / z[0]).T
+    r, _ = seen.only(Sites).system(z_of(x[None], sign[None]), sign[None])
+    misfit = float(np.sqrt(np.mean(r * r)))
+    return Guess(x, sign, np.full(seen.n, misfit < 1e6), misfit, time.process_time() - began, 1)
+
+
 # --- a map's counts
 
 
@@ -719,3 +741,21 @@ def matched_up_to_sign(truth: Array, told: Array) -> int:
     away = np.minimum(*(np.abs(truth[:, None] - sign * told[None]).max(axis=2) for sign in (1, -1)))
     rows, columns = scipy.optimize.linear_sum_assignment(np.minimum(away, 2 * WITHIN))
     return int((away[rows, columns] <= WITHIN).sum())
+
+
+def counts_of_terms(
+    known: Map, client: int, xi: Array, told: Array, random: np.random.Generator, seconds: float
+) -> tuple[Array, float]:
+    """Counts of a client from its log-likelihoods at xi (m, P); `seconds` of CPU."""
+    began, best, left = time.process_time(), np.zeros(0), np.inf
+    start = np.exp(known.offsets[client] + known.model.units.level)
+    while time.process_time() - began < seconds and left > SAME:
+        begin = start if not len(best) else start * np.exp(0.4 * random.standard_normal(len(start)))
+        y, off = counts(
+            [lambda y: known.terms(client, y, xi)], told, [begin], random=random, starts=1, steps=12
+        )
+        if off < left:
+            best, left = y, off
+        if left < 1e-3:
+            break
+    return best, left

@@ -39,7 +39,7 @@ def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), 
     more = {f"b{k}": rows(size) for k, size in enumerate(others)}
     data = {"response": "y", **sections.pop("data", {})}
     with curious.Tape() as tape:
-        fedkern.run({"job": {"method": "pvi"}, "data": data, **sections}, data={"a": own, **more})
+        fedkern.run({"job": {"method": "pvi", **sections.pop("job", {})}, "data": data, **sections}, data={"a": own, **more})
     return tape, Rows(*own)
 
 
