@@ -4,9 +4,9 @@
 
 Every message is one that a real job sent; where a line says "full precision" the numbers are what clients sent before
 log-likelihoods were rounded and asked for at fewer draws, by the function that computes them. Each case has a budget of CPU
-seconds of one core (`--seconds`); an attack goes to larger clients until one fails. "Named": rows that all solutions which explain
-the messages agree upon to .05 standard deviations, label and all; "right": those of them that are rows of the client. "Known" asks
-no solver: rows whose every cell the messages determine to .1 standard deviations in the neighbourhood of the truth.
+seconds of one core (`--seconds`); an attack goes to larger clients until one fails. "Named": rows that all solutions which
+explain the messages agree upon to .05 standard deviations, label and all; "right": those of them that are rows of the client.
+"Known" asks no solver: rows whose every cell the messages determine to .1 standard deviations in the neighbourhood of the truth.
 """
 
 from __future__ import annotations
@@ -90,9 +90,21 @@ def logistic(seconds: float, names: list[str]) -> Iterator[str]:
                     break
 
 
+def eigenvectors() -> Iterator[str]:
+    """Clients with no more rows than coefficients, of a full covariance."""
+    yield "\nSiteDelta, full covariance, three rounds, n <= p + 1: two eigenvalue problems, without a start"
+    for n, p in ((10, 9), (20, 19), (20, 30), (30, 30)):
+        sections = {"job": {"rounds": 3}, "data": {"least_rows": min(n, LEAST_ROWS)}, **FULL}
+        tape, rows = curious_jobs.logistic(n, p, others=(100, 100), **sections)
+        seen = curious.logistic(tape, 0)
+        guess = curious.by_eigenvectors(seen)
+        right = curious.recovered(guess, *curious_jobs.standardised(rows, seen))
+        yield f"  p = {p}, n = {n}: right {right}; rms residual {guess.misfit:.1e} of the noise; {guess.seconds:.2f} s"
+
+
 def determined() -> Iterator[str]:
     """What the messages determine, whoever solves them."""
-    yield "\nShare of rows that all messages of a default job determine (every cell to .1 sd), four federations: whoever solves them"
+    yield "\nShare of rows that all messages of a default job determine (every cell to .1 sd): four federations"
     for p in (2, 3, 6):
         line = []
         for n in (10, 15, 20, 30, 40):
@@ -135,7 +147,7 @@ def maps(seconds: float) -> Iterator[str]:
         found = [curious.told_counts(job.tape, job.map, [k], 2, random)[0] for k in range(4)]
         right = int((np.concatenate(found) == np.concatenate(job.counts)).sum())
         yield f"  each client's own, two rounds: {right} of 36; {time.process_time() - began:.1f} s"
-        yield "\nLogTerms of sigma, a client of 9 areas: 400 values at xi about its last value (sd .3), computed by the client's function"
+        yield "\nLogTerms of sigma, a client of 9 areas: values at xi about its last value (sd .3), by the client's own function"
         last = curious.gradients(job.tape, 0, 12)[0][-1]
         for k in range(2):
             for what, digits in (("full precision", None), ("thousandths", 3)):
@@ -145,22 +157,28 @@ def maps(seconds: float) -> Iterator[str]:
                 began = time.process_time()
                 y, left = curious.counts_of_terms(job.map, k, xi[:60], values[:60], random, seconds)
                 right = int((y == job.counts[k]).sum())
-                yield f"  client {k + 1}, {what}, 60 of the values: {right} of 9, left {left:.1e}; {time.process_time() - began:.1f} s"
+                used = time.process_time() - began
+                yield f"  client {k + 1}, {what}, 60 of the values: {right} of 9, left {left:.1e}; {used:.1f} s"
         for rounds in (6, 12):
             began = time.process_time()
             y, left = curious.told_counts(job.tape, job.map, range(4), rounds, random, starts=1)
             right = int((y == np.concatenate(job.counts)).sum())
-            yield f"  gradients, only the sum of four clients' known, {rounds} rounds: {right} of 36, left {left:.1e}; {time.process_time() - began:.1f} s"
+            used = time.process_time() - began
+            yield f"  gradients, only the sum of four clients', {rounds} rounds: {right} of 36, left {left:.1e}; {used:.1f} s"
 
 
 def main() -> None:
-    """All, or those that are named: one of LOGISTIC, determined, sparse, maps."""
+    """All, or those that are named: one of LOGISTIC, sparse, maps, eigenvectors, determined."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
     o = options.parse_args()
-    print(f"{processor()}; at most {o.seconds:g} s of one core for each case; data.least_rows is {LEAST_ROWS} by default", flush=True)
-    parts = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds), "determined": determined}
+    print(
+        f"{processor()}; at most {o.seconds:g} s of one core for each case; data.least_rows is {LEAST_ROWS} by default",
+        flush=True,
+    )
+    parts = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
+    parts |= {"eigenvectors": eigenvectors, "determined": determined}
     if not o.only or set(o.only) & set(LOGISTIC):
         for line in logistic(o.seconds, [name for name in o.only if name in LOGISTIC]):
             print(line, flush=True)

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from fedkern.algorithms.core.messages import SERVER, Message
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
-from fedkern.algorithms.exchanges.terms import DRAWS, AskTermsOf, LogTermsOf
 from fedkern.algorithms.exchanges.level import Level
 from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
+from fedkern.algorithms.exchanges.terms import DRAWS, AskTermsOf, LogTermsOf
 from fedkern.algorithms.gibbs.messages import Globals, GlobalsTempered, Locals, Loglik
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
 from fedkern.algorithms.sfvi.messages import Global, GlobalGradient, GlobalGradientBound
@@ -118,7 +118,6 @@ class Sites:
     def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
         full = self.cov.ndim == 3
         b, n, d = z.shape
-        t = len(self.mean)
         Sz = np.einsum("tde,bne->btnd", self.cov, z) if full else self.cov[None, :, None] * z[:, None]
         m = np.einsum("td,bnd->btn", self.mean, z)
         s = np.sqrt(np.maximum(np.einsum("btnd,bnd->btn", Sz, z), 1e-300))
@@ -203,9 +202,7 @@ EXACT, ROUNDED = 1e-12, 1e-3 / np.sqrt(12)
 AT_OPTIMUM = 1e-10  # how far from its optimum a site is, in the units of a gradient
 
 
-def logistic(
-    tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, damping: float = 1.0
-) -> Seen:
+def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, damping: float = 1.0) -> Seen:
     """All that the messages of a default `pvi` job say of a client.
 
     Parameters
@@ -327,7 +324,9 @@ def _starts(seen: Seen, count: int, random: np.random.Generator) -> tuple[Array,
     return x, np.where(np.arange(n) < positive[:, None], 1.0, -1.0)
 
 
-def _descend(seen: Seen, x: Array, sign: Array, level: float, steps: int, ridge: float, until: float = 0.0) -> tuple[Array, Array]:
+def _descend(
+    seen: Seen, x: Array, sign: Array, level: float, steps: int, ridge: float, until: float = 0.0
+) -> tuple[Array, Array]:
     """Levenberg-Marquardt of all starts at once: rows, and their costs."""
     b, n, p = x.shape
     damp = np.full(b, 1e-2)
@@ -384,8 +383,8 @@ LEVELS = (3e-2, 3e-3, 1e-4, 1e-6)
 
 
 def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 32, steps: int = 12, wanted: int = 3) -> Guess:
-    """Rows from many starts, each followed from coarse to fine residuals, until `wanted` of them explain what was seen, or time is
-    up. Only rows in which all that do agree are named: where the equations leave something open, solutions differ."""
+    """Rows from many starts, each followed from coarse to fine residuals, until `wanted` of them explain what was seen, or time
+    is up. Only rows in which all that do agree are named: where the equations leave something open, solutions differ."""
     began, starts = time.process_time(), 0
     tried: list[tuple[float, Array, Array]] = []
     finest = min(term.noise for term in seen.terms)
@@ -510,9 +509,9 @@ def of_map(tape: Tape, config: Config, names: Sequence[str], folder: Path, offse
     return Map(model, tuple(f for f in files if isinstance(f, WithinFile)), tuple(offsets), tuple(X))
 
 
-def told_counts(tape: Tape, known: Map, clients: Sequence[int], rounds: int, random: np.random.Generator, starts: int = 8) -> tuple[
-    Array, float
-]:
+def told_counts(
+    tape: Tape, known: Map, clients: Sequence[int], rounds: int, random: np.random.Generator, starts: int = 8
+) -> tuple[Array, float]:
     """Counts of these clients from the sum of their gradients of the first rounds, and what they leave of it."""
     xi = gradients(tape, clients[0], rounds)[0]
     told = np.sum([gradients(tape, k, rounds)[1].ravel() for k in clients], axis=0)
@@ -627,7 +626,9 @@ class Moments:
         return np.asarray(np.sqrt(2 * max(value[-1], 0.0)) * vector[:, -1])
 
 
-def moments(tape: Tape, client: int, *, seed: int, rows: int, rounds: int, random: np.random.Generator, starts: int = 20) -> Moments:
+def moments(
+    tape: Tape, client: int, *, seed: int, rows: int, rounds: int, random: np.random.Generator, starts: int = 20
+) -> Moments:
     """A site's second moments that make its draws of the first rounds what they were: each is a function of them and of random
     numbers that the job's seed gives everybody (docs/concepts/bits.md).
 
@@ -659,7 +660,15 @@ def moments(tape: Tape, client: int, *, seed: int, rows: int, rounds: int, rando
     for _ in range(starts):
         T = np.linalg.qr(random.standard_normal((max(rows - 1, p + 1), p + 1)) * np.sqrt(rows / max(rows - 1, p + 1)), mode="r")
         try:
-            fit = scipy.optimize.least_squares(residuals, np.concatenate([T[upper], np.zeros(c)]), x_scale="jac", ftol=1e-15, xtol=1e-15, gtol=1e-15, max_nfev=100)
+            fit = scipy.optimize.least_squares(
+                residuals,
+                np.concatenate([T[upper], np.zeros(c)]),
+                x_scale="jac",
+                ftol=1e-15,
+                xtol=1e-15,
+                gtol=1e-15,
+                max_nfev=100,
+            )
         except (NumericalError, ValueError, np.linalg.LinAlgError):
             continue
         if (left := float(np.abs(fit.fun).max())) < least:
@@ -751,9 +760,7 @@ def counts_of_terms(
     start = np.exp(known.offsets[client] + known.model.units.level)
     while time.process_time() - began < seconds and left > SAME:
         begin = start if not len(best) else start * np.exp(0.4 * random.standard_normal(len(start)))
-        y, off = counts(
-            [lambda y: known.terms(client, y, xi)], told, [begin], random=random, starts=1, steps=12
-        )
+        y, off = counts([lambda y: known.terms(client, y, xi)], told, [begin], random=random, starts=1, steps=12)
         if off < left:
             best, left = y, off
         if left < 1e-3:
