@@ -95,6 +95,18 @@ class TestTheLine:
         told = computed(path, "data.least_rows=1", "output.reweigh=false")
         assert "each column's values (SchemaReply), its rows and labels (SiteDelta)" in told
 
+    def test_of_a_full_covariance(self, tmp_path: Path) -> None:
+        """With no more rows than coefficients the first sites are all rows, however many these are."""
+        columns = ", ".join(f"x{j}" for j in range(LEAST_ROWS)).replace(" ", "")
+        for k, name in enumerate("ab"):
+            cells = np.random.default_rng(k).normal(size=(LEAST_ROWS, LEAST_ROWS))
+            rows = [f"{','.join(f'{x:.3f}' for x in row)},{i % 2}" for i, row in enumerate(cells)]
+            (tmp_path / f"{name}.csv").write_text("\n".join([f"{columns},y", *rows]) + "\n")
+        path = tmp_path / "job.toml"
+        path.write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n')
+        assert "its rows and labels (SiteDelta)" in computed(path, "model.covariance=full")
+        assert "no row in any way that was tried" in computed(path)
+
     def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:
         path = federation(tmp_path, "pvi")
         assert "labels, and sums over this client's rows" in said(path)
@@ -112,10 +124,8 @@ class TestTheLine:
         path.write_text(path.read_text("utf-8").replace("sampling_rate = 0.5", 'unit = "client"'), "utf-8")
         text = said(path)
         assert "a function of its likelihood; the server, which is trusted, adds the noise" in text
-        assert (
-            "computed  the server, which is trusted, can compute of a client with few rows: its rows and labels (SiteDelta); all"
-            in text
-        )
+        assert "computed  the server, which is trusted, can compute of a client with few rows" in text
+        assert "its rows and labels (SiteDelta); all others no more than the plan allows of a whole client" in text
 
     def test_of_draws_and_of_cross_products(self, tmp_path: Path) -> None:
         path = federation(tmp_path, "sparse")

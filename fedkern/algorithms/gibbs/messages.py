@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import DRAW, DRAWN, FEW, FEWER, LIKELIHOOD, ROTATED, SUM, Message, Tells
+from ..core.messages import DRAW, DRAWN, FEWER, LIKELIHOOD, ROTATED, SUM, Message, Tells
 from .settings import Settings
 
 Coefficients = Annotated[NDArray[np.float64], "c n"]
@@ -76,7 +76,7 @@ class GlobalsTempered(Message, kind=37):
 
 
 @dataclass(frozen=True)
-class Loglik(Message, kind=38, tells=Tells(LIKELIHOOD, "its centred rows, up to the sign of each", FEW)):
+class Loglik(Message, kind=38, tells=Tells(LIKELIHOOD, "its centred rows, up to the sign of each")):
     """Client to server, with `Locals`, if chains exchange temperatures: its log-likelihood, one number for each chain."""
 
     round: int

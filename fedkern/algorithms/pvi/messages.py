@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import FEW, LABELLED, LIKELIHOOD, NOISED, Message, Tells
+from ..core.messages import FEW, FEW_OR_FULL, LABELLED, LIKELIHOOD, NOISED, Message, Tells
 
 Shift = Annotated[NDArray[np.float64], "d"]
 Precision = Annotated[NDArray[np.float64], "p"]
@@ -30,7 +30,7 @@ class QUpdate(Message, kind=10):
 
 
 @dataclass(frozen=True)
-class SiteDelta(Message, kind=11, tells=Tells(LIKELIHOOD, LABELLED, FEW, NOISED)):
+class SiteDelta(Message, kind=11, tells=Tells(LIKELIHOOD, LABELLED, FEW_OR_FULL, NOISED)):
     """Client to server: damped change of its site, computed from q of that version; `delta_id` counts the client's own
     updates.
     """

@@ -1,0 +1,192 @@
+"""How many rows a curious server computes from the messages of open jobs: the attacks of `tests/support/curious.py`, by size.
+
+    PYTHONPATH=tests python benchmarks/disclosure.py [--seconds 60] [--only NAME ..]
+
+Every message is one that a real job sent; where a line says "full precision" the numbers are what clients sent before
+log-likelihoods were rounded and asked for at fewer draws, by the function that computes them. Each case has a budget of CPU
+seconds of one core (`--seconds`); an attack goes to larger clients until one fails. "Named": rows that all solutions which
+explain the messages agree upon to .05 standard deviations, label and all; "right": those of them that are rows of the client.
+"Known" asks no solver: rows whose every cell the messages determine to .1 standard deviations in the neighbourhood of the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from fedkern.jobs.keys import LEAST_ROWS
+from support import curious, curious_jobs
+
+SIZES = (1, 2, 3, 5, 7, 10, 12, 15, 20)
+FULL = {"model": {"covariance": "full"}}
+SYNCHRONOUS = {"algorithm": {"schedule": "synchronous"}, "model": {"covariance": "full"}}
+
+
+def processor() -> str:
+    """Its name, and whether it has AVX-512."""
+    text = Path("/proc/cpuinfo").read_text()
+    name = next((line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name")), platform.machine())
+    return f"{name}, AVX-512: {'yes' if 'avx512f' in text else 'no'}"
+
+
+Told = Callable[[int, int, int], tuple[curious.Seen, np.ndarray, np.ndarray]]  # n, p, seed -> what is seen, x, y
+
+
+def told(what: str) -> Told:
+    """A default job whose first client has n rows, of whom `data.least_rows` = n: what is seen of it, and the truth."""
+
+    def of(n: int, p: int, seed: int) -> tuple[curious.Seen, np.ndarray, np.ndarray]:
+        sections = FULL if "full covariance" in what else SYNCHRONOUS if "synchronous" in what else {}
+        tape, rows = curious_jobs.logistic(n, p, seed, data={"least_rows": n}, **sections)
+        more = {"damping": 1 / 3, "rounds": 60} if sections is SYNCHRONOUS else {}
+        seen = curious.logistic(tape, 0, **more)
+        if "full precision" in what:
+            seen = curious.as_it_was(tape, 0, curious_jobs.encoded(rows, seen), seen)
+        kinds = {"values": (curious.Values, curious.Sums), "sites": (curious.Sites, curious.Sums)}
+        for name, only in kinds.items():
+            if what.startswith(name):
+                seen = seen.only(*only)
+        return seen, *curious_jobs.standardised(rows, seen)
+
+    return of
+
+
+LOGISTIC = {
+    "values, full precision": "LogTermsOf, 400 values at full precision, and SchemaReply's sums",
+    "sites": "SiteDelta of the default (sequential, diagonal), and sums",
+    "sites, full covariance": "SiteDelta, sequential, full covariance, and sums",
+    "sites, synchronous": "SiteDelta, 60 synchronous rounds, full covariance, and sums",
+    "values": "LogTermsOf as it is sent (thousandths, fewer draws than cells), and sums",
+    "all": "all messages of a default job",
+}
+
+
+def logistic(seconds: float, names: list[str]) -> Iterator[str]:
+    """Sizes of a logistic client that are solved."""
+    for name, title in LOGISTIC.items():
+        if names and name not in names:
+            continue
+        yield f"\n{title}"
+        for p in (2, 3):
+            for n in SIZES:
+                seen, x, y = told(name)(n, p, 0)
+                numbers = sum(len(term.values) for term in seen.terms if isinstance(term, curious.Values))
+                if name == "values" and not numbers:
+                    continue  # the question is not asked
+                guess = curious.solve(seen, seconds, np.random.default_rng(1))
+                right = curious.recovered(guess, x, y)
+                known = int((curious.known(seen, x, 2 * y - 1) < 0.1).sum())
+                yield (
+                    f"  p = {p}, n = {n:2}: named {guess.named.sum():2}, right {right:2}; known {known:2}; rms residual "
+                    f"{guess.misfit:8.2g} of the noise; {guess.starts:6} starts, {guess.seconds:6.1f} s"
+                )
+                if right < n and n > 5:
+                    break
+
+
+def eigenvectors() -> Iterator[str]:
+    """Clients with no more rows than coefficients, of a full covariance."""
+    yield "\nSiteDelta, full covariance, three rounds, n <= p + 1: two eigenvalue problems, without a start"
+    for n, p in ((10, 9), (20, 19), (20, 30), (30, 30)):
+        sections = {"job": {"rounds": 3}, "data": {"least_rows": min(n, LEAST_ROWS)}, **FULL}
+        tape, rows = curious_jobs.logistic(n, p, others=(100, 100), **sections)
+        seen = curious.logistic(tape, 0)
+        guess = curious.by_eigenvectors(seen)
+        right = curious.recovered(guess, *curious_jobs.standardised(rows, seen))
+        yield f"  p = {p}, n = {n}: right {right}; rms residual {guess.misfit:.1e} of the noise; {guess.seconds:.2f} s"
+
+
+def determined() -> Iterator[str]:
+    """What the messages determine, whoever solves them."""
+    yield "\nShare of rows that all messages of a default job determine (every cell to .1 sd): four federations"
+    for p in (2, 3, 6):
+        line = []
+        for n in (10, 15, 20, 30, 40):
+            shares = []
+            for seed in range(4):
+                seen, x, y = told("all")(n, p, seed)
+                shares.append((curious.known(seen, x, 2 * y - 1) < 0.1).mean())
+            line.append(f"n = {n}: {np.mean(shares):.2f}")
+        yield f"  p = {p}: " + ", ".join(line)
+
+
+def sparse(seconds: float) -> Iterator[str]:
+    """Draws of a sparse job."""
+    yield "\nLocals of a default sparse regression, 25 rounds of 4 chains: error of the second moments of [X y]"
+    for n in (2, 3, 10, 50):
+        for p in (2, 5):
+            tape, rows = curious_jobs.sparse(n, p)
+            began = time.process_time()
+            found = curious.moments(tape, 0, seed=curious_jobs.SEED, rows=n, rounds=25, random=np.random.default_rng(0))
+            Z = (rows - rows.mean(axis=0)) / curious.scales(tape, 0)
+            error = np.abs(found.gram - Z.T @ Z).max()
+            yield f"  p = {p}, n = {n:2}: {error:.1e} of {np.abs(Z.T @ Z).max():.3g}; {time.process_time() - began:.1f} s"
+    yield "\nLoglik of tempered structural equations, 4 chains: rows up to the columns' means and each row's sign"
+    for n, p, rounds in ((5, 3, 60), (10, 3, 200), (20, 3, 200), (30, 3, 400), (40, 3, 400)):
+        tape, rows = curious_jobs.equations(n, p, rounds=rounds)
+        found, misfit, used = curious.loglik_rows(
+            tape, 0, seed=curious_jobs.SEED, rows=n, p=p, random=np.random.default_rng(0), seconds=seconds
+        )
+        right = curious.matched_up_to_sign((rows - rows.mean(axis=0)) / curious.scales(tape, 0), found)
+        yield f"  p = {p}, n = {n:2}, {rounds} rounds: right {right:2}; rms residual {misfit:.1e}; {used:.1f} s"
+
+
+def maps(seconds: float) -> Iterator[str]:
+    """Counts of a map."""
+    with TemporaryDirectory() as name:
+        job = curious_jobs.spatial(Path(name), side=6)
+        random = np.random.default_rng(0)
+        yield "\nGradients of sigma, a map of 36 areas of four clients, Poisson counts, map and exposures known"
+        began = time.process_time()
+        found = [curious.told_counts(job.tape, job.map, [k], 2, random)[0] for k in range(4)]
+        right = int((np.concatenate(found) == np.concatenate(job.counts)).sum())
+        yield f"  each client's own, two rounds: {right} of 36; {time.process_time() - began:.1f} s"
+        yield "\nLogTerms of sigma, a client of 9 areas: values at xi about its last value (sd .3), by the client's own function"
+        last = curious.gradients(job.tape, 0, 12)[0][-1]
+        for k in range(2):
+            for what, digits in (("full precision", None), ("thousandths", 3)):
+                xi = last + 0.3 * np.random.default_rng(k).standard_normal((400, len(last)))
+                values = job.map.terms(k, job.counts[k], xi)
+                values = values if digits is None else np.round(values, digits)
+                began = time.process_time()
+                y, left = curious.counts_of_terms(job.map, k, xi[:60], values[:60], random, seconds)
+                right = int((y == job.counts[k]).sum())
+                used = time.process_time() - began
+                yield f"  client {k + 1}, {what}, 60 of the values: {right} of 9, left {left:.1e}; {used:.1f} s"
+        for rounds in (6, 12):
+            began = time.process_time()
+            y, left = curious.told_counts(job.tape, job.map, range(4), rounds, random, starts=1)
+            right = int((y == np.concatenate(job.counts)).sum())
+            used = time.process_time() - began
+            yield f"  gradients, only the sum of four clients', {rounds} rounds: {right} of 36, left {left:.1e}; {used:.1f} s"
+
+
+def main() -> None:
+    """All, or those that are named: one of LOGISTIC, sparse, maps, eigenvectors, determined."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
+    options.add_argument("--only", nargs="*", default=[])
+    o = options.parse_args()
+    print(
+        f"{processor()}; at most {o.seconds:g} s of one core for each case; data.least_rows is {LEAST_ROWS} by default",
+        flush=True,
+    )
+    parts = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
+    parts |= {"eigenvectors": eigenvectors, "determined": determined}
+    if not o.only or set(o.only) & set(LOGISTIC):
+        for line in logistic(o.seconds, [name for name in o.only if name in LOGISTIC]):
+            print(line, flush=True)
+    for name, part in parts.items():
+        if not o.only or name in o.only:
+            for line in part():
+                print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""What a curious server can compute of open jobs' rows, from the messages of real jobs, the job file, and nothing else.
+
+The attacks (`support.curious`) must find rows where they are few, or else they show nothing; and none where a client has as many
+as a job asks for by default. How far each of them goes is measured by `benchmarks/disclosure.py`.
+Source: docs/concepts/disclosure.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import fedkern
+from fedkern.algorithms.core.messages import Message
+from fedkern.algorithms.exchanges.columns import SchemaReply
+from fedkern.algorithms.exchanges.level import LevelSums
+from fedkern.algorithms.exchanges.terms import LogTermsOf
+from fedkern.algorithms.gibbs.messages import Statistics
+from fedkern.algorithms.pvi.messages import SiteDelta
+from fedkern.jobs.keys import LEAST_ROWS
+from support import curious, curious_jobs
+
+Array = NDArray[np.float64]
+
+
+def only(messages: list[Message]) -> Message:
+    (message,) = messages
+    return message
+
+
+def up_to_sign(one: Array, other: Array) -> bool:
+    return bool(np.allclose(one, other, atol=1e-8) or np.allclose(one, -other, atol=1e-8))
+
+
+# --- one row, two rows: sums are rows, or their difference
+
+
+def test_sums_over_one_row_are_the_row() -> None:
+    row, y = np.array([[1.25, -0.5]]), np.array([3.0])
+    random = np.random.default_rng(0)
+    more = {"b": (random.normal(size=(30, 2)), random.normal(size=30))}
+    job = {"job": {"method": "pvi", "rounds": 2}, "data": {"response": "y", **curious_jobs.FEW}}
+    job["model"] = {"family": "gaussian", "covariance": "full"}
+    with curious.Tape() as tape:
+        fedkern.run(job, data={"a": (row, y), **more})
+    first, centred = tape.texts(0, SchemaReply)[1:]
+    assert first["rows"] == 1
+    np.testing.assert_allclose(first["sums"], row[0])
+    assert centred["squares"] == pytest.approx(np.square(centred["sums"]))
+    delta = tape.of(0, SiteDelta)[0]
+    assert isinstance(delta, SiteDelta)
+    seen = curious.logistic(tape, 0)
+    np.testing.assert_allclose(delta.dh / delta.dh[0], [1, *((row - seen.centre) / seen.scale)[0]])  # dh = y x
+    assert delta.dh[0] == pytest.approx(y[0])
+
+
+def test_the_count_of_a_client_with_one_area_is_in_its_sums(tmp_path: Path) -> None:
+    job = curious_jobs.spatial(tmp_path, side=3, rounds=2, lone=True)
+    told = only(job.tape.of(0, LevelSums))
+    assert isinstance(told, LevelSums)
+    assert told.first == job.counts[0][0]
+
+
+def test_statistics_of_two_rows_are_their_difference() -> None:
+    tape, rows = curious_jobs.sparse(2, algorithm={"statistics": "pooled"})
+    told = only(tape.of(0, Statistics))
+    assert isinstance(told, Statistics)
+    scales = curious.scales(tape, 0)
+    assert up_to_sign(np.sqrt(2) * np.append(told.R[0], told.q[0]), (rows[0] - rows[1]) / scales)
+
+
+# --- draws whose random numbers everybody knows
+
+
+@pytest.mark.parametrize("n", [2, 6])
+def test_draws_of_a_site_are_its_second_moments(n: int) -> None:
+    """statistics = "local" tells what "pooled" sends: a rotation of the centred rows, or the difference of two."""
+    tape, rows = curious_jobs.sparse(n)
+    found = curious.moments(tape, 0, seed=curious_jobs.SEED, rows=n, rounds=12, random=np.random.default_rng(0))
+    centred = (rows - rows.mean(axis=0)) / curious.scales(tape, 0)
+    np.testing.assert_allclose(found.gram, centred.T @ centred, atol=1e-8)
+    assert n > 2 or up_to_sign(found.difference, centred[0] - centred[1])
+    # negative control: with the random numbers of another seed nothing is explained
+    other = curious.moments(tape, 0, seed=curious_jobs.SEED + 1, rows=n, rounds=12, random=np.random.default_rng(0), starts=1)
+    assert other.misfit > 1e-3
+
+
+@pytest.mark.parametrize("n", [5, pytest.param(20, marks=pytest.mark.nightly)])
+def test_log_likelihoods_of_tempered_chains_are_rows(n: int) -> None:
+    """Up to the columns' means, which no message has, and the sign of each row."""
+    tape, rows = curious_jobs.equations(n, 3, rounds=200 if n > 10 else 60)
+    found, misfit, _ = curious.loglik_rows(
+        tape, 0, seed=curious_jobs.SEED, rows=n, p=3, random=np.random.default_rng(0), seconds=60.0
+    )
+    assert misfit < 1e-8
+    assert curious.matched_up_to_sign((rows - rows.mean(axis=0)) / curious.scales(tape, 0), found) == n
+
+
+# --- a logistic client
+
+
+SMALL = [1, 3, 5]
+LARGER = [pytest.param(n, marks=[pytest.mark.nightly, pytest.mark.timeout(3000)]) for n in (7, 10)]
+
+
+@pytest.mark.parametrize("n", [*SMALL, *LARGER])
+def test_log_likelihoods_at_full_precision_are_rows_and_labels(n: int) -> None:
+    """Control: as they were sent when every client answered at 400 draws and with all digits."""
+    tape, rows = curious_jobs.logistic(n, 2, data=curious_jobs.FEW)
+    seen = curious.logistic(tape, 0)
+    told = curious.as_it_was(tape, 0, curious_jobs.encoded(rows, seen), seen).only(curious.Values, curious.Sums)
+    guess = curious.solve(told, 120.0, np.random.default_rng(1))
+    assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == n
+
+
+@pytest.mark.parametrize("sections", [{}, {"model": {"covariance": "full"}}], ids=["diagonal", "full"])
+@pytest.mark.parametrize("n", [*SMALL, LARGER[0]])
+def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, dict[str, str]]) -> None:
+    tape, rows = curious_jobs.logistic(n, 2, data=curious_jobs.FEW, **sections)
+    seen = curious.logistic(tape, 0)
+    guess = curious.solve(seen.only(curious.Sites, curious.Sums), 120.0, np.random.default_rng(1))
+    assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == n
+
+
+def test_sites_of_many_synchronous_rounds_are_rows_and_labels() -> None:
+    sections = {"algorithm": {"schedule": "synchronous"}, "model": {"covariance": "full"}}
+    tape, rows = curious_jobs.logistic(5, 2, data=curious_jobs.FEW, **sections)
+    seen = curious.logistic(tape, 0, damping=1 / 3, rounds=30)
+    guess = curious.solve(seen.only(curious.Sites, curious.Sums), 120.0, np.random.default_rng(1))
+    assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == 5
+
+
+def test_no_least_number_helps_a_full_covariance_of_as_many_coefficients() -> None:
+    """Where a client has no more rows than the model has coefficients, its first two sites are its rows."""
+    tape, rows = curious_jobs.logistic(LEAST_ROWS, LEAST_ROWS, others=(100, 100), model={"covariance": "full"}, job={"rounds": 3})
+    seen = curious.logistic(tape, 0)
+    guess = curious.by_eigenvectors(seen)
+    assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == LEAST_ROWS
+
+
+def test_what_is_seen_is_what_was_computed() -> None:
+    """The equations hold at the truth, to rounding: the attacks below fail for want of equations and not for wrong ones."""
+    tape, rows = curious_jobs.logistic(LEAST_ROWS, 3)
+    seen = curious.logistic(tape, 0)
+    assert any(isinstance(term, curious.Values) for term in seen.terms)
+    assert len(only(tape.of(0, LogTermsOf)).values) < LEAST_ROWS * 4  # type: ignore[attr-defined]
+    x, y = curious_jobs.standardised(rows, seen)
+    sign = 2 * y[None] - 1
+    residuals, _ = seen.system(curious.z_of(x[None], sign), sign)
+    assert np.abs(residuals).max() < 5
+
+
+NIGHTLY = [pytest.mark.nightly, pytest.mark.timeout(3000)]
+
+
+@pytest.mark.parametrize(
+    ("p", "seconds"), [(2, 0.5), pytest.param(2, 120.0, marks=NIGHTLY), pytest.param(3, 120.0, marks=NIGHTLY)]
+)
+def test_default_jobs_at_the_least_number_give_no_row_away(p: int, seconds: float) -> None:
+    """The same as finds all rows of a few in as much time."""
+    tape, rows = curious_jobs.logistic(LEAST_ROWS, p)
+    seen = curious.logistic(tape, 0)
+    parts = [seen.only(curious.Sites, curious.Sums), seen.only(curious.Values, curious.Sums)]
+    for told in (seen, *(parts if seconds > 1 else [])):
+        guess = curious.solve(told, seconds, np.random.default_rng(1), batch=16)
+        assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == 0
+
+
+def test_only_what_the_equations_determine_is_named() -> None:
+    """One row said and one left open: the server does not take its guess for knowledge."""
+    tape, _ = curious_jobs.logistic(2, 2, data=curious_jobs.FEW)
+    seen = curious.logistic(tape, 0)
+    guess = curious.solve(replace(seen, terms=seen.only(curious.Sums).terms), 5.0, np.random.default_rng(1))
+    assert guess.misfit < curious.BELIEVED
+    assert not guess.named.any()
+
+
+# --- a map
+
+
+def test_gradients_of_two_rounds_are_the_counts_of_a_map(tmp_path: Path) -> None:
+    job = curious_jobs.spatial(tmp_path)
+    for k, truth in enumerate(job.counts):
+        found, left = curious.told_counts(job.tape, job.map, [k], 2, np.random.default_rng(0))
+        assert left < curious.SAME
+        np.testing.assert_array_equal(found, truth)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3000)
+def test_the_sum_of_all_gradients_is_the_counts_of_a_map(tmp_path: Path) -> None:
+    """So a secure sum is no remedy for a map."""
+    job = curious_jobs.spatial(tmp_path)
+    found, left = curious.told_counts(job.tape, job.map, range(4), 12, np.random.default_rng(0))
+    assert left < curious.SAME
+    np.testing.assert_array_equal(found, np.concatenate(job.counts))

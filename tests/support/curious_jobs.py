@@ -1,0 +1,128 @@
+"""Real jobs of small clients, with the messages that passed, for `support.curious`. The truth stays with the caller."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fedkern
+from fedkern.data.artifact import WithinFile, read_own
+from fedkern.data.graph import grid, make_map
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.methods.sigma.prior import build
+from fedkern.methods.sigma.prior.keys import parse
+from fedkern.models.glm import Rows
+from fedkern.reproduce.sigma import write_map
+from support import curious
+
+Array = NDArray[np.float64]
+
+FEW = {"least_rows": 1}  # [data] of jobs whose clients may have fewer rows than a job may ask for by default
+SEED = 5
+
+
+def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), **sections: Any) -> tuple[curious.Tape, Rows]:
+    """A job of method "pvi": the first of its clients has n rows of p covariates."""
+    random = np.random.default_rng(seed)
+
+    def rows(n: int) -> tuple[Array, Array]:
+        X = random.normal(size=(n, p))
+        return X, (random.random(n) < 1 / (1 + np.exp(-X[:, 0] - 0.3))).astype(float)
+
+    own = rows(n)
+    more = {f"b{k}": rows(size) for k, size in enumerate(others)}
+    data = {"response": "y", **sections.pop("data", {})}
+    with curious.Tape() as tape:
+        fedkern.run({"job": {"method": "pvi", **sections.pop("job", {})}, "data": data, **sections}, data={"a": own, **more})
+    return tape, Rows(*own)
+
+
+def standardised(rows: Rows, seen: curious.Seen) -> tuple[Array, Array]:
+    """The covariates in the units that the parties agreed upon, and the response."""
+    return (rows.X - seen.centre) / seen.scale, rows.y
+
+
+def encoded(rows: Rows, seen: curious.Seen) -> Rows:
+    """As the client's kernels see them: an intercept first."""
+    x, y = standardised(rows, seen)
+    return Rows(np.column_stack([np.ones(len(y)), x]), y)
+
+
+def sparse(n: int, p: int = 2, seed: int = 0, rounds: int = 60, **sections: Any) -> tuple[curious.Tape, Array]:
+    """A job of method "sparse": the first client's n rows [x, y] are given back."""
+    random = np.random.default_rng(seed)
+
+    def rows(n: int) -> tuple[Array, Array]:
+        X = random.normal(size=(n, p))
+        return X, X @ np.linspace(1, -0.5, p) + 0.5 * random.normal(size=n)
+
+    own = rows(n)
+    job = {"job": {"method": "sparse", "rounds": rounds, "seed": SEED}, "data": {"response": "y", **FEW}, **sections}
+    with curious.Tape() as tape:
+        fedkern.run(job, data={"a": own, "b": rows(30), "c": rows(30)})
+    return tape, np.column_stack(own)
+
+
+def equations(n: int, p: int, seed: int = 0, rounds: int = 60, chains: int = 4) -> tuple[curious.Tape, Array]:
+    """A job of structural equations whose chains exchange temperatures: the first client's n rows are given back."""
+    random = np.random.default_rng(seed)
+    own, *others = (random.normal(size=(size, p)) for size in (n, 30, 30))
+    job = {
+        "job": {"method": "sparse", "rounds": rounds, "seed": SEED},
+        "model": {"kind": "sem"},
+        "algorithm": {"tempering": 2, "chains": chains},
+        "data": dict(FEW),
+    }
+    with curious.Tape() as tape:
+        fedkern.run(job, data={"a": own, **dict(zip("bc", others))})
+    return tape, own
+
+
+@dataclass(frozen=True)
+class MapJob:
+    """A spatial job: what passed, what the server knew before, and each client's counts."""
+
+    tape: curious.Tape
+    map: curious.Map
+    counts: tuple[Array, ...]
+
+
+def spatial(folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: bool = False) -> MapJob:
+    """Counts of a square map whose quarters are four clients; or, `lone`, of two, the first of which has one corner."""
+    number = np.arange(side * side)
+    row, column = number // side, number % side
+    quarter = (row >= side // 2) * 2 + (column >= side // 2)
+    owner = [str(int(k > 0)) for k in number] if lone else [str(k) for k in quarter]
+    data = write_map(folder / "map", make_map(grid(side, side), owner))
+    build.perform(parse({"prior": {"kind": "car"}, "data": data}), folder, Output(folder / "prior", quiet=True))
+    random = np.random.default_rng(seed)
+    names = tuple(f"client-{k + 1:02}" for k in range(len(set(owner))))
+    (folder / "rows").mkdir()
+    counts, offsets = [], []
+    for name in names:
+        file = read_own(folder / "prior", name)
+        assert isinstance(file, WithinFile)
+        expected = random.uniform(2, 20, len(file.areas)).round(3)
+        y = random.poisson(expected * np.exp(0.5 * random.normal(size=len(expected))))
+        lines = [f"{area},{k},{e}" for area, k, e in zip(file.areas, y, expected)]
+        (folder / "rows" / f"{name}.csv").write_text("\n".join(["area,cases,expected", *lines]) + "\n")
+        counts.append(y.astype(float))
+        offsets.append(np.log(expected))
+    tables = {
+        "job": {"method": "sigma", "rounds": rounds, "seed": 3},
+        "data": {"clients": "rows/*.csv", "area": "area", "response": "cases", "exposure": "expected"},
+        "model": {"prior": "prior"},
+    }
+    texts = (f"[{name}]\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in table.items()) for name, table in tables.items())
+    (folder / "job.toml").write_text("\n".join(texts) + "\n")
+    with curious.Tape() as tape:
+        fedkern.run(folder / "job.toml")
+    config, _ = load(folder / "job.toml")
+    X = [np.zeros((len(y), 0)) for y in counts]
+    return MapJob(tape, curious.of_map(tape, config, names, folder / "prior", offsets, X), tuple(counts))
