@@ -50,8 +50,8 @@ class Source(Protocol):
 class SecureSource:
     """Coins and exact discrete Gaussian noise that nobody can predict or repeat.
 
-    Threads may draw from one source at the same time: no word of the stream is used twice. There is no seed. Without the operating system's entropy or without the package `cryptography` it is an error, never
-    another source.
+    Threads may draw from one source at the same time: no word of the stream is used twice. There is no seed. Without the
+    operating system's entropy or without the package `cryptography` it is an error, never another source.
     """
 
     secure = True
