@@ -93,9 +93,9 @@ def number(value: Any) -> str:
 @cache
 def _policy() -> str:
     """What a browser lets a page do, whatever should get into it: no script, nothing fetched; the page's own style sheet alone,
-    attributes (of the figures), and pictures that are inside the page."""
+    attributes (of the figures), and pictures that are inside the page. (`style-src` is for browsers that know no more of it.)"""
     sheet = b64encode(hashlib.sha256(_templates().get_template("style.css").render().encode()).digest()).decode()
-    styles = f"style-src 'unsafe-inline'; style-src-elem 'sha256-{sheet}'; style-src-attr 'unsafe-inline'"  # the first: of old browsers
+    styles = f"style-src 'unsafe-inline'; style-src-elem 'sha256-{sheet}'; style-src-attr 'unsafe-inline'"
     return f"default-src 'none'; {styles}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
