@@ -234,6 +234,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.signals = signals = Signals(at_once=True)
     try:
         with signals:
+            for option in ("out", "site", "log_file"):
+                if getattr(options, option, None) == "":
+                    raise JobError(f"--{option.replace('_', '-')} is empty; name a place, or leave the option out")
             code = call(options)
             machine.flush_output()
             return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 from ..api import load
 from ..errors import JobError
-from ..jobs.files import write_atomically
+from ..jobs.files import write_atomically, writing
 from ..jobs.load import tables_of
 from ..printing import printable, several
 from ..results import against as comparison
@@ -86,12 +87,21 @@ def predictions(options: argparse.Namespace) -> int:
     if options.out is None:
         _print_csv(head, rows, options)
     else:
-        write_atomically(Path(options.out), _csv(head, rows, raw=options.raw).encode())
+        _write(Path(options.out), _csv(head, rows, raw=options.raw).encode())
         print(printable(options.out))
     if found.scores:
         scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in found.scores.items())
         print(f"these rows: {scores}", file=sys.stdout if options.out else sys.stderr)
     return 0
+
+
+def _write(path: Path, content: bytes) -> None:
+    """A file anew, where a link leads to one that; into what is none (/dev/stdout, a pipe) as it is."""
+    if path.exists() and not path.is_file():
+        with writing(path), path.open("wb") as file:
+            file.write(content)
+    else:
+        write_atomically(Path(os.path.realpath(path)), content)
 
 
 def _print_csv(head: Sequence[str], rows: Iterable[Sequence[Any]], options: argparse.Namespace) -> int:

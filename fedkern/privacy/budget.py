@@ -16,6 +16,7 @@ nothing. A file without a chain (of an older version) or with one that does not 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -213,10 +214,12 @@ class Ledger:
         time = datetime.now(UTC).isoformat(timespec="seconds")
         line, head = seal({**entry, "time": time}, self.mark.head)
         try:
-            written = os.write(file, line)
-            if written < len(line):
-                os.ftruncate(file, self.read)
-                raise OSError(None, "the disk is full")
+            try:
+                _write(file, line)
+            except OSError:
+                with suppress(OSError):  # what of it was written
+                    os.ftruncate(file, self.read)
+                raise
             os.fsync(file)
         except OSError as fault:
             raise JobError(f"{self.path}: can't be written ({fault.strerror}); nothing was charged and no row is read") from None
@@ -237,6 +240,15 @@ class Ledger:
         return tuple(
             (mechanism, steps) for (of, job, mechanism), steps in self.spent.items() if of in data and (job, mechanism) != but
         )
+
+
+def _write(file: int, line: bytes) -> None:
+    """All of it: a write may end early without a fault, and the next one has it if there is one."""
+    while line:
+        written = os.write(file, line)
+        if not written:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        line = line[written:]
 
 
 def _entry(line: bytes) -> Json:

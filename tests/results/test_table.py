@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -233,6 +234,19 @@ def test_the_command_line_prints_both_tables(federated: tuple[Result, pd.DataFra
     assert f"accuracy {result.metrics['accuracy']:.4f}" in ended.out
     written = pd.DataFrame(list(csv.DictReader(io.StringIO(Path("p.csv").read_text())))).astype(float)
     pd.testing.assert_frame_equal(written, result.predict(folder / "test.csv"), rtol=0, atol=0)
+    Path("link.csv").symlink_to("elsewhere.csv")
+    assert fedkern("predict", folder / "out", folder / "test.csv", "--out", "link.csv").code == 0
+    assert Path("link.csv").is_symlink()
+    assert Path("elsewhere.csv").read_text() == Path("p.csv").read_text()
+    ours, theirs = os.pipe()  # what is no file is written to, and not replaced
+    with open(ours) as pipe:
+        assert fedkern("predict", folder / "out", folder / "client-0.csv", "--out", "/dev/null").code == 0
+        with ThreadPoolExecutor(1) as reader:
+            read = reader.submit(pipe.read)
+            assert fedkern("predict", folder / "out", folder / "test.csv", "--out", f"/dev/fd/{theirs}").code == 0
+            os.close(theirs)
+        assert read.result() == Path("p.csv").read_text()
+    assert Path("/dev/null").is_char_device()
     ended = fedkern("predict", folder / "out", folder / "test.csv")
     assert ended.out.splitlines()[0] == "mean,q025,q05,q95,q975,linear_mean,linear_sd"
     assert "accuracy" in ended.err
