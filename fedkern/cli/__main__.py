@@ -237,6 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for option in ("out", "site", "log_file"):
                 if getattr(options, option, None) == "":
                     raise JobError(f"--{option.replace('_', '-')} is empty; name a place, or leave the option out")
+            machine.instructions()
             code = call(options)
             machine.flush_output()
             return code

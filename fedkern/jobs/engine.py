@@ -21,6 +21,7 @@ from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
 from .keys import C
+from .limits import instructions
 from .machine import cores
 from .method import Method
 from .parties import Parties, fingerprint
@@ -70,6 +71,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
 
 def there(method: Method[C], part: Part[C]) -> Parties:
     """Who takes part, with what the caller holds in the place of files."""
+    instructions()
     found = method.rows.parties(part.config, part.folder)
     return incomplete.laid(part.config, found if part.held is None else part.held.over(found))
 

@@ -95,6 +95,18 @@ def test_an_empty_out_is_an_error(command: str, fedkern: Any, job: Any) -> None:
         package.run(more["run"][0], out="")
 
 
+@pytest.mark.parametrize("command", [["run", "--quiet"], ["info"], ["launch", "-n", "2"]])
+def test_instructions_that_there_are_not(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.toml").write_text(OPEN)
+    monkeypatch.setenv("FEDKERN_ISA", "nonsense")
+    ended = python("-P", "-m", "fedkern", *command, *(["job.toml"] if command != ["info"] else []), folder=tmp_path)
+    one_line(ended, "FEDKERN_ISA=nonsense", "avx512, avx2, baseline", "unset FEDKERN_ISA")
+    if command[0] == "run":
+        ended = python("-P", "-c", "import fedkern; fedkern.run('job.toml', out='out')", folder=tmp_path)
+        assert "JobError: FEDKERN_ISA=nonsense" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["job.toml"]
+
+
 def test_more_clients_than_open_files(tmp_path: Path) -> None:
     """A rank has several files for each of its clients; it takes as many as it can get, and says what to do beyond."""
     (tmp_path / "job.toml").write_text(OPEN.replace("clients = 3", "clients = 60").replace("rounds = 3", "rounds = 1"))
