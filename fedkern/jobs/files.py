@@ -187,6 +187,11 @@ class Lines:
         with writing(self.path):
             os.ftruncate(self._handle.file, min(size, self.size))
 
+    def sync(self) -> None:
+        """What was written stays whatever happens to the machine."""
+        with writing(self.path):
+            os.fsync(self._handle.file)
+
     def close(self) -> None:
         self._handle.close()
 

@@ -66,6 +66,8 @@ class RunHooks(Keeper):
             if isinstance(error, Exception):
                 self.tell(error)
             if error is None and self._identity is not None:
+                for log in self._logs.values():
+                    log.sync()  # before it is sealed: what the seal says is on the disk then
                 ranks = {path.stem: mark_of(path) for path, log in self._logs.items() if not isinstance(log, Ledger)}
                 ranks.pop("metrics", None)
                 for client, log in self._ledgers.items():

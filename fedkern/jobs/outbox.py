@@ -103,6 +103,8 @@ class Outbox:
         """
         data, at = self._path(number).read_bytes(), 0
         while at + RECORD.size <= len(data):
+            if not data[at:].strip(b"\0"):  # the disk had got no more than the file's length: it had not been sent either
+                return
             length, digest = RECORD.unpack_from(data, at)
             body = data[at + RECORD.size : at + RECORD.size + length]
             if hashlib.blake2b(body, digest_size=DIGEST).digest() != digest:

@@ -136,14 +136,14 @@ class Ledger:
         finally:
             os.close(file)
         self._grown(size)
-        whole = text.rfind(b"\n") + 1  # what comes after it is being written, or was cut by a crash: nothing was granted for it
-        self._lines(text[:whole].split(b"\n"))
-        self.read += whole
+        lines, rest = _parted(text)  # what comes after them is being written, or was cut by a crash: nothing was granted for it
+        self._lines(lines)
+        self.read += len(text) - len(rest)
 
     def _follow(self, file: int) -> None:
         size = os.fstat(file).st_size
         self._grown(size)
-        *lines, rest = os.pread(file, size - self.read, self.read).split(b"\n")
+        lines, rest = _parted(os.pread(file, size - self.read, self.read))
         if _entry(rest) is not None:
             os.write(file, b"\n")  # the line was whole, but for its end
             lines, rest, size = [*lines, rest], b"", size + 1
@@ -240,6 +240,14 @@ class Ledger:
         return tuple(
             (mechanism, steps) for (of, job, mechanism), steps in self.spent.items() if of in data and (job, mechanism) != but
         )
+
+
+def _parted(text: bytes) -> tuple[list[bytes], bytes]:
+    """Whole lines, and what a crash has left of a last one: its beginning, or zeros where the disk had got no more of it."""
+    *lines, rest = text.split(b"\n")
+    if not rest and lines and b"\0" in lines[-1]:
+        rest = lines.pop() + b"\n"
+    return lines, rest
 
 
 def _write(file: int, line: bytes) -> None:
