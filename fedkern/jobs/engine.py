@@ -141,7 +141,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults"]
     if mark := fingerprint(path):
         lines.append(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
-    lines += holders.local(config, parties, path)
+    own = OwnFile(config, part.folder, path, rows, spec, encoding)
+    lines += holders.local(config, parties, path, lambda client: method.stages.own_plan(own, client, parties.names))
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
@@ -149,5 +150,5 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     print("\n".join(map(printable, lines)))
     if faults.rows and not spec.private:
         return JobError.exit_code
-    method.stages.look_through(OwnFile(config, part.folder, path, rows, spec, encoding))
+    method.stages.look_through(own)
     return 0

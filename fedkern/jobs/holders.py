@@ -7,7 +7,7 @@ client's own folder, and to `fedkern check JOB --local FILE`. Other parties read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,8 @@ from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
 from ..privacy.accountant import Mechanism
 from ..privacy.binding import Binding, account, bind
-from ..privacy.budget import Books, Total
+from ..privacy.budget import Books, Total, allowed_by
+from ..privacy.plan import Plan
 from ..privacy.policy import DataSet, Policy, Use
 from ..results.plain import Record
 from .keys import JobConfig
@@ -141,8 +142,13 @@ def described(policy: Policy) -> str:
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{least}; {kinds}"
 
 
-def local(config: JobConfig, parties: Parties, path: Path) -> Iterator[str]:
-    """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent."""
+def local(config: JobConfig, parties: Parties, path: Path, plan: Callable[[str], Plan | None]) -> Iterator[str]:
+    """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent.
+
+    Parameters
+    ----------
+    plan : client -> what the job may spend of its budget; None where it takes nothing of it
+    """
     data = data_set(path)
     held = {k: parties.holding(k).paths for k in range(parties.n_clients)}
     mine = [parties.names[k] for k, paths in held.items() if any(one.exists() and one.samefile(path) for one in paths)]
@@ -160,13 +166,40 @@ def local(config: JobConfig, parties: Parties, path: Path) -> Iterator[str]:
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         yield "  policy  none names this file" + (f" ({files})" if files else "")
-    refusal = binding.refusal(use_of(config), source_of(config))
-    yield f"  this job, as client {client!r}, is " + (f"refused: {refusal.detail}" if refusal else "allowed")
+    this, books, fault = f"  this job, as client {client!r}, is", None, ""
     try:
         where = account(binding)
         if where is not None:
             books = Books(where)
             books.look(own=True)
-            yield f"  budget  {books.ledger.path}: {books.total(1e-5).text() if books.known() else 'no job yet'}"
-    except (JobError, ValueError) as fault:
-        yield f"  budget  {fault}"
+    except (JobError, ValueError) as error:
+        books, fault = None, f"  budget  {error}"
+    if refusal := binding.refusal(use_of(config), source_of(config)):
+        yield f"{this} refused: {refusal.detail}"
+    else:
+        try:
+            yield f"{this} {_answer(binding, books, plan(client) if mine else None)}"
+        except (JobError, ValueError) as error:
+            yield f"{this} refused: {error}"
+    if books is not None:
+        yield f"  budget  {books.ledger.path}: {books.total(1e-5).text() if books.known() else 'no job yet'}"
+    elif fault:
+        yield fault
+
+
+def _answer(binding: Binding, books: Books | None, plan: Plan | None) -> str:
+    """What policies that allow a kind of job say to this one, and what of it their budget still pays for."""
+    if plan is None:
+        return "allowed"
+    for policy in binding.policies:
+        if refusal := policy.refuses(plan.mechanism):
+            return f"refused: {policy.file}: does not allow {refusal.detail}"
+    others = () if books is None else books.parts()
+    left = min((allowed_by(policy, plan.mechanism, others, plan.planned) for policy in binding.policies), default=plan.max_steps)
+    fits = replace(plan, max_steps=min(plan.max_steps, left))
+    if not fits.paid:
+        need = plan.first + plan.update
+        return f"allowed, but not one update fits what is left of the budget: the first takes {need} steps, and {left} are left"
+    if fits.paid < plan.paid:
+        return f"allowed, and what is left of the budget pays for {fits.paid} of the {plan.paid} updates"
+    return "allowed"

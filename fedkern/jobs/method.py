@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from ..privacy.plan import Plan
 from ..results.plain import Record
 from ..results.prediction import Prediction
 from ..results.report import Report
@@ -33,7 +34,8 @@ class Running(Protocol[C]):
 
 
 class Stages(Protocol[C]):
-    """`stages`: what leaves a party: before anything but the job file is known, and then by the model; and what `check` says."""
+    """`stages`: what leaves a party: before anything but the job file is known, and then by the model; what `check` says; and
+    what a job may spend of one client's budget, by its own file (None where it takes nothing of it)."""
 
     def opening(self, config: C) -> Sequence[Stage]: ...
 
@@ -42,6 +44,8 @@ class Stages(Protocol[C]):
     def checked(self, at: Check[C]) -> Said | None: ...
 
     def look_through(self, file: OwnFile[C]) -> None: ...
+
+    def own_plan(self, file: OwnFile[C], client: str, names: Sequence[str]) -> Plan | None: ...
 
 
 class Show(Protocol):

@@ -375,6 +375,15 @@ class Books:
                 self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use})
 
 
+def allowed_by(policy: Policy, mechanism: Mechanism, others: Parts, enough: int | None) -> int:
+    """How many steps of a mechanism a policy leaves to a job, beside what all others have spent; `enough` as of `max_steps`."""
+    if policy.delta is None:
+        return UNLIMITED
+    if epsilon(others, policy.delta) > policy.epsilon:
+        return 0
+    return max_steps(mechanism, policy.epsilon, policy.delta, others, enough=enough)
+
+
 class Holder:
     """One data holder in one job: it decides about every charge.
 
@@ -476,11 +485,7 @@ class Holder:
         return max_steps(self.mechanism, self.epsilon, self.delta, self._before(), enough=self._enough)
 
     def _allowed_by(self, policy: Policy, others: Parts) -> int:
-        if policy.delta is None:
-            return UNLIMITED
-        if epsilon(others, policy.delta) > policy.epsilon:
-            return 0
-        return max_steps(self.mechanism, policy.epsilon, policy.delta, others, enough=self._enough)
+        return allowed_by(policy, self.mechanism, others, self._enough)
 
     def total(self) -> Total:
         """What all jobs together have spent on this data set."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -222,6 +223,46 @@ def test_what_check_tells_the_holder(fedkern: Any, place: Place) -> None:
     assert f"budget  {policy.parent / 'budget.jsonl'}: all 1 jobs on these data: epsilon = " in said
     said = fedkern("check", place.job("pvi, open"), "--local", own).out
     assert f"is refused: {policy}: does not allow the job: open is not true for [data.a]" in said
+
+
+def own_answer(fedkern: Any, place: Place, path: Path, *sets: str) -> str:
+    """What `check --local` says of the job to client a's holder."""
+    more = [word for one in sets for word in ("--set", one)]
+    said = fedkern("check", path, "--local", place.root / "data" / "a.csv", *more).out
+    (line,) = [line.strip() for line in said.splitlines() if "this job, as client 'a', is" in line]
+    return line.partition(" is ")[2]
+
+
+def test_check_tells_the_holder_what_still_fits(fedkern: Any, place: Place) -> None:
+    """As the run will find it: the whole job, some of its updates, none."""
+    path = place.job("pvi, private")
+    place.policy()
+    assert own_answer(fedkern, place, path) == "allowed"
+    some = r"allowed, and what is left of the budget pays for (\d+) of the 9 updates"
+    some = re.fullmatch(some, own_answer(fedkern, place, path, "job.rounds=9"))
+    assert some is not None
+    assert fedkern("run", path, "--out", "most", "--quiet", "--set", "job.rounds=9").code == 0
+    assert json.loads(Path("most/summary.json").read_text())["clients"]["a"]["updates"] == int(some[1]) > 0
+    none = r"allowed, but not one update fits what is left of the budget: the first takes 3 steps, and [012] are left"
+    assert re.fullmatch(none, own_answer(fedkern, place, path))
+    assert fedkern("run", path, "--out", "none", "--quiet").code == 0
+    assert json.loads(Path("none/summary.json").read_text())["clients"]["a"]["updates"] == 0
+    place.policy(head="least_noise_multiplier = 73.12")
+    assert "refused: " in (said := own_answer(fedkern, place, path))
+    assert said.endswith("does not allow privacy.noise_multiplier = 3, the smallest allowed: 73.12")
+
+
+def test_check_tells_the_holder_of_columns_what_still_fits(fedkern: Any, place: Place) -> None:
+    path = place.job("vertical, private")
+    place.policy()
+    assert own_answer(fedkern, place, path) == "allowed"
+    little = "privacy.noise_multiplier=9"
+    none = r"allowed, but not one update fits what is left of the budget: the first takes 3 steps, and ([012]) are left"
+    assert (found := re.fullmatch(none, own_answer(fedkern, place, path, little))) is not None
+    assert fedkern("run", path, "--out", "little", "--quiet", "--set", little).code == 0
+    summary = json.loads(Path("little/summary.json").read_text())
+    assert summary["stop"] == "budget"
+    assert summary["privacy"]["a"]["steps"] == int(found[1])  # the first release, before any round
 
 
 def test_a_file_under_two_names_has_one_budget(fedkern: Any, place: Place) -> None:
