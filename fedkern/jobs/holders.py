@@ -113,11 +113,13 @@ def warnings(binding: Binding, fingerprint: Callable[[], str | None]) -> list[st
 
 
 class Standing(NamedTuple):
-    """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first."""
+    """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first;
+    `goes_on` if it has lines of this run from an earlier start."""
 
     books: Books
     total: Total | None = None
     new: bool = False
+    goes_on: bool = False
 
 
 def statement(account: Standing, warnings: list[str]) -> Record:

@@ -151,7 +151,7 @@ class RunHooks(Keeper):
         if holder.ledger.adopted:
             adopted = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
             self._warnings.setdefault(party, []).append(adopted)
-        self._state(party, Standing(holder.books, total, holder.new))
+        self._state(party, Standing(holder.books, total, holder.new, holder.goes_on))
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:
         """Whether the policies of these clients allow the noise of a mechanism that is not theirs, but the server's."""
@@ -220,7 +220,7 @@ class RunHooks(Keeper):
         self.write_own(party, "account.json", holders.statement(account, warnings))
         if again:
             return
-        if account.new and account.books.account.policies:
+        if account.new and not account.goes_on and account.books.account.policies:
             self._say(party, NEW)
         for warning in warnings:
             self._say(party, warning)

@@ -401,6 +401,7 @@ class Holder:
     Attributes
     ----------
     new : no other job is known to have used these data
+    goes_on : the account has lines of this run already
 
     Raises
     ------
@@ -438,7 +439,8 @@ class Holder:
             self.ledger.require(marks)
             self.books.look()
             self.books.require(job, paid)
-            self.new = self.books.known() <= {job}
+            known = self.books.known()
+            self.new, self.goes_on = known <= {job}, job in known
             if self.ledger.jobs.get(job) != (self.data, mechanism):
                 self.ledger.append(file, {"job": job, "data": self.data, "mechanism": mechanism.as_dict()})
             self._update()

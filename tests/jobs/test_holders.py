@@ -14,11 +14,12 @@ import pytest
 
 import fedkern as package
 from fedkern.api import perform
-from fedkern.errors import HolderError
+from fedkern.errors import HolderError, LostPeer
 from fedkern.jobs import holders
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
+from support import interrupted
 from support.two_clients import JOBS, TwoClients
 
 CAP = "0.7312"  # no other number has these digits
@@ -223,6 +224,24 @@ def test_what_check_tells_the_holder(fedkern: Any, place: Place) -> None:
     assert f"budget  {policy.parent / 'budget.jsonl'}: all 1 jobs on these data: epsilon = " in said
     said = fedkern("check", place.job("pvi, open"), "--local", own).out
     assert f"is refused: {policy}: does not allow the job: open is not true for [data.a]" in said
+
+
+def test_what_was_said_to_the_holder_is_not_said_again_when_a_run_goes_on(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = place.job("pvi, private"), place.root / "out"
+    place.policy()
+    told, account = [], []
+    for resume, stop in ((False, 1), (True, 1), (True, 0)):
+        if stop:
+            with pytest.raises(LostPeer):
+                interrupted.run(path, out, "job.rounds=4", resume=resume, stop=stop)
+        else:
+            interrupted.run(path, out, "job.rounds=4", resume=resume)
+        told.append(capsys.readouterr().err.count("no earlier job has an account"))
+        account.append(json.loads((out / "client-a" / "account.json").read_text())["new"])
+    assert told == [1, 0, 0]
+    assert account == [True] * 3
 
 
 def own_answer(fedkern: Any, place: Place, path: Path, *sets: str) -> str:
