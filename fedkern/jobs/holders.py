@@ -168,25 +168,27 @@ def local(config: JobConfig, parties: Parties, path: Path, plan: Callable[[str],
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         yield "  policy  none names this file" + (f" ({files})" if files else "")
-    this, books, fault = f"  this job, as client {client!r}, is", None, ""
+    books, budget, broken = None, "", False
     try:
         where = account(binding)
         if where is not None:
             books = Books(where)
             books.look(own=True)
-    except (JobError, ValueError) as error:
-        books, fault = None, f"  budget  {error}"
+            budget = f"{books.ledger.path}: {books.total(1e-5).text() if books.known() else 'no job yet'}"
+    except (JobError, ValueError) as fault:
+        budget, broken = str(fault), True
     if refusal := binding.refusal(use_of(config), source_of(config)):
-        yield f"{this} refused: {refusal.detail}"
+        answer = f"refused: {refusal.detail}"
+    elif broken:
+        answer = "refused: the account of these data cannot be used"
     else:
         try:
-            yield f"{this} {_answer(binding, books, plan(client) if mine else None)}"
-        except (JobError, ValueError) as error:
-            yield f"{this} refused: {error}"
-    if books is not None:
-        yield f"  budget  {books.ledger.path}: {books.total(1e-5).text() if books.known() else 'no job yet'}"
-    elif fault:
-        yield fault
+            answer = _answer(binding, books, plan(client) if mine else None)
+        except (JobError, ValueError) as fault:
+            answer = f"refused: {fault}"
+    yield f"  this job, as client {client!r}, is {answer}"
+    if budget:
+        yield f"  budget  {budget}"
 
 
 def _answer(binding: Binding, books: Books | None, plan: Plan | None) -> str:
