@@ -65,6 +65,8 @@ def run(
     BudgetSpent
         A privacy budget ended the job before `algorithm.min_updates`.
     """
+    if out == "":
+        raise JobError("out = '' names no folder; give one, or None to write nothing")
     config, folder, held = _given(job, data, test, server, prior, sections)
     output = Output(None if out is None else Path(out), quiet=not progress)
     with _in_memory(held, config.private):

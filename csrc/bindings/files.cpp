@@ -18,22 +18,29 @@ namespace {
     throw py::error_already_set();
 }
 
-// All of the data, where the file's next bytes go; an OSError where they do not fit, or where the file has no name any more.
+// All of the data, where the file's next bytes go. A write may end early without a fault (a quota, a disk of the network, a signal):
+// what is left is written by the next one, which has the fault if there is one. An OSError where not all fits, or where the file has
+// no name any more.
 void append(int file, const py::bytes& data) {
-    const std::string_view bytes = data;
+    std::string_view rest = data;
     struct stat state {};
-    ssize_t written = -1;
-    while (written < 0) {
+    for (bool begun = false, first = true; first || !rest.empty(); first = false) {
+        ssize_t written = 0;
         int code = 0;
         {
             const py::gil_scoped_release others;
-            written = ::write(file, bytes.data(), bytes.size());
-            if (written < 0 || ::fstat(file, &state)) code = errno;
+            written = ::write(file, rest.data(), rest.size());
+            if (written < 0) code = errno;
         }
-        if (code && (written >= 0 || code != EINTR)) fail(code);
-        if (written < 0 && PyErr_CheckSignals()) throw py::error_already_set();
+        if (written > 0) {
+            rest.remove_prefix(static_cast<std::size_t>(written));
+            begun = true;
+        }
+        if (code && code != EINTR) fail(code);
+        if (!code && !written && !rest.empty()) fail(EIO); // no progress and no fault: it would never end
+        if (!begun && !rest.empty() && PyErr_CheckSignals()) throw py::error_already_set(); // half a line would be a fault of ours
     }
-    if (static_cast<std::size_t>(written) < bytes.size()) fail(ENOSPC);
+    if (::fstat(file, &state)) fail(errno);
     if (!state.st_nlink) fail(ENOENT);
 }
 

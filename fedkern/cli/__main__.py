@@ -23,6 +23,7 @@ from ..transports.signals import Signals
 
 EXIT_CODES = """exit codes: 0 finished; 1 internal error; 2 bad job or data; 3 stopped by a signal or a lost peer, with a
 checkpoint (--resume goes on); 4 finished without some lost clients; 5 a privacy budget ended the job before min_updates"""
+RAW = "texts that begin with = + - @ as they are; else an apostrophe before them keeps a spreadsheet from computing them"
 
 
 class Parser(argparse.ArgumentParser):
@@ -163,6 +164,7 @@ def parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one self-contained HTML page from a finished or interrupted run")
     report.add_argument("folder", metavar="DIR")
     report.add_argument("--table", choices=("csv", "text"), help="print the table of parameters and contrasts instead of a page")
+    report.add_argument("--raw", action="store_true", help=f"with --table csv: {RAW}")
     report.add_argument("--exp", action="store_true", help="with --table: odds or rate ratios")
     report.add_argument(
         "--level", action="append", default=[], metavar="COLUMN=LEVEL", dest="levels", help="with --table: compare levels with it"
@@ -178,6 +180,7 @@ def parser() -> argparse.ArgumentParser:
     predict.add_argument("folder", metavar="DIR", help="of the run")
     predict.add_argument("rows", metavar="ROWS", help="a file as the clients have theirs; the response may be missing")
     predict.add_argument("--out", metavar="FILE", help="csv for the predictions (default: printed)")
+    predict.add_argument("--raw", action="store_true", help=RAW)
     predict.set_defaults(call=_in("tables", "predictions"))
 
     status = commands.add_parser("status", help="how far a run is: rounds, checkpoint, who is waited for, what is spent")
@@ -231,6 +234,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.signals = signals = Signals(at_once=True)
     try:
         with signals:
+            for option in ("out", "site", "log_file"):
+                if getattr(options, option, None) == "":
+                    raise JobError(f"--{option.replace('_', '-')} is empty; name a place, or leave the option out")
+            machine.instructions()
             code = call(options)
             machine.flush_output()
             return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ..jobs import opened
 from ..jobs import status as statuses
 from ..jobs.limits import refusals
 from ..methods import load, of_record
-from ..printing import columns, several
+from ..printing import columns, printable, several
 from ..privacy import statement
 from ..privacy.plan import Plan, outlooks
 from ..results.plain import plain
@@ -41,6 +42,9 @@ def ledger(options: argparse.Namespace) -> int:
         [k.who, k.to, k.what, f"{k.messages:,}", f"{k.bytes:,}", _between(k.rounds), _some(k.charge), k.fields]
         for k in opened.kinds(run)
     ]
+    for who, path in paths.items():
+        if note := opened.torn(path):
+            print(printable(f"fedkern: {who}: {note}"), file=sys.stderr)
     return _say(options, rows, columns([head, *body]))
 
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
+import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ..api import load
 from ..errors import JobError
-from ..jobs.files import write_atomically
+from ..jobs.files import write_atomically, writing
 from ..jobs.load import tables_of
-from ..printing import several
+from ..printing import printable, several
 from ..results import against as comparison
 from ..results import stored
 from ..results.released import Drawing
 
 LINE = "{:<{width}}"
+FORMULA = re.compile(r"[=+\-@\t\r\n]")  # what a spreadsheet takes for the beginning of a formula
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def parameters(options: argparse.Namespace) -> int:
@@ -32,8 +36,7 @@ def parameters(options: argparse.Namespace) -> int:
     head = list(rows[0]) if rows else []
     body = [[row[key] for key in head] for row in rows]
     if options.table == "csv":
-        print(_csv(head, body), end="")
-        return 0
+        return _print_csv(head, body, options)
     _print([head, *([f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in body)])
     return 0
 
@@ -53,8 +56,7 @@ def against(options: argparse.Namespace) -> int:
     page = Path(options.folder) / "reference.html"
     write_atomically(page, content.encode("utf-8", "backslashreplace"))
     if options.table == "csv":
-        print(_csv(comparison.HEAD, rows), end="")
-        return 0
+        return _print_csv(comparison.HEAD, rows, options)
     _print([comparison.HEAD, *([cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row] for row in rows)])
     print(several(f"{result.summary['verdict']}\n{page}"))
     return 0
@@ -81,22 +83,49 @@ def predictions(options: argparse.Namespace) -> int:
     """Writes or prints a row of numbers for each of the rows; scores, where these have the response, go beside it."""
     found = load(options.folder).prediction(options.rows)
     columns = found.columns
-    text = _csv(list(columns), zip(*(column.tolist() for column in columns.values())))
-    if options.out:
-        write_atomically(Path(options.out), text.encode())
-        print(several(str(options.out)))
+    head, rows = list(columns), zip(*(column.tolist() for column in columns.values()))
+    if options.out is None:
+        _print_csv(head, rows, options)
     else:
-        print(text, end="")
+        _write(Path(options.out), _csv(head, rows, raw=options.raw).encode())
+        print(printable(options.out))
     if found.scores:
         scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in found.scores.items())
         print(f"these rows: {scores}", file=sys.stdout if options.out else sys.stderr)
     return 0
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Exact numbers; what is not known is empty."""
-    text = io.StringIO(newline="")
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(head)
-    lines.writerows([["" if cell != cell else cell for cell in row] for row in rows])
-    return text.getvalue()
+def _write(path: Path, content: bytes) -> None:
+    """A file anew, where a link leads to one that; into what is none (/dev/stdout, a pipe) as it is."""
+    if path.exists() and not path.is_file():
+        with writing(path), path.open("wb") as file:
+            file.write(content)
+    else:
+        write_atomically(Path(os.path.realpath(path)), content)
+
+
+def _print_csv(head: Sequence[str], rows: Iterable[Sequence[Any]], options: argparse.Namespace) -> int:
+    """To a file or a pipe as it is, to a terminal without what would turn or hide its lines."""
+    print(_csv(head, rows, raw=options.raw, shown=sys.stdout.isatty()), end="")
+    return 0
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]], *, raw: bool, shown: bool = False) -> str:
+    """Exact numbers; what is not known is empty.
+
+    Parameters
+    ----------
+    raw : texts stay as they are; else one that a spreadsheet would take for a formula begins with an apostrophe
+    shown : control characters of texts are escapes
+    """
+
+    def cell(value: Any) -> Any:
+        if not isinstance(value, str):
+            return "" if value != value else value
+        text = value if raw or NUMBER.fullmatch(value) or not FORMULA.match(value) else f"'{value}"
+        return printable(text) if shown else text
+
+    lines: list[str] = []
+    file = SimpleNamespace(write=lines.append)
+    csv.writer(file, lineterminator="\r\n").writerows([cell(value) for value in row] for row in (head, *rows))
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines)  # with another end a \r alone would have no quotes

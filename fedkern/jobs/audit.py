@@ -26,7 +26,7 @@ from ..results.plain import plain
 from ..results.summary import claim_of
 from . import ledger as ledgers_of
 from . import outbox
-from .opened import Opened, ledgers, read, sent
+from .opened import Opened, ledgers, read, sent, torn
 from .stamp import Stamp
 
 BITS = 1e-9  # relative: what other versions of NumPy, or other processors, may change in a number
@@ -105,6 +105,7 @@ def _audit(run: Opened) -> Audit:
     for name, path in ledgers(run).items():
         if name not in run.names:  # of a rank
             list(sent(path))
+            found.notes += [f"{name}: {note}"] if (note := torn(path)) else []
     by_client = run.config.unit == "client"
     for party in (*range(len(run.names)), *([SERVER] if by_client else [])):
         with_budget = run.config.private and by_client == (party == SERVER)
@@ -193,6 +194,7 @@ def _ledger(found: Audit, run: Opened, party: int, out: Party, stamps: list[Stam
             if ledgers_of.size(own) > mark.length:
                 raise JobError(f"{own}: has lines that were added after the run had ended; put it back as the run left it")
         lines = list(sent(path))
+        found.notes += [f"{name}: {note}"] if (note := torn(path)) else []
     except JobError as fault:
         found.differences.append(f"{name}: {fault}")
         return

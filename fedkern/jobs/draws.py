@@ -21,7 +21,7 @@ import numpy as np
 from ..algorithms.core.messages import Saved
 from ..algorithms.core.trace import Grown
 from ..transports.codec import pack, unpack
-from .files import OWN, sync_folder, writing
+from .files import OWN, remove_old, sync_folder, writing
 
 LENGTH = struct.Struct("<Q")  # bytes of a block, which `pack` has made of the new rows of all arrays
 SIZE = 32
@@ -117,7 +117,7 @@ class Draws:
         for path in self.folder.glob(f"{self.protocol}-*.draws"):
             found = re.fullmatch(re.escape(self.protocol) + r"-(\d+)\.draws", path.name)
             if found and int(found[1]) not in needed:
-                path.unlink(missing_ok=True)
+                remove_old(path)
 
     def _write(self, file: int, data: bytes) -> None:
         at, view = self._length, memoryview(data)

@@ -22,6 +22,7 @@ from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
 from .keys import C
+from .limits import instructions
 from .machine import cores
 from .method import Method
 from .parties import Parties, fingerprint
@@ -91,6 +92,7 @@ def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
 
 def there(method: Method[C], part: Part[C]) -> Parties:
     """Who takes part, with what the caller holds in the place of files."""
+    instructions()
     found = method.rows.parties(part.config, part.folder)
     return incomplete.laid(part.config, found if part.held is None else part.held.over(found))
 
@@ -171,7 +173,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]
     if mark := fingerprint(path):
         lines.append(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
-    lines += holders.local(config, parties, path)
+    own = OwnFile(config, part.folder, path, rows, spec, encoding)
+    lines += holders.local(config, parties, path, lambda client: method.stages.own_plan(own, client, parties.names))
     little = few.local(config, rows, spec, *holders.of_file(parties, path))
     lines += little
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
@@ -182,5 +185,5 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     print("\n".join(map(printable, lines)))
     if (faults.rows or little) and not spec.private:
         return JobError.exit_code
-    method.stages.look_through(OwnFile(config, part.folder, path, rows, spec, encoding))
+    method.stages.look_through(own)
     return 0

@@ -7,6 +7,7 @@ written, is a JobError that names the file and the remedy.
 from __future__ import annotations
 
 import csv
+import errno
 import hashlib
 import io
 import json
@@ -22,6 +23,7 @@ from typing import Any
 
 from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
+from ..printing import printable
 from ..results.plain import Record, plain
 from ..transports.codec import pack, unpack
 from . import stamp as stamping
@@ -47,12 +49,37 @@ def unwritable(path: Path, error: OSError) -> JobError:
     """What to say of a file that cannot be written."""
     if error.errno in MANY:
         return JobError(too_many(path, error))
-    full = error.errno in FULL
-    remedy = "free some space there" if full else "make it writable"
+    if reason := no_folder(path if error.errno == errno.EEXIST else path.parent, error):
+        return JobError(f"cannot write {path}: {reason}; choose another folder with --out")
+    remedy = "free some space there" if error.errno in FULL else "make it writable"
+    if error.errno == errno.EFBIG:
+        remedy = "raise this process's limit of a file's size (ulimit -f)"
     return JobError(
         f"cannot write {path}: {error.strerror or error}; {remedy} or choose another folder with --out. "
         "Files written before are whole; --resume goes on from the last checkpoint"
     )
+
+
+def no_folder(path: Path, error: OSError) -> str | None:
+    """Why something is no folder where files can be: the first of the names on its way that is something else."""
+    if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOENT, errno.EPERM, errno.EACCES):
+        return None
+    path, there = path.absolute(), Path("/")
+    for one in (*reversed(path.parents), path):
+        try:
+            if not stat.S_ISDIR(one.stat().st_mode):
+                return f"{one} is {'a file' if one.is_file() else 'a device, a pipe or a socket'}, and no folder"
+            there = one
+        except OSError as fault:
+            if fault.errno == errno.ELOOP:
+                return f"{one} is a link that leads back to itself"
+            if fault.errno == errno.ENOENT and one.is_symlink():
+                return f"{one} is a link to {os.readlink(one)}, which is not there"
+            break
+    with suppress(OSError):
+        if not os.statvfs(there).f_blocks:
+            return f"{there} shows what the system is doing, and keeps no files"
+    return None
 
 
 def deleted(path: Path) -> JobError:
@@ -160,6 +187,11 @@ class Lines:
         with writing(self.path):
             os.ftruncate(self._handle.file, min(size, self.size))
 
+    def sync(self) -> None:
+        """What was written stays whatever happens to the machine."""
+        with writing(self.path):
+            os.fsync(self._handle.file)
+
     def close(self) -> None:
         self._handle.close()
 
@@ -168,6 +200,20 @@ class Lines:
 
     def _write(self, data: bytes) -> None:
         self._handle.append(data)
+
+
+_KEPT: set[Path] = set()  # folders of which was said that old files stay there
+
+
+def remove_old(path: Path) -> None:
+    """Removes what nobody needs any more. Where a disk refuses, that is said once for a folder, and the job goes on."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        if path.parent not in _KEPT:
+            _KEPT.add(path.parent)
+            text = f"{path} is no longer needed and cannot be removed ({error.strerror or error}); the job goes on without that"
+            print(f"fedkern: {printable(text)}; remove what is left there once it has ended", file=sys.stderr, flush=True)
 
 
 def spare(party: int) -> int:
@@ -330,7 +376,7 @@ class RunFolder:
         self.write(path, MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest() + body, secret=True)
         for other in self.numbers(party, protocol):
             if not (number - spare(party) if first is None else first) <= other <= number:
-                self._checkpoint(party, protocol, other).unlink(missing_ok=True)
+                remove_old(self._checkpoint(party, protocol, other))
 
     def numbers(self, party: int, protocol: str) -> list[int]:
         """Of the checkpoints that are there, readable or not."""
@@ -357,7 +403,9 @@ class RunFolder:
         """Removes checkpoints that came after the one from which a run goes on."""
         for other in self.numbers(party, protocol):
             if other > number:
-                self._checkpoint(party, protocol, other).unlink(missing_ok=True)
+                path = self._checkpoint(party, protocol, other)
+                with writing(path):
+                    path.unlink(missing_ok=True)
 
     def _checkpoint(self, party: int, protocol: str, number: int) -> Path:
         return self.home(party) / "checkpoint" / f"{protocol}-{number:06d}.ckpt"

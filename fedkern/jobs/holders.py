@@ -7,7 +7,7 @@ client's own folder, and to `fedkern check JOB --local FILE`. Other parties read
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,8 @@ from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
 from ..privacy.accountant import Mechanism
 from ..privacy.binding import Binding, account, bind, client_home
-from ..privacy.budget import Books, Total
+from ..privacy.budget import Books, Total, allowed_by
+from ..privacy.plan import Plan
 from ..privacy.policy import DataSet, Policy, Refusal, Use
 from ..results.plain import Record
 from .keys import LEAST_ROWS, FewSection, JobConfig
@@ -171,11 +172,13 @@ def warnings(binding: Binding, fingerprint: Callable[[], str | None]) -> list[st
 
 
 class Standing(NamedTuple):
-    """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first."""
+    """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first;
+    `goes_on` if it has lines of this run from an earlier start."""
 
     books: Books
     total: Total | None = None
     new: bool = False
+    goes_on: bool = False
 
 
 def statement(account: Standing, warnings: list[str]) -> Record:
@@ -211,8 +214,13 @@ def of_file(parties: Parties, path: Path) -> tuple[str, DataSet]:
     return (mine[0] if mine else data.names[0]), data
 
 
-def local(config: JobConfig, parties: Parties, path: Path) -> Iterator[str]:
-    """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent."""
+def local(config: JobConfig, parties: Parties, path: Path, plan: Callable[[str], Plan | None]) -> Iterator[str]:
+    """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent.
+
+    Parameters
+    ----------
+    plan : client -> what the job may spend of its budget; None where it takes nothing of it
+    """
     client, data = of_file(parties, path)
     try:
         binding = bind(client, data)
@@ -227,13 +235,42 @@ def local(config: JobConfig, parties: Parties, path: Path) -> Iterator[str]:
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         yield "  policy  none names this file" + (f" ({files})" if files else "")
-    refusal = binding.refusal(use_of(config), source_of(config)) or _lowered(config, binding)
-    yield f"  this job, as client {client!r}, is " + (f"refused: {refusal.detail}" if refusal else "allowed")
+    books, budget, broken = None, "", False
     try:
         where = account(binding)
         if where is not None:
             books = Books(where)
             books.look(own=True)
-            yield f"  budget  {books.ledger.path}: {books.total(1e-5).text() if books.known() else 'no job yet'}"
+            budget = f"{books.ledger.path}: {books.total(1e-5).text() if books.known() else 'no job yet'}"
     except (JobError, ValueError) as fault:
-        yield f"  budget  {fault}"
+        budget, broken = str(fault), True
+    if refusal := binding.refusal(use_of(config), source_of(config)) or _lowered(config, binding):
+        answer = f"refused: {refusal.detail}"
+    elif broken:
+        answer = "refused: the account of these data cannot be used"
+    else:
+        try:
+            answer = _answer(binding, books, plan(client) if client in parties.names else None)
+        except (JobError, ValueError) as fault:
+            answer = f"refused: {fault}"
+    yield f"  this job, as client {client!r}, is {answer}"
+    if budget:
+        yield f"  budget  {budget}"
+
+
+def _answer(binding: Binding, books: Books | None, plan: Plan | None) -> str:
+    """What policies that allow a kind of job say to this one, and what of it their budget still pays for."""
+    if plan is None:
+        return "allowed"
+    for policy in binding.policies:
+        if refusal := policy.refuses(plan.mechanism):
+            return f"refused: {policy.file}: does not allow {refusal.detail}"
+    others = () if books is None else books.parts()
+    left = min((allowed_by(policy, plan.mechanism, others, plan.planned) for policy in binding.policies), default=plan.max_steps)
+    fits = replace(plan, max_steps=min(plan.max_steps, left))
+    if not fits.paid:
+        need = plan.first + plan.update
+        return f"allowed, but not one update fits what is left of the budget: the first takes {need} steps, and {left} are left"
+    if fits.paid < plan.paid:
+        return f"allowed, and what is left of the budget pays for {fits.paid} of the {plan.paid} updates"
+    return "allowed"

@@ -68,6 +68,8 @@ class RunHooks(Keeper):
             if isinstance(error, Exception):
                 self.tell(error)
             if error is None and self._identity is not None:
+                for log in self._logs.values():
+                    log.sync()  # before it is sealed: what the seal says is on the disk then
                 ranks = {path.stem: mark_of(path) for path, log in self._logs.items() if not isinstance(log, Ledger)}
                 ranks.pop("metrics", None)
                 for client, log in self._ledgers.items():
@@ -184,7 +186,7 @@ class RunHooks(Keeper):
         if holder.ledger.adopted:
             adopted = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
             self._warnings.setdefault(party, []).append(adopted)
-        self._state(party, Standing(holder.books, total, holder.new))
+        self._state(party, Standing(holder.books, total, holder.new, holder.goes_on))
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:
         """Whether the policies of these clients allow the noise of a mechanism that is not theirs, but the server's."""
@@ -253,7 +255,7 @@ class RunHooks(Keeper):
         self.write_own(party, "account.json", holders.statement(account, warnings))
         if again:
             return
-        if account.new and account.books.account.policies:
+        if account.new and not account.goes_on and account.books.account.policies:
             self._say(party, NEW)
         for warning in warnings:
             self._say(party, warning)

@@ -35,7 +35,7 @@ from ..transports.codec import Codec, Frame, pack, unpack
 from ..transports.driver import Hooks, Offers, restart
 from ..transports.place import Transport
 from .draws import Draws, Reference
-from .files import Lines, RunFolder, spare, write_atomically
+from .files import Lines, RunFolder, spare, write_atomically, writing
 from .ledger import Ledger
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
@@ -149,7 +149,8 @@ class Keeper(Hooks):
         """Answers in this protocol are given anew, and not as they were before a crash."""
         if self.folder:
             for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
-                path.unlink()
+                with writing(path):
+                    path.unlink()
 
     def metric(self, record: Record) -> None:
         """A line of metrics.jsonl."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..errors import JobError
 from ..privacy.chain import SIZE, START, Mark
-from .files import Lines, sync_folder, writing
+from .files import Lines, sync_folder
 from .stamp import Stamp, boot
 
 CHUNK = 1 << 20
@@ -55,8 +55,7 @@ class Ledger(Lines):
         """What is on the disk whatever happens to the machine: all so far if `surely`, else what a share of the time allows."""
         began = time.monotonic()
         if surely or began >= self._next:
-            with writing(self.path):
-                os.fsync(self._handle.file)
+            self.sync()
             ended = time.monotonic()
             self._synced, self._next = self.mark, ended + (ended - began) / SHARE
         return self._synced
@@ -94,6 +93,12 @@ def lines(path: Path) -> Iterator[bytes]:
     for part in parts(path):
         with open(part, "rb") as file:
             yield from file
+
+
+def torn(line: bytes) -> bool:
+    """Whether a line is what the end of a process or of a machine has left of one: its beginning, or zeros where the disk had got
+    the file's length and not yet what was written there."""
+    return b"\0" in line or (line.lstrip().startswith(b"{") and line.count(b"{") > line.count(b"}"))
 
 
 def _full(path: Path) -> list[Path]:

@@ -1,4 +1,5 @@
-"""What a machine refuses, and what to do about it: full and read-only disks, too many open files, output that nobody takes."""
+"""What a machine refuses, and what to do about it: full and read-only disks, too many open files, output that nobody takes,
+instructions that its processor lacks."""
 
 from __future__ import annotations
 
@@ -43,6 +44,17 @@ def refusals(writing: object = "standard output") -> Iterator[None]:
     except OSError as error:
         other = refusal(error, writing)
         raise other from (error if other is error else None)
+
+
+def instructions() -> None:
+    """JobError where FEDKERN_ISA asks for instructions that this processor does not have."""
+    if os.environ.get("FEDKERN_ISA"):
+        from .._core import isa
+
+        try:
+            isa()
+        except RuntimeError as error:
+            raise JobError(f"{error}; unset FEDKERN_ISA, or give it one of these that the processor has") from None
 
 
 def open_more_files() -> None:

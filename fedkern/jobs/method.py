@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ..algorithms.core.messages import Message
+from ..privacy.plan import Plan
 from ..results.plain import Record
 from ..results.prediction import Prediction
 from ..results.report import Report
@@ -34,7 +35,8 @@ class Running(Protocol[C]):
 
 
 class Stages(Protocol[C]):
-    """`stages`: what leaves a party: before anything but the job file is known, and then by the model; and what `check` says."""
+    """`stages`: what leaves a party: before anything but the job file is known, and then by the model; what `check` says; and
+    what a job may spend of one client's budget, by its own file (None where it takes nothing of it)."""
 
     @property
     def MAY_SEND(self) -> Sequence[type[Message]]: ...  # all that a client of such a job may send, beside `wire.ALSO`
@@ -46,6 +48,8 @@ class Stages(Protocol[C]):
     def checked(self, at: Check[C]) -> Said | None: ...
 
     def look_through(self, file: OwnFile[C]) -> None: ...
+
+    def own_plan(self, file: OwnFile[C], client: str, names: Sequence[str]) -> Plan | None: ...
 
 
 class Show(Protocol):

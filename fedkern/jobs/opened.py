@@ -164,12 +164,12 @@ class Sent(NamedTuple):
 
 
 def sent(path: Path) -> Iterator[Sent]:
-    """All lines of a ledger.
+    """All lines of a ledger, but for what a crash has cut (`torn`).
 
     Raises
     ------
     JobError
-        One cannot be read, and is not one that a crash has cut.
+        One cannot be read.
     """
     state = hashlib.blake2b(digest_size=SIZE)
     for number, line in enumerate(_lines(path), 1):
@@ -180,11 +180,27 @@ def sent(path: Path) -> Iterator[Sent]:
             if any(type(n) is not int or n < 0 for n in (*counts, said["round"] or 0)):
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            if line.lstrip().startswith(b"{") and not line.rstrip().endswith(b"}"):
-                continue  # a crash cut it: the message had not left, and is logged again when it does
+            if ledger.torn(line):
+                continue
             raise JobError(f"{path}: line {number} is none that a run writes; put the file back as the run left it") from None
         to = "other ranks" if protocol is None else "all clients" if protocol.endswith("-allgather") else "server"
         yield Sent(protocol, said["round"], said["kind"], to, *counts, _fields(said), state.hexdigest())
+
+
+def torn(path: Path) -> str | None:
+    """A sentence on the lines of a ledger that a crash has cut; None where there are none.
+
+    When a process dies its message had not left, and is logged again when it does. When a machine goes down it may have: lines
+    are not synced one by one (see `ledger`).
+    """
+    numbers = [str(number) for number, line in enumerate(_lines(path), 1) if ledger.torn(line)]
+    if not numbers:
+        return None
+    which = f"line {numbers[0]} was" if len(numbers) == 1 else f"lines {', '.join(numbers)} were"
+    return (
+        f"{path}: {which} cut when a process or a machine went down, and {'is' if len(numbers) == 1 else 'are'} not counted; "
+        "messages that left just before may be missing"
+    )
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -6,7 +6,6 @@ crash the server asks again from its checkpoint on, and gets the stored answers,
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import struct
@@ -21,7 +20,7 @@ from ..errors import JobError
 from ..transports.codec import HEADER, Frame, pack, unpack
 from ..transports.driver import Received
 from . import stamp as stamping
-from .files import DIGEST, deleted, spare, sync_folder, write_atomically, writing
+from .files import DIGEST, deleted, remove_old, spare, sync_folder, write_atomically, writing
 from .handles import Handle
 from .stamp import Stamp
 
@@ -68,15 +67,11 @@ class Outbox:
         with writing(self._path(self.number)):
             record = _record(self.stamp().at(self._path(self.number)), Answer(_digest(question), frames, saved))
             try:
-                file = self._handle.file
-                if os.write(file, record) < len(record):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                if not os.fstat(file).st_nlink:
-                    raise FileNotFoundError
+                self._handle.append(record)
             except FileNotFoundError:
                 raise deleted(self._path(self.number)) from None
             if any(HEADER.unpack_from(frame)[2] != Received.kind for frame in frames):
-                os.fsync(file)
+                os.fsync(self._handle.file)
 
     def next(self, number: int) -> None:
         """A checkpoint was written: a new file begins, with what still waits."""
@@ -93,7 +88,7 @@ class Outbox:
         write_atomically(path, b"".join(_record(stamp, answer) for answer in self.waiting), secret=True)
         for other in self._numbers():
             if not self.number - spare(0) <= other <= self.number:
-                self._path(other).unlink(missing_ok=True)
+                remove_old(self._path(other))
         with writing(path):
             sync_folder(self.folder)
             return Handle(path, os.O_WRONLY | os.O_APPEND)
@@ -108,6 +103,8 @@ class Outbox:
         """
         data, at = self._path(number).read_bytes(), 0
         while at + RECORD.size <= len(data):
+            if not data[at:].strip(b"\0"):  # the disk had got no more than the file's length: it had not been sent either
+                return
             length, digest = RECORD.unpack_from(data, at)
             body = data[at + RECORD.size : at + RECORD.size + length]
             if hashlib.blake2b(body, digest_size=DIGEST).digest() != digest:

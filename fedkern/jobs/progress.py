@@ -41,11 +41,13 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def show(self, rounds: int, what: str) -> None:
-        """So many rounds are done; `what` is a few words, such as the last metrics."""
+    def show(self, rounds: int, what: str, since: int = 0) -> None:
+        """So many rounds are done; `what` is a few words, such as the last metrics. `since`: the round after which they were
+        counted anew, all of them."""
+        total = self.total and since + self.total
         if self._bar is not None:
-            self._bar.update(self._task, completed=rounds, description=what)
+            self._bar.update(self._task, completed=rounds, total=total, description=what)
         elif not self.quiet and time.monotonic() - self._last >= SECONDS:
             self._last = time.monotonic()
-            of = f" of {self.total}" if self.total else ""
+            of = f" of {total}" if total else ""
             print(f"fedkern: {self.unit} {rounds}{of}{', ' + what if what else ''}", file=self.stream, flush=True)

@@ -47,6 +47,7 @@ class Status(NamedTuple):
     ----------
     state : "running", "interrupted" or "finished"
     round, rounds : the last one that the server has finished, and of how many (or "budget")
+    since : the round after which all of them began anew, without a client that was lost; else 0
     checkpoint : when the last one was made, in seconds before now, and its number; None without any
     verdict : of a run that has ended
     """
@@ -57,10 +58,14 @@ class Status(NamedTuple):
     checkpoint: tuple[int, float] | None
     verdict: str | None
     clients: list[Client]
+    since: int = 0
 
     def lines(self) -> Iterator[str]:
         """In words."""
         rounds = f"round {self.round}" + (f" of {self.rounds}" if isinstance(self.rounds, int) else "; its budget ends it")
+        if self.since and isinstance(self.rounds, int):
+            again = f"{self.rounds - self.since} since round {self.since}"
+            rounds += f" ({again}, when they began anew without a client that was lost)"
         yield f"{self.state}, {rounds}"
         if self.verdict is not None:
             yield self.verdict
@@ -99,18 +104,23 @@ def status(run: Opened) -> Status:
     summary, parties = run.summary, (SERVER, *range(len(run.names)))
     going = any(locks.running(run.files.home(party)) for party in parties)
     state = "finished" if summary is not None else "running" if going else "interrupted"
-    done = int(summary["rounds"]) if summary is not None else _measured(run.path / "metrics.jsonl")
+    done, since = _measured(run.path / "metrics.jsonl")
+    if summary is not None:
+        done = int(summary["rounds"])
+    rounds = run.config.job.rounds
+    rounds = rounds + since if isinstance(rounds, int) else rounds
     verdict = None if summary is None else str(summary["verdict"])
-    return Status(state, done, run.config.job.rounds, _checkpoint(run), verdict, list(_clients(run, state)))
+    return Status(state, done, rounds, _checkpoint(run), verdict, list(_clients(run, state)), since)
 
 
-def _measured(path: Path) -> int:
-    """The last round of which metrics.jsonl tells."""
+def _measured(path: Path) -> tuple[int, int]:
+    """The last round of which metrics.jsonl tells, and the one after which they began anew."""
     with suppress(OSError):
         for line in reversed(path.read_bytes().splitlines()):
             with suppress(ValueError, KeyError, TypeError):  # the last one may be half written
-                return int(json.loads(line)["round"])
-    return 0
+                said = json.loads(line)
+                return int(said["round"]), int(said.get("since", 0))
+    return 0, 0
 
 
 def _checkpoint(run: Opened) -> tuple[int, float] | None:

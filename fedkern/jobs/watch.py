@@ -63,8 +63,9 @@ class Watch(Generic[State]):
         if line is None:
             return
         seconds = {"seconds": round(time.monotonic() - self._began, 3)} if self.timed else {}
-        self.write({"round": self.round, **line.content, **seconds})
-        self.progress.show(self.round, line.words)
+        since = int(getattr(state, "since", 0))  # of a sampler that has begun anew, without a client that was lost
+        self.write({"round": self.round, **({"since": since} if since else {}), **line.content, **seconds})
+        self.progress.show(self.round, line.words, since)
         LOG.debug("round %d%s", self.round, f": {line.words}" if line.words else "")
 
 

@@ -75,23 +75,24 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
     n_clients, stages, spec : as of `lines`
     rounds : at most, where budgets end the job
     """
-    found = []
+    found, every, others = [], 0, n_clients - 1
     for title, way in (("sends", "to_server"), ("is sent", "to_client")):
         messages = n_bytes = 0
         for stage in stages:
             codec = Codec(stage.dims, n_clients)
-            kinds = stage.protocol.to_server if stage.allgather else _sent(stage, way)
-            for kind in kinds:
+            gathered = stage.allgather and way == "to_client"  # what the others send, each of it once
+            for kind in stage.protocol.to_server if stage.allgather else _sent(stage, way):
                 once = spec.private and kind in TIMES  # nothing but the names of columns is asked
-                often = 1 if once else stage.often(kind, rounds) * (n_clients - 1 if stage.allgather else 1)
-                messages += often
-                n_bytes += often * codec.longest((kind,))
-        found.append((title, f"{messages:,}", f"{n_bytes:,}", _short(n_bytes), n_bytes))
+                often = (1 if once else stage.often(kind, rounds)) * (others if gathered else 1)
+                size = often * codec.longest((kind,))
+                messages, n_bytes = messages + often, n_bytes + size
+                every += 0 if stage.allgather and not gathered else n_clients * size
+        found.append((title, f"{messages:,}", f"{n_bytes:,}", _short(n_bytes)))
     most = "on average" if any(stage.by_chance for stage in stages) else "at most"
     yield f"each client in the whole job, {most} (answers without content, checkpoints and long texts apart)"
-    yield from laid_out(("", "messages", "bytes", ""), [row[:4] for row in found])
-    # What one client sends to another is counted once.
-    every = n_clients * sum(row[4] for row in (found[:1] if any(stage.allgather for stage in stages) else found))
+    yield from laid_out(("", "messages", "bytes", ""), found)
+    if any(stage.allgather for stage in stages):
+        yield f"what goes to all {others} others counts once where it is sent, as in its ledger, and once for each who gets it"
     yield f"all {n_clients} clients together: {every:,} bytes{f' ({short})' if (short := _short(every)) else ''}"
 
 

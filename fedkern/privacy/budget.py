@@ -17,6 +17,7 @@ nothing. A file without a chain (of an older version) or with one that does not 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -139,14 +140,14 @@ class Ledger:
         finally:
             os.close(file)
         self._grown(size)
-        whole = text.rfind(b"\n") + 1  # what comes after it is being written, or was cut by a crash: nothing was granted for it
-        self._lines(text[:whole].split(b"\n"))
-        self.read += whole
+        lines, rest = _parted(text)  # what comes after them is being written, or was cut by a crash: nothing was granted for it
+        self._lines(lines)
+        self.read += len(text) - len(rest)
 
     def _follow(self, file: int) -> None:
         size = os.fstat(file).st_size
         self._grown(size)
-        *lines, rest = os.pread(file, size - self.read, self.read).split(b"\n")
+        lines, rest = _parted(os.pread(file, size - self.read, self.read))
         if _entry(rest) is not None:
             os.write(file, b"\n")  # the line was whole, but for its end
             lines, rest, size = [*lines, rest], b"", size + 1
@@ -219,10 +220,12 @@ class Ledger:
         time = datetime.now(UTC).isoformat(timespec="seconds")
         line, head = seal({**entry, "time": time}, self.mark.head)
         try:
-            written = os.write(file, line)
-            if written < len(line):
-                os.ftruncate(file, self.read)
-                raise OSError(None, "the disk is full")
+            try:
+                _write(file, line)
+            except OSError:
+                with suppress(OSError):  # what of it was written
+                    os.ftruncate(file, self.read)
+                raise
             os.fsync(file)
         except OSError as fault:
             raise JobError(f"{self.path}: can't be written ({fault.strerror}); nothing was charged, no row is read") from None
@@ -243,6 +246,23 @@ class Ledger:
         return tuple(
             (mechanism, steps) for (of, job, mechanism), steps in self.spent.items() if of in data and (job, mechanism) != but
         )
+
+
+def _parted(text: bytes) -> tuple[list[bytes], bytes]:
+    """Whole lines, and what a crash has left of a last one: its beginning, or zeros where the disk had got no more of it."""
+    *lines, rest = text.split(b"\n")
+    if not rest and lines and b"\0" in lines[-1]:
+        rest = lines.pop() + b"\n"
+    return lines, rest
+
+
+def _write(file: int, line: bytes) -> None:
+    """All of it: a write may end early without a fault, and the next one has it if there is one."""
+    while line:
+        written = os.write(file, line)
+        if not written:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        line = line[written:]
 
 
 def _entry(line: bytes) -> Json:
@@ -389,6 +409,15 @@ class Books:
                 self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use, **said})
 
 
+def allowed_by(policy: Policy, mechanism: Mechanism, others: Parts, enough: int | None) -> int:
+    """How many steps of a mechanism a policy leaves to a job, beside what all others have spent; `enough` as of `max_steps`."""
+    if policy.delta is None:
+        return UNLIMITED
+    if epsilon(others, policy.delta) > policy.epsilon:
+        return 0
+    return max_steps(mechanism, policy.epsilon, policy.delta, others, enough=enough)
+
+
 class Holder:
     """One data holder in one job: it decides about every charge.
 
@@ -406,6 +435,7 @@ class Holder:
     Attributes
     ----------
     new : no other job is known to have used these data
+    goes_on : the account has lines of this run already
 
     Raises
     ------
@@ -443,7 +473,8 @@ class Holder:
             self.ledger.require(marks)
             self.books.look()
             self.books.require(job, paid)
-            self.new = self.books.known() <= {job}
+            known = self.books.known()
+            self.new, self.goes_on = known <= {job}, job in known
             if self.ledger.jobs.get(job) != (self.data, mechanism):
                 self.ledger.append(file, {"job": job, "data": self.data, "mechanism": mechanism.as_dict()})
             self._update()
@@ -490,11 +521,7 @@ class Holder:
         return max_steps(self.mechanism, self.epsilon, self.delta, self._before(), enough=self._enough)
 
     def _allowed_by(self, policy: Policy, others: Parts) -> int:
-        if policy.delta is None:
-            return UNLIMITED
-        if epsilon(others, policy.delta) > policy.epsilon:
-            return 0
-        return max_steps(self.mechanism, policy.epsilon, policy.delta, others, enough=self._enough)
+        return allowed_by(policy, self.mechanism, others, self._enough)
 
     def total(self) -> Total:
         """What all jobs together have spent on this data set."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol, SupportsIndex, TypeAlias
@@ -49,8 +50,8 @@ class Source(Protocol):
 class SecureSource:
     """Coins and exact discrete Gaussian noise that nobody can predict or repeat.
 
-    There is no seed. Without the operating system's entropy or without the package `cryptography` it is an error, never
-    another source.
+    Threads may draw from one source at the same time: no word of the stream is used twice. There is no seed. Without the
+    operating system's entropy or without the package `cryptography` it is an error, never another source.
     """
 
     secure = True
@@ -59,24 +60,28 @@ class SecureSource:
         self._words = np.empty(CHUNK, np.uint32)
         self._at = CHUNK  # the first word that is not used up
         self._stream: Any = None
+        self._lock = threading.RLock()  # of the words, from when they are taken until nobody reads them any more
         _SOURCES.add(self)
         self.rekey()
 
     def rekey(self) -> None:
         """A new key from the operating system; what was left of the old stream is dropped."""
-        self._stream = _chacha20()
-        self._at = CHUNK
+        with self._lock:
+            self._stream = _chacha20()
+            self._at = CHUNK
 
     def coins(self, n_rows: int, threshold: int, step: int = 0) -> NDArray[np.int64]:
         if n_rows <= CHUNK:
-            return (self._take(n_rows) < threshold).nonzero()[0]
+            with self._lock:
+                return (self._take(n_rows) < threshold).nonzero()[0]
         return np.concatenate([at + self.coins(min(CHUNK, n_rows - at), threshold) for at in range(0, n_rows, CHUNK)])
 
     def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
         words = np.empty(2 * n_rows, np.uint32)
         while True:
             for at in range(0, len(words), CHUNK):
-                words[at : at + CHUNK] = self._take(min(CHUNK, len(words) - at))
+                with self._lock:
+                    words[at : at + CHUNK] = self._take(min(CHUNK, len(words) - at))
             if (rows := smallest(words, size)) is not None:
                 return rows
 
@@ -88,13 +93,14 @@ class SecureSource:
             )
         draw = privacy.DISCRETE_GAUSSIAN.implementation(None)
         noise = left = np.empty(total.size, np.int64)
-        while True:
-            drawn, used = draw(self._words[self._at :], parameter, left)
-            self._at += used
-            if drawn == left.size:
-                break
-            left = left[drawn:]
-            self._refill()
+        with self._lock:
+            while True:
+                drawn, used = draw(self._words[self._at :], parameter, left)
+                self._at += used
+                if drawn == left.size:
+                    break
+                left = left[drawn:]
+                self._refill()
         noise += total
         return noise.astype(np.float64)
 
@@ -119,6 +125,7 @@ class SecureSource:
         self._at = 0
 
     def _forget(self) -> None:
+        self._lock = threading.RLock()  # a thread that had it is not in the child
         self._stream = None
         self._at = CHUNK
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -37,7 +39,7 @@ def document(title: str, sections: Iterable[str], **head: Any) -> str:
     said = re.sub(r"<svg.*?</svg>|<pre>.*?</pre>", "", " ".join(inside), flags=re.DOTALL)
     words = {word: meaning for word, meaning in GLOSSARY.items() if re.search(rf"(?<!\w){word}(?!\w)", said)}
     inside += [section("Words", piece("glossary", words))] if words else []
-    return _templates().get_template("page.html").render(title=title, sections=inside, **head)
+    return _templates().get_template("page.html").render(title=title, sections=inside, policy=_policy(), **head)
 
 
 def section(title: str, *parts: str) -> str:
@@ -86,6 +88,15 @@ def number(value: Any) -> str:
     if isinstance(value, float):
         return "∞" if math.isinf(value) else f"{value:.4g}".replace("-", "−")
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@cache
+def _policy() -> str:
+    """What a browser lets a page do, whatever should get into it: no script, nothing fetched; the page's own style sheet alone,
+    attributes (of the figures), and pictures that are inside the page. (`style-src` is for browsers that know no more of it.)"""
+    sheet = b64encode(hashlib.sha256(_templates().get_template("style.css").render().encode()).digest()).decode()
+    styles = f"style-src 'unsafe-inline'; style-src-elem 'sha256-{sheet}'; style-src-attr 'unsafe-inline'"
+    return f"default-src 'none'; {styles}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 @cache

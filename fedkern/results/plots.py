@@ -138,7 +138,8 @@ def caption(name: str) -> str:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as SVG for the inside of an HTML page: no header, no metadata, no address of anything outside."""
+    """The figure as SVG for the inside of an HTML page: no header, no metadata, no address of anything outside, no style sheet
+    (what Matplotlib's says stands in the page's own)."""
     from matplotlib import rc_context
 
     text = io.StringIO()
@@ -148,6 +149,7 @@ def svg(figure: Figure) -> str:
         figure.savefig(text, format="svg", transparent=True, metadata=nothing)
     body = text.getvalue()
     body = re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
+    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = re.sub(r' xmlns(:xlink)?="[^"]*"', "", body).replace("xlink:href", "href")
     body = re.sub(r"(fill|stroke): (#\w{6})\b", lambda found: f"{found[1]}: {_of_page(found[2])}", body)
     body = body.replace("stroke: #ffffff", "stroke: var(--card)")

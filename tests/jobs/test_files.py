@@ -4,12 +4,18 @@ import errno
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fedkern import _core
 from fedkern.algorithms.core.messages import SERVER, Charged
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import files
@@ -284,6 +290,109 @@ def test_a_log_on_a_full_disk_is_a_job_error(tmp_path):
         log.append({"round": 1})
 
 
+def test_a_write_that_a_signal_ends_early_is_gone_on_with():
+    ours, theirs = os.pipe()
+    data = os.urandom(1 << 20)  # more than a pipe holds: the first call waits, and the signal ends it with a part of it written
+    found, interrupted = [], threading.Event()
+
+    def read():
+        interrupted.wait(20)
+        with open(ours, "rb") as file:
+            found.append(file.read())
+
+    reader = threading.Thread(target=read)
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    ringing = threading.Timer(0.2, lambda: (os.kill(os.getpid(), signal.SIGALRM), time.sleep(0.1), interrupted.set()))
+    try:
+        reader.start()
+        ringing.start()
+        _core.files.append(theirs, data)
+    finally:
+        os.close(theirs)
+        reader.join()
+        ringing.join()
+        signal.signal(signal.SIGALRM, before)
+    assert found == [data]
+
+
+LIMITED = """
+import os, resource, sys
+from pathlib import Path
+from fedkern.errors import JobError
+from fedkern.jobs.files import Lines, write_atomically
+from fedkern.jobs.ledger import Ledger
+from fedkern.jobs.outbox import Outbox
+from fedkern.privacy.budget import Ledger as Budget
+
+budget = Budget(Path("budget.jsonl"))
+with budget.locked() as file:
+    budget.append(file, {"job": "a", "data": "b", "unaccounted": "open"})
+whole = Path("budget.jsonl").read_bytes()
+outbox = Outbox(Path("outbox"), "toy", 0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 50, len(whole) + 50))
+
+def charge():
+    with budget.locked() as file:
+        budget.append(file, {"job": "a", "data": "b", "unaccounted": "open"})
+
+for write in (
+    lambda: Lines(Path("log.jsonl")).write("x" * 500),
+    lambda: Ledger(Path("ledger.jsonl")).write("x" * 500),
+    lambda: outbox.remember(b"q" * 32, [b"f" * 500], {}),
+    lambda: write_atomically(Path("whole"), b"x" * 500),
+    charge,
+):
+    try:
+        write()
+    except JobError as error:
+        print(error)
+assert Path("budget.jsonl").read_bytes() == whole
+"""
+
+
+def test_a_limit_of_file_sizes_is_not_called_a_full_disk(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60, env=os.environ
+    )
+    lines = done.stdout.splitlines()
+    assert [Path(line.split(": ")[0].split()[-1]).name for line in lines] == [
+        "log.jsonl", "ledger.jsonl", "toy-000000.log", "whole", "budget.jsonl",
+    ]  # fmt: skip
+    assert all("File too large" in line for line in lines)
+    assert all("ulimit -f" in line for line in lines[:-1])
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("private", [False, True])
+def test_old_files_that_cannot_be_removed_are_said_once_and_the_run_goes_on(
+    tmp_path, monkeypatch, capsys, whole, number, private
+):
+    def refuse(path, missing_ok=False):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert result(Run(tmp_path, private=private).go()) == whole[0]
+    told = capsys.readouterr().err.splitlines()
+    folders = [Path(line.split()[1]).parent for line in told]
+    assert len(folders) == len(set(folders)) == (1 + N) + (N if private else 0)  # checkpoints, and what was stored of answers
+    assert all(os.strerror(number) in line and "the job goes on" in line for line in told)
+    assert len(RunFolder(tmp_path, NAMES).numbers(SERVER, toy.PROTOCOL.name)) > 3
+
+
+def test_what_must_be_gone_before_a_run_goes_on_is_an_error_with_its_file(tmp_path, monkeypatch):
+    with pytest.raises(Crash):
+        Run(tmp_path, fatal=12).go()
+    newer = tmp_path / "checkpoint" / f"{toy.PROTOCOL.name}-000099.ckpt"
+    newer.write_bytes(b"")
+
+    def refuse(path, missing_ok=False):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(JobError, match=r"cannot write .*000099.ckpt: Input/output error"):
+        Run(tmp_path).go(resume=True)
+
+
 def test_a_run_on_a_full_disk_ends_and_goes_on_when_there_is_space(tmp_path, monkeypatch, whole):
     real, calls = os.fsync, []
 
@@ -302,7 +411,7 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_when_there_is_space(tmp_path, mon
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(JobError, match=r"cannot write .*make it writable or choose another folder"):
+    with pytest.raises(JobError, match=r"cannot write .*file/x: /.*/file is a file, and no folder; choose another folder"):
         write_atomically(tmp_path / "file" / "x", b"")
 
 

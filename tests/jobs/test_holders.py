@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 
 import fedkern as package
 from fedkern.api import perform
-from fedkern.errors import HolderError
+from fedkern.errors import HolderError, LostPeer
 from fedkern.jobs import holders
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
+from support import interrupted
 from support.two_clients import JOBS, TwoClients
 
 CAP = "0.7312"  # no other number has these digits
@@ -222,6 +224,64 @@ def test_what_check_tells_the_holder(fedkern: Any, place: Place) -> None:
     assert f"budget  {policy.parent / 'budget.jsonl'}: all 1 jobs on these data: epsilon = " in said
     said = fedkern("check", place.job("pvi, open"), "--local", own).out
     assert f"is refused: {policy}: does not allow the job: open is not true for [data.a]" in said
+
+
+def test_what_was_said_to_the_holder_is_not_said_again_when_a_run_goes_on(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = place.job("pvi, private"), place.root / "out"
+    place.policy()
+    told, account = [], []
+    for resume, stop in ((False, 1), (True, 1), (True, 0)):
+        if stop:
+            with pytest.raises(LostPeer):
+                interrupted.run(path, out, "job.rounds=4", resume=resume, stop=stop)
+        else:
+            interrupted.run(path, out, "job.rounds=4", resume=resume)
+        told.append(capsys.readouterr().err.count("no earlier job has an account"))
+        account.append(json.loads((out / "client-a" / "account.json").read_text())["new"])
+    assert told == [1, 0, 0]
+    assert account == [True] * 3
+
+
+def own_answer(fedkern: Any, place: Place, path: Path, *sets: str) -> str:
+    """What `check --local` says of the job to client a's holder."""
+    more = [word for one in sets for word in ("--set", one)]
+    said = fedkern("check", path, "--local", place.root / "data" / "a.csv", *more).out
+    (line,) = [line.strip() for line in said.splitlines() if "this job, as client 'a', is" in line]
+    return line.partition(" is ")[2]
+
+
+def test_check_tells_the_holder_what_still_fits(fedkern: Any, place: Place) -> None:
+    """As the run will find it: the whole job, some of its updates, none."""
+    path = place.job("pvi, private")
+    place.policy()
+    assert own_answer(fedkern, place, path) == "allowed"
+    some = r"allowed, and what is left of the budget pays for (\d+) of the 9 updates"
+    some = re.fullmatch(some, own_answer(fedkern, place, path, "job.rounds=9"))
+    assert some is not None
+    assert fedkern("run", path, "--out", "most", "--quiet", "--set", "job.rounds=9").code == 0
+    assert json.loads(Path("most/summary.json").read_text())["clients"]["a"]["updates"] == int(some[1]) > 0
+    none = r"allowed, but not one update fits what is left of the budget: the first takes 3 steps, and [012] are left"
+    assert re.fullmatch(none, own_answer(fedkern, place, path))
+    assert fedkern("run", path, "--out", "none", "--quiet").code == 0
+    assert json.loads(Path("none/summary.json").read_text())["clients"]["a"]["updates"] == 0
+    place.policy(head="least_noise_multiplier = 73.12")
+    assert "refused: " in (said := own_answer(fedkern, place, path))
+    assert said.endswith("does not allow privacy.noise_multiplier = 3, the smallest allowed: 73.12")
+
+
+def test_check_tells_the_holder_of_columns_what_still_fits(fedkern: Any, place: Place) -> None:
+    path = place.job("vertical, private")
+    place.policy()
+    assert own_answer(fedkern, place, path) == "allowed"
+    little = "privacy.noise_multiplier=9"
+    none = r"allowed, but not one update fits what is left of the budget: the first takes 3 steps, and ([012]) are left"
+    assert (found := re.fullmatch(none, own_answer(fedkern, place, path, little))) is not None
+    assert fedkern("run", path, "--out", "little", "--quiet", "--set", little).code == 0
+    summary = json.loads(Path("little/summary.json").read_text())
+    assert summary["stop"] == "budget"
+    assert summary["privacy"]["a"]["steps"] == int(found[1])  # the first release, before any round
 
 
 def test_a_file_under_two_names_has_one_budget(fedkern: Any, place: Place) -> None:

@@ -1,11 +1,18 @@
 """A client that is lost is named, with its rank, in every protocol; and what the job says then is true."""
 
+import json
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from fedkern.api import perform
+from fedkern.cli.__main__ import main
 from fedkern.cli.job import exit_code
 from fedkern.errors import LostPeer
+from fedkern.jobs import progress
 from fedkern.jobs.run import Output
+from fedkern.jobs.watch import Line, Watch
 from fedkern.methods import load
 from fedkern.transports.driver import ClientSide, ServerSide
 from fedkern.transports.inprocess import InProcess
@@ -16,24 +23,26 @@ LOST, WHY = 1, "rank 2 has died"
 
 
 class Losing(InProcess):
-    """One process in which a client is lost as soon as a protocol of this name has asked its first questions."""
+    """One process in which a client is lost as soon as a protocol of this name has asked its first questions, or so many
+    answered ones later."""
 
-    def __init__(self, protocol):
+    def __init__(self, protocol, after=0):
         super().__init__()
-        self.protocol, self.came = protocol, False
+        self.protocol, self.came, self.after = protocol, False, after
 
     def run(self, protocol, start, clients, codec, hooks=None):
         if protocol.name != self.protocol or self.came:
             return super().run(protocol, start, clients, codec, hooks)
         self.came = True
         server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
-        flying = server.outgoing()
-        server.lose({LOST: WHY})
+        flying, answered = server.outgoing(), 0
         while not server.done:
+            if answered == self.after:
+                server.lose({LOST: WHY})
             for client, frame in flying:
-                for answer in side.receive(frame)[1] if client != LOST else ():
+                for answer in side.receive(frame)[1] if client != LOST or answered < self.after else ():
                     server.arrive(answer, side.clients)
-            flying = server.outgoing()
+            flying, answered = server.outgoing(), answered + 1
         return server.state, side.clients
 
     @property
@@ -117,3 +126,37 @@ def test_a_job_that_goes_on_names_the_client_and_its_rank_at_the_end(protocol, t
     assert result.summary["clients"]["client-2"]["lost"] == WHY
     assert exit_code(result, 0) == 4
     assert "fedkern: finished without client 'client-2' (rank 2 has died)\n" in capsys.readouterr().err
+
+
+def test_rounds_that_begin_anew_are_counted_to_their_own_end(jobs, tmp_path, capsys):
+    """Of a sampler that goes on as another model: its rounds begin again with the loss."""
+    sections = {"job": {"rounds": 12}, "algorithm": {"on_loss": "drop", "burn_in": 3, "chains": 2}}
+    sections |= {"output": {"metrics_every": 2}}
+    config, folder = load(jobs("sparse"), sections=sections)
+    out = tmp_path / "out"
+    perform(Losing("gibbs", after=7), config, folder, Output(out, quiet=True))
+    assert main(["status", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "finished, round 19 of 19 (12 since round 7, when they began anew without a client that was lost)"
+    )
+    assert main(["status", str(out), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["round"], said["rounds"], said["since"]) == (19, 19, 7)
+    (out / "summary.json").unlink()  # as while it goes
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    for n, wanted in ((3, "interrupted, round 6 of 12"), (5, "interrupted, round 10 of 19 (12 since round 7, ")):
+        (out / "metrics.jsonl").write_text("\n".join(lines[:n]) + "\n")
+        assert main(["status", str(out)]) == 0
+        assert capsys.readouterr().out.startswith(wanted)
+
+
+def test_the_progress_goes_to_the_end_of_the_rounds_that_began_anew(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    state = SimpleNamespace(round=7, since=0, stop=None)
+    written = []
+    with progress.Progress(12, stream=sys.stderr) as shown:
+        watch = Watch(lambda state, due: Line({}, ""), 1, written.append, shown, timed=False)
+        watch(state)
+        watch(SimpleNamespace(round=8, since=7, stop=None))
+    assert [line.split("round ")[1] for line in capsys.readouterr().err.splitlines()] == ["7 of 12", "8 of 19"]
+    assert written == [{"round": 7}, {"round": 8, "since": 7}]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import fedkern as package
+from fedkern.errors import JobError
 from support.command import OPEN, python
 
 LIMITED = """
@@ -60,6 +61,50 @@ def test_a_disk_that_takes_nothing(number: int, fedkern: Any, job: Any, monkeypa
     one_line(fedkern("report", "out"), "out/report.html", os.strerror(number))
     one_line(fedkern("run", path, "--out", "again", "--quiet"), "again/", os.strerror(number), "--out")
     assert not list(Path().glob("**/.*.part"))
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"),
+    [
+        ("/dev/null", "/dev/null is a device, a pipe or a socket, and no folder"),
+        ("/dev/null/x", "/dev/null is a device, a pipe or a socket, and no folder"),
+        ("/proc", "/proc shows what the system is doing, and keeps no files"),
+        ("/proc/x/y", "/proc shows what the system is doing, and keeps no files"),
+        ("loop", "/loop is a link that leads back to itself"),
+        ("loop/x", "/loop is a link that leads back to itself"),
+        ("dangling", "/dangling is a link to /nowhere/there, which is not there"),
+        ("dangling/x", "/dangling is a link to /nowhere/there, which is not there"),
+        ("job.toml", "/job.toml is a file, and no folder"),
+        ("job.toml/x", "/job.toml is a file, and no folder"),
+    ],
+)
+def test_an_out_that_can_be_no_folder(out: str, reason: str, fedkern: Any, job: Any) -> None:
+    path = job(OPEN)
+    Path("loop").symlink_to("loop")
+    Path("dangling").symlink_to("/nowhere/there")
+    one_line(fedkern("run", path, "--out", out, "--quiet"), reason, "--out")
+
+
+@pytest.mark.parametrize("command", ["run", "simulate", "predict", "init", "demo", "reproduce"])
+def test_an_empty_out_is_an_error(command: str, fedkern: Any, job: Any) -> None:
+    more = {"run": [job(OPEN)], "simulate": ["logistic"], "predict": ["a", "b"], "init": ["a.csv"], "reproduce": ["sigma"]}
+    before = sorted(Path().rglob("*"))
+    one_line(fedkern(command, *more.get(command, []), "--out", ""), "--out is empty; name a place, or leave the option out")
+    assert sorted(Path().rglob("*")) == before
+    with pytest.raises(JobError, match="out = '' names no folder"):
+        package.run(more["run"][0], out="")
+
+
+@pytest.mark.parametrize("command", [["run", "--quiet"], ["info"], ["launch", "-n", "2"]])
+def test_instructions_that_there_are_not(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.toml").write_text(OPEN)
+    monkeypatch.setenv("FEDKERN_ISA", "nonsense")
+    ended = python("-P", "-m", "fedkern", *command, *(["job.toml"] if command != ["info"] else []), folder=tmp_path)
+    one_line(ended, "FEDKERN_ISA=nonsense", "avx512, avx2, baseline", "unset FEDKERN_ISA")
+    if command[0] == "run":
+        ended = python("-P", "-c", "import fedkern; fedkern.run('job.toml', out='out')", folder=tmp_path)
+        assert "JobError: FEDKERN_ISA=nonsense" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["job.toml"]
 
 
 def test_more_clients_than_open_files(tmp_path: Path) -> None:

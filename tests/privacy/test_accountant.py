@@ -587,3 +587,27 @@ def test_the_optional_packages_are_loaded_when_they_are_needed():
 def test_hopeless_epsilons_cost_no_memory():
     """Tables of privacy losses grow with epsilon: beyond 100 the answer is infinite, and it comes at once."""
     assert poisson(0.5, 0.01).epsilon(1000, 1e-5) == math.inf
+
+
+def test_nothing_that_dp_accounting_logs_is_on_the_terminal():
+    code = """
+import logging, sys
+from fedkern.privacy.accountant import Mechanism, epsilon
+m = Mechanism(sampling="poisson", clip=1.0, dimension=0, noise_multiplier=0.5, sampling_rate=0.1, accountant="rdp")
+told = []
+log = logging.getLogger("fedkern")
+log.addHandler(type("Kept", (logging.Handler,), {"emit": lambda self, record: told.append(record.getMessage())})())
+log.setLevel("DEBUG")
+log.propagate = False
+assert epsilon(((m, 1),), 1e-5) < float("inf")
+assert any("failed to converge" in text for text in told), told
+print("END OF OURS", file=sys.stderr, flush=True)
+import dp_accounting as dp  # whoever calls it for himself is told, before and after
+from dp_accounting import rdp
+rdp.RdpAccountant().compose(m.to_dp_event(1)).get_epsilon(1e-5)
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    ours, end, others = done.stderr.partition("END OF OURS")
+    assert ours == ""
+    assert end
+    assert "failed to converge" in others

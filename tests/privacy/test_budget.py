@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -162,13 +163,30 @@ def test_a_full_disk_charges_nothing(tmp_path, monkeypatch):
     h = holder(tmp_path)
     h.charge(Charge(5, 0))
     before = (tmp_path / "budget.jsonl").read_bytes()
-    real = os.write
+    real, calls = os.write, []
+
+    def half(file, content):
+        calls.append(content)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(file, content[: len(content) // 2])
+
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", lambda f, b: real(f, b[: len(b) // 2]))
-        with pytest.raises(JobError, match=r"budget.jsonl: can't be written \(the disk is full\); nothing was charged"):
+        patch.setattr(os, "write", half)
+        with pytest.raises(JobError, match=r"budget.jsonl: can't be written \(No space left on device\); nothing was charged"):
             h.charge(Charge(5, 1))
     assert (tmp_path / "budget.jsonl").read_bytes() == before
     assert h.charge(Charge(5, 1)) == Decision(5, 5, ALLOWED)
+
+
+def test_a_write_that_ends_early_is_gone_on_with(tmp_path, monkeypatch):
+    h = holder(tmp_path)
+    real = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda file, content: real(file, content[:7]))
+        assert h.charge(Charge(5, 0)) == Decision(5, 0, ALLOWED)
+    assert charged(tmp_path) == 5
+    assert holder(tmp_path).spent == 5
 
 
 def test_a_disk_that_does_not_sync_is_an_error_and_the_line_counts(tmp_path, monkeypatch):

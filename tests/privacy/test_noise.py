@@ -10,6 +10,9 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -102,6 +105,66 @@ def test_streams_never_come_twice():
     source.rekey()
     seen |= {source._take(8).tobytes() for _ in range(5000)} | {SecureSource()._take(8).tobytes() for _ in range(100)}
     assert len(seen) == 10_100
+
+
+def drawn_at_once(source: SecureSource, n_threads: int = 4, rounds: int = 60) -> list[bytes]:
+    """What threads that draw from one source at the same time get, each draw by its first eight numbers."""
+    start = threading.Barrier(n_threads)
+    total = np.zeros(3000, np.int64)
+
+    def draws(_: int) -> list[bytes]:
+        start.wait()
+        return [source.add_noise(total, 1000.0)[:8].tobytes() for _ in range(rounds)]
+
+    with ThreadPoolExecutor(n_threads) as pool:
+        return [one for own in pool.map(draws, range(n_threads)) for one in own]
+
+
+def test_threads_that_draw_at_once_never_get_the_same_noise():
+    found = drawn_at_once(SecureSource())
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda source: source.coins(100, 1 << 31),
+        lambda source: source.subset(100, 10),
+        lambda source: source.add_noise(ZERO, 1.0),
+        lambda source: source.rekey(),
+    ],
+    ids=["coins", "subset", "add_noise", "rekey"],
+)
+def test_every_draw_waits_for_the_one_before(draw: Callable[[SecureSource], object]) -> None:
+    source = SecureSource()
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: (draw(source), done.set()))
+    with source._lock:
+        thread.start()
+        assert not done.wait(0.05)
+    assert done.wait(10)
+    thread.join()
+
+
+def test_a_child_that_was_forked_while_a_thread_draws_can_draw():
+    code = """
+import os, threading, numpy as np
+from fedkern.privacy.noise import SecureSource
+source = SecureSource()
+source._lock.acquire()  # by this thread: the child's only one is another
+def fork():
+    child = os.fork()
+    if not child:
+        source.add_noise(np.zeros(5, np.int64), 1.0)
+        os._exit(0)
+    found.append(os.waitpid(child, 0)[1])
+found = []
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+assert found == [0]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 
 
 def test_it_cannot_be_copied_or_stored():

@@ -144,6 +144,30 @@ def test_a_page_is_whole_and_legible(name: str, pages: dict[str, Path], browser:
                 assert found["cut"] == 0, f"{where}: a table of Privacy or On the wire is cut at the right"
 
 
+INJECTED = """
+<script>document.title = 'stolen'</script><img src=x onerror="document.title = 'stolen'">
+<style>body {outline: 7px solid red}</style><link rel=stylesheet href="data:text/css,body{outline:9px solid red}">
+<iframe src="data:text/html,x"></iframe>
+"""
+
+
+def test_what_gets_into_a_page_does_nothing_there(pages: dict[str, Path], tmp_path: Path, browser: Browser) -> None:
+    looks = """({title: document.title, outline: getComputedStyle(document.body).outlineWidth,
+                styled: getComputedStyle(document.querySelector("main")).maxWidth})"""
+    text = pages["pvi open"].read_text().replace("</main>", f"{INJECTED}</main>")
+    found = {}
+    for name, content in {"page": text, "without": text.replace("Content-Security-Policy", "X")}.items():
+        (tmp_path / f"{name}.html").write_text(content)
+        browser.show(tmp_path / f"{name}.html", 1200, "light")
+        found[name] = browser.value(looks) | {"refused": sum("Content Security Policy" in said for said in browser.said)}
+    assert found["without"]["title"] == "stolen"
+    assert found["without"]["outline"] in ("7px", "9px")
+    assert found["page"]["title"] != "stolen"
+    assert found["page"]["outline"] not in ("7px", "9px")
+    assert found["page"]["styled"] == "880px"
+    assert found["page"]["refused"] >= 4
+
+
 def test_the_measures_see_what_they_are_for(tmp_path: Path, browser: Browser) -> None:
     bad = '<title>bad</title><p style="color:#ccc">pale</p><div style="width:900px">wide</div><svg></svg>'
     (tmp_path / "bad.html").write_text(f"{bad}<script>console.error('heard')</script>")

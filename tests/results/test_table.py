@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ import pytest
 from scipy.special import expit
 
 import fedkern as package
+from fedkern.cli import tables
 from fedkern.errors import JobError
 from fedkern.results.result import Result
 from support.command import PRIVATE
@@ -229,10 +234,86 @@ def test_the_command_line_prints_both_tables(federated: tuple[Result, pd.DataFra
     assert f"accuracy {result.metrics['accuracy']:.4f}" in ended.out
     written = pd.DataFrame(list(csv.DictReader(io.StringIO(Path("p.csv").read_text())))).astype(float)
     pd.testing.assert_frame_equal(written, result.predict(folder / "test.csv"), rtol=0, atol=0)
+    Path("link.csv").symlink_to("elsewhere.csv")
+    assert fedkern("predict", folder / "out", folder / "test.csv", "--out", "link.csv").code == 0
+    assert Path("link.csv").is_symlink()
+    assert Path("elsewhere.csv").read_text() == Path("p.csv").read_text()
+    ours, theirs = os.pipe()  # what is no file is written to, and not replaced
+    with open(ours) as pipe:
+        assert fedkern("predict", folder / "out", folder / "client-0.csv", "--out", "/dev/null").code == 0
+        with ThreadPoolExecutor(1) as reader:
+            read = reader.submit(pipe.read)
+            assert fedkern("predict", folder / "out", folder / "test.csv", "--out", f"/dev/fd/{theirs}").code == 0
+            os.close(theirs)
+        assert read.result() == Path("p.csv").read_text()
+    assert Path("/dev/null").is_char_device()
     ended = fedkern("predict", folder / "out", folder / "test.csv")
     assert ended.out.splitlines()[0] == "mean,q025,q05,q95,q975,linear_mean,linear_sd"
     assert "accuracy" in ended.err
     assert fedkern("predict", folder / "out", "nothing.csv").code == 2
+
+
+BEGINS = ("=1+1", "+x", "-x", "@x")
+
+
+@pytest.fixture(scope="module")
+def named_as_formulas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose levels are contrasted under a column's name that is a formula, and its test rows."""
+    folder = tmp_path_factory.mktemp("formulas")
+    random = np.random.default_rng(1)
+    frame = pd.DataFrame({name: random.choice(["a", "b\x1b[2J"], 60) for name in BEGINS} | {"y": random.integers(0, 2, 60)})
+    frame.to_csv(folder / "test.csv", index=False)
+    job = {
+        "job": {"method": "pvi", "rounds": 2},
+        "data": {"clients": dealt(folder, frame, 2), "response": "y"},
+        "model": {"covariance": "full"},
+        "output": {"draws": 20},
+    }
+    package.run(job, out=folder / "out")
+    return folder
+
+
+def parameters_of(text: str) -> list[str]:
+    return [row["parameter"] for row in csv.DictReader(io.StringIO(text, newline=""))]
+
+
+def test_no_text_of_a_csv_is_a_formula_unless_it_is_asked_for(named_as_formulas: Path, fedkern: Any) -> None:
+    out = named_as_formulas / "out"
+    wanted = [str(row["parameter"]) for row in package.load(out).rows()]
+    assert {name[0] for name in wanted} >= {name[0] for name in BEGINS}
+    printed = fedkern("report", out, "--table", "csv").out
+    assert parameters_of(printed) == [f"'{name}" if name[0] in "=+-@" else name for name in wanted]
+    assert parameters_of(fedkern("report", out, "--table", "csv", "--raw").out) == wanted
+    numbers = [value for row in csv.DictReader(io.StringIO(printed)) for key, value in row.items() if key in ("mean", "q025")]
+    assert all(map(float, numbers))
+    assert any(value.startswith("-") for value in numbers)
+
+
+def test_a_terminal_is_shown_control_characters_as_escapes(named_as_formulas: Path) -> None:
+    command = [sys.executable, "-P", "-m", "fedkern", "report", str(named_as_formulas / "out"), "--table", "csv"]
+    ours, theirs = os.openpty()
+    try:
+        subprocess.run(command, stdout=theirs, check=True, timeout=120)
+    finally:
+        os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the terminal is closed
+        while data := os.read(ours, 65536):
+            shown += data
+    os.close(ours)
+    assert b"\\x1b[2J" in shown
+    assert not set(shown) & (set(range(32)) - set(b"\r\n"))
+    assert shown.replace(b"\r\n", b"").count(b"\r") == 0
+    piped = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=120, text=True).stdout
+    assert "\x1b" in piped
+
+
+def test_a_number_of_a_text_is_no_formula() -> None:
+    texts = ["-5", "+1.5e-3", "-5-5", "-.5", "+", "a=b", "\t=1", "\r=1", "\n=1"]
+    text = tables._csv(["=id", "x"], [[text, -0.5] for text in texts], raw=False)
+    read = [*csv.reader(io.StringIO(text, newline=""))]
+    assert [row[0] for row in read] == ["'=id", "-5", "+1.5e-3", "'-5-5", "-.5", "'+", "a=b", "'\t=1", "'\r=1", "'\n=1"]
+    assert {row[1] for row in read[1:]} == {"-0.5"}
 
 
 def test_a_linear_model_has_no_ratios_and_predicts_all_the_same(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
+from ...privacy.plan import Plan
+from . import budget
 from .keys import Config
 from .model import Model
 
@@ -97,6 +99,13 @@ def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError."""
     if not file.spec.private:
         describe(file.table, file.spec)
+
+
+def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
+    """What the job may spend of one client's budget."""
+    if file.config.privacy is None or file.config.unit == "client":
+        return None
+    return budget.plan(file.config, client, budget.Sizes(file.encoding.size, len(names)))
 
 
 def _lines(model: Model, unknown: bool) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ...algorithms.core import until
@@ -22,6 +22,7 @@ from ...jobs import memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...printing import printable
+from ...privacy.plan import Plan
 from . import borders, files
 from .keys import Config
 from .model import SigmaModel
@@ -97,6 +98,11 @@ def look_through(file: OwnFile[Config]) -> None:
     borders.of(file.config, file.folder, prior)
     read = Reading(file.table, file.config, name)
     rows(read, file.encoding, extended(prior, read, "the file"))
+
+
+def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
+    """None: no job of this method has a budget."""
+    return None
 
 
 def _lines(model: SigmaModel) -> Iterator[str]:

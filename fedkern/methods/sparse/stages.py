@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import column_notes, counts, loo_sums
 from ...algorithms.exchanges import columns as agreement
@@ -17,6 +17,7 @@ from ...jobs import few, memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
+from ...privacy.plan import Plan
 from . import moving
 from .keys import Config, ModelSection
 from .model import OTHER_PRIORS, SparseModel
@@ -100,6 +101,11 @@ def checked(at: Check[Config]) -> Said | None:
 def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError."""
     describe(file.table, file.spec)
+
+
+def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
+    """None: no job of this method has a budget."""
+    return None
 
 
 def _lines(model: SparseModel) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,7 @@ from ...jobs import incomplete, memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
+from ...privacy.plan import Plan
 from . import budget
 from .keys import Config
 from .model import FULL, VerticalModel
@@ -130,6 +131,15 @@ def look_through(file: OwnFile[Config]) -> None:
     rows, _ = aligned(table, config, "the file")
     if file.spec.covariates(table.names):
         columns(Reading(rows, config, file.path.stem), np.arange(table.n_rows))
+
+
+def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
+    """What the job may spend of one client's budget."""
+    if file.config.privacy is None:
+        return None
+    train, test = held_out(file.config, file.table.n_rows)
+    model = VerticalModel(file.config, tuple(names), len(train), len(test))
+    return budget.plan(model, client, len(file.spec.covariates(file.table.names)))
 
 
 def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:

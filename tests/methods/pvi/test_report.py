@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -86,6 +89,21 @@ def test_everything_is_inside_the_page() -> None:
     assert all(address.startswith("#") for address in structure.addresses)
     assert not re.search(r"https?:|//[a-z]+\.|@import|url\((?!#)", text)
     assert structure.open == []
+
+
+def test_a_browser_is_told_to_run_nothing_and_to_fetch_nothing() -> None:
+    text = page(finished(), report)
+    said = html.unescape(re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)[0])
+    policy = dict(part.strip().split(" ", 1) for part in said.split(";"))
+    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert policy.keys() & {"script-src", "script-src-elem", "connect-src", "font-src", "frame-src", "object-src"} == set()
+    assert policy["img-src"] == "data:"
+    sheets = re.findall(r"<style[^>]*>(.*?)</style>", text, flags=re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode() for sheet in sheets]
+    assert policy["style-src-elem"] == " ".join(f"'sha256-{one}'" for one in hashes)
+    assert text.index("Content-Security-Policy") < text.index("<title>") < text.index("<style>")
+    assert "stroke-linejoin:round" in sheets[0]  # of Matplotlib's own style sheet
+    assert not re.search(r"<script|\son\w+=|javascript:", text)
 
 
 def test_what_a_report_must_say() -> None:
