@@ -1,7 +1,9 @@
 // A small pool of threads that sleep where nothing is to do. No OpenMP runtime: it clashes with whatever else is loaded.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <unistd.h>
@@ -42,22 +44,35 @@ class Pool {
         // Two Python threads at once: the second runs alone. The result is the same, whoever does the work.
         const std::unique_lock alone(busy_, std::try_to_lock);
         if (!alone) return task(context);
+        SharedTask shared(task, context); // on this thread's stack, which waits for the others whatever happens
         {
             const std::lock_guard lock(mutex_);
-            while (int(workers_.size()) < n_threads - 1) workers_.emplace_back([this, seen = round_.load()] { work(seen); });
-            task_ = task, context_ = context, wanted_ = running_ = n_threads - 1;
+            shared_ = &shared, wanted_ = running_ = workers(n_threads - 1);
             ++round_;
         }
         wake_.notify_all();
-        task(context);
+        shared.run();
         const auto all_done = [this] { return running_ == 0; };
-        if (soon(all_done)) return;
-        std::unique_lock lock(mutex_);
-        done_.wait(lock, all_done);
+        if (!soon(all_done)) {
+            std::unique_lock lock(mutex_);
+            done_.wait(lock, all_done);
+        }
+        shared.rethrow();
     }
 
   private:
+    /// So many threads if the system gives them, otherwise those that there are: a result depends on no number of threads.
+    int workers(int wanted) {
+        try {
+            while (int(workers_.size()) < wanted) workers_.emplace_back([this, seen = round_.load()] { work(seen); });
+        } catch (const std::exception&) {
+        }
+        return std::min(wanted, int(workers_.size()));
+    }
+
     void work(unsigned long seen) {
+        // What C++ keeps of a thread's exceptions is allocated when it is first asked for. Memory may have ended when one is thrown.
+        (void)std::uncaught_exceptions();
         const auto called = [&] { return round_ != seen; };
         for (;;) {
             soon(called);
@@ -66,10 +81,9 @@ class Pool {
             seen = round_;
             if (wanted_ == 0) continue; // enough others have come
             --wanted_;
-            const auto task = task_;
-            const auto context = context_;
+            SharedTask& shared = *shared_;
             lock.unlock();
-            task(context);
+            shared.run();
             lock.lock();
             if (--running_ == 0) done_.notify_one();
         }
@@ -79,8 +93,7 @@ class Pool {
     std::condition_variable wake_, done_;
     std::vector<std::thread> workers_;
     std::atomic<unsigned long> round_{0};
-    void (*task_)(void*) = nullptr;
-    void* context_ = nullptr;
+    SharedTask* shared_ = nullptr;
     int wanted_ = 0;
     std::atomic<int> running_{0};
 };

@@ -50,6 +50,7 @@ def choice_of(codes: Mapping[str, int], words: str = "") -> Domain:
 
 
 POSITIVE = Domain("must be > 0 and finite", "0 < x < inf", "float(x)")
+GAMMA_SHAPE = Domain("must be > 0 and at most 1e300", "0 < x <= 1e300", "float(x)")  # beyond it no attempt at a draw is taken
 NOT_NEGATIVE = Domain("must be >= 0 and finite", "0 <= x < inf", "float(x)")
 FRACTION = Domain("must be in (0, 1)", "0 < x < 1", "float(x)")
 ABOVE_0 = Domain("must be > 0", "x > 0", "float(x)")  # inf, too

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedkern.errors import NumericalError
 
-from .._checks import ABOVE_0, FRACTION, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
+from .._checks import ABOVE_0, FRACTION, GAMMA_SHAPE, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
 from .._record import BACKENDS, F64, Array, Kernel, Scalar, names
 from .local import nothing_happened
 
@@ -44,10 +44,10 @@ def _options(scale_lambda: Scalar) -> tuple[Scalar, ...]:
         Scalar("spike_variance", NOT_NEGATIVE, 0.0),
         Scalar("scale_tau", POSITIVE, 1.0),
         scale_lambda,
-        Scalar("shape_eta", POSITIVE, 2.0),
+        Scalar("shape_eta", GAMMA_SHAPE, 2.0),
         Scalar("rate_eta", POSITIVE, 1.0),
-        Scalar("rho_a", POSITIVE, 1.0),
-        Scalar("rho_b", POSITIVE, 1.0),
+        Scalar("rho_a", GAMMA_SHAPE, 1.0),
+        Scalar("rho_b", GAMMA_SHAPE, 1.0),
         _SLAB,
     )
 
