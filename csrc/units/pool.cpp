@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -38,6 +39,21 @@ template <class Condition> bool soon(const Condition& holds) {
     return false;
 }
 
+/// Address space that nobody else gets while this lives: what a new thread keeps of its own, and cannot do without.
+class Spare {
+  public:
+    Spare() : data_(::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+    ~Spare() {
+        if (*this) ::munmap(data_, bytes);
+    }
+    Spare(const Spare&) = delete;
+    explicit operator bool() const { return data_ != MAP_FAILED; }
+
+  private:
+    static constexpr std::size_t bytes = std::size_t{1} << 20;
+    void* data_;
+};
+
 class Pool {
   public:
     void run(int n_threads, void (*task)(void*), void* context) {
@@ -46,8 +62,9 @@ class Pool {
         if (!alone) return task(context);
         SharedTask shared(task, context); // on this thread's stack, which waits for the others whatever happens
         {
-            const std::lock_guard lock(mutex_);
-            shared_ = &shared, wanted_ = running_ = workers(n_threads - 1);
+            std::unique_lock lock(mutex_);
+            const int others = workers(n_threads - 1, lock);
+            shared_ = &shared, wanted_ = running_ = others;
             ++round_;
         }
         wake_.notify_all();
@@ -62,17 +79,29 @@ class Pool {
 
   private:
     /// So many threads if the system gives them, otherwise those that there are: a result depends on no number of threads.
-    int workers(int wanted) {
+    int workers(int wanted, std::unique_lock<std::mutex>& lock) {
         try {
-            while (int(workers_.size()) < wanted) workers_.emplace_back([this, seen = round_.load()] { work(seen); });
+            while (int(workers_.size()) < wanted) {
+                if (const Spare spare; spare)
+                    workers_.emplace_back([this, seen = round_.load()] { work(seen); });
+                else
+                    break;
+                done_.wait(lock, [this] { return begun_ == workers_.size(); });
+            }
         } catch (const std::exception&) {
         }
         return std::min(wanted, int(workers_.size()));
     }
 
     void work(unsigned long seen) {
-        // What C++ keeps of a thread's exceptions is allocated when it is first asked for. Memory may have ended when one is thrown.
-        (void)std::uncaught_exceptions();
+        {
+            // What C++ keeps of a thread's exceptions is allocated when it is first asked for, and a thread that does not get it ends
+            // the process. Here it gets what was kept spare.
+            const std::lock_guard lock(mutex_);
+            (void)std::uncaught_exceptions();
+            ++begun_;
+        }
+        done_.notify_one();
         const auto called = [&] { return round_ != seen; };
         for (;;) {
             soon(called);
@@ -92,6 +121,7 @@ class Pool {
     std::mutex busy_, mutex_;
     std::condition_variable wake_, done_;
     std::vector<std::thread> workers_;
+    std::size_t begun_ = 0;
     std::atomic<unsigned long> round_{0};
     SharedTask* shared_ = nullptr;
     int wanted_ = 0;
