@@ -95,8 +95,7 @@ class Pool {
 
     void work(unsigned long seen) {
         {
-            // What C++ keeps of a thread's exceptions is allocated when it is first asked for, and a thread that does not get it ends
-            // the process. Here it gets what was kept spare.
+            // As in kernels(): here a thread gets what was kept spare.
             const std::lock_guard lock(mutex_);
             (void)std::uncaught_exceptions();
             ++begun_;
