@@ -12,7 +12,6 @@ from fedkern.kernels._checks import POSITIVE
 from fedkern.kernels._record import KERNELS
 from support.kernel_calls import given_to_run
 
-
 # Those that do nothing between the checks and the kernel.
 BINDABLE = [name for name, kernel in sorted(KERNELS.items()) if ".run(" in inspect.getsource(testing.public_function(kernel))]
 

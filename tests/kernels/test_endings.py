@@ -72,7 +72,8 @@ def check_memory(found):
 
 
 def test_memory_that_ends_is_a_memory_error():
-    refused, threaded = check_memory(lines("memory", "cpp", 1, "all", "glm.elbo_grad", "shrinkage.local_sweeps_batched", timeout=240))
+    found = lines("memory", "cpp", 1, "all", "glm.elbo_grad", "shrinkage.local_sweeps_batched", timeout=240)
+    refused, threaded = check_memory(found)
     assert refused
     assert threaded
 
@@ -88,7 +89,12 @@ def test_memory_that_ends_is_a_memory_error_in_every_kernel():
 
 
 def test_negative_control_bad_ends_are_noticed():
-    calls = [("fine", lambda: 1), ("killed", lambda: os.kill(os.getpid(), signal.SIGKILL)), ("hang", lambda: [None for _ in iter(int, 1)]), ("error", lambda: [][0])]
+    calls = [
+        ("fine", lambda: 1),
+        ("killed", lambda: os.kill(os.getpid(), signal.SIGKILL)),
+        ("hang", lambda: [None for _ in iter(int, 1)]),
+        ("error", lambda: [][0]),
+    ]
     ended = [(e.what, e.how.split(":")[0]) for e in apart.each_apart(calls, 1)]
     assert ended == [("fine", "returned 1"), ("killed", "signal 9"), ("hang", "hung"), ("error", "raised IndexError")]
 
