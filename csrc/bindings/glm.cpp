@@ -1,5 +1,7 @@
-#include "checks.hpp"
+#include "tensors.hpp"
 #include "units/table.hpp"
+
+#include <optional>
 
 namespace fedkern {
 namespace {
@@ -29,20 +31,16 @@ Regression regression(const py::array& X, const py::object& y, const py::object&
     return single ? fill(matrix<const float>(X, "X")) : fill(matrix<const double>(X, "X"));
 }
 
-/// The chosen rows, none of which may lie outside X. Keeps a contiguous copy if they are strided.
-void pick(Regression& data, const py::object& rows, std::vector<Index>& copy) {
+/// The chosen rows, none of which may lie outside X.
+void pick(Regression& data, const py::object& rows, std::optional<Indices<1>>& chosen) {
     if (rows.is_none()) return;
     const auto a = py::cast<py::array>(rows);
-    const auto index = vector<const Index>(a, "rows", a.ndim() == 1 ? a.shape(0) : 0);
-    for (Index i = 0; i < index.size; ++i)
-        if (index[i] < 0 || index[i] >= data.rows)
-            throw py::index_error("rows: rows[" + std::to_string(i) + "] = " + std::to_string(index[i]) + " is no row of X, which has " +
-                                  std::to_string(data.rows));
-    data.picked = index.data, data.n = index.size;
-    if (index.stride == 1) return;
-    copy.resize(index.size);
-    for (Index i = 0; i < index.size; ++i) copy[i] = index[i];
-    data.picked = copy.data();
+    const Index n[] = {a.ndim() == 1 ? a.shape(0) : 0};
+    chosen.emplace(a, "rows", n);
+    data.picked = chosen->view.data, data.n = chosen->size();
+    if (const Index i = chosen->outside(0, data.rows); i >= 0)
+        throw py::index_error("rows: rows[" + std::to_string(i) + "] = " + std::to_string(data.picked[i]) + " is no row of X, which has " +
+                              std::to_string(data.rows));
 }
 
 template <class T> Matrix<T> square(const py::array& a, const char* name, Index d) {
@@ -104,8 +102,8 @@ Index clipped_grad_sum(const py::array& X, const py::object& y, const py::array&
                        Index draws, U64 key, unsigned client, unsigned step, double noise_multiplier, double grid,
                        const py::array& total, int n_threads) {
     auto data = regression(X, y, offset, weights);
-    std::vector<Index> copy;
-    pick(data, rows, copy);
+    std::optional<Indices<1>> chosen;
+    pick(data, rows, chosen);
     const Index d = data.d, size = full ? d + d * (d + 1) / 2 : 2 * d;
     const auto q = posterior(mu, log_sigma, d, full);
     const Draws from{Draws::Kind(estimator), draws, key, client, step};

@@ -64,7 +64,7 @@ void vae_step(const py::array& parameters, const py::array& moments, const py::a
     const AutoencoderCode a(code);
     const DrawArrays arrays(values, scale, indptr, indices, order, kind, rank, group);
     if (arrays.table.n != a.sizes.n_values()) throw py::value_error("scale: needs as many numbers as the networks have values");
-    if (batch < 1) throw py::value_error("batch: must be positive");
+    if (batch < 1 || batch >= Index{1} << 32) throw py::value_error("batch: must be positive and below 2^32");
     const auto conditions = matrix<const double>(phi, "phi", arrays.table.entries, a.sizes.conditions);
     const auto learning_rates = vector<const double>(rates, "rates", rates.size());
     const auto weights = vector<const double>(kl_weights, "kl_weights", learning_rates.size);

@@ -41,10 +41,10 @@ void imputed_sweeps(const py::array& y, const py::array& pattern, const py::arra
     const auto from = row_state<const double>(theta, tau_sq, deviation, lambda_sq, alpha);
     const auto to = row_state<double>(theta, tau_sq, new_deviation, new_lambda_sq, new_alpha);
     const Index c = from.theta.shape[0], p = from.theta.shape[1], n = pattern.size(), number = K.ndim() ? K.shape(0) : 0;
-    const Patterns patterns{tensor<const std::int64_t, 1>(pattern, "pattern", {n}), tensor<const double, 3>(K, "K", {number, p, p}),
+    const Indices<1> of_row(pattern, "pattern", {n});
+    if (of_row.outside(-1, number) >= 0) throw py::index_error("pattern: out of range");
+    const Patterns patterns{of_row.view, tensor<const double, 3>(K, "K", {number, p, p}),
                             tensor<const double, 3>(L, "L", {number, p, p}), tensor<const double, 2>(shift, "shift", {number, p})};
-    for (Index i = 0; i < n; ++i)
-        if (patterns.of_row[i] < -1 || patterns.of_row[i] >= number) throw py::index_error("pattern: out of range");
     const auto response = tensor<const double, 2>(y, "y", {c, n});
     const auto noise = tensor<const double, 1>(sigma_sq, "sigma_sq", {c});
     const auto filled = tensor<const double, 3>(completed, "completed", {c, n, p});

@@ -34,12 +34,8 @@ struct ServerShape {
         return {state, row<double>(inclusion, "inclusion"), tensor<std::int64_t, 3>(events, "events", {c, g, 4})};
     }
     /// Indicators number themselves below p: they are used as indices.
-    Tensor<const std::int64_t, 2> indicators(const py::array& a) const {
-        const auto view = tensor<const std::int64_t, 2>(a, "indicators", {g, p});
-        for (Index r = 0; r < g; ++r)
-            for (Index j = 0; j < p; ++j)
-                if (view[r][j] < -2 || view[r][j] >= p) throw py::index_error("indicators: must be in [-2, p)");
-        return view;
+    void check(const Indices<2>& indicators) const {
+        if (indicators.outside(-2, p) >= 0) throw py::index_error("indicators: must be in [-2, p)");
     }
 };
 
@@ -57,13 +53,14 @@ void global_sweep(const py::array& deviation, const py::array& lambda_sq, const 
     const auto l = tensor<const double, 4>(lambda_sq, "lambda_sq", {m, c, g, p});
     const Clients clients{tensor<double, 4>(moved_deviation, "moved_deviation", {m, c, g, p}),
                           tensor<double, 4>(new_lambda_sq, "new_lambda_sq", {m, c, g, p})};
-    const auto kinds = rows.indicators(indicators);
+    const Indices<2> kinds(indicators, "indicators", {g, p});
+    rows.check(kinds);
     const auto from = rows.state<const double>(theta, tau_sq, gamma, eta, rho);
     const auto to = rows.result(rows.state<double>(new_theta, new_tau_sq, new_gamma, new_eta, new_rho), inclusion, events);
     const ServerOptions options{expanded,     blocked,   common,   shared_rho, c0,    spike_variance, scale_tau,
                                 scale_lambda, shape_eta, rate_eta, rho_a,      rho_b, slab};
     const py::gil_scoped_release unlocked;
-    kernels().shrinkage_server.global_sweep(d, l, kinds, from, options, {seed, chain, step, n_passes}, to, clients, n_threads);
+    kernels().shrinkage_server.global_sweep(d, l, kinds.view, from, options, {seed, chain, step, n_passes}, to, clients, n_threads);
 }
 
 void global_sweep_sums(const py::array& sums, Index n_clients, const py::array& indicators, const py::array& theta,
@@ -75,21 +72,19 @@ void global_sweep_sums(const py::array& sums, Index n_clients, const py::array& 
     const ServerShape rows(theta);
     const auto [c, g, p] = rows;
     const auto given = tensor<const double, 4>(sums, "sums", {slab < math::infinity<double>() ? 4 : 3, c, g, p});
-    const auto kinds = rows.indicators(indicators);
+    const Indices<2> kinds(indicators, "indicators", {g, p});
+    rows.check(kinds);
     const auto from = rows.state<const double>(theta, tau_sq, gamma, eta, rho);
     const auto to = rows.result(rows.state<double>(new_theta, new_tau_sq, new_gamma, new_eta, new_rho), inclusion, events);
     const ServerOptions options{expanded,     blocked,   common,   shared_rho, c0,    spike_variance, scale_tau,
                                 scale_lambda, shape_eta, rate_eta, rho_a,      rho_b, slab};
     const py::gil_scoped_release unlocked;
-    kernels().shrinkage_server.global_sweep_sums(given, n_clients, kinds, from, options, {seed, chain, step, 1}, to, n_threads);
+    kernels().shrinkage_server.global_sweep_sums(given, n_clients, kinds.view, from, options, {seed, chain, step, 1}, to, n_threads);
 }
 
 /// A block of the coordinates (theta, t): its numbers are used as indices.
-Tensor<const std::int64_t, 1> coordinates(const py::array& a, Index p) {
-    const auto block = tensor<const std::int64_t, 1>(a, "block", {a.size()});
-    for (Index i = 0; i < a.size(); ++i)
-        if (block[i] < 0 || block[i] >= 2 * p) throw py::index_error("block: must be in [0, 2p)");
-    return block;
+void check_coordinates(const Indices<1>& block, Index p) {
+    if (block.outside(0, 2 * p) >= 0) throw py::index_error("block: must be in [0, 2p)");
 }
 
 void move_terms(const py::array& R, const py::array& q, const py::array& block, const py::array& theta, const py::array& deviation,
@@ -98,14 +93,15 @@ void move_terms(const py::array& R, const py::array& q, const py::array& block, 
     if (R.ndim() != 2 || theta.ndim() != 2) throw py::value_error("R, theta: need 2 dimensions");
     const Index r = R.shape(0), p = R.shape(1), c = theta.shape(0), w = block.size();
     const auto factor = tensor<const double, 2>(R, "R", {r, p}), projected = tensor<const double, 2>(q, "q", {c, r});
-    const auto at = coordinates(block, p);
+    const Indices<1> at(block, "block", {w});
+    check_coordinates(at, p);
     const MoveState state{tensor<const double, 2>(theta, "theta", {c, p}), tensor<const double, 2>(tau_sq, "tau_sq", {c, p})};
     const auto d = tensor<const double, 2>(deviation, "deviation", {c, p});
     const auto noise = tensor<const double, 1>(sigma_sq, "sigma_sq", {c});
     const auto g = tensor<double, 2>(gradient, "gradient", {c, w});
     const auto Q = tensor<double, 3>(precision, "precision", {c, w, w});
     const py::gil_scoped_release unlocked;
-    kernels().shrinkage_server.move_terms(factor, projected, at, state, d, noise, slab, g, Q, n_threads);
+    kernels().shrinkage_server.move_terms(factor, projected, at.view, state, d, noise, slab, g, Q, n_threads);
 }
 
 void move(const py::array& gradient, const py::array& precision, const py::array& block, const py::array& theta,
@@ -115,14 +111,15 @@ void move(const py::array& gradient, const py::array& precision, const py::array
     const Index c = theta.shape(0), p = theta.shape(1), w = block.size();
     const auto g = tensor<const double, 2>(gradient, "gradient", {c, w});
     const auto Q = tensor<const double, 3>(precision, "precision", {c, w, w});
-    const auto at = coordinates(block, p);
+    const Indices<1> at(block, "block", {w});
+    check_coordinates(at, p);
     const MoveState state{tensor<const double, 2>(theta, "theta", {c, p}), tensor<const double, 2>(tau_sq, "tau_sq", {c, p})};
     const MovePrior prior{tensor<const double, 2>(gamma, "gamma", {c, p}), tensor<const double, 2>(eta, "eta", {c, p}), scale_tau, c0,
                           spike_variance};
     const auto moved = tensor<double, 2>(new_theta, "new_theta", {c, p}), signed_tau = tensor<double, 2>(t, "t", {c, p});
     const Blas& routines = blas();
     const py::gil_scoped_release unlocked;
-    kernels().shrinkage_server.move(g, Q, at, state, prior, seed, chain, step, moved, signed_tau, n_threads, routines);
+    kernels().shrinkage_server.move(g, Q, at.view, state, prior, seed, chain, step, moved, signed_tau, n_threads, routines);
 }
 
 } // namespace

@@ -236,8 +236,11 @@ py::object decode(const py::object& layout, const py::object& frame, std::uint32
         return py::none();
     const auto [sum, finite] = kernels().frames.check(bytes.data() + sizeof(Header), header.length / 8, sizeof(Header) / 8);
     if (header.checksum != sum + wire::sum(bytes.data(), 3, 0)) return py::none();
-    const auto owner = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(frame.ptr()));
-    if (!owner) throw py::error_already_set();
+    // What arrays look at must not be released through them, as a memoryview could be that is their base: a capsule holds it.
+    auto held = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(frame.ptr()));
+    if (!held) throw py::error_already_set();
+    const py::capsule owner(static_cast<const void*>(held.ptr()), [](void* view) { Py_DECREF(static_cast<PyObject*>(view)); });
+    held.release();
     py::dict values;
     for (const Field& field : l.fields) {
         const py::object value = get(field, bytes.data(), finite, owner); // where not all is finite: ints and bytes may not look it

@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -49,7 +50,12 @@ const Level*& chosen() {
 
 } // namespace
 
-const Table& kernels() { return chosen()->table; }
+const Table& kernels() {
+    // What C++ keeps of a thread's exceptions is allocated when it is first asked for, and a thread that does not get it ends the
+    // process: here, before a kernel takes memory, and not when it finds that there is none.
+    (void)std::uncaught_exceptions();
+    return chosen()->table;
+}
 const char* isa() { return chosen()->name; }
 
 void limit_isa(const char* name) {

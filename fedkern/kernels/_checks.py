@@ -50,14 +50,15 @@ def choice_of(codes: Mapping[str, int], words: str = "") -> Domain:
 
 
 POSITIVE = Domain("must be > 0 and finite", "0 < x < inf", "float(x)")
+GAMMA_SHAPE = Domain("must be > 0 and at most 1e300", "0 < x <= 1e300", "float(x)")  # beyond it no attempt at a draw is taken
 NOT_NEGATIVE = Domain("must be >= 0 and finite", "0 <= x < inf", "float(x)")
 FRACTION = Domain("must be in (0, 1)", "0 < x < 1", "float(x)")
 ABOVE_0 = Domain("must be > 0", "x > 0", "float(x)")  # inf, too
 FINITE = Domain("must be finite", "-inf < x < inf", "float(x)")
 NUMBER = Domain("a number", "", "float(x)")
 SWITCH = Domain("True or False", "", "bool(x)")
-AT_LEAST_0 = Domain("must be >= 0", "x >= 0", "index(x)")
-AT_LEAST_1 = Domain("must be >= 1", "x >= 1", "index(x)")
+AT_LEAST_0 = Domain("must be >= 0 and below 2^32", "0 <= x < 2**32", "index(x)")
+AT_LEAST_1 = Domain("must be >= 1 and below 2^32", "1 <= x < 2**32", "index(x)")
 SEED = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "uint64(index(x))")
 KEY = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "index(x)")
 OPTIONAL_KEY = Domain(KEY.words, f"x is None or {KEY.test}", "0 if x is None else index(x)")

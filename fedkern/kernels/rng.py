@@ -347,7 +347,7 @@ def gamma(
     Parameters
     ----------
     shape : (n,) float64 array, or float
-        Positive and finite; a number that is not gives NaN.
+        Positive and at most 1e300; a number that is not gives NaN.
     key : int
         From `key()`, or any 64-bit number.
     n : int, optional

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NumericalError
-from ._checks import AT_LEAST_1, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
+from ._checks import AT_LEAST_1, GAMMA_SHAPE, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
 
 UPDATES = ("row-gibbs", "element", "row")
@@ -67,7 +67,7 @@ SWEEPS = Kernel(
         Scalar("adapt", SWITCH, False),
         Scalar("expanded", choice_of({"exact": False, "expanded": True}, _one_of(*SCALES)), "exact", of="scales"),
         Scalar("scale_lambda", POSITIVE, 1.0),
-        Scalar("shape", POSITIVE, 2.0),
+        Scalar("shape", GAMMA_SHAPE, 2.0),
         Scalar("rate", POSITIVE, 1.0),
     ),
     together=(

@@ -72,6 +72,13 @@ def test_program_without_python(level, tmp_path):
     assert run.returncode == 0, run.stdout
 
 
+@pytest.mark.parametrize("pool", [["-DFEDKERN_POOL", ROOT / "csrc/units/pool.cpp"], []], ids=["pool", "without"])
+def test_exceptions_on_threads(pool, tmp_path):
+    compile_(*FLAGS, HERE / "threads.cpp", *pool, "-o", tmp_path / "program", "-pthread")
+    run = subprocess.run([tmp_path / "program"], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 # Units in the last place, as math.hpp says.
 BOUNDS = {
     "exp": 2,

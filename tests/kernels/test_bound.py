@@ -10,24 +10,7 @@ from fedkern.errors import NumericalError
 from fedkern.kernels import glm, rng, shrinkage
 from fedkern.kernels._checks import POSITIVE
 from fedkern.kernels._record import KERNELS
-
-
-def calls_of(kernel, call):
-    """What the public function gives to `run`, and what it gets back."""
-    run, seen = kernel.run, []
-
-    def watched(inputs, out, n_threads, backend, symbols=None, **scalars):
-        found = run(inputs, out, n_threads, backend, symbols, **scalars)
-        seen.append((inputs, n_threads, symbols, scalars, found))
-        return found
-
-    kernel.__dict__["run"] = watched
-    try:
-        call()
-    finally:
-        kernel.__dict__["run"] = run
-    return seen
-
+from support.kernel_calls import given_to_run
 
 # Those that do nothing between the checks and the kernel.
 BINDABLE = [name for name, kernel in sorted(KERNELS.items()) if ".run(" in inspect.getsource(testing.public_function(kernel))]
@@ -38,7 +21,7 @@ def test_gives_the_bits_of_other_calls(name):
     kernel, compared = KERNELS[name], 0
     for seed in range(12):
         case = testing.case(name, seed, (3, 5), ("C", "strided"))
-        for inputs, n_threads, symbols, scalars, found in calls_of(kernel, lambda case=case: testing.results_of(name, case)):
+        for inputs, n_threads, symbols, scalars, found in given_to_run(kernel, lambda case=case: testing.results_of(name, case)):
             arrays = {a.name: value for a, value in zip(kernel.inputs, inputs) if value is not None}
             numbers = [s.name for s in kernel.scalars if s.domain is POSITIVE and type(scalars.get(s.name)) is float]
             steps = ["step"] if "step" in scalars else []

@@ -354,7 +354,7 @@ def test_a_fault_of_one_draw_names_the_chain(backend):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"n_sweeps": 0}, "n_sweeps must be >= 1, got 0"),
+        ({"n_sweeps": 0}, "n_sweeps must be >= 1 and below 2\\^32, got 0"),
         ({"scales": "approximate"}, "scales must be 'exact' or 'expanded', got 'approximate'"),
         ({"draw": "rows"}, "draw must be 'auto' or 'gram' or 'data', got 'rows'"),
         ({"scale_lambda": 0.0}, "scale_lambda must be > 0"),

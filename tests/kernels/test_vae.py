@@ -458,8 +458,8 @@ def test_no_steps(backend):
 ERRORS = [
     ({"architecture": "amended"}, TypeError, "architecture must be an Architecture, got str"),
     ({"kind": "full"}, ValueError, "kind must be 'stored' or 'dense' or 'sparse', got 'full'"),
-    ({"batch": 0}, ValueError, "batch must be >= 1, got 0"),
-    ({"group": 0}, ValueError, "group must be >= 1, got 0"),
+    ({"batch": 0}, ValueError, "batch must be >= 1 and below 2\\^32, got 0"),
+    ({"group": 0}, ValueError, "group must be >= 1 and below 2\\^32, got 0"),
     ({"gamma": 0.0}, ValueError, "gamma must be > 0 and finite, got 0.0"),
     ({"gamma": np.nan}, ValueError, "gamma must be > 0 and finite"),
     ({"clip": np.nan}, ValueError, "clip must be a number, got nan"),

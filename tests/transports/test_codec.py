@@ -148,6 +148,22 @@ def test_a_view_outlives_its_frame():
     np.testing.assert_array_equal(got, message().vector)
 
 
+@pytest.mark.parametrize("codec", [CODEC, LONG], ids=["short", "long"])
+def test_nobody_can_give_back_the_memory_that_arrays_look_at(codec):
+    frame = codec.encode(0, message(0, codec))
+    got = codec.decode(frame, KINDS)[1].matrix
+    want, base = got.copy(), got
+    while (base := getattr(base, "base", None)) is not None:
+        if hasattr(base, "release"):
+            base.release()
+    if hasattr(frame, "release"):
+        frame.release()
+    del frame, base
+    others = [codec.encode(0, message(1, codec)) for _ in range(3)]
+    np.testing.assert_array_equal(got, want)
+    assert len(others) == 3
+
+
 def test_another_address_gives_the_same_frame_as_encoding_anew():
     for codec in (CODEC, LONG):
         assert codec.readdress(codec.encode(1, message(3, codec)), 2) == codec.encode(2, message(3, codec))

@@ -11,6 +11,8 @@ from numba import uint32, uint64
 
 from ._jit import loop, scalar, scalar_ieee
 
+MOST_SHAPE = 1e300  # of a gamma number: beyond it the test of a proposal would run over
+
 
 @scalar
 def mix(z):
@@ -77,7 +79,7 @@ def metropolis_accept(log_ratio, u):
 
 @scalar
 def gamma_one(shape, item, client, step, key):
-    if not (shape > 0.0 and shape < np.inf):
+    if not 0.0 < shape <= MOST_SHAPE:
         return np.nan
     d = (shape + 1.0 if shape < 1.0 else shape) - 1.0 / 3.0
     draw = 0

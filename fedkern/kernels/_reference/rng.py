@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 MASK = np.uint64(0xFFFFFFFF)
+MOST_SHAPE = 1e300  # of a gamma number: beyond it the test of a proposal would run over
 
 
 def philox(item, draw, client, step, key):
@@ -76,7 +77,7 @@ def exponential(key, client, step, draw, first_item, out, n_threads):
 
 def gamma(shape, key, client, step, first_item, out, n_threads):
     """Marsaglia and Tsang, attempt by attempt, for all that are still without a value."""
-    todo = np.flatnonzero((shape > 0) & np.isfinite(shape))
+    todo = np.flatnonzero((shape > 0) & (shape <= MOST_SHAPE))
     out[:] = np.nan
     attempt = 0
     while todo.size:

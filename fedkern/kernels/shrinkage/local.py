@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedkern.errors import NumericalError
 
-from .._checks import ABOVE_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
+from .._checks import ABOVE_0, AT_LEAST_1, GAMMA_SHAPE, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
 from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
 
 __all__ = [
@@ -52,7 +52,7 @@ NAMES = (Scalar("seed", SEED), Scalar("chain", SEED, 0), Scalar("client", WORD, 
 N_SWEEPS = Scalar("n_sweeps", AT_LEAST_1, 1)
 EXPANDED = Scalar("expanded", choice_of(SCALES), "exact", of="scales")
 SCALE_LAMBDA, SLAB = Scalar("scale_lambda", POSITIVE, 1.0), Scalar("slab", ABOVE_0, np.inf)
-VARIANCE = (Scalar("shape", POSITIVE, 2.0), Scalar("rate", POSITIVE, 1.0))  # of sigma^2 a priori
+VARIANCE = (Scalar("shape", GAMMA_SHAPE, 2.0), Scalar("rate", POSITIVE, 1.0))  # of sigma^2 a priori
 _FORM = Scalar("form", choice_of(FORMS), "auto", of="draw")
 _SWEEPS = (Scalar("n", NOT_NEGATIVE), *NAMES, N_SWEEPS, EXPANDED, _FORM, SCALE_LAMBDA, *VARIANCE, SLAB)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedkern.errors import NumericalError
 
-from .._checks import ABOVE_0, FRACTION, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
+from .._checks import ABOVE_0, AT_LEAST_1, FRACTION, GAMMA_SHAPE, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
 from .._record import BACKENDS, F64, Array, Kernel, Scalar, names
 from .local import nothing_happened
 
@@ -44,10 +44,10 @@ def _options(scale_lambda: Scalar) -> tuple[Scalar, ...]:
         Scalar("spike_variance", NOT_NEGATIVE, 0.0),
         Scalar("scale_tau", POSITIVE, 1.0),
         scale_lambda,
-        Scalar("shape_eta", POSITIVE, 2.0),
+        Scalar("shape_eta", GAMMA_SHAPE, 2.0),
         Scalar("rate_eta", POSITIVE, 1.0),
-        Scalar("rho_a", POSITIVE, 1.0),
-        Scalar("rho_b", POSITIVE, 1.0),
+        Scalar("rho_a", GAMMA_SHAPE, 1.0),
+        Scalar("rho_b", GAMMA_SHAPE, 1.0),
         _SLAB,
     )
 
@@ -61,7 +61,7 @@ GLOBAL_SWEEP = Kernel(
     outputs=(*NEW_STATE, Array("moved_deviation", ("m", *ROW), F64), Array("new_lambda_sq", ("m", *ROW), F64), EVENTS),
     scalars=(
         *_COUNTER,
-        Scalar("n_passes", Domain("must be >= 1, and 1 with expanded scales"), 1),
+        Scalar("n_passes", AT_LEAST_1, 1),
         *_options(Scalar("scale_lambda", POSITIVE, 1.0)),
     ),
     streams=("scales", *STREAMS),
@@ -74,7 +74,7 @@ GLOBAL_SWEEP_SUMS = Kernel(
     source="docs/methods/sparse.md, sections 4 and 5",
     inputs=(Array("sums", ("s", *ROW), F64), Array("indicators", ("g", "p"), INTEGER), *STATE),
     outputs=(*NEW_STATE, EVENTS),
-    scalars=(Scalar("n_clients", Domain("must be >= 1")), *_COUNTER, *_options(Scalar("scale_lambda", MADE))),
+    scalars=(Scalar("n_clients", AT_LEAST_1), *_COUNTER, *_options(Scalar("scale_lambda", MADE))),
     order=(
         *("sums", "n_clients", "indicators"),
         *names(*STATE, *_COUNTER, *_options(Scalar("scale_lambda")), *NEW_STATE, EVENTS),

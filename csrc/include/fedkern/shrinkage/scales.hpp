@@ -71,6 +71,7 @@ FEDKERN_INLINE double global_variance(double m, double clients, double tau_sq, c
         }
     }
     const double scaled = m / s2, rate = scaled < least_rate ? least_rate : scaled;
+    if (!(rate > 0)) return math::not_a_number<double>(); // 0 / 0: no attempt would be taken
     if (clients == 1)
         for (U32 attempt = 0;; ++attempt) {
             const double zeta = half_cauchy_proposal(rate, block(attempt));

@@ -85,6 +85,8 @@ def global_variance(m, clients, tau_sq, scale, expanded, item, client, step, key
             if g >= 0.0:
                 return (e / (1.0 / s2 + 1.0 / tau_sq) + m) * inverse(g)
             attempt += 1
+    if not m / s2 >= 0.0:
+        return np.nan  # 0 / 0: no attempt would be taken
     rate = max(m / s2, LEAST_RATE)
     if clients == 1:
         return s2 * inverse(half_cauchy_precision(rate, item, client, step, key))
