@@ -121,7 +121,7 @@ def test_a_signal_that_comes_while_mpirun_is_looked_at_is_not_lost(monkeypatch):
     monkeypatch.setattr(Job, "_end", lambda self, now, why: ended.append(why))
     monkeypatch.setattr(launcher, "_waiting", lambda pid: job._ask(signal.SIGTERM, None))
     job._look(1.0)
-    assert ended == ["stopped by SIGTERM before the job had begun; start it again"]
+    assert [fault.text for fault in ended] == ["stopped by SIGTERM before the job had begun; start it again"]
 
 
 HEEDS = """
