@@ -77,7 +77,7 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
             if _is_first():
                 say(problem)
                 parent.tell(parent.ENDED + b"%d" % JobError.exit_code)
-            parent.leave(JobError.exit_code)
+            parent.leave(JobError.exit_code, "" if _is_first() else several(problem))
             return JobError.exit_code
         from .ending import end, leave
         from .mpi import Ranks, duplicate

@@ -35,7 +35,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from .parent import BEGUN, ENDED, HELLO, JOINS, LAUNCHERS, LEFT, NAME
+from .parent import BEGUN, ENDED, HELLO, JOINS, LAUNCHERS, LEFT, LONGEST, NAME
 from .rollcall import LOST, Fault, RollCall
 
 SH = "FEDKERN_SH"  # the process id of the script that runs us: when it is gone the job stops
@@ -192,6 +192,8 @@ class Job:
             return code, ""
         if code <= 0 or 128 < code <= 192 or code in (9, 15):
             who = f"mpirun was ended by {Signal(-code).name}" if code < 0 else "rank 0 (the server) did not say how the job ended"
+            if code > 0 and not self.begun:
+                who = f"a rank died before it had said which it is (mpirun ended with code {code})"
             return LOST, f"{who}; {'--resume goes on from the last checkpoint' if self.begun else 'start it again'}"
         if not self.begun and (self.roll.here or self.screen.heard):
             return LOST, f"mpirun ended with code {code} before the job had begun; start it again"
@@ -259,7 +261,7 @@ class Job:
         """The next word on this line; False at its end."""
         rank, now = self._lines[line], time.monotonic()
         try:
-            word = line.recv(64)
+            word = line.recv(LONGEST)
         except ConnectionError:
             word = b""
         if not word:
@@ -279,7 +281,8 @@ class Job:
         elif rank is not None and word == JOINS:
             self.roll.joins(rank, now)
         elif rank is not None and word.startswith(LEFT):
-            self.roll.leaves(rank, int(word.removeprefix(LEFT)), now)
+            code, _, why = word.removeprefix(LEFT).partition(b" ")
+            self.roll.leaves(rank, int(code), now, why.decode(errors="replace"))
         return bool(word)
 
     def _show(self) -> bool:

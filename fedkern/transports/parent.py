@@ -18,8 +18,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 NAME = "FEDKERN_LAUNCHER"  # the name of the socket of `mpirun`
-HELLO, JOINS, LEFT = b"hello ", b"joins", b"left "  # of every rank: its number, how many are near, and in all; MPI starts; an exit code
+HELLO, JOINS, LEFT = b"hello ", b"joins", b"left "  # of every rank: its number, how many are near, and in all; MPI starts; an exit code, and why
 BEGUN, ENDED = b"begun", b"ended "  # of rank 0
+LONGEST = 1024  # bytes of a word
 LOOK = 0.5  # seconds
 PDEATHSIG = 1  # of prctl
 
@@ -67,9 +68,9 @@ def hello() -> bool:
     return False
 
 
-def leave(code: int) -> None:
-    """Says that this rank ends by itself, and why has been said: it has not died."""
-    tell(LEFT + str(code).encode())
+def leave(code: int, why: str = "") -> None:
+    """Says that this rank ends by itself: it has not died. `why`: what it has not printed, since others may have."""
+    tell(LEFT + f"{code} {why}".encode()[:LONGEST])
 
 
 def follow() -> None:

@@ -34,7 +34,8 @@ class RollCall:
     ranks: int
     here: set[int] = field(default_factory=set)  # have said hello
     joined: set[int] = field(default_factory=set)  # MPI starts in them
-    left: dict[int, int] = field(default_factory=dict)  # rank -> its exit code, of which it has said the reason
+    left: dict[int, int] = field(default_factory=dict)  # rank -> its exit code
+    why: dict[int, str] = field(default_factory=dict)  # the reason, where the rank has not printed it
     dead: dict[int, float] = field(default_factory=dict)  # rank -> when that was noticed
     told: bool = False  # a rank has said how many there are
     whole: bool = False  # and that these are all: none is on another machine
@@ -61,9 +62,13 @@ class RollCall:
         if rank not in self.left:
             self.dead.setdefault(rank, now)
 
-    def leaves(self, rank: int, code: int, now: float) -> None:
+    def leaves(self, rank: int, code: int, now: float, why: str = "") -> None:
         """A rank ends by itself."""
+        if rank in self.left:
+            return
         self.left[rank] = code
+        if why:
+            self.why[rank] = why
         self.dead.pop(rank, None)
         if code and self._gone is None:
             self._gone = now
@@ -102,7 +107,10 @@ class RollCall:
         if not codes:
             return None
         code, who = next(iter(codes.values())), sorted(codes)
-        return Fault(code, f"{named(who)} ended before the job had begun" if len(who) < self.ranks else "")
+        if len(who) >= self.ranks:  # all have the same reason, and one has said it
+            return Fault(code, "")
+        why = next((f": {self.why[rank]}" for rank in who if rank in self.why), "")
+        return Fault(code, f"{named(who)} ended before the job had begun{why}")
 
     def died(self) -> Fault | None:
         """Who has died, in one sentence."""
@@ -110,7 +118,8 @@ class RollCall:
             return None
         first = min(self.dead.values())
         who = sorted(rank for rank, when in self.dead.items() if when == first)
-        return Fault(LOST, f"{named(who)} died while the job was starting; start it again", not self.joined.issuperset(who))
+        words = len(self.dead) >= self.ranks or not self.joined.issuperset(who)  # survivors of a death in MPI complain of what follows
+        return Fault(LOST, f"{named(who)} died while the job was starting; start it again", words)
 
     def fault(self, now: float, crowd: float) -> Fault | None:
         """What keeps the job from beginning, if anything does. `crowd`: how many processes want one core, at least 1."""

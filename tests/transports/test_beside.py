@@ -71,7 +71,7 @@ def test_the_code_is_what_rank_0_says_whatever_mpirun_says(beside, code):
             3,
             "no peer\nfedkern: mpirun ended with code 213 before the job had begun; start it again",
         ),
-        ("exit 137", 3, "rank 0 (the server) did not say how the job ended; start it again"),
+        ("exit 137", 3, "a rank died before it had said which it is (mpirun ended with code 137); start it again"),
         ("kill -9 $$", 3, "mpirun was ended by SIGKILL; start it again"),
     ],
 )
@@ -210,6 +210,7 @@ def test_ranks_that_start_slowly_below_a_proxy_have_not_died(beside):
         ("hello(); os.kill(os.getpid(), 9)", 3, "rank 1 died while the job was starting; start it again"),
         ("time.sleep(2); os.kill(os.getpid(), 9)", 3, "rank 1 died while the job was starting; start it again"),
         ("hello(); leave(2)", 2, "rank 1 ended before the job had begun"),
+        ("hello(); leave(2, 'no library')", 2, "rank 1 ended before the job had begun: no library"),
     ],
 )
 def test_a_rank_that_dies_or_leaves_while_the_others_wait_is_named(beside, program, code, says):
