@@ -19,6 +19,7 @@ from .. import __version__
 from ..errors import FedkernError, JobError, no_memory, plainly
 from ..jobs import limits as machine
 from ..printing import printable, several
+from ..transports import parent
 from ..transports.signals import Signals
 
 EXIT_CODES = """exit codes: 0 finished; 1 internal error; 2 bad job or data; 3 stopped by a signal or a lost peer, with a
@@ -227,6 +228,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     the exit code, as listed under `fedkern --help`
     """
+    if arguments is not None or not parent.hello():
+        return _main(arguments)
+    code = 1
+    try:
+        code = _main(arguments)
+    except SystemExit as ended:  # of the parser
+        code = ended.code if isinstance(ended.code, int) else 0
+        raise
+    finally:
+        parent.leave(code)
+    return code
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = parser().parse_args(arguments)
     if getattr(options, "device", None) is not None:
         options.sets = [*options.sets, f"{options.device_key}={options.device}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from ..errors import JobError, LostPeer
+from ..transports.parent import PDEATHSIG
 from ..transports.signals import Signals
 
 PACKAGE = Path(__file__).parents[1]
@@ -21,10 +23,9 @@ SCRIPT, DEMO, DEMO_RANKS = PACKAGE / "transports" / "run.sh", PACKAGE / "demo.to
 
 
 def launch(options: argparse.Namespace) -> int:
-    """Becomes the script that starts mpirun and stays beside it: what is sent to this process reaches the job."""
+    """Runs the script that starts mpirun and stays beside it: what is sent to this process reaches the job, from the first moment."""
     command = _command([*(["-n", str(options.ranks)] if options.ranks is not None else []), *options.arguments])
-    sys.stdout.flush()
-    os.execve(command[0], command, _environment())
+    return _followed(command, _environment())
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -48,7 +49,10 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def _followed(command: list[str], environment: dict[str, str]) -> int:
-    """Runs a job, to which all goes that is sent to this process, and once: in a session of its own no terminal reaches it."""
+    """Runs a job, to which all goes that is sent to this process, and once: in a session of its own no terminal reaches it.
+
+    To become the script would leave a moment in which it does not listen yet, and a signal ends it with a code that is not ours.
+    """
     asked: list[int] = []
     job: subprocess.Popen[bytes] | None = None
 
@@ -60,7 +64,7 @@ def _followed(command: list[str], environment: dict[str, str]) -> int:
     numbers = [number for number in ASKS if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, send) for number in numbers}
     try:
-        started = subprocess.Popen(command, env=environment, start_new_session=True)
+        started = subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=_as_long_as_we_live)
         early, job = list(asked), started
         for number in early:
             started.send_signal(number)
@@ -68,7 +72,16 @@ def _followed(command: list[str], environment: dict[str, str]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if code < 0 and asked:  # it did not listen yet, and has started nothing
+        print(f"fedkern: stopped by {signal.Signals(asked[0]).name} before the job had begun; start it again", file=sys.stderr)
+    elif code < 0:
+        print("fedkern: the script beside mpirun was killed, and the job ends with it; --resume goes on", file=sys.stderr)
     return LostPeer.exit_code if code < 0 else code
+
+
+def _as_long_as_we_live() -> None:
+    """In the script's process: it is asked to end if this one is killed."""
+    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGTERM)
 
 
 def _command(arguments: list[str]) -> list[str]:

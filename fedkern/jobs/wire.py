@@ -136,7 +136,7 @@ def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
 def _control(allgather: bool, device: bool) -> list[Sequence[str]]:
     """What stands in the ledger of a rank."""
     rows = [
-        ("hello", "instruction set, number of cores; digests of host, cores and job", f"{tags.HELLO.size}", ""),
+        ("hello", "version, instruction set, number of cores; digests of host, cores and job", f"{tags.HELLO.size}", ""),
         ("run", "whether with --resume; the run's id", "its text", "with --out"),
         ("run", "numbers of its clients that have too few rows", "its text", 'with data.small = "leave-out"'),
         ("offers", "numbers of checkpoints", f"{tags.OFFER.size} each", "with --resume"),

@@ -43,6 +43,7 @@ def leave(comm: MPI.Intracomm, code: int) -> None:
             stream.flush()
     if comm.rank == 0:
         parent.tell(parent.ENDED + str(code).encode())
+    parent.leave(code)
     comm.Abort(code)
 
 

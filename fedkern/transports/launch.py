@@ -17,6 +17,7 @@ from .place import Place
 from .signals import Signals
 
 BEFORE = "{} before the job had begun; start it again"
+WATCHED = 3  # times as long a rank waits for the others where the process beside mpirun does it too
 
 
 def launch(
@@ -51,8 +52,10 @@ def launch(
 
 def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[str], None], comm: Any, signals: Signals) -> int:
     parent.follow()
-    # While MPI starts no code of ours runs, and a launcher that tolerates deaths lets the others wait for ever.
-    faulthandler.dump_traceback_later(timeouts.start, exit=True)
+    # While MPI starts no code of ours runs, and a launcher that tolerates deaths lets the others wait for ever. Who watches over the
+    # ranks of this machine knows which have not come, and has more patience where the machine is busy.
+    watched = parent.hello()
+    faulthandler.dump_traceback_later(timeouts.start * (1 + WATCHED * watched), exit=True)
     try:
         MPI, problem = _library()
         if signals.stopped is not None:
@@ -63,6 +66,7 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
                 stopped = "fedkern: " + BEFORE.format("stopped by {}") + "\n" if _is_first() else ""
                 with warnings.catch_warnings(), signals.deadly(LostPeer.exit_code, stopped):  # it waits for all ranks
                     warnings.simplefilter("ignore", RuntimeWarning)  # of a foreign launcher, which we describe ourselves
+                    parent.tell(parent.JOINS)
                     MPI.Init_thread(MPI.THREAD_FUNNELED)
             comm = comm or MPI.COMM_WORLD
             problem = foreign_launcher(os.environ, comm.size, MPI.Get_library_version())
@@ -73,6 +77,7 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
             if _is_first():
                 say(problem)
                 parent.tell(parent.ENDED + b"%d" % JobError.exit_code)
+            parent.leave(JobError.exit_code, "" if _is_first() else several(problem))
             return JobError.exit_code
         from .ending import end, leave
         from .mpi import Ranks, duplicate
@@ -80,13 +85,15 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
         try:
             ranks = Ranks(duplicate(comm), timeouts, signals)
         except LostPeer as error:
-            say(f"rank {comm.rank}: {error}")
+            if not watched:  # else it is said which rank
+                say(f"rank {comm.rank}: {error}")
             leave(comm, LostPeer.exit_code)
     except BaseException:
         if signals.stopped is None:
             raise
         if _is_first():
             say(BEFORE.format(signals.stopped))
+        parent.leave(LostPeer.exit_code)
         os._exit(LostPeer.exit_code)  # as all ranks do: none can wait for the others, who may not have come
     faulthandler.cancel_dump_traceback_later()
     if ranks.is_server:
@@ -122,7 +129,7 @@ def _result(main: Callable[[Place], int], ranks: Place, say: Callable[[str], Non
 
 def _is_first() -> bool:
     """Whether this is rank 0, as far as the launcher tells."""
-    return not any(os.environ.get(rank, "0") != "0" for _, _, rank in LAUNCHERS)
+    return not any(os.environ.get(launcher.rank, "0") != "0" for launcher in parent.LAUNCHERS)
 
 
 def _library() -> tuple[Any, str | None]:
@@ -139,13 +146,6 @@ def _library() -> tuple[Any, str | None]:
     return MPI, foreign_launcher(os.environ, 1, MPI.Get_library_version()) if surely else None
 
 
-LAUNCHERS = (
-    ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-    ("an mpiexec of MPICH's family (PMI)", "PMI_SIZE", "PMI_RANK"),
-    ("Slurm's srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
-)
-
-
 def cannot_join(env: Mapping[str, str], vendor: str, version: tuple[int, ...]) -> bool:
     """Whether a library is known, before it starts, not to understand the launcher (MPICH would abort, Open MPI complain)."""
     if "OMPI_COMM_WORLD_SIZE" in env:
@@ -158,12 +158,12 @@ def foreign_launcher(env: Mapping[str, str], size: int, library: str) -> str | N
 
     A launcher tells its processes their number in the environment; with a foreign library each of them finds itself alone.
     """
-    for launcher, count, _ in LAUNCHERS:
-        claimed = env.get(count, "")
+    for launcher in parent.LAUNCHERS:
+        claimed = env.get(launcher.size, "")
         if size == 1 and claimed.isdigit() and int(claimed) > 1:
             name = " ".join(library.split(",")[0].splitlines()[0].replace("Version:", "").split())
             return (
-                f"{launcher} started {claimed} processes, but mpi4py uses {name}, which does not know of them: "
+                f"{launcher.name} started {claimed} processes, but mpi4py uses {name}, which does not know of them: "
                 "start the job with the mpirun of that library (mpi/run.sh takes the one installed beside this Python)"
             )
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import socket
 import struct
 import time
@@ -111,13 +112,15 @@ class Ranks:
     def agree(self, configuration: bytes) -> None:
         """All ranks take the lowest instruction-set level among them, and their share of the cores (`n_threads`).
 
-        A rank whose `configuration` is not byte for byte that of rank 0 ends the job with a JobError that names it.
+        A rank with another version of fedkern than rank 0's, or whose `configuration` is not byte for byte that of rank 0, ends the job
+        with a JobError that names it.
         """
-        from .. import _core
+        from .. import __version__, _core
 
         cores = sorted(os.sched_getaffinity(0))
         digest = hashlib.blake2b(configuration, digest_size=32).digest()
-        hello = tags.HELLO.pack(LEVELS.index(_core.isa()), _short(socket.gethostname()), _short(repr(cores)), len(cores), digest)
+        version, host = __version__.encode(), _short(socket.gethostname())
+        hello = tags.HELLO.pack(version, LEVELS.index(_core.isa()), host, _short(repr(cores)), len(cores), digest)
         near = [0]
 
         def answer(hellos: list[bytes]) -> list[bytes]:
@@ -336,7 +339,20 @@ def _short(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
+def _version(hello: bytes) -> str:
+    """The version of fedkern that a rank's hello names; hellos of another length are of other versions."""
+    text = hello[: tags.VERSION.size].rstrip(b"\0")
+    if len(hello) >= tags.VERSION.size and re.fullmatch(rb"[0-9][0-9A-Za-z.+!_-]*", text):
+        known = text.decode()
+        return f"fedkern {known}" if len(hello) == tags.HELLO.size else f"fedkern {known} with a hello of {len(hello)} bytes"
+    return f"a version of fedkern that does not say which (its hello has {len(hello)} bytes)"
+
+
 def _welcome(hellos: list[bytes]) -> list[bytes]:
+    ours, *theirs = map(_version, hellos)
+    others = [f"rank {rank} has {version}" for rank, version in enumerate(theirs, 1) if version != ours]
+    if others:
+        raise JobError(f"{', '.join(others)}, and rank 0 has {ours}: install the same version for all ranks")
     said = [tags.HELLO.unpack(data) for data in hellos]
     for rank, (*_, digest) in enumerate(said):
         if digest != said[0][-1]:
@@ -344,10 +360,10 @@ def _welcome(hellos: list[bytes]) -> list[bytes]:
                 f"rank {rank} has another configuration than rank 0 (digest {digest.hex()[:12]}, not {said[0][-1].hex()[:12]}): "
                 "give all ranks the same job file and options"
             )
-    level = min(level for level, *_ in said)
-    sharing = Counter((host, cores) for _, host, cores, _, _ in said)  # ranks that may use the same cores
+    level = min(level for _, level, *_ in said)
+    sharing = Counter((host, cores) for _, _, host, cores, _, _ in said)  # ranks that may use the same cores
     replies, name = [], os.urandom(16).hex().encode()
-    for _, host, cores, n_cores, _ in said:
+    for _, _, host, cores, n_cores, _ in said:
         n_sharing = sharing[host, cores]
-        replies.append(WELCOME.pack(level, max(1, n_cores // n_sharing), n_sharing > n_cores, host == said[0][1], name))
+        replies.append(WELCOME.pack(level, max(1, n_cores // n_sharing), n_sharing > n_cores, host == said[0][2], name))
     return replies

@@ -2,7 +2,7 @@
 
     python -P -m fedkern.transports.mpirun RANKS MPIRUN [OPTIONS] PROGRAM [ARGUMENTS]
 
-RANKS: how many of them this machine will have.
+RANKS: how many of them this machine will have, as far as is known: the ranks say it themselves.
 
 mpirun by itself kills its ranks a quarter of a second after TERM or INT. Where it tolerates deaths its exit code tells nothing,
 it waits for ever for a rank that died while MPI started, and ranks outlive it. So
@@ -10,6 +10,8 @@ it waits for ever for a rank that died while MPI started, and ranks outlive it. 
 * it gets a session of its own, where no terminal reaches it, and neither TERM nor INT. They come to this process; those that were
   sent to mpirun are seen waiting there. Once the job has begun they go on to all ranks as USR1, and become a checkpoint; before
   that there is nothing to keep, and mpirun is ended;
+* every rank says hello to this process as soon as it runs, on a line that ends when it dies: before the job has begun a death is known
+  by that, and by nothing that a slow machine could feign (`rollcall`);
 * rank 0 tells this process that the job has begun, and with which code it ends: that is the exit code, and none but that is 0;
 * what is left of the job is killed when mpirun has ended, and mpirun is if this process dies. Ranks look after their parent
   themselves (`parent`).
@@ -28,18 +30,18 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from .parent import BEGUN, ENDED, LAUNCHER
+from .parent import BEGUN, ENDED, HELLO, JOINS, LAUNCHERS, LEFT, LONGEST, NAME
+from .rollcall import LOST, Fault, RollCall
 
 SH = "FEDKERN_SH"  # the process id of the script that runs us: when it is gone the job stops
-LOST, INTERNAL = 3, 1
-LOOK = 0.2  # seconds between two looks at the processes
+INTERNAL = 1
+LOOK = 0.2  # seconds between two looks at mpirun
 AGAIN = 1.0  # between two requests to stop: a rank may have been deaf
-STARTING = 1.5  # a rank that is missing for so long while the others start has died
 LEAVING = 10.0  # what mpirun gets to end after rank 0 has said how the job ends
 PDEATHSIG, SUBREAPER = 1, 36  # of prctl
 
@@ -61,6 +63,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.begun = False
+        self.ended = False  # from now on only fedkern's own lines
         self.heard = False  # a rank has said something of its own
         self._rest = b""  # what waits for the job to begin, or for the end of its line
         self._frame: list[bytes] = []
@@ -74,17 +77,22 @@ class Screen:
         *lines, self._rest = self._rest.replace(b"\0", b"").splitlines(keepends=True) or [b""]
         if self._rest.endswith(b"\n"):
             lines, self._rest = [*lines, self._rest], b""
-        return b"".join(map(self._shown, lines))
+        return b"".join(_ours(lines) if self.ended else map(self._shown, lines))
 
     def begin(self) -> bytes:
         """The job has begun: what was held back."""
         self.begun = True
         return self.more(b"")
 
+    def cut(self) -> bytes:
+        """The job will not begin: what was said until now may be the reason, what comes is of those who lose their peers."""
+        shown, self.ended = self.begin(), True
+        return shown
+
     def end(self, *, ours: bool) -> bytes:
         """The rest. `ours`: what was held back has been explained, all but fedkern's own lines."""
-        if ours and not self.begun:
-            return b"".join(line for line in self._rest.splitlines(keepends=True) if line.startswith(b"fedkern: "))
+        if self.ended or (ours and not self.begun):
+            return b"".join(_ours(self._rest.splitlines(keepends=True)))
         return self.begin() + b"".join([*self._frame, self._rest])
 
     def _shown(self, line: bytes) -> bytes:
@@ -97,6 +105,10 @@ class Screen:
         return b"" if line.startswith(b"[warn] Epoll") else line
 
 
+def _ours(lines: Sequence[bytes]) -> Iterator[bytes]:
+    return (line for line in lines if line.startswith(b"fedkern: "))
+
+
 class Job:
     """One mpirun, from its start to its end."""
 
@@ -106,20 +118,22 @@ class Job:
         self.code: int | None = None  # that rank 0 has said
         self.asked: str | None = None  # the signal that asks us to stop
         self.hurry = False  # twice by hand: now
-        self.why = ""  # we have ended mpirun
-        self._ranks, self._some, self._fewer_since = ranks, False, 0.0
+        self.why: Fault | None = None  # we have ended mpirun
+        self.roll = RollCall(ranks)
         self._told = self._ended = self._hanged = 0.0
         for number in ASKS:
             signal.signal(number, self._ask)
         PRCTL(SUBREAPER, 1)  # ranks that lose mpirun become our children
         self.words, name = _words()
+        self._lines: dict[socket.socket, int | None] = {}  # of ranks, and which rank, where it has said hello
+        self._selector = selectors.DefaultSelector()
         self.mpirun = subprocess.Popen(
             command,
             bufsize=0,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, LAUNCHER: name},
+            env={**os.environ, NAME: name},
             start_new_session=True,
             preexec_fn=_alone,
         )
@@ -130,7 +144,7 @@ class Job:
 
     def run(self) -> int:
         """Until mpirun has ended, and all that it started; the exit code of the job."""
-        selector = selectors.DefaultSelector()
+        selector = self._selector
         for pipe, take in ((self.out, self._print), (self.err, self._show)):
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_READ, take)
@@ -138,7 +152,8 @@ class Job:
         looked = 0.0
         while self.mpirun.poll() is None:
             for key, _ in selector.select(LOOK):
-                if not key.data():
+                take: Callable[[], bool] = key.data
+                if not take():
                     selector.unregister(key.fileobj)
             if time.monotonic() - looked > LOOK / 2:
                 looked = time.monotonic()
@@ -162,18 +177,25 @@ class Job:
         if self.code is not None:
             return self.code, ""
         if self.why:
-            return LOST, self.why
+            return self.why.code, self.why.text
         if self.asked and not self.begun:
             return LOST, f"stopped by {self.asked} before the job had begun; start it again"
         code = self.mpirun.returncode
+        if not self.begun and code >= 0:
+            if fault := self.roll.refused():
+                return fault.code, ""
+            if fault := self.roll.died():
+                if fault.words and code:
+                    _show(self.screen.cut())
+                return fault.code, fault.text
         if code in range(1, 6):  # the ranks have said why
             return code, ""
-        if not self.begun and self._some and self._fewer_since:
-            return LOST, "a rank died while the job was starting; start it again"
         if code <= 0 or 128 < code <= 192 or code in (9, 15):
             who = f"mpirun was ended by {Signal(-code).name}" if code < 0 else "rank 0 (the server) did not say how the job ended"
+            if code > 0 and not self.begun:
+                who = f"a rank died before it had said which it is (mpirun ended with code {code})"
             return LOST, f"{who}; {'--resume goes on from the last checkpoint' if self.begun else 'start it again'}"
-        if not self.begun and (self._some or self.screen.heard):
+        if not self.begun and (self.roll.here or self.screen.heard):
             return LOST, f"mpirun ended with code {code} before the job had begun; start it again"
         return INTERNAL, f"mpirun ended with code {code}"
 
@@ -189,24 +211,27 @@ class Job:
             there = _waiting(self.mpirun.pid)
             self.asked = self.asked or there  # a signal for us may have come while we looked
         if self.hurry:
-            self._end(now, "interrupted; --resume goes on from the last checkpoint")
+            self._end(now, Fault(LOST, "interrupted; --resume goes on from the last checkpoint"))
         elif self.code is not None:
             self._ended = self._ended or now
             if now - self._ended > LEAVING:
-                self._end(now, "")
+                self._end(now, None)
         elif self.asked and not self.begun:
-            self._end(now, f"stopped by {self.asked} before the job had begun; start it again")
+            self._end(now, Fault(LOST, f"stopped by {self.asked} before the job had begun; start it again"))
         elif self.asked and now - self._told > AGAIN:
             self._told = now
             self.mpirun.send_signal(Signal.SIGUSR1)
+        elif self._hanged:
+            self._end(now, self.why)
         elif not self.begun:
-            here = len(children(self.mpirun.pid))
-            self._some = self._some or here > 0
-            self._fewer_since = 0.0 if here >= self._ranks or not self._some else self._fewer_since or now
-            if self._fewer_since and now - self._fewer_since > STARTING:
-                self._end(now, "a rank died while the job was starting; start it again")
+            if not self.roll.complete:
+                self.roll.look(_ranks(self.mpirun.pid), now)
+            if fault := self.roll.fault(now, crowd()):
+                if fault.words:
+                    _show(self.screen.cut())
+                self._end(now, fault)
 
-    def _end(self, now: float, why: str) -> None:
+    def _end(self, now: float, why: Fault | None) -> None:
         """Ends mpirun: in order, and if that takes too long not so."""
         if not self._hanged:
             self.why, self._hanged = why, now
@@ -215,19 +240,50 @@ class Job:
             self.mpirun.kill()
 
     def _hear(self) -> bool:
-        """What rank 0 says. Others of this machine may write here too: the kernel tells who does."""
+        """What ranks say. Others of this machine may speak here too: the kernel tells who does."""
         with suppress(BlockingIOError):
             while True:
-                word, about, _, _ = self.words.recvmsg(64, socket.CMSG_SPACE(12))
-                who = [struct.unpack("iII", data)[1] for _, kind, data in about if kind == socket.SCM_CREDENTIALS]
-                if who != [os.getuid()]:
+                line, _ = self.words.accept()
+                _, uid, _ = struct.unpack("iII", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+                if uid != os.getuid():
+                    line.close()
                     continue
-                if word == BEGUN:
-                    self.begun = True
-                    _show(self.screen.begin())
-                elif word.startswith(ENDED):
-                    self.code = int(word.removeprefix(ENDED))
+                line.setblocking(False)
+                self._lines[line] = None
+                self._selector.register(line, selectors.EVENT_READ, self._hear)
+        for line in list(self._lines):
+            with suppress(BlockingIOError):
+                while self._word(line):
+                    pass
         return True
+
+    def _word(self, line: socket.socket) -> bool:
+        """The next word on this line; False at its end."""
+        rank, now = self._lines[line], time.monotonic()
+        try:
+            word = line.recv(LONGEST)
+        except ConnectionError:
+            word = b""
+        if not word:
+            self._selector.unregister(line)
+            del self._lines[line]
+            line.close()
+            if rank is not None:
+                self.roll.cut(rank, now)
+        elif word == BEGUN:
+            self.begun = True
+            _show(self.screen.begin())
+        elif word.startswith(ENDED):
+            self.code = int(word.removeprefix(ENDED))
+        elif word.startswith(HELLO):
+            self._lines[line], near, size = map(int, word.removeprefix(HELLO).split())
+            self.roll.hello(self._lines[line], near, size, now)
+        elif rank is not None and word == JOINS:
+            self.roll.joins(rank, now)
+        elif rank is not None and word.startswith(LEFT):
+            code, _, why = word.removeprefix(LEFT).partition(b" ")
+            self.roll.leaves(rank, int(code), now, why.decode(errors="replace"))
+        return bool(word)
 
     def _show(self) -> bool:
         data = self.err.read(1 << 16) or b""
@@ -252,11 +308,17 @@ def _alone() -> None:
 
 
 def _words() -> tuple[socket.socket, str]:
-    """Where rank 0 speaks to us: a datagram socket without a file, and its name."""
-    words, name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK), f"fedkern-{os.urandom(16).hex()}"
-    words.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    """Where ranks speak to us: a socket without a file, and its name."""
+    words, name = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), f"fedkern-{os.urandom(16).hex()}"
+    words.setblocking(False)
     words.bind(f"\0{name}".encode())
+    words.listen(4096)
     return words, name
+
+
+def crowd() -> float:
+    """How many processes want one core, as the last minute had it; at least 1."""
+    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 def _write(file: int, data: bytes) -> None:
@@ -293,6 +355,26 @@ def _parents() -> Iterator[tuple[int, int]]:
 def children(pid: int) -> list[int]:
     """Processes that this one has started."""
     return [child for child, parent in _parents() if parent == pid]
+
+
+def _ranks(mpirun: int) -> dict[int, tuple[int, int, int]]:
+    """Processes below mpirun that are ranks by their variables: which, how many are on this machine, and in all (0: not told)."""
+    parents = dict(_parents())
+    found = {}
+    for pid in parents:
+        above, steps = pid, 0
+        while above in parents and above != mpirun and steps < 16:
+            above, steps = parents[above], steps + 1
+        if above != mpirun or pid == mpirun:
+            continue
+        with suppress(OSError, ValueError):
+            pairs = (item.partition(b"=") for item in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+            told = {name.decode(errors="replace"): value for name, _, value in pairs}
+            for launcher in LAUNCHERS:  # what this process has too is not of this mpirun
+                if launcher.rank in told and launcher.rank not in os.environ:
+                    found[pid] = int(told[launcher.rank]), int(told.get(launcher.near, 0)), int(told.get(launcher.size, 0))
+                    break
+    return found
 
 
 def _end_children() -> None:

@@ -1,37 +1,82 @@
-"""What a rank has to do with the process that started it: it ends when that is gone, and rank 0 tells it how the job goes.
+"""What a rank has to do with the process that started it: it says that it is here, ends when that is gone, and rank 0 tells it how
+the job goes.
 
 mpirun, where it tolerates deaths, leaves its ranks alive when it is killed. Nobody would hear what they say, or could stop them.
+
+Each rank holds a line to the process beside mpirun (`mpirun`) from its first moment to its last: the kernel cuts the line when the rank
+dies. It is a socket without a file, of this machine: ranks of other machines have nobody to speak to, and go on without.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
 import threading
 import time
 from contextlib import suppress
+from typing import NamedTuple
 
-LAUNCHER = "FEDKERN_LAUNCHER"  # the name of the socket of `mpirun`
-BEGUN, ENDED = b"begun", b"ended "
+NAME = "FEDKERN_LAUNCHER"  # the name of the socket of `mpirun`
+HELLO, JOINS, LEFT = b"hello ", b"joins", b"left "  # of every rank: its number, how many are near, and in all; MPI starts; an exit code, and why
+BEGUN, ENDED = b"begun", b"ended "  # of rank 0
+LONGEST = 1024  # bytes of a word
 LOOK = 0.5  # seconds
 PDEATHSIG = 1  # of prctl
 
 
+class Launcher(NamedTuple):
+    """What starts ranks, and the variables by which it tells them how many there are, which one they are, how many are on this machine."""
+
+    name: str
+    size: str
+    rank: str
+    near: str
+
+
+LAUNCHERS = (
+    Launcher("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    Launcher("an mpiexec of MPICH's family (PMI)", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
+    Launcher("Slurm's srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", ""),
+)
+
+_line: socket.socket | None = None
+
+
 def tell(word: bytes) -> bool:
-    """Says something to `mpirun`, from rank 0; whether there is one on this machine to hear it."""
-    name = os.environ.get(LAUNCHER)
+    """Says something to `mpirun`; whether there is one on this machine to hear it."""
+    global _line
+    name = os.environ.get(NAME)
     if not name:
         return False
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        line.sendto(word, f"\0{name}".encode())
+    with suppress(OSError):
+        if _line is None:
+            line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            line.connect(f"\0{name}".encode())
+            _line = line
+        _line.send(word)
         return True
     return False
 
 
+def hello() -> bool:
+    """Says which rank this is; whether somebody watches over the start of all ranks of this machine."""
+    for launcher in LAUNCHERS:
+        rank, *counts = (os.environ.get(name, "") for name in (launcher.rank, launcher.near, launcher.size))
+        if rank.isdigit():
+            return tell(HELLO + " ".join([rank, *(count if count.isdigit() else "0" for count in counts)]).encode())
+    return False
+
+
+def leave(code: int, why: str = "") -> None:
+    """Says that this rank ends by itself: it has not died. `why`: what it has not printed, since others may have."""
+    tell(LEFT + f"{code} {why}".encode()[:LONGEST])
+
+
 def follow() -> None:
     """From now on this process ends, within a second and with code 3, when its parent does."""
+    import ctypes
+
     parent = os.getppid()
 
     def look() -> None:

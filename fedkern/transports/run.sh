@@ -15,8 +15,8 @@ ask() { # a request to end becomes a checkpoint; a second Ctrl-C ends at once
     asked=$1
     [ -n "$job" ] && kill -s "$name" "$job" 2>/dev/null
 }
-trap 'ask TERM' TERM USR1 HUP
 trap 'ask INT' INT
+trap 'ask TERM' TERM USR1 HUP
 [ -n "${HOME:-}" ] || { unset HOME && HOME=~ && export HOME; } # Open MPI does not start without one
 
 usage() { echo 'fedkern launch -n RANKS JOB.toml [options of fedkern run], or mpi/run.sh -n RANKS JOB.toml [..]' >&2; exit 2; }

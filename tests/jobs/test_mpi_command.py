@@ -88,3 +88,23 @@ def test_faults_that_all_ranks_see_are_said_once(tmp_path: Path) -> None:
     ended = mpirun(5, "check", tmp_path / "job.toml")
     assert ended.code == 2
     assert ended.err.count("5 ranks for a server and 3 clients; start at most 4") == 1
+
+
+ANOTHER_VERSION = """
+import os
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "2":
+    import fedkern
+    fedkern.__version__ = "0.0.9"
+"""
+
+
+def test_a_rank_with_another_version_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(OPEN)
+    (tmp_path / "another").mkdir()
+    (tmp_path / "another" / "sitecustomize.py").write_text(ANOTHER_VERSION)
+    ended = mpirun(4, "run", tmp_path / "job.toml", "--out", tmp_path / "out", before=tmp_path / "another")
+    assert ended.code == 2
+    (line,) = [line for line in ended.err.splitlines() if line.startswith("fedkern: ")]
+    said = f"rank 2 has fedkern 0.0.9, and rank 0 has fedkern {fedkern.__version__}: install the same version for all ranks"
+    assert line == f"fedkern: {said}"
+    assert not (tmp_path / "out").exists()

@@ -61,13 +61,16 @@ def python(*arguments: str | Path, timeout: float = 120, folder: Path | None = N
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def mpirun(ranks: int, *arguments: str | Path, timeout: float = 120, beside: bool = False) -> Ended:
+def mpirun(
+    ranks: int, *arguments: str | Path, timeout: float = 120, beside: bool = False, before: Path | None = None
+) -> Ended:
     """`fedkern ARGUMENTS --mpi` on this machine, with the mpirun beside this Python.
 
-    `beside`: under the process that mpi/run.sh puts beside mpirun, whose own code after an abort tells nothing.
+    `beside`: under the process that mpi/run.sh puts beside mpirun, whose own code after an abort tells nothing. `before`: a folder
+    whose modules every rank finds first.
     """
-    before = [sys.executable, "-P", "-m", "fedkern.transports.mpirun", str(ranks)] if beside else []
-    return _mpirun(ranks, "-m", "fedkern.cli", *map(str, arguments), "--mpi", timeout=timeout, before=before)
+    words = [sys.executable, "-P", "-m", "fedkern.transports.mpirun", str(ranks)] if beside else []
+    return _mpirun(ranks, "-m", "fedkern.cli", *map(str, arguments), "--mpi", timeout=timeout, words=words, before=before)
 
 
 def mpirun_jobs(ranks: int, path: Path, jobs: dict[str, list[str | Path]], timeout: float = 120) -> tuple[dict[str, int], str]:
@@ -77,12 +80,12 @@ def mpirun_jobs(ranks: int, path: Path, jobs: dict[str, list[str | Path]], timeo
     return dict(json.loads(line) for line in ended.out.splitlines() if line.startswith('["')), ended.err
 
 
-def _mpirun(ranks: int, *program: str, timeout: float, before: Sequence[str] = ()) -> Ended:
-    path = str(Path(fedkern.__file__).parents[1])
+def _mpirun(ranks: int, *program: str, timeout: float, words: Sequence[str] = (), before: Path | None = None) -> Ended:
+    path = os.pathsep.join(map(str, [*([before] if before else []), Path(fedkern.__file__).parents[1]]))
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     launcher = str(Path(sys.executable).with_name("mpirun"))
     done = subprocess.run(
-        [*before, launcher, "--oversubscribe", "-n", str(ranks), sys.executable, *program],
+        [*words, launcher, "--oversubscribe", "-n", str(ranks), sys.executable, *program],
         env={**os.environ, **allowed, "PYTHONPATH": path},
         capture_output=True,
         text=True,

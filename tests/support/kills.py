@@ -29,6 +29,7 @@ MARK = "FEDKERN_TEST_KILLS"
 KINDS = ("client", "server", "launcher", "batch", "ctrl-c", "stop")
 MOMENTS = ("start", "rounds", "write")
 STOPPED = 2.0  # seconds
+LONGEST = 120.0  # that a process may be late, or a job take for its end: the machine may be busy, and nobody waits longer than needed
 CODES = {"client": {3}, "server": {3}, "launcher": {3, -signal.SIGKILL}, "batch": {3}, "ctrl-c": {3}, "stop": {0}}
 
 
@@ -112,13 +113,21 @@ class Run:
             while os.read(self.terminal, 1 << 16):
                 pass
 
-    def wait_for(self, condition, seconds=60.0):
+    def wait_for(self, condition, seconds=LONGEST):
         """Until this holds, or the script has ended."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and self.sh.poll() is None:
             if condition():
                 return True
             time.sleep(0.002)
+        return False
+
+    def listens(self):
+        """Whether the script has come as far as its first line: before, a Ctrl-C ends it as it ends any program, or finds no terminal."""
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{self.sh.pid}/status").read_text().splitlines():
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
         return False
 
     def held(self):
@@ -130,7 +139,7 @@ class Run:
     def find(self, role, rank=None):
         return [p.pid for p in processes(self.mark) if p.role == role and rank in (None, p.rank)]
 
-    def end(self, patience=60.0):
+    def end(self, patience=LONGEST):
         """Waits for the script's end, and looks for what has outlived it."""
         before = time.monotonic()
         try:
@@ -164,6 +173,7 @@ def being_written(out):
 def kill(run, kind, moment, chance, n_ranks):
     """Does it; False if the job had ended before, which it can only by a fault: its server is held."""
     before = grown(run.out)
+    run.wait_for(run.listens)
     if moment == "start":
         time.sleep(chance.uniform(0.0, chance.choice([1.0, 4.0])))  # the first second, and what a busy machine makes of it
     elif moment == "rounds":
@@ -178,7 +188,7 @@ def kill(run, kind, moment, chance, n_ranks):
         target = chance.choice([None, ("mpirun", None), ("sh", None)])
     if kind == "stop":
         target = chance.choice([("rank", 0), ("rank", 1), ("mpirun", None), ("beside", None)])
-    if target and not run.wait_for(lambda: run.find(*target), 20.0):
+    if target and not run.wait_for(lambda: run.find(*target)):
         return False
     pids = run.find(*target) if target else []
     if run.sh.poll() is not None:

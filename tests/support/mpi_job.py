@@ -6,12 +6,14 @@ mpirun -n K python mpi_job.py '{"mishap": "raise", "rank": 1}'
 import json
 import os
 import signal
+import struct
 import sys
 import time
 from dataclasses import replace
 
 import numpy as np
 
+import fedkern
 from fedkern.algorithms.core.messages import SERVER, ClientLost
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs.files import RunFolder
@@ -109,9 +111,22 @@ def in_one_process(order=None):
     return result(*protocols(InProcess(order), DEFAULTS | {"rank": None}, Keeper(NAMES)))
 
 
+class HelloWithoutVersion:
+    """What the first versions said."""
+
+    fields = struct.Struct("<B16s16sI32s")
+
+    def pack(self, version, *rest):
+        return self.fields.pack(*rest)
+
+
 def main(ask, ranks):
     if ask["count"]:
         ranks.link.comm = Counting(ranks.link.comm)
+    if ranks.rank == ask["rank"] and ask["mishap"] == "version":
+        fedkern.__version__ = "0.0.9"
+    if ranks.rank == ask["rank"] and ask["mishap"] == "older":
+        tags.HELLO = HelloWithoutVersion()
     ranks.agree(b"another job" if ask["mishap"] == "configuration" and ranks.rank == ask["rank"] else b"job")
     folder = RunFolder(ask["folder"], NAMES) if ask["folder"] else None
     if folder:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -70,7 +71,7 @@ def test_the_code_is_what_rank_0_says_whatever_mpirun_says(beside, code):
             3,
             "no peer\nfedkern: mpirun ended with code 213 before the job had begun; start it again",
         ),
-        ("exit 137", 3, "rank 0 (the server) did not say how the job ended; start it again"),
+        ("exit 137", 3, "a rank died before it had said which it is (mpirun ended with code 137); start it again"),
         ("kill -9 $$", 3, "mpirun was ended by SIGKILL; start it again"),
     ],
 )
@@ -121,7 +122,7 @@ def test_a_signal_that_comes_while_mpirun_is_looked_at_is_not_lost(monkeypatch):
     monkeypatch.setattr(Job, "_end", lambda self, now, why: ended.append(why))
     monkeypatch.setattr(launcher, "_waiting", lambda pid: job._ask(signal.SIGTERM, None))
     job._look(1.0)
-    assert ended == ["stopped by SIGTERM before the job had begun; start it again"]
+    assert [fault.text for fault in ended] == ["stopped by SIGTERM before the job had begun; start it again"]
 
 
 HEEDS = """
@@ -179,6 +180,63 @@ def test_a_rank_ends_when_all_who_watch_were_killed(beside, tmp_path, stopped):
     if stopped:
         os.kill(max(p.pid for p in processes(tmp_path.name)), signal.SIGSTOP)
     run.kill()
+
+
+PROXY = """
+import os, subprocess, sys
+def rank(number, program):
+    told = {"PMI_RANK": str(number), "PMI_SIZE": "3", "MPI_LOCALNRANKS": "3"}
+    return subprocess.Popen([sys.executable, "-c", "from fedkern.transports.parent import *; " + program], env=os.environ | told)
+ranks = [rank(number, program) for number, program in enumerate(sys.argv[1:])]
+codes = [rank.wait() for rank in ranks]
+"""
+WAITS = "hello(); time.sleep(60)"
+LATE = "time.sleep(3); hello(); time.sleep(1)"
+
+
+def proxied(*programs):
+    """Ranks that are no children of what stands in mpirun's place, as those of MPICH."""
+    return f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {PROXY!r}, *{programs!r}])"
+
+
+def test_ranks_that_start_slowly_below_a_proxy_have_not_died(beside):
+    first = "hello(); time.sleep(5); tell(BEGUN); tell(ENDED + b'0')"
+    assert ended(beside(proxied(first, LATE, LATE), ranks=3)) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "says"),
+    [
+        ("hello(); os.kill(os.getpid(), 9)", 3, "rank 1 died while the job was starting; start it again"),
+        ("time.sleep(2); os.kill(os.getpid(), 9)", 3, "rank 1 died while the job was starting; start it again"),
+        ("hello(); leave(2)", 2, "rank 1 ended before the job had begun"),
+        ("hello(); leave(2, 'no library')", 2, "rank 1 ended before the job had begun: no library"),
+    ],
+)
+def test_a_rank_that_dies_or_leaves_while_the_others_wait_is_named(beside, program, code, says):
+    before = time.monotonic()
+    assert ended(beside(proxied(WAITS, program, WAITS), ranks=3)) == (code, "", f"fedkern: {says}\n")
+    assert time.monotonic() - before < 30
+
+
+def test_what_a_dying_rank_said_is_shown_and_what_comes_after_is_not(beside):
+    dies = "hello(); os.write(2, b'no more threads\\n'); os.kill(os.getpid(), 11)"
+    complains = "import signal; signal.signal(1, lambda *_: (os.write(2, b'a peer?\\n'), os._exit(1))); hello(); time.sleep(60)"
+    _, _, err = ended(beside(proxied(complains, dies, complains), ranks=3))
+    assert err == "no more threads\nfedkern: rank 1 died while the job was starting; start it again\n"
+
+
+def test_what_other_users_say_is_not_heard(monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    job = object.__new__(Job)
+    job.words, name = launcher._words()
+    job._lines, job.roll = {}, launcher.RollCall(1)
+    with job.words, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+        line.connect(f"\0{name}")
+        line.send(b"hello 0 1 1")
+        job._hear()
+    assert not job._lines
+    assert not job.roll.here
 
 
 def shown(*parts, begun=True, ours=False):

@@ -11,12 +11,18 @@ import time
 import pytest
 
 pytest.importorskip("mpi4py")
+from fedkern import __version__
+from fedkern.errors import JobError
+from fedkern.transports import tags
 from fedkern.transports.launch import cannot_join, foreign_launcher
+from fedkern.transports.mpi import _welcome
 from support import mpi_job
 from support.mpirun import JOB, ULFM, environment, mpirun
 
 # The launcher of Open MPI 5.0.11 now and then dies of its own fault while it kills a stopped rank; run.sh makes 3 of that.
 CRASHES = {-signal.SIGSEGV, -signal.SIGABRT}
+
+VERSION = re.escape(__version__)
 
 
 @pytest.fixture(scope="module")
@@ -59,18 +65,46 @@ FAULTS = {
     "long": (2, r"fedkern: rank 1: a message of 4194304 bytes, at most \d+ expected\n"),
     "foreign": (2, r"fedkern: rank 1: client 1: Answer came from a rank where it does not live\n"),
     "configuration": (2, r"fedkern: rank 1 has another configuration than rank 0 \(.*\): give all ranks the same job file.*\n"),
+    "version": (2, rf"fedkern: rank 1 has fedkern 0\.0\.9, and rank 0 has fedkern {VERSION}: install the same version for all ranks\n"),
+    "older": (
+        2,
+        r"fedkern: rank 1 has a version of fedkern that does not say which \(its hello has 69 bytes\), and rank 0 has fedkern "
+        rf"{VERSION}: install the same version for all ranks\n",
+    ),
     "usr1": (3, r"fedkern: stopped by SIGUSR1 at rank 1; this run keeps no checkpoints\n"),
     "term": (3, r"fedkern: stopped by SIGTERM at rank 1; this run keeps no checkpoints\n"),
 }
 
 
-@pytest.mark.parametrize("kind", ["raise", "garbage", "configuration"])
+@pytest.mark.parametrize("kind", ["raise", "garbage", "configuration", "version", "older"])
 def test_a_fault_of_one_rank_ends_all_with_its_code_and_one_message(kind):
     code, text = FAULTS[kind]
     got, out, err, seconds = mpirun(3, mishap=kind, nap=0.02, rounds=20)
     assert (got, out) == (code, "")
     assert re.fullmatch(text, err), err
     assert seconds < 30
+
+
+def hello(version=b"1.2", more=b"", digest=b"job"):
+    return tags.HELLO.pack(version, 0, b"host", b"cores", 2, digest) + more
+
+
+@pytest.mark.parametrize(
+    ("hellos", "says"),
+    [
+        ([hello(), hello(b"1.3.dev1+g12")], "rank 1 has fedkern 1.3.dev1+g12, and rank 0 has fedkern 1.2: install the same"),
+        ([hello(), hello(b"1.3", b"more"), hello()], f"rank 1 has fedkern 1.3 with a hello of {tags.HELLO.size + 4} bytes, and"),
+        ([hello(), hello(b"1.3", digest=b"another"), hello(b"1.4")], "rank 1 has fedkern 1.3, rank 2 has fedkern 1.4, and rank 0"),
+        ([hello(), b""], "rank 1 has a version of fedkern that does not say which (its hello has 0 bytes), and"),
+        ([hello(), hello(b"\x1b[2J")], "rank 1 has a version of fedkern that does not say which"),
+        ([hello(b"1.3"), bytes(69)], "rank 1 has a version of fedkern that does not say which (its hello has 69 bytes), and rank 0 has"),
+        ([hello(), hello(digest=b"another")], "rank 1 has another configuration than rank 0"),
+    ],
+)
+def test_ranks_of_other_versions_are_named_before_anything_else_is_compared(hellos, says):
+    with pytest.raises(JobError) as caught:
+        _welcome(hellos)
+    assert str(caught.value).startswith(says)
 
 
 @pytest.mark.nightly
