@@ -52,6 +52,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
     with RunHooks(config, parties.names, files) as hooks, threadpool_limits(1, user_api="blas"):
         hooks.clients = tuple(mine)
+        if files is not None:
+            files.own_ground(mine, resume=output.resume)
         hooks.permit(place, parties, quiet=output.quiet)
         if files is not None:
             files.close(mine, required=config.privacy is not None, there=output.resume)

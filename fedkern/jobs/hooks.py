@@ -15,6 +15,7 @@ from uuid import uuid4
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Release, Released
 from ..algorithms.exchanges import certificates
 from ..errors import HolderError, JobError
+from ..ground import Ground
 from ..privacy.binding import Account, Binding, account, client_home
 from ..privacy.budget import Books, Holder
 from ..privacy.chain import Mark
@@ -22,7 +23,7 @@ from ..privacy.plan import Plan
 from ..results.plain import Record
 from ..transports.place import Place
 from . import holders
-from .files import RunFolder, write_atomically, writing
+from .files import RunFolder, write_atomically
 from .holders import Standing
 from .identity import Identity
 from .keeping import Keeper
@@ -81,7 +82,7 @@ class RunHooks(Keeper):
         """Binds the folders of this place's parties to this run; the parties, whose rows are bound when they are read."""
         assert self.folder is not None
         here = [*([SERVER] if place.is_server else []), *place.mine(len(self.names))]
-        self._identity = Identity(self.config, self.folder, here, lambda party: self._account(party).folder)
+        self._identity = Identity(self.config, self.folder, here, self._home)
         self._identity.begin(place, resume=resume)
         for party, note in self._identity.notes.items():
             self.write_own(party, "ledger.json", {"note": note})
@@ -111,9 +112,7 @@ class RunHooks(Keeper):
             with self._between_holder_and_job(party):
                 binding = self.bindings[party] = holders.permit(self.config, parties, party)
             if self.folder is not None:
-                refused = self.folder.home(party) / "holder.txt"  # of a refusal before
-                with writing(refused):
-                    refused.unlink(missing_ok=True)
+                self.folder.remove(self.folder.home(party) / "holder.txt")  # of a refusal before
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
@@ -237,8 +236,9 @@ class RunHooks(Keeper):
         except JobError as fault:
             name = holders.who(self.names, party)
             error = fault if isinstance(fault, HolderError) else holders.unusable(name, fault, None if self.alone else path)
-            if path is not None:
-                write_atomically(path, f"{error}\n{error.detail}\n".encode(errors="replace"), secret=True)
+            if path is not None and self.folder is not None:
+                text = f"{error}\n{error.detail}\n".encode(errors="replace")
+                write_atomically(path, text, secret=True, ground=self.folder.ground(path))
             raise error from None
 
     def _account(self, party: int) -> Account:
@@ -248,13 +248,19 @@ class RunHooks(Keeper):
         if (found := account(binding)) is not None:
             return found
         if (home := client_home()) is not None:
-            folder = home / name
+            folder, ground = home / name, Ground(home)
         elif self.folder is not None:
             folder = self.folder.home(party)
+            ground = self.folder.ground(folder)
         else:
             self._elsewhere = self._elsewhere or TemporaryDirectory(prefix="fedkern-")
-            folder = Path(self._elsewhere.name) / name
-        return Account(folder, (*binding.data.names, name)[0])
+            folder, ground = Path(self._elsewhere.name) / name, Ground(Path(self._elsewhere.name))
+        return Account(folder, (*binding.data.names, name)[0], ground=ground)
+
+    def _home(self, party: int) -> tuple[Path, Ground | None]:
+        """The folder of a party's secret, and the ground below which it lies."""
+        where = self._account(party)
+        return where.folder, where.ground
 
     def _job_name(self, party: int) -> str:
         """A name that no other run has, nor another party of this one, and that a resumed run keeps."""

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fedkern.errors import JobError
+from fedkern.ground import Ground
 
 from .policy import DataSet, Policy, PolicyFile, Refusal, Use, read_policies
 
@@ -56,12 +57,14 @@ class Account:
     data : what the data set is called there
     policies : all that bind
     known : every budget file that may tell of these data -> what they may be called in it
+    ground : below which the folder lies, where that is not itself one
     """
 
     folder: Path
     data: str
     policies: tuple[Policy, ...] = ()
     known: Mapping[Path, frozenset[str]] = field(default_factory=dict)
+    ground: Ground | None = None
 
 
 @dataclass(frozen=True)

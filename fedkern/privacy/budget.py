@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from ..errors import JobError
+from ..ground import OWN, OWN_FOLDER, Ground, on
 from ..plain import Json
 from .accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbours_of
 from .binding import LEDGER, Account
@@ -71,6 +72,7 @@ class Ledger:
     rounds : job -> the last round that was charged
     unaccounted : (data set, job) -> what kind of job it was that was allowed without an account
     begun : job -> date and time of its first line, where it was read
+    ground : below which the file lies, if not only below its folder
     """
 
     path: Path
@@ -82,6 +84,7 @@ class Ledger:
     rounds: dict[str, int] = field(default_factory=dict)
     unaccounted: dict[tuple[str, str], Use] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
+    ground: Ground | None = None
 
     @property
     def mark(self) -> Mark:
@@ -104,18 +107,19 @@ class Ledger:
     @contextmanager
     def locked(self) -> Iterator[int]:
         """The file, opened and locked, with everything that others have added read."""
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new = not self.path.exists()
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        except OSError as fault:
-            raise JobError(f"{self.path}: can't be opened ({fault.strerror}); without it nothing may be charged") from None
+        with on(self.ground, self.path.parent) as ground:
+            try:
+                new = not self.path.exists()
+                file = ground.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, OWN, make=OWN_FOLDER)
+                if new:
+                    ground.sync(self.path.parent)
+            except OSError as fault:
+                raise JobError(f"{self.path}: can't be opened ({fault.strerror}); without it nothing may be charged") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             if new:
                 with suppress(OSError):
-                    os.fchmod(file, 0o600)  # whatever the umask
-                _sync_folder(self.path.parent)
+                    os.fchmod(file, OWN)  # whatever the umask
             self._follow(file)
             yield file
         finally:
@@ -287,7 +291,7 @@ class Books:
     """The budget file of a data set, and all others that may tell of it: those are only read."""
 
     def __init__(self, account: Account) -> None:
-        self.account, self.ledger = account, Ledger(account.folder / LEDGER)
+        self.account, self.ledger = account, Ledger(account.folder / LEDGER, ground=account.ground)
         names = {self.ledger.path: frozenset({account.data}), **account.known}
         self.all = [(self.ledger, names.pop(self.ledger.path) | {account.data})]
         self.all += [(Ledger(path), known) for path, known in names.items()]
@@ -477,11 +481,3 @@ class Holder:
             policy=bool(self.policies),
             rows_per_person=rows_per_person,
         )
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
