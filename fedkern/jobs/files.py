@@ -235,7 +235,7 @@ class RunFolder:
     def begun(self, parties: Iterable[int]) -> list[Path]:
         """What a run of these parties has left so far."""
         folders = [self.home(party) / name for party in parties for name in ("checkpoint", "outbox")]
-        return [path for path in folders if path.is_dir() and any(file.stat().st_size for file in path.iterdir())]
+        return [path for path in folders if path.is_dir() and any(file.lstat().st_size for file in path.iterdir())]
 
     def claim(self, parties: Iterable[int], *, resume: bool) -> None:
         """JobError if another run's files of these parties would be overwritten, or if there is nothing to resume."""
