@@ -8,11 +8,11 @@ the job's own cap holds.
 it lies with the policy, and is kept by the data set; else in `$FEDKERN_CLIENT_HOME/<client>/` or in the run's folder. Jobs that a
 policy allows without an account (open ones, and those that protect clients) have a line too, without a charge.
 
-Its lines are chained (`chain`). Every checkpoint and stored message of a run has a mark of it, and where a policy binds the holder
-keeps another for all jobs (`remembered`): what was altered, cut off, deleted or put back from a copy is found. A line that a crash
-has torn was never granted: it is kept as {"torn": ..} and costs nothing. A file without a chain (of an older version), with one
-that does not fit, or that is not as its mark has it counts again when its holder adds the line {"adopt": N}: the N lines before it
-are all that was spent.
+Its lines are chained (`chain`). Every checkpoint and stored message of a run has a mark of it, and where a policy binds the
+holder keeps another for all jobs (`remembered`): what was altered, cut off, deleted or put back from a copy is found. A line that
+a crash has torn was never granted: it is kept as {"torn": ..} and costs nothing. A file without a chain (of an older version),
+with one that does not fit, or that is not as its mark has it counts again when its holder adds the line {"adopt": N}: the N lines
+before it are all that was spent.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Ledger:
             self.append(file, {"torn": rest[:200].decode(errors="replace")})
 
     def _compare(self, more: Callable[[], None] = lambda: None) -> None:
-        """Once: whether the file is as the holder's marks have it. `more` reads it again, where others may write to it meanwhile."""
+        """Once: whether the file is as the holder's marks have it. `more` reads on, where others may write to it meanwhile."""
         if not self.marks or self._known is not None:
             return
         found = Remembered(self.marks, self.path).found(self.first)
@@ -182,16 +182,18 @@ class Ledger:
         for path, kept in found:
             if not kept.fits(self.heads, self.adoptions):
                 lines = len(self.heads)
-                seen = f"has {lines} lines, and {path} has seen {kept.length} in it: it was cut off, deleted, or an older copy put back"
-                other = f"is not what {path} has seen: one of its first {kept.length} lines was altered, or it is another file"
-                raise JobError(
-                    f"{self.path}: {seen if lines < kept.length else other}; nothing is charged. Put back the file as the last job "
-                    f"left it, or, {again(lines)}"
-                )
+                if lines < kept.length:
+                    seen = f"has {lines} lines, and {path} has seen {kept.length} in it"
+                    what = f"{seen}: it was cut off, deleted, or an older copy put back"
+                else:
+                    first = f"one of its first {kept.length} lines was altered"
+                    what = f"is not what {path} has seen: {first}, or it is another file"
+                remedy = f"Put back the file as the last job left it, or, {again(lines)}"
+                raise JobError(f"{self.path}: {what}; nothing is charged. {remedy}")
         self._known = {head for _, kept in found for head in kept.adopted}
 
     def _keep(self, *, sync: bool) -> None:
-        """The mark of what is on the disk now. One that is lost by the end of the machine is older than the file: `sync` is seldom."""
+        """Keeps a mark of what is on the disk now. `sync`: seldom, for what the end of a machine loses of it makes it older."""
         if self.marks and self.first:
             self._known = (self._known or set()).union(head.hex() for head in self.adoptions)
             self.unmarked = Remembered(self.marks, self.path).keep(self.first, self.heads, sorted(self._known), sync=sync)

@@ -4,9 +4,9 @@ The chain of a budget shows what was altered in it. That its tail is gone, that 
 shows only to whoever kept a mark of it elsewhere. Runs keep theirs; and for all jobs, of every budget that a policy caps, a mark
 lies in another folder of the holder's (`binding.marks`). What does not begin as its mark has it is charged nothing.
 
-A line is on the disk before the mark is written, and all that with the budget locked. So a crash between the two, or a machine that
-goes down before the mark is on its disk, leaves a mark that is older than the file, which is right: the file may have grown. A mark
-that cannot be read, or not be written, counts as none, and costs no charge.
+A line is on the disk before the mark is written, and all that with the budget locked. So a crash between the two, or a machine
+that goes down before the mark is on its disk, leaves a mark that is older than the file, which is right: the file may have grown.
+A mark that cannot be read, or not be written, counts as none, and costs no charge.
 
 A holder that has put back a copy, or begun anew, on purpose, adds a line {"adopt": N} after the N lines that count; it ends what
 marks said before, once: a later one must be another line, and so it has the time.
