@@ -18,7 +18,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
 import re
 import zipfile
 from collections import Counter
@@ -33,6 +32,7 @@ import scipy
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from ..ground import Ground
 from ..kernels.mlp import Architecture
 from ..models.spatial.condition import Condition, Hyperprior
 from ..models.spatial.loadings import MeanLoadings
@@ -513,14 +513,10 @@ def _digest(content: bytes) -> str:
 
 def _put(path: Path, content: bytes) -> None:
     """The file is the old one or the new one, whatever happens in between."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(content)
-        os.replace(beside, path)
+        with Ground(path.parent) as folder:
+            folder.put(path, content, sync=False)
     except OSError as error:
         raise JobError(
             f"cannot write {path}: {error.strerror or error}; free some space there or choose another folder"
         ) from None
-    finally:
-        beside.unlink(missing_ok=True)

@@ -20,8 +20,9 @@ import numpy as np
 
 from ..algorithms.core.messages import Saved
 from ..algorithms.core.trace import Grown
+from ..ground import OWN, OWN_FOLDER, Ground
 from ..transports.codec import pack, unpack
-from .files import OWN, remove_old, sync_folder, writing
+from .files import remove_old, writing
 
 LENGTH = struct.Struct("<Q")  # bytes of a block, which `pack` has made of the new rows of all arrays
 SIZE = 32
@@ -61,10 +62,11 @@ class Draws:
     ----------
     folder : of the party's checkpoints
     protocol : its name
+    ground : below which the folder lies, if that is not itself one
     """
 
-    def __init__(self, folder: Path, protocol: str) -> None:
-        self.folder, self.protocol = folder, protocol
+    def __init__(self, folder: Path, protocol: str, ground: Ground | None = None) -> None:
+        self.folder, self.protocol, self.ground = folder, protocol, ground or Ground(folder)
         self._number, self._length, self._state = 0, 0, hashlib.blake2b(digest_size=SIZE)
         self._epoch, self._rows = -1, 0  # of the sampler's draws, as far as the file has them
         self._began: dict[int, int] = {}  # checkpoint -> the one that began its file
@@ -80,8 +82,8 @@ class Draws:
             self._number, self._length, self._state, self._rows = number, 0, hashlib.blake2b(digest_size=SIZE), 0
         path = self._path(self._number)
         with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if new else 0), OWN)
+            flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if new else 0)
+            file = self.ground.open(path, flags, OWN, make=OWN_FOLDER)
             try:
                 os.ftruncate(file, self._length)
                 if rows > self._rows:
@@ -91,7 +93,7 @@ class Draws:
             finally:
                 os.close(file)
             if new:
-                sync_folder(path.parent)
+                self.ground.sync(path.parent)
         self._epoch, self._rows = epoch, rows
         self._began[number] = self._number
         rest = {name: value for name, value in saved.items() if name not in grown}
@@ -117,7 +119,7 @@ class Draws:
         for path in self.folder.glob(f"{self.protocol}-*.draws"):
             found = re.fullmatch(re.escape(self.protocol) + r"-(\d+)\.draws", path.name)
             if found and int(found[1]) not in needed:
-                remove_old(path)
+                remove_old(path, self.ground)
 
     def _write(self, file: int, data: bytes) -> None:
         at, view = self._length, memoryview(data)

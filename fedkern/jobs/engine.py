@@ -25,7 +25,7 @@ from .keys import C
 from .limits import instructions
 from .machine import cores
 from .method import Method
-from .parties import Parties, fingerprint
+from .parties import Parties, fingerprint, mark_of_rows
 from .publish import publish
 from .run import Output, Part, Run
 from .stage import Stage
@@ -53,6 +53,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
     with RunHooks(config, parties.names, files) as hooks, threadpool_limits(1, user_api="blas"):
         hooks.clients = tuple(mine)
+        if files is not None:
+            files.own_ground(mine, resume=output.resume)
         hooks.permit(place, parties, quiet=output.quiet)
         kept = few.kept(place, config, parties, hooks.bindings)
         if len(kept.numbers) < parties.n_clients:
@@ -71,6 +73,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             files.close(mine, required=config.privacy is not None, there=output.resume)
             parties = hooks.begin(place, parties, resume=output.resume)
         place.hooks = hooks  # from here on they decide what others read of a fault
+        hooks.say_lost()
         hooks.note_use()
         run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
@@ -172,10 +175,12 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     faults = design.faults
     lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]
     if mark := fingerprint(path):
-        lines.append(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
+        lines.append(f"  fingerprint {mark} (of the file)")
+    if mark := mark_of_rows(path, dialect):
+        lines.append(f"  fingerprint {mark} (of its rows: for [data.{path.stem}] in policy.toml, if wanted)")
     own = OwnFile(config, part.folder, path, rows, spec, encoding)
-    lines += holders.local(config, parties, path, lambda client: method.stages.own_plan(own, client, parties.names))
-    little = few.local(config, rows, spec, *holders.of_file(parties, path))
+    lines += holders.local(config, parties, path, dialect, lambda client: method.stages.own_plan(own, client, parties.names))
+    little = few.local(config, rows, spec, *holders.of_file(parties, path, dialect))
     lines += little
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import stat
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 
 from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
+from ..ground import Foreign, Ground, on
 from ..printing import printable
 from ..results.plain import Record, plain
 from ..transports.codec import pack, unpack
@@ -33,7 +33,7 @@ from .stamp import Stamp
 
 MAGIC = b"fedkern checkpoint 2\n"
 DIGEST = 32
-OWN, OWN_FOLDER = 0o600, 0o700  # what only its owner may read
+EARLY = {".lock", "holder.txt", "fault.txt"}  # what a client's own folder may hold before it is bound to a run
 
 
 @contextmanager
@@ -47,6 +47,11 @@ def writing(path: Path) -> Iterator[None]:
 
 def unwritable(path: Path, error: OSError) -> JobError:
     """What to say of a file that cannot be written."""
+    if isinstance(error, Foreign):
+        return JobError(
+            f"cannot write {error.filename}: {error.strerror}, and a run writes into plain files and folders of its own alone; "
+            "remove it, or choose another folder with --out"
+        )
     if error.errno in MANY:
         return JobError(too_many(path, error))
     if reason := no_folder(path if error.errno == errno.EEXIST else path.parent, error):
@@ -87,79 +92,22 @@ def deleted(path: Path) -> JobError:
     return JobError(f"{path} was deleted while the job ran and needed it; start the job again, in another folder (--out)")
 
 
-def write_atomically(path: Path, data: bytes | memoryview, *, secret: bool = False, sync: bool = True) -> None:
+def write_atomically(
+    path: Path, data: bytes | memoryview, *, secret: bool = False, sync: bool = True, ground: Ground | None = None
+) -> None:
     """The file is the old one or the new one, whatever happens in between (without `sync`: to this process).
 
-    `secret`: it is its owner's alone, whatever the umask."""
-    beside = os.path.join(path.parent, f".{path.name}.{os.getpid()}.part")
-    with writing(path):
-        _make(path.parent, secret)
-        fresh = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, OWN if secret else 0o666)
-        try:
-            with open(fresh, "wb") as file:
-                if secret:
-                    _set_mode(beside, OWN)
-                file.write(data)
-                file.flush()
-                if sync:
-                    os.fsync(fresh)
-            os.replace(beside, path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(beside)
-            raise
-        if sync:
-            sync_folder(path.parent)
-
-
-def _make(folder: Path, secret: bool) -> None:
-    if not secret:
-        folder.mkdir(parents=True, exist_ok=True)
-    elif not folder.is_dir():
-        _make(folder.parent, secret)
-        folder.mkdir(mode=OWN_FOLDER, exist_ok=True)
-        _set_mode(folder, OWN_FOLDER)
-
-
-def _set_mode(path: str | Path, mode: int) -> bool:
-    """Whether a file or folder is its owner's alone, once that was tried. (Some disks know no modes, and some do not say so.)"""
-    with suppress(OSError):
-        if stat.S_IMODE(os.stat(path).st_mode) != mode:
-            os.chmod(path, mode)
-    try:
-        return not stat.S_IMODE(os.stat(path).st_mode) & 0o077
-    except FileNotFoundError:
-        return True
-
-
-def _closed(folder: Path) -> bool:
-    """Whether a folder is its owner's alone with all that it holds, once that was tried; what it links to is left as it is."""
-    with writing(folder):
-        _make(folder, secret=True)
-        found = [_set_mode(folder, OWN_FOLDER)]
-        for place, folders, files in os.walk(folder):
-            paths = [(os.path.join(place, name), OWN_FOLDER) for name in folders]
-            paths += [(os.path.join(place, name), OWN) for name in files]
-            found += [_set_mode(path, mode) for path, mode in paths if not os.path.islink(path)]
-    return all(found)
-
-
-def sync_folder(path: Path) -> None:
-    """Makes the names in a folder survive a crash."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    `secret`: it is its owner's alone, whatever the umask. `ground`: below which it lies, if not only below its own folder."""
+    with writing(path), on(ground, path.parent) as own:
+        own.put(path, data, secret=secret, sync=sync)
 
 
 class Lines:
     """A log of JSON lines. A line is with the operating system when `append` returns: a crash of the process can't lose it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, ground: Ground | None = None) -> None:
+        self.path, self.ground = path, ground or Ground(path.parent)
         with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = self._opened()
             end = os.fstat(self._handle.file).st_size
             if end and os.pread(self._handle.file, 1, end - 1) != b"\n":  # a crash cut the last line
@@ -196,7 +144,7 @@ class Lines:
         self._handle.close()
 
     def _opened(self) -> Handle:
-        return Handle(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        return Handle(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self.ground)
 
     def _write(self, data: bytes) -> None:
         self._handle.append(data)
@@ -205,10 +153,10 @@ class Lines:
 _KEPT: set[Path] = set()  # folders of which was said that old files stay there
 
 
-def remove_old(path: Path) -> None:
+def remove_old(path: Path, ground: Ground) -> None:
     """Removes what nobody needs any more. Where a disk refuses, that is said once for a folder, and the job goes on."""
     try:
-        path.unlink(missing_ok=True)
+        ground.unlink(path)
     except OSError as error:
         if path.parent not in _KEPT:
             _KEPT.add(path.parent)
@@ -234,6 +182,8 @@ class RunFolder:
         Bytes that identify the job.
     own
         Where the clients' own folders lie, if not there.
+    ground
+        A folder above it, from which on no link is followed, if it is not itself where that begins.
 
     Attributes
     ----------
@@ -242,8 +192,20 @@ class RunFolder:
         `stamp` of every checkpoint; those with another are refused.
     """
 
-    def __init__(self, path: str | os.PathLike[str], names: Sequence[str], job: bytes = b"", own: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        names: Sequence[str],
+        job: bytes = b"",
+        own: Path | None = None,
+        ground: Ground | None = None,
+    ) -> None:
         self.path, self.names, self.own = Path(path), tuple(names), own
+        self._ground = ground or Ground(self.path)
+        within = None if own is None else os.path.relpath(own, self.path)
+        if within is not None and within.split(os.sep)[0] != os.pardir:
+            self.own, own = self.path / within, None
+        self._own_ground = self._ground if own is None else Ground(own)
         self.job = hashlib.blake2b(job, digest_size=DIGEST).digest()
         self.run, self.rows = bytes(16), dict[int, bytes]()
         safe = [re.sub(r"[^\w.-]", "_", name) or "_" for name in self.names]
@@ -255,6 +217,37 @@ class RunFolder:
         """Where a party's own files lie: the run's folder for the server, `client-<name>` in it (or in `own`) for a client."""
         return self.path if party == SERVER else (self.own or self.path) / f"client-{self._safe[party]}"
 
+    def ground(self, path: Path) -> Ground:
+        """Below which one of the run's files lies."""
+        return self._own_ground if self.own is not None and path.is_relative_to(self.own) else self._ground
+
+    def own_ground(self, clients: Iterable[int], *, resume: bool) -> None:
+        """Whether these clients' own folders are this user's, and new or of a run of fedkern; nothing is changed.
+
+        Raises
+        ------
+        HolderError
+            One is not.
+        JobError
+            One is a link.
+        """
+        remedy = "choose another --out, or give it a place of its own (output.client_folder = PATH)"
+        for client in clients:
+            home, who = self.home(client), f"client {self.names[client]!r}"
+            with writing(home):
+                ground = self.ground(home)
+                names = ground.names(home) if os.path.lexists(home) else None
+                if names is None:
+                    continue
+                owner, own = ground.owner(home)
+            if owner != own:
+                text = f"belongs to another user of this machine, and what lies there is to be the client's alone; {remedy}"
+                raise HolderError(f"{who}: {home} {text}", f"{who}: its own folder {text}")
+            early = all(name in EARLY or (name.startswith(".") and name.endswith(".part")) for name in names)
+            if not early and not (resume or _of_a_run(home / "job.json")):
+                text = f"was there before, and no run of fedkern has left it (its job.json would say so); {remedy}"
+                raise HolderError(f"{who}: {home} {text}", f"{who}: its own folder {text}")
+
     def close(self, clients: Iterable[int], *, required: bool, there: bool = False) -> None:
         """Makes these clients' own folders the owner's alone, with all that they hold; `there`: none is made anew.
 
@@ -264,11 +257,14 @@ class RunFolder:
             One cannot be closed, and it is `required`; else that is only said.
         """
         with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+            self._ground.make(self.path)
         for client in clients:
             home, who = self.home(client), f"client {self.names[client]!r}"
-            if (there and not home.exists()) or _closed(home):
+            if there and not os.path.lexists(home):
                 continue
+            with writing(home):
+                if self.ground(home).close_to_others(home):
+                    continue
             told = f"{who}: its own folder cannot be closed to other users; give it another place (output.client_folder = PATH)"
             text = (
                 f"{who}: {home} cannot be closed to other users of this machine, and what lies there is the client's alone; give "
@@ -285,7 +281,7 @@ class RunFolder:
     def begun(self, parties: Iterable[int]) -> list[Path]:
         """What a run of these parties has left so far."""
         folders = [self.home(party) / name for party in parties for name in ("checkpoint", "outbox")]
-        return [path for path in folders if path.is_dir() and any(file.stat().st_size for file in path.iterdir())]
+        return [path for path in folders if path.is_dir() and any(file.lstat().st_size for file in path.iterdir())]
 
     def claim(self, parties: Iterable[int], *, resume: bool) -> None:
         """JobError if another run's files of these parties would be overwritten, or if there is nothing to resume."""
@@ -306,8 +302,13 @@ class RunFolder:
         for folder in (self.path, path.parent):
             if folder in self._written and not folder.is_dir():
                 raise deleted(folder)
-        write_atomically(path, data, secret=secret, sync=sync)
+        write_atomically(path, data, secret=secret, sync=sync, ground=self.ground(path))
         self._written |= {self.path, path.parent}
+
+    def remove(self, path: Path) -> None:
+        """One of the run's files, if it is there."""
+        with writing(path):
+            self.ground(path).unlink(path)
 
     def write_json(self, name: str, content: Record, *, client: int | None = None, sync: bool = True) -> Path:
         """A file of the run's folder, or of a client's own."""
@@ -376,7 +377,8 @@ class RunFolder:
         self.write(path, MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest() + body, secret=True)
         for other in self.numbers(party, protocol):
             if not (number - spare(party) if first is None else first) <= other <= number:
-                remove_old(self._checkpoint(party, protocol, other))
+                old = self._checkpoint(party, protocol, other)
+                remove_old(old, self.ground(old))
 
     def numbers(self, party: int, protocol: str) -> list[int]:
         """Of the checkpoints that are there, readable or not."""
@@ -403,12 +405,19 @@ class RunFolder:
         """Removes checkpoints that came after the one from which a run goes on."""
         for other in self.numbers(party, protocol):
             if other > number:
-                path = self._checkpoint(party, protocol, other)
-                with writing(path):
-                    path.unlink(missing_ok=True)
+                self.remove(self._checkpoint(party, protocol, other))
 
     def _checkpoint(self, party: int, protocol: str, number: int) -> Path:
         return self.home(party) / "checkpoint" / f"{protocol}-{number:06d}.ckpt"
+
+
+def _of_a_run(path: Path) -> bool:
+    """Whether a file is a record of a run (`record`), of this version or an older one."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and bool(record.keys() & {"run", "job"})
 
 
 def _known(path: Path, data: bytes) -> None:

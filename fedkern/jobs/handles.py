@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from .._core import files
+from ..ground import OPEN, OPEN_FOLDER, Ground
 
 MOST = 128
 
@@ -21,15 +22,16 @@ class Handle:
     Parameters
     ----------
     path, flags : as `os.open` takes them
+    ground : below which the file lies
     mode : of one that the flags make
     """
 
-    __slots__ = ("_file", "_flags", "_same", "path")
+    __slots__ = ("_file", "_flags", "_ground", "_same", "path")
     _open: ClassVar[dict[Handle, None]] = {}  # in the order in which they were opened
 
-    def __init__(self, path: Path, flags: int, mode: int = 0o666) -> None:
-        self.path, self._flags = path, (flags | os.O_CLOEXEC) & ~(os.O_CREAT | os.O_TRUNC)
-        self._file: int | None = self._taken_in(os.open(path, flags | os.O_CLOEXEC, mode))
+    def __init__(self, path: Path, flags: int, ground: Ground, mode: int = OPEN) -> None:
+        self.path, self._flags, self._ground = path, flags & ~(os.O_CREAT | os.O_TRUNC), ground
+        self._file: int | None = self._taken_in(ground.open(path, flags, mode, make=OPEN_FOLDER))
         state = os.fstat(self._file)
         self._same = state.st_dev, state.st_ino
 
@@ -62,7 +64,7 @@ class Handle:
             os.close(file)
 
     def _again(self) -> int:
-        file = os.open(self.path, self._flags)
+        file = self._ground.open(self.path, self._flags)
         state = os.fstat(file)
         if (state.st_dev, state.st_ino) != self._same:
             os.close(file)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..algorithms.core.messages import SERVER
+from ..data.dialect import Dialect
 from ..errors import HolderError, JobError
 from ..privacy.accountant import Mechanism
 from ..privacy.binding import Binding, account, bind, client_home
@@ -20,7 +22,7 @@ from ..privacy.plan import Plan
 from ..privacy.policy import DataSet, Policy, Refusal, Use
 from ..results.plain import Record
 from .keys import LEAST_ROWS, FewSection, JobConfig
-from .parties import Parties, data_set
+from .parties import Parties, data_set, mark_of_rows
 
 FIND = "the holder sees its policies with: fedkern check JOB --local FILE"
 ACCOUNT = "federation"  # at the server, of jobs that protect clients
@@ -161,14 +163,25 @@ def warnings(binding: Binding, fingerprint: Callable[[], str | None]) -> list[st
     """Where the data's fingerprint and a policy's disagree. It is computed only where a policy has one."""
     out: list[str] = []
     marked = [policy for _, file in binding.files for policy in file.policies if policy.fingerprint]
+    changed = "the data are not those for which [data.{}] of the policy was written"
+    out += [changed.format(p.data) for p in marked if p.of_rows and p in binding.policies and not p.marks(binding.data)]
+    marked = [policy for policy in marked if not policy.of_rows]
     mark = fingerprint() if marked else None
     for policy in marked if mark else ():
         binds, same = policy in binding.policies, policy.fingerprint == mark
         if binds and not same:
-            out.append(f"the data are not those for which [data.{policy.data}] of the policy was written")
+            out.append(changed.format(policy.data))
         elif same and not binds:
             out.append(f"the data are those for which [data.{policy.data}] of a policy was written, but it does not name them")
     return out
+
+
+def lost(binding: Binding) -> Iterator[str]:
+    """Paths of this holder's policies at which there is nothing: such a policy may bind no data without anybody's knowing."""
+    for where, file in binding.files:
+        for policy in file.policies if where != "other" else ():
+            for path in policy.lost:
+                yield f"{file.path}, [data.{policy.data}]: {path} is not there, so it binds nothing; correct the path"
 
 
 class Standing(NamedTuple):
@@ -206,22 +219,24 @@ def described(policy: Policy) -> str:
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{noise}; {kinds}{few}"
 
 
-def of_file(parties: Parties, path: Path) -> tuple[str, DataSet]:
+def of_file(parties: Parties, path: Path, dialect: Dialect) -> tuple[str, DataSet]:
     """Which client a file is, and what policies may call it."""
-    data = data_set(path)
+    data = replace(data_set(path), mark=partial(mark_of_rows, path, dialect))
     held = {k: parties.holding(k).paths for k in range(parties.n_clients)}
     mine = [parties.names[k] for k, paths in held.items() if any(one.exists() and one.samefile(path) for one in paths)]
     return (mine[0] if mine else data.names[0]), data
 
 
-def local(config: JobConfig, parties: Parties, path: Path, plan: Callable[[str], Plan | None]) -> Iterator[str]:
+def local(
+    config: JobConfig, parties: Parties, path: Path, dialect: Dialect, plan: Callable[[str], Plan | None]
+) -> Iterator[str]:
     """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent.
 
     Parameters
     ----------
     plan : client -> what the job may spend of its budget; None where it takes nothing of it
     """
-    client, data = of_file(parties, path)
+    client, data = of_file(parties, path, dialect)
     try:
         binding = bind(client, data)
     except JobError as fault:
@@ -229,9 +244,7 @@ def local(config: JobConfig, parties: Parties, path: Path, plan: Callable[[str],
         return
     for policy in binding.policies:
         yield f"  policy  {described(policy)}"
-    for _, file in binding.files:
-        for policy in file.policies:
-            yield from (f"  policy  {file.path}, [data.{policy.data}]: {own} is not there" for own in policy.lost)
+    yield from (f"  policy  {text}" for text in lost(binding))
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         yield "  policy  none names this file" + (f" ({files})" if files else "")

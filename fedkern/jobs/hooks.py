@@ -15,6 +15,8 @@ from uuid import uuid4
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Release, Released
 from ..algorithms.exchanges import certificates
 from ..errors import HolderError, JobError
+from ..ground import Ground
+from ..printing import printable
 from ..privacy.binding import Account, Binding, account, client_home
 from ..privacy.budget import Books, Holder
 from ..privacy.chain import Mark
@@ -24,7 +26,7 @@ from ..results.summary import Wire
 from ..transports.place import Place
 from . import holders
 from .few import Kept
-from .files import RunFolder, write_atomically, writing
+from .files import RunFolder, write_atomically
 from .holders import Standing
 from .identity import Identity
 from .keeping import Keeper
@@ -85,7 +87,7 @@ class RunHooks(Keeper):
         """Binds the folders of this place's parties to this run; the parties, whose rows are bound when they are read."""
         assert self.folder is not None
         here = [*([SERVER] if place.is_server else []), *place.mine(len(self.names))]
-        self._identity = Identity(self.config, self.folder, here, lambda party: self._account(party).folder)
+        self._identity = Identity(self.config, self.folder, here, self._home)
         self._identity.begin(place, resume=resume)
         for party, note in self._identity.notes.items():
             self.write_own(party, "ledger.json", {"note": note})
@@ -115,9 +117,7 @@ class RunHooks(Keeper):
             with self._between_holder_and_job(party):
                 binding = self.bindings[party] = holders.permit(self.config, parties, party)
             if self.folder is not None:
-                refused = self.folder.home(party) / "holder.txt"  # of a refusal before
-                with writing(refused):
-                    refused.unlink(missing_ok=True)
+                self.folder.remove(self.folder.home(party) / "holder.txt")  # of a refusal before
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
@@ -139,6 +139,20 @@ class RunHooks(Keeper):
         self.bindings = {now.get(k, k): binding for k, binding in self.bindings.items() if k == SERVER or k in now}
         self._warnings = {now[k]: warnings for k, warnings in self._warnings.items() if k in now}
         self.clients = tuple(mine)
+
+    def say_lost(self) -> None:
+        """At every run: what holders' policies name and is not there, at their terminal and in their folders."""
+        said = set[str]()
+        for party in self.clients:
+            texts = [*holders.lost(self.bindings[party])]
+            if texts and self.folder is not None:
+                path = self.folder.home(party) / "holder.txt"
+                content = "\n".join([*texts, ""]).encode(errors="replace")
+                write_atomically(path, content, secret=True, ground=self.folder.ground(path))
+            for text in texts:
+                if self.alone and text not in said:
+                    print(f"fedkern: {printable(text)}", file=sys.stderr, flush=True)
+                said.add(text)
 
     def note_use(self) -> None:
         """A line in the account of every client whose policy allows this job without one, and of an open job in every home.
@@ -186,6 +200,10 @@ class RunHooks(Keeper):
         if holder.ledger.adopted:
             adopted = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
             self._warnings.setdefault(party, []).append(adopted)
+        if holder.ledger.unmarked:
+            unmarked = f"no mark of {holder.ledger.path} can be kept elsewhere ({holder.ledger.unmarked})"
+            found = "that an older copy was put back is found only by runs that saw more"
+            self._warnings.setdefault(party, []).append(f"{unmarked}: {found}")
         self._state(party, Standing(holder.books, total, holder.new, holder.goes_on))
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:
@@ -274,8 +292,9 @@ class RunHooks(Keeper):
         except JobError as fault:
             name = holders.who(self.names, party)
             error = fault if isinstance(fault, HolderError) else holders.unusable(name, fault, None if self.alone else path)
-            if path is not None:
-                write_atomically(path, f"{error}\n{error.detail}\n".encode(errors="replace"), secret=True)
+            if path is not None and self.folder is not None:
+                text = f"{error}\n{error.detail}\n".encode(errors="replace")
+                write_atomically(path, text, secret=True, ground=self.folder.ground(path))
             raise error from None
 
     def _account(self, party: int) -> Account:
@@ -285,13 +304,19 @@ class RunHooks(Keeper):
         if (found := account(binding)) is not None:
             return found
         if (home := client_home()) is not None:
-            folder = home / name
+            folder, ground = home / name, Ground(home)
         elif self.folder is not None:
             folder = self.folder.home(party)
+            ground = self.folder.ground(folder)
         else:
             self._elsewhere = self._elsewhere or TemporaryDirectory(prefix="fedkern-")
-            folder = Path(self._elsewhere.name) / name
-        return Account(folder, (*binding.data.names, name)[0])
+            folder, ground = Path(self._elsewhere.name) / name, Ground(Path(self._elsewhere.name))
+        return Account(folder, (*binding.data.names, name)[0], ground=ground)
+
+    def _home(self, party: int) -> tuple[Path, Ground | None]:
+        """The folder of a party's secret, and the ground below which it lies."""
+        where = self._account(party)
+        return where.folder, where.ground
 
     def _job_name(self, party: int) -> str:
         """A name that no other run has, nor another party of this one, and that a resumed run keeps."""

@@ -18,6 +18,7 @@ from uuid import uuid4
 from ..algorithms.core.messages import SERVER
 from ..data.table import Table
 from ..errors import JobError
+from ..ground import Ground
 from ..privacy.chain import Mark
 from ..results.plain import Record, plain
 from ..transports.place import Place
@@ -71,7 +72,7 @@ class Identity:
     config : of the job
     folder : of the run; it learns its run's id and the parties' digests
     parties : that live here
-    home : party -> the folder of its secret
+    home : party -> the folder of its secret, and the ground below which that lies
 
     Attributes
     ----------
@@ -79,7 +80,9 @@ class Identity:
     notes : party -> on its ledger, which lost something without anybody's doing
     """
 
-    def __init__(self, config: JobConfig, folder: RunFolder, parties: Iterable[int], home: Callable[[int], Path]) -> None:
+    def __init__(
+        self, config: JobConfig, folder: RunFolder, parties: Iterable[int], home: Callable[[int], tuple[Path, Ground | None]]
+    ) -> None:
         self.config, self.folder, self.parties, self.home = config, folder, tuple(parties), home
         self.marks: dict[int, Collection[Mark]] = {}
         self.paid: dict[int, int] = {}
@@ -136,7 +139,8 @@ class Identity:
                     f"{self._path(party)} is missing: {self._who(party)} has nothing of this run here; put its folder back, or "
                     "start anew (--out)"
                 )
-            self._locks.take(self.folder.home(party), self._who(party))
+            home = self.folder.home(party)
+            self._locks.take(home, self._who(party), self.folder.ground(home))
         self.folder.claim(parties, resume=resume)
         before = {party: self._before(party) for party in parties} if resume else {}
         for party, record in before.items():
@@ -159,8 +163,9 @@ class Identity:
 
     def rows(self, party: int, table: Table) -> Table:
         """The same table, bound."""
-        home = self.home(party)
-        key = secret(home, sync=home != self.folder.home(party))  # else `bind` writes beside it, and syncs the folder
+        home, ground = self.home(party)
+        alone = home != self.folder.home(party)  # else `bind` writes beside it, and syncs the folder
+        key = secret(home, sync=alone, ground=ground)
         rows = fingerprint(table, key, self.config.data.ignore)
         other = "the secret in its home is not the one with which this run began (or FEDKERN_CLIENT_HOME was another)"
         others = "its rows are not those with which this run began: some were added, removed, changed or put in another order"
@@ -195,7 +200,8 @@ class Identity:
         return None if party == SERVER else self.folder.names[party]
 
     def _write(self, party: int, *, sync: bool = True) -> None:
-        self._shared.write(self._path(party), self._about[party], client=party != SERVER, sync=sync)
+        path = self._path(party)
+        self._shared.write(path, self._about[party], self.folder.ground(path), client=party != SERVER, sync=sync)
 
     def _before(self, party: int) -> dict[str, Any]:
         """What a party's folder was bound to."""

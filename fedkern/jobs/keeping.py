@@ -35,7 +35,7 @@ from ..transports.codec import Codec, Frame, pack, unpack
 from ..transports.driver import Hooks, Offers, restart
 from ..transports.place import Transport
 from .draws import Draws, Reference
-from .files import Lines, RunFolder, spare, write_atomically, writing
+from .files import Lines, RunFolder, spare, write_atomically
 from .ledger import Ledger
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
@@ -149,8 +149,7 @@ class Keeper(Hooks):
         """Answers in this protocol are given anew, and not as they were before a crash."""
         if self.folder:
             for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
-                with writing(path):
-                    path.unlink()
+                self.folder.remove(path)
 
     def metric(self, record: Record) -> None:
         """A line of metrics.jsonl."""
@@ -227,7 +226,9 @@ class Keeper(Hooks):
     def _keep(self, party: int, number: int, saved: Saved, more: Record) -> None:
         """A party's checkpoint, with its draws beside it."""
         assert self.folder
-        draws = self._draws.setdefault(party, Draws(self.folder.home(party) / "checkpoint", self.protocol))
+        if party not in self._draws:
+            self._draws[party] = self._draws_of(party)
+        draws = self._draws[party]
         rest, reference = draws.appended(number, saved)
         where = {} if reference is None else {"draws": reference.pack()}
         content = {"state": pack(rest), **where, **more}
@@ -237,9 +238,14 @@ class Keeper(Hooks):
     def _as_kept(self, party: int, number: int, saved: Record) -> Saved:
         """The state of a party's checkpoint, from which it goes on."""
         assert self.folder
-        self._draws[party] = draws = Draws(self.folder.home(party) / "checkpoint", self.protocol)
+        self._draws[party] = draws = self._draws_of(party)
         kept = draws.restored(number, Reference.read(saved["draws"])) if "draws" in saved else {}
         return unpack(saved["state"]) | kept
+
+    def _draws_of(self, party: int) -> Draws:
+        assert self.folder
+        folder = self.folder.home(party) / "checkpoint"
+        return Draws(folder, self.protocol, self.folder.ground(folder))
 
     def who(self, client: int) -> str:
         return f"client {self.wire.clients[client]!r}"
@@ -268,7 +274,8 @@ class Keeper(Hooks):
         try:
             for home, text in about.items():
                 content = text.encode("utf-8", "backslashreplace") + b"\n"
-                write_atomically(self.folder.home(home) / "fault.txt", content, secret=True)
+                path = self.folder.home(home) / "fault.txt"
+                write_atomically(path, content, secret=True, ground=self.folder.ground(path))
         except JobError:  # a full disk: the fault itself matters more
             return False
         if isinstance(error, OwnFault):
@@ -279,7 +286,7 @@ class Keeper(Hooks):
         if client not in self._ledgers:
             assert self.folder
             path = self.folder.ledger(client)
-            self._logs[path] = self._ledgers[client] = Ledger(path)
+            self._logs[path] = self._ledgers[client] = Ledger(path, self.folder.ground(path))
         return self._ledgers[client]
 
     def _outbox(self, client: int) -> Outbox:
@@ -291,11 +298,12 @@ class Keeper(Hooks):
             self.checkpoint_number,
             lambda: self.stamp(client, sync=False),
             lambda path, stamp: folder.check(path, client, stamp),
+            folder.ground(folder.home(client)),
         )
 
     def _log(self, path: Path, *, at: int | None = None) -> Lines:
         if path not in self._logs:
-            self._logs[path] = Lines(path)
+            self._logs[path] = Lines(path, None if self.folder is None else self.folder.ground(path))
             if at is not None:
                 self._logs[path].cut(at)
         return self._logs[path]
@@ -326,7 +334,7 @@ class Keeper(Hooks):
             try:
                 saved = self.folder.kept(party, self.protocol, number)
                 if "draws" in saved:
-                    Draws(self.folder.home(party) / "checkpoint", self.protocol).check(Reference.read(saved["draws"]))
+                    self._draws_of(party).check(Reference.read(saved["draws"]))
                 readable.append(number)
             except ValueError as error:
                 self.notes.append(f"{error}; an older checkpoint is used")

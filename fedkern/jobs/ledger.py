@@ -20,8 +20,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..errors import JobError
+from ..ground import Ground
 from ..privacy.chain import SIZE, START, Mark
-from .files import Lines, sync_folder
+from .files import Lines
 from .stamp import Stamp, boot
 
 CHUNK = 1 << 20
@@ -33,9 +34,9 @@ SHARE = 0.01  # of the time, at most, goes into syncs beside those of checkpoint
 class Ledger(Lines):
     """The log of one client's messages."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ground: Ground | None = None) -> None:
         self._hash, self._length, self._here = hashlib.blake2b(digest_size=SIZE), 0, 0
-        super().__init__(path)
+        super().__init__(path, ground)
         self._hash, self._length, self._here = hashlib.blake2b(digest_size=SIZE), size(path), path.stat().st_size
         for data in _content(path):
             self._hash.update(data)
@@ -72,10 +73,10 @@ class Ledger(Lines):
     def _begin_file(self) -> None:
         """What is full is on the disk under its own name before anything is written to the next file."""
         os.fsync(self._handle.file)
-        os.rename(self.path, _part(self.path, len(_full(self.path)) + 1))
+        self.ground.rename(self.path, _part(self.path, len(_full(self.path)) + 1))
         self._handle.close()
         self._handle, self._here = self._opened(), 0
-        sync_folder(self.path.parent)
+        self.ground.sync(self.path.parent)
 
 
 def parts(path: Path) -> list[Path]:

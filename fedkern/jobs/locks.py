@@ -20,6 +20,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from ..errors import JobError
+from ..ground import OPEN_FOLDER, OWN, Ground, on
 from .files import writing
 
 NAME = ".lock"
@@ -36,14 +37,13 @@ class Locks:
         self._held: list[int] = []
         self._first, self._token = Path(), uuid4().hex
 
-    def take(self, folder: Path, whose: str) -> None:
-        """Locks a folder, which is made if need be; JobError if another job has it."""
+    def take(self, folder: Path, whose: str, ground: Ground | None = None) -> None:
+        """Locks a folder, which is made if need be; JobError if another job has it. `ground`: below which it lies."""
         path, until = folder / NAME, time.monotonic() + PATIENCE
-        with writing(path):
-            folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with writing(path), on(ground, folder) as own:
+            file = own.open(path, os.O_RDWR | os.O_CREAT, OWN, make=OPEN_FOLDER)
             with suppress(OSError):
-                os.fchmod(file, 0o600)  # whatever the umask
+                os.fchmod(file, OWN)  # whatever the umask
         self._held.append(file)
         while not self._taken(file, path):
             if time.monotonic() > until:
@@ -124,11 +124,11 @@ def _by_first(file: int, folder: Path) -> tuple[str, Path | None]:
 
 
 @contextmanager
-def one_job(folder: Path, whose: str) -> Iterator[None]:
-    """With a folder locked."""
+def one_job(folder: Path, whose: str, ground: Ground | None = None) -> Iterator[None]:
+    """With a folder locked. `ground`: below which it lies."""
     locks = Locks()
     try:
-        locks.take(folder, whose)
+        locks.take(folder, whose, ground)
         yield
     finally:
         locks.release()

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import Saved
 from ..errors import JobError
+from ..ground import Ground
 from ..transports.codec import HEADER, Frame, pack, unpack
 from ..transports.driver import Received
 from . import stamp as stamping
-from .files import DIGEST, deleted, remove_old, spare, sync_folder, write_atomically, writing
+from .files import DIGEST, deleted, remove_old, spare, write_atomically, writing
 from .handles import Handle
 from .stamp import Stamp
 
@@ -49,8 +50,10 @@ class Outbox:
         number: int,
         stamp: Callable[[], Stamp] = Stamp,
         check: Callable[[Path, Stamp], None] = lambda path, stamp: None,
+        ground: Ground | None = None,
     ) -> None:
         self.folder, self.protocol, self.number, self.stamp, self.check = folder, protocol, number, stamp, check
+        self.ground = ground or Ground(folder)
         self.waiting = deque(_answer(body) for n in self._numbers() if n >= number for body in self._bodies(n))
         self._handle = self._begin()
 
@@ -85,13 +88,14 @@ class Outbox:
     def _begin(self) -> Handle:
         path = self._path(self.number)
         stamp = self.stamp().at(path) if self.waiting else Stamp()
-        write_atomically(path, b"".join(_record(stamp, answer) for answer in self.waiting), secret=True)
+        waiting = b"".join(_record(stamp, answer) for answer in self.waiting)
+        write_atomically(path, waiting, secret=True, ground=self.ground)
         for other in self._numbers():
             if not self.number - spare(0) <= other <= self.number:
-                remove_old(self._path(other))
+                remove_old(self._path(other), self.ground)
         with writing(path):
-            sync_folder(self.folder)
-            return Handle(path, os.O_WRONLY | os.O_APPEND)
+            self.ground.sync(self.folder)
+            return Handle(path, os.O_WRONLY | os.O_APPEND, self.ground)
 
     def _bodies(self, number: int) -> Iterable[bytes]:
         """The whole records of a file. A crash may have cut the last one: then it had not been sent.

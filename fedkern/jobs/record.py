@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..ground import Ground
 from ..results.plain import Record
 from .files import write_atomically
 
@@ -35,22 +36,22 @@ class Shared:
         self._data = _bytes({**job, "run": {"clients": self.clients}}) if len(clients) > MOST else b""
         self._there: set[Path] = set()
 
-    def write(self, path: Path, about: Record, *, client: bool, sync: bool) -> None:
-        """A party's record, unless it stands there already; `about` is its table `run`."""
+    def write(self, path: Path, about: Record, ground: Ground, *, client: bool, sync: bool) -> None:
+        """A party's record, unless it stands there already; `about` is its table `run`, `ground` below which its folder lies."""
         if client and self._data:
-            record: Record = {"run": {**about, SHARED: self._beside(path.parent.parent)}}
+            record: Record = {"run": {**about, SHARED: self._beside(path.parent.parent, ground)}}
         else:
             record = {**self.job, "run": {**about, "clients": self.clients}}
         content = _bytes(record)
-        if not path.exists() or path.read_bytes() != content:
-            write_atomically(path, content, secret=client, sync=sync)
+        if path.is_symlink() or not path.exists() or path.read_bytes() != content:
+            write_atomically(path, content, secret=client, sync=sync, ground=ground)
 
-    def _beside(self, folder: Path) -> str:
+    def _beside(self, folder: Path, ground: Ground) -> str:
         """The file's name, once it is in this folder."""
         path = folder / _name(self._data)
         if path not in self._there:
-            if not path.exists():
-                write_atomically(path, self._data)
+            if path.is_symlink() or not path.exists():
+                write_atomically(path, self._data, ground=ground)
             self._there.add(path)
         return path.name
 

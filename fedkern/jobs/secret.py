@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,51 +14,33 @@ from numpy.typing import NDArray
 
 from ..data.table import Table, Text
 from ..errors import JobError
-from .files import sync_folder, writing
+from ..ground import Ground, on
+from .files import writing
 
 SECRET = "secret"
 LENGTH = 32
 BLOCK = 1 << 24  # bytes of rows that are hashed at a time
 
 
-def secret(home: Path, *, sync: bool = True) -> bytes:
+def secret(home: Path, *, sync: bool = True, ground: Ground | None = None) -> bytes:
     """A holder's 32 random bytes, made when they are first asked for, in a file of its own folder that only it can read.
 
     Its bytes are on the disk then; without `sync` its name is not yet, for the caller who syncs the folder for a file of its own.
+    `ground`: below which the folder lies.
     """
     path = home / SECRET
-    with writing(path):
-        if not path.exists():
-            home.mkdir(parents=True, exist_ok=True)
-            file, beside = tempfile.mkstemp(prefix=f".{SECRET}-", dir=home)
-            os.fchmod(file, 0o600)  # whatever the umask
-            try:
-                with os.fdopen(file, "wb") as made:
-                    made.write(os.urandom(LENGTH))
-                    made.flush()
-                    os.fsync(made.fileno())
-                _first(Path(beside), path)
-                if sync:
-                    sync_folder(home)
-            finally:
-                Path(beside).unlink(missing_ok=True)
-    try:
-        key = path.read_bytes()
-    except OSError as error:
-        raise JobError(f"{path} cannot be read ({error.strerror}); make it readable for its owner") from None
+    with on(ground, home) as own:
+        if not os.path.lexists(path):
+            with writing(path):
+                own.first(path, os.urandom(LENGTH), sync=sync)
+        try:
+            with open(own.open(path, os.O_RDONLY), "rb") as file:
+                key = file.read()
+        except OSError as error:
+            raise JobError(f"{path} cannot be read ({error.strerror}); make it readable for its owner") from None
     if len(key) != LENGTH:
         raise JobError(f"{path} has {len(key)} bytes, not {LENGTH}: put it back, or remove it and start runs anew")
     return key
-
-
-def _first(made: Path, path: Path) -> None:
-    """Gives a file its name, unless another was first."""
-    try:
-        os.link(made, path)
-    except FileExistsError:
-        pass
-    except OSError:  # a disk without links
-        os.replace(made, path)
 
 
 def mark_of(key: bytes) -> str:

@@ -9,10 +9,11 @@ it lies with the policy, and is kept by the data set; else in `$FEDKERN_CLIENT_H
 policy allows without an account (open ones, and those that protect clients) have a line too, without a charge; that of an open
 job names the other clients, for what two jobs were told whose clients differ by one tells what is this one's alone.
 
-Its lines are chained (`chain`), and every checkpoint and stored message of a run has a mark of it: what was altered, cut off,
-deleted or put back from a copy is found. A line that a crash has torn was never granted: it is kept as {"torn": ..} and costs
-nothing. A file without a chain (of an older version) or with one that does not fit counts again when its holder adds the line
-{"adopt": N}: the N lines before it are all that was spent.
+Its lines are chained (`chain`). Every checkpoint and stored message of a run has a mark of it, and where a policy binds the
+holder keeps another for all jobs (`remembered`): what was altered, cut off, deleted or put back from a copy is found. A line that
+a crash has torn was never granted: it is kept as {"torn": ..} and costs nothing. A file without a chain (of an older version),
+with one that does not fit, or that is not as its mark has it counts again when its holder adds the line {"adopt": N}: the N lines
+before it are all that was spent.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from ..errors import JobError
+from ..ground import OWN, OWN_FOLDER, Ground, on
 from ..plain import Json
 from .accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbours_of
 from .binding import LEDGER, Account
@@ -36,6 +38,7 @@ from .certificate import certificate
 from .chain import START, Mark, following, seal, unseal
 from .disclosure import NEAR
 from .policy import Policy, Use
+from .remembered import Remembered, again
 
 
 class Asked(Protocol):
@@ -75,6 +78,11 @@ class Ledger:
     unaccounted : (data set, job) -> what kind of job it was that was allowed without an account
     others : (data set, job) -> the other clients of such a job, where it was an open one
     begun : job -> date and time of its first line, where it was read
+    ground : below which the file lies, if not only below its folder
+    marks : folders of the marks that the holder keeps of it; empty: none are
+    first : the hash after the first line that is of a job
+    adoptions : those after the lines with which the holder has adopted something
+    unmarked : why its last mark could not be kept
     """
 
     path: Path
@@ -87,6 +95,12 @@ class Ledger:
     unaccounted: dict[tuple[str, str], Use] = field(default_factory=dict)
     others: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
+    ground: Ground | None = None
+    marks: tuple[Path, ...] = ()
+    first: bytes = b""
+    adoptions: list[bytes] = field(default_factory=list)
+    unmarked: str | None = None
+    _known: set[str] | None = None  # adoptions of which marks know, once they were compared
 
     @property
     def mark(self) -> Mark:
@@ -109,18 +123,19 @@ class Ledger:
     @contextmanager
     def locked(self) -> Iterator[int]:
         """The file, opened and locked, with everything that others have added read."""
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new = not self.path.exists()
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        except OSError as fault:
-            raise JobError(f"{self.path}: can't be opened ({fault.strerror}); without it nothing may be charged") from None
+        with on(self.ground, self.path.parent) as ground:
+            try:
+                new = not self.path.exists()
+                file = ground.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, OWN, make=OWN_FOLDER)
+                if new:
+                    ground.sync(self.path.parent)
+            except OSError as fault:
+                raise JobError(f"{self.path}: can't be opened ({fault.strerror}); without it nothing may be charged") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             if new:
                 with suppress(OSError):
-                    os.fchmod(file, 0o600)  # whatever the umask
-                _sync_folder(self.path.parent)
+                    os.fchmod(file, OWN)  # whatever the umask
             self._follow(file)
             yield file
         finally:
@@ -128,6 +143,10 @@ class Ledger:
 
     def look(self) -> None:
         """Reads what others have added, without writing."""
+        self._look()
+        self._compare(self._look)
+
+    def _look(self) -> None:
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as fault:
@@ -153,9 +172,36 @@ class Ledger:
             lines, rest, size = [*lines, rest], b"", size + 1
         self._lines(lines)
         self.read = size - len(rest)
+        self._compare()
         if rest:  # a crash tore it: it was not on the disk, so nothing was granted
             os.ftruncate(file, self.read)
             self.append(file, {"torn": rest[:200].decode(errors="replace")})
+
+    def _compare(self, more: Callable[[], None] = lambda: None) -> None:
+        """Once: whether the file is as the holder's marks have it. `more` reads on, where others may write to it meanwhile."""
+        if not self.marks or self._known is not None:
+            return
+        found = Remembered(self.marks, self.path).found(self.first)
+        if not all(kept.fits(self.heads, self.adoptions) for _, kept in found):
+            more()
+        for path, kept in found:
+            if not kept.fits(self.heads, self.adoptions):
+                lines = len(self.heads)
+                if lines < kept.length:
+                    seen = f"has {lines} lines, and {path} has seen {kept.length} in it"
+                    what = f"{seen}: it was cut off, deleted, or an older copy put back"
+                else:
+                    first = f"one of its first {kept.length} lines was altered"
+                    what = f"is not what {path} has seen: {first}, or it is another file"
+                remedy = f"Put back the file as the last job left it, or, {again(lines)}"
+                raise JobError(f"{self.path}: {what}; nothing is charged. {remedy}")
+        self._known = {head for _, kept in found for head in kept.adopted}
+
+    def _keep(self, *, sync: bool) -> None:
+        """Keeps a mark of what is on the disk now. `sync`: seldom, for what the end of a machine loses of it makes it older."""
+        if self.marks and self.first:
+            self._known = (self._known or set()).union(head.hex() for head in self.adoptions)
+            self.unmarked = Remembered(self.marks, self.path).keep(self.first, self.heads, sorted(self._known), sync=sync)
 
     def _grown(self, size: int) -> None:
         if size < self.read:
@@ -175,7 +221,7 @@ class Ledger:
         try:
             entry = json.loads(text)
             if trusted or said == head.hex():
-                self._take(entry)
+                self._take(entry, head)
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
             raise JobError(
                 f"{self.path}: can't read the line {line[:60]!r} ({type(fault).__name__}), which may be a charge, so nothing "
@@ -191,13 +237,15 @@ class Ledger:
                 f"{self.path}: line {number} {what}; nothing is charged. Put back the file as it was, or, if its {n_lines} lines "
                 f'are all that was spent, add the line {{"adopt": {n_lines}}} at its end: they count from then on'
             )
+        if trusted and _adopts(line) == len(self.heads):
+            self.adoptions.append(head)
         self.heads.append(head)
         self.adopted = len(self.heads) if trusted else self.adopted
 
-    def _take(self, entry: Mapping[str, Any]) -> None:
+    def _take(self, entry: Mapping[str, Any], head: bytes) -> None:
         if entry.keys() & {"torn", "adopt"}:
             return
-        job = entry["job"]
+        job, self.first = entry["job"], self.first or head
         self.begun.setdefault(job, str(entry.get("time", "")))
         if "mechanism" in entry:
             self.jobs[job] = (entry["data"], Mechanism.from_dict(entry["mechanism"]))
@@ -231,7 +279,8 @@ class Ledger:
             raise JobError(f"{self.path}: can't be written ({fault.strerror}); nothing was charged, no row is read") from None
         self.read += len(line)
         self.heads.append(head)
-        self._take(entry)
+        self._take(entry, head)
+        self._keep(sync="steps" not in entry)
 
     def of_job(self, job: str) -> Parts:
         """What a job was charged, its latest mechanism first."""
@@ -313,10 +362,10 @@ class Books:
     """The budget file of a data set, and all others that may tell of it: those are only read."""
 
     def __init__(self, account: Account) -> None:
-        self.account, self.ledger = account, Ledger(account.folder / LEDGER)
+        self.account, self.ledger = account, Ledger(account.folder / LEDGER, ground=account.ground, marks=account.marks)
         names = {self.ledger.path: frozenset({account.data}), **account.known}
         self.all = [(self.ledger, names.pop(self.ledger.path) | {account.data})]
-        self.all += [(Ledger(path), known) for path, known in names.items()]
+        self.all += [(Ledger(path, marks=account.marks), known) for path, known in names.items()]
 
     def look(self, *, own: bool = False) -> None:
         """Reads what others have added to the other files (and without a lock to its own)."""
@@ -538,11 +587,3 @@ class Holder:
             policy=bool(self.policies),
             rows_per_person=rows_per_person,
         )
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

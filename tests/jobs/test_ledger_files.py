@@ -82,7 +82,7 @@ def test_a_full_file_is_on_the_disk_before_the_next_begins(tmp_path: Path, monke
     did: list[str] = []
     fsync, rename = os.fsync, os.rename
     monkeypatch.setattr(os, "fsync", lambda file: (did.append("sync"), fsync(file))[1])
-    monkeypatch.setattr(os, "rename", lambda a, b: (did.append("rename"), rename(a, b))[1])
+    monkeypatch.setattr(os, "rename", lambda a, b, **more: (did.append("rename"), rename(a, b, **more))[1])
     log = written(tmp_path / "a.jsonl", 0, 20)
     n = len(ledger.parts(log.path)) - 1
     assert did == ["sync", "rename", "sync"] * n  # the file; its name; the folder

@@ -125,22 +125,23 @@ def test_folders_of_an_interrupted_run_are_mended(clients: TwoClients) -> None:
 
 def no_modes(monkeypatch: pytest.MonkeyPatch, place: Path, *, silent: bool) -> None:
     """A disk that keeps no modes, and says so or not."""
-    real, there = os.chmod, os.stat
+    real, there = os.fchmod, os.fstat
 
-    def chmod(path: Any, bits: int, **more: Any) -> None:
-        if not Path(path).is_relative_to(place):
-            real(path, bits, **more)
+    def on_it(file: int) -> bool:
+        return Path(os.readlink(f"/proc/self/fd/{file}")).is_relative_to(place)
+
+    def fchmod(file: int, bits: int) -> None:
+        if not on_it(file):
+            real(file, bits)
         elif not silent:
             raise PermissionError(1, "Operation not permitted")
 
-    def look(path: Any, **more: Any) -> os.stat_result:
-        found = there(path, **more)
-        if isinstance(path, int) or not Path(path).is_relative_to(place):
-            return found
-        return os.stat_result((found.st_mode | 0o055, *found[1:]))
+    def look(file: int) -> os.stat_result:
+        found = there(file)
+        return os.stat_result((found.st_mode | 0o055, *found[1:])) if on_it(file) else found
 
-    monkeypatch.setattr(os, "chmod", chmod)
-    monkeypatch.setattr(os, "stat", look)
+    monkeypatch.setattr(os, "fchmod", fchmod)
+    monkeypatch.setattr(os, "fstat", look)
 
 
 @pytest.mark.parametrize("silent", [True, False])

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from ....algorithms.training.fit import digest_of
 from ....data import artifact
 from ....errors import JobError
+from ....ground import Ground
 from ....jobs import machine, memory
 from ....jobs.files import write_atomically
 from ....jobs.locks import one_job
@@ -159,8 +161,9 @@ def _write(built: Built, out: Path) -> None:
         )
         for j, client in enumerate(source.clients)
     ]
+    put = partial(write_atomically, ground=Ground(out))
     for file, content in (("fit.json", built.as_dict()), ("prior.json", config.model_dump())):
-        write_atomically(out / file, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n")
+        put(out / file, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n")
     errors = [(float(phi), float(error)) for phi, error in zip(built.tied.phi, built.tied.errors)]
     loadings, versions = of_within(tied.clients), machine.of_a_run()
-    artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, versions=versions, put=write_atomically)
+    artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, versions=versions, put=put)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from ....algorithms.training import training as training
 from ....algorithms.training.fit import Federation, digest_of, match_variances
 from ....data import artifact
 from ....errors import JobError, LostPeer
+from ....ground import Ground
 from ....jobs import devices, machine
 from ....jobs.devices import ON_HOST, Used
 from ....jobs.files import RunFolder, write_atomically
@@ -117,8 +119,9 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
     if wrong := list(faults_of_names(source.clients, "data.client")):
         raise JobError("; also ".join(wrong))
     assert output.folder is not None
-    workshop = RunFolder(output.folder / "training", (), job=(config.identity + shape_of(source)).encode())
-    with one_job(workshop.path, "a prior's training"):
+    ground = Ground(output.folder)
+    workshop = RunFolder(output.folder / "training", (), job=(config.identity + shape_of(source)).encode(), ground=ground)
+    with one_job(workshop.path, "a prior's training", ground):
         used = devices.used(config.training.device, InProcess(), [0])
         with devices.guarded(used.home, "training.batch or training.table"):
             return _perform(Training(config, source, output.folder, workshop, output.quiet, used), resume=output.resume)
@@ -129,7 +132,7 @@ def _perform(job: Training, *, resume: bool) -> Fit:
     state = _claim(job, resume=resume)
     for note in () if job.quiet else job.source.notes:
         print(f"fedkern: {printable(note)}", file=sys.stderr)
-    job = replace(job, source=replace(job.source, prior=_with_eigen(job.source.prior, job.workshop.path / "eigen.npz")))
+    job = replace(job, source=replace(job.source, prior=_with_eigen(job.source.prior, job.workshop)))
     with threadpool_limits(1, user_api="blas"):
         gamma = gamma_of(job.config, job.source) if state is None else state.gamma
     settings = settings_of(job.config, job.architecture, gamma)
@@ -247,14 +250,15 @@ def finish(job: Training, state: training.State) -> Fit:
                 pairs=source.pairs(j),
             )
         )
-    write_atomically(out / "fit.json", json.dumps(plain(report.as_dict()), indent=1, allow_nan=False).encode() + b"\n")
-    write_atomically(out / "prior.json", json.dumps(plain(config.model_dump()), indent=1, allow_nan=False).encode() + b"\n")
+    put = partial(write_atomically, ground=job.workshop.ground(out))
+    put(out / "fit.json", json.dumps(plain(report.as_dict()), indent=1, allow_nan=False).encode() + b"\n")
+    put(out / "prior.json", json.dumps(plain(config.model_dump()), indent=1, allow_nan=False).encode() + b"\n")
     page = fit.page(report, config)
     if page is not None:
-        write_atomically(out / "report.html", page.encode())
+        put(out / "report.html", page.encode())
     decoders = [Decoder(one.architecture, one.parts, one.scale) for one in clients]
     loadings, versions = of_decoders(decoders, common.condition), machine.of_a_run() | dict(job.used.versions)
-    artifact.write(out, common, clients, mean_loadings=loadings, versions=versions, put=write_atomically)
+    artifact.write(out, common, clients, mean_loadings=loadings, versions=versions, put=put)
     return report
 
 
@@ -296,11 +300,11 @@ def _claim(job: Training, *, resume: bool) -> training.State | None:
     raise JobError(f"{workshop.path}: no checkpoint is whole; train anew in another --out")
 
 
-def _with_eigen(prior: Prior, path: Path) -> Prior:
+def _with_eigen(prior: Prior, workshop: RunFolder) -> Prior:
     """A map's prior with its eigenvectors, from the file of an earlier run or into it."""
     if not isinstance(prior, AreaPrior):
         return prior
-    state = blake2b(prior.form.encode(), digest_size=32)
+    path, state = workshop.path / "eigen.npz", blake2b(prior.form.encode(), digest_size=32)
     for array in (prior.indptr, prior.indices):
         state.update(array.tobytes())
     try:
@@ -312,7 +316,7 @@ def _with_eigen(prior: Prior, path: Path) -> Prior:
     values, vectors = prior.eigen
     stream = io.BytesIO()
     np.savez(stream, digest=np.frombuffer(state.digest(), dtype=np.uint8), values=values, vectors=vectors)
-    write_atomically(path, stream.getvalue())
+    workshop.write(path, stream.getvalue())
     return prior
 
 
