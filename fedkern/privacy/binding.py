@@ -13,7 +13,7 @@ folders hold policies. Data that the folder of a client of another name claims a
 
 The budget lies with the policy and is kept by the data set's id there, so that neither the client's name, the unit, the run's
 folder nor the environment begins another. Of several places the first is taken that can be written, beginning with those that do
-not depend on the environment; what lies in the others is counted.
+not depend on the environment; what lies in the others is counted. A mark of it lies in another folder (`marks`, `remembered`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from .policy import DataSet, Policy, PolicyFile, Refusal, Use, read_policies
 CLIENT_HOME, REQUIRE = "FEDKERN_CLIENT_HOME", "FEDKERN_REQUIRE_POLICY"
 POLICY, BESIDE, LEDGER = "policy.toml", "fedkern-policy.toml", "budget.jsonl"
 SYSTEM = Path("/etc/fedkern")
+MARKS = ".local/state/fedkern/budgets"  # in the user's home, where neither a policy nor a budget lies
 ACCOUNTS = ".accounts"  # in a home: budgets of policies whose own folder can't be written
 
 Where = Literal["beside", "site", "system", "home", "root", "own", "other"]
@@ -58,6 +59,7 @@ class Account:
     policies : all that bind
     known : every budget file that may tell of these data -> what they may be called in it
     ground : below which the folder lies, where that is not itself one
+    marks : folders for what the holder remembers of its budgets (`remembered`), the first the best; empty where no policy binds
     """
 
     folder: Path
@@ -65,6 +67,7 @@ class Account:
     policies: tuple[Policy, ...] = ()
     known: Mapping[Path, frozenset[str]] = field(default_factory=dict)
     ground: Ground | None = None
+    marks: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ def account(found: Binding) -> Account | None:
     if not writable:
         listed = ", ".join(str(folder) for folder in fixed[:1] or places)
         raise JobError(f"{listed}: can't be written, and the budget must be kept; give the policy a folder (accounts = PATH)")
-    return Account(*writable[0], found.policies, _known(found, places))
+    return Account(*writable[0], found.policies, _known(found, places), marks=marks())
 
 
 def _places_of_budgets(found: Binding) -> dict[Path, str]:
@@ -223,8 +226,20 @@ def client_home() -> Path | None:
     return Path(os.path.realpath(home)) if home else None
 
 
+def marks() -> tuple[Path, ...]:
+    """Where marks of budgets lie, away from them if that can be; the first that can be written is taken."""
+    user, own = _user(), client_home()
+    return (*([] if user is None else [user / MARKS]), *([] if own is None else [own / ".marks"]))
+
+
 def _user_home() -> Path | None:
     """~/.fedkern; also where HOME is not set, or no path."""
+    home = _user()
+    return None if home is None else home / ".fedkern"
+
+
+def _user() -> Path | None:
+    """The home of this user."""
     home = os.environ.get("HOME", "")
     if not os.path.isabs(home):
         try:
@@ -233,7 +248,7 @@ def _user_home() -> Path | None:
             home = pwd.getpwuid(os.getuid()).pw_dir
         except (ImportError, KeyError):
             return None
-    return Path(os.path.realpath(home)) / ".fedkern" if os.path.isabs(home) else None
+    return Path(os.path.realpath(home)) if os.path.isabs(home) else None
 
 
 def _homes() -> list[Path]:

@@ -8,10 +8,11 @@ the job's own cap holds.
 it lies with the policy, and is kept by the data set; else in `$FEDKERN_CLIENT_HOME/<client>/` or in the run's folder. Jobs that a
 policy allows without an account (open ones, and those that protect clients) have a line too, without a charge.
 
-Its lines are chained (`chain`), and every checkpoint and stored message of a run has a mark of it: what was altered, cut off,
-deleted or put back from a copy is found. A line that a crash has torn was never granted: it is kept as {"torn": ..} and costs
-nothing. A file without a chain (of an older version) or with one that does not fit counts again when its holder adds the line
-{"adopt": N}: the N lines before it are all that was spent.
+Its lines are chained (`chain`). Every checkpoint and stored message of a run has a mark of it, and where a policy binds the
+holder keeps another for all jobs (`remembered`): what was altered, cut off, deleted or put back from a copy is found. A line that
+a crash has torn was never granted: it is kept as {"torn": ..} and costs nothing. A file without a chain (of an older version),
+with one that does not fit, or that is not as its mark has it counts again when its holder adds the line {"adopt": N}: the N lines
+before it are all that was spent.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ from .binding import LEDGER, Account
 from .certificate import certificate
 from .chain import START, Mark, following, seal, unseal
 from .policy import Policy, Use
+from .remembered import Remembered, again
 
 
 class Asked(Protocol):
@@ -73,6 +75,10 @@ class Ledger:
     unaccounted : (data set, job) -> what kind of job it was that was allowed without an account
     begun : job -> date and time of its first line, where it was read
     ground : below which the file lies, if not only below its folder
+    marks : folders of the marks that the holder keeps of it; empty: none are
+    first : the hash after the first line that is of a job
+    adoptions : those after the lines with which the holder has adopted something
+    unmarked : why its last mark could not be kept
     """
 
     path: Path
@@ -85,6 +91,11 @@ class Ledger:
     unaccounted: dict[tuple[str, str], Use] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
     ground: Ground | None = None
+    marks: tuple[Path, ...] = ()
+    first: bytes = b""
+    adoptions: list[bytes] = field(default_factory=list)
+    unmarked: str | None = None
+    _known: set[str] | None = None  # adoptions of which marks know, once they were compared
 
     @property
     def mark(self) -> Mark:
@@ -127,6 +138,10 @@ class Ledger:
 
     def look(self) -> None:
         """Reads what others have added, without writing."""
+        self._look()
+        self._compare(self._look)
+
+    def _look(self) -> None:
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as fault:
@@ -152,9 +167,36 @@ class Ledger:
             lines, rest, size = [*lines, rest], b"", size + 1
         self._lines(lines)
         self.read = size - len(rest)
+        self._compare()
         if rest:  # a crash tore it: it was not on the disk, so nothing was granted
             os.ftruncate(file, self.read)
             self.append(file, {"torn": rest[:200].decode(errors="replace")})
+
+    def _compare(self, more: Callable[[], None] = lambda: None) -> None:
+        """Once: whether the file is as the holder's marks have it. `more` reads on, where others may write to it meanwhile."""
+        if not self.marks or self._known is not None:
+            return
+        found = Remembered(self.marks, self.path).found(self.first)
+        if not all(kept.fits(self.heads, self.adoptions) for _, kept in found):
+            more()
+        for path, kept in found:
+            if not kept.fits(self.heads, self.adoptions):
+                lines = len(self.heads)
+                if lines < kept.length:
+                    seen = f"has {lines} lines, and {path} has seen {kept.length} in it"
+                    what = f"{seen}: it was cut off, deleted, or an older copy put back"
+                else:
+                    first = f"one of its first {kept.length} lines was altered"
+                    what = f"is not what {path} has seen: {first}, or it is another file"
+                remedy = f"Put back the file as the last job left it, or, {again(lines)}"
+                raise JobError(f"{self.path}: {what}; nothing is charged. {remedy}")
+        self._known = {head for _, kept in found for head in kept.adopted}
+
+    def _keep(self, *, sync: bool) -> None:
+        """Keeps a mark of what is on the disk now. `sync`: seldom, for what the end of a machine loses of it makes it older."""
+        if self.marks and self.first:
+            self._known = (self._known or set()).union(head.hex() for head in self.adoptions)
+            self.unmarked = Remembered(self.marks, self.path).keep(self.first, self.heads, sorted(self._known), sync=sync)
 
     def _grown(self, size: int) -> None:
         if size < self.read:
@@ -174,7 +216,7 @@ class Ledger:
         try:
             entry = json.loads(text)
             if trusted or said == head.hex():
-                self._take(entry)
+                self._take(entry, head)
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
             raise JobError(
                 f"{self.path}: can't read the line {line[:60]!r} ({type(fault).__name__}), which may be a charge, so nothing "
@@ -190,13 +232,15 @@ class Ledger:
                 f"{self.path}: line {number} {what}; nothing is charged. Put back the file as it was, or, if its {n_lines} lines "
                 f'are all that was spent, add the line {{"adopt": {n_lines}}} at its end: they count from then on'
             )
+        if trusted and _adopts(line) == len(self.heads):
+            self.adoptions.append(head)
         self.heads.append(head)
         self.adopted = len(self.heads) if trusted else self.adopted
 
-    def _take(self, entry: Mapping[str, Any]) -> None:
+    def _take(self, entry: Mapping[str, Any], head: bytes) -> None:
         if entry.keys() & {"torn", "adopt"}:
             return
-        job = entry["job"]
+        job, self.first = entry["job"], self.first or head
         self.begun.setdefault(job, str(entry.get("time", "")))
         if "mechanism" in entry:
             self.jobs[job] = (entry["data"], Mechanism.from_dict(entry["mechanism"]))
@@ -226,7 +270,8 @@ class Ledger:
             raise JobError(f"{self.path}: can't be written ({fault.strerror}); nothing was charged and no row is read") from None
         self.read += len(line)
         self.heads.append(head)
-        self._take(entry)
+        self._take(entry, head)
+        self._keep(sync="steps" not in entry)
 
     def of_job(self, job: str) -> Parts:
         """What a job was charged, its latest mechanism first."""
@@ -291,10 +336,10 @@ class Books:
     """The budget file of a data set, and all others that may tell of it: those are only read."""
 
     def __init__(self, account: Account) -> None:
-        self.account, self.ledger = account, Ledger(account.folder / LEDGER, ground=account.ground)
+        self.account, self.ledger = account, Ledger(account.folder / LEDGER, ground=account.ground, marks=account.marks)
         names = {self.ledger.path: frozenset({account.data}), **account.known}
         self.all = [(self.ledger, names.pop(self.ledger.path) | {account.data})]
-        self.all += [(Ledger(path), known) for path, known in names.items()]
+        self.all += [(Ledger(path, marks=account.marks), known) for path, known in names.items()]
 
     def look(self, *, own: bool = False) -> None:
         """Reads what others have added to the other files (and without a lock to its own)."""
