@@ -111,6 +111,14 @@ def warnings(binding: Binding, fingerprint: Callable[[], str | None]) -> list[st
     return out
 
 
+def lost(binding: Binding) -> Iterator[str]:
+    """Paths of this holder's policies at which there is nothing: such a policy may bind no data without anybody's knowing."""
+    for where, file in binding.files:
+        for policy in file.policies if where != "other" else ():
+            for path in policy.lost:
+                yield f"{file.path}, [data.{policy.data}]: {path} is not there, so it binds nothing; correct the path"
+
+
 class Standing(NamedTuple):
     """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first."""
 
@@ -154,9 +162,7 @@ def local(config: JobConfig, parties: Parties, path: Path) -> Iterator[str]:
         return
     for policy in binding.policies:
         yield f"  policy  {described(policy)}"
-    for _, file in binding.files:
-        for policy in file.policies:
-            yield from (f"  policy  {file.path}, [data.{policy.data}]: {own} is not there" for own in policy.lost)
+    yield from (f"  policy  {text}" for text in lost(binding))
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         yield "  policy  none names this file" + (f" ({files})" if files else "")

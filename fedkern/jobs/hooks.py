@@ -16,6 +16,7 @@ from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Re
 from ..algorithms.exchanges import certificates
 from ..errors import HolderError, JobError
 from ..ground import Ground
+from ..printing import printable
 from ..privacy.binding import Account, Binding, account, client_home
 from ..privacy.budget import Books, Holder
 from ..privacy.chain import Mark
@@ -116,6 +117,20 @@ class RunHooks(Keeper):
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
+    def say_lost(self) -> None:
+        """At every run: what holders' policies name and is not there, at their terminal and in their folders."""
+        said = set[str]()
+        for party in self.clients:
+            texts = [*holders.lost(self.bindings[party])]
+            if texts and self.folder is not None:
+                path = self.folder.home(party) / "holder.txt"
+                content = "\n".join([*texts, ""]).encode(errors="replace")
+                write_atomically(path, content, secret=True, ground=self.folder.ground(path))
+            for text in texts:
+                if self.alone and text not in said:
+                    print(f"fedkern: {printable(text)}", file=sys.stderr, flush=True)
+                said.add(text)
+
     def note_use(self) -> None:
         """A line in the account of every client whose policy allows this job without one."""
         use = holders.use_of(self.config)
@@ -148,6 +163,10 @@ class RunHooks(Keeper):
         if holder.ledger.adopted:
             adopted = f"{holder.ledger.adopted} lines of {holder.ledger.path} count because the holder says so"
             self._warnings.setdefault(party, []).append(adopted)
+        if holder.ledger.unmarked:
+            unmarked = f"no mark of {holder.ledger.path} can be kept elsewhere ({holder.ledger.unmarked})"
+            found = "that an older copy was put back is found only by runs that saw more"
+            self._warnings.setdefault(party, []).append(f"{unmarked}: {found}")
         self._state(party, Standing(holder.books, total, holder.new))
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:

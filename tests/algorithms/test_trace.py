@@ -90,7 +90,9 @@ def test_large_draws_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("shape", [(1, 1, 1), (4, 1, 11), (2, 3, 3)])
 @pytest.mark.parametrize("sites", [1, 2, 9, 40])
 @pytest.mark.parametrize("eta_form", ["common", "coordinate"])
-def test_the_server_keeps_of_several_rounds_what_it_keeps_of_each(shape: tuple[int, int, int], sites: int, eta_form: str) -> None:
+def test_the_server_keeps_of_several_rounds_what_it_keeps_of_each(
+    shape: tuple[int, int, int], sites: int, eta_form: str
+) -> None:
     """To the last bit, whatever the order in which NumPy adds."""
     chains, g, p = shape
     layout = Layout(np.zeros((g, p), np.int64) if g == 1 else np.where(np.eye(p, dtype=bool), -2, np.arange(p * p).reshape(p, p)))

@@ -126,7 +126,9 @@ INSUFFICIENT = "cudaErrorInsufficientDriver: CUDA driver version is insufficient
         ({"compiler": (12, 9)}, r"built for CUDA 13 and finds the compiler \(NVRTC\) of CUDA 12; install the one of this"),
     ],
 )
-def test_what_is_amiss_with_a_machine_is_one_error(amiss: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_amiss_with_a_machine_is_one_error(
+    amiss: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "cupy", answers(**amiss)[0])
     with pytest.raises(DeviceError, match=said):
         device.current()

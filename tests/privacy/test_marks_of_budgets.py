@@ -1,4 +1,4 @@
-"""The mark that a holder keeps of its budget elsewhere: every job finds what is gone; no crash, and no other job, looks like that."""
+"""The mark that a holder keeps of its budget elsewhere: every job finds what is gone; no crash and no job looks like that."""
 
 from __future__ import annotations
 

@@ -176,7 +176,9 @@ def test_a_training_on_a_device_is_that_of_a_processor(fedkern, prior: Path, tmp
     assert said["device"] == "emulator"
 
 
-def test_a_training_goes_on_where_it_began_alone(fedkern, prior: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_goes_on_where_it_began_alone(
+    fedkern, prior: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out, command = tmp_path / "out", ("sigma", "train", prior, *options(*FEW))
     with hosted.instead_of_a_card():
         assert fedkern(*command, "--out", tmp_path / "whole", "--device", "cuda").code == 0
