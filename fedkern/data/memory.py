@@ -6,19 +6,21 @@ NumPy, or of whatever offers `__dlpack__` on the CPU. No text of an error shows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from . import mark as marks
 from .cells import Cells, Text, as_text, number, plain
 from .plain_text import LOST, canonical
 from .table import Table
 
-__all__ = ["header", "table"]
+__all__ = ["files", "header", "mark", "table"]
 
 WANTED = "give a data frame (pandas, polars or pyarrow), or arrays (X, y)"
 CPU = 1  # kDLCPU
@@ -58,6 +60,45 @@ def header(held: Any, source: str, *, response: str = "y") -> tuple[str, ...]:
         return tuple(_names(frame, source))
     X, y = _arrays(held, source)
     return (*_numbered(X), *([] if y is None else [response]))
+
+
+def mark(held: Any) -> str | None:
+    """The fingerprint of rows in memory (`mark.of_rows`), whatever a job says of them; None where they are no table."""
+    try:
+        if (frame := _frame(held, "")) is None:
+            return marks.of_rows(table(held, "", response=marks.RESPONSE))
+        names = _names(frame, "")
+        columns = {name: _column(frame[given], name, "", keep=False, known=True) for name, given in names.items()}
+        return marks.of_rows(Table("", tuple(names), columns, len(frame)))
+    except JobError:  # reading the rows says so
+        return None
+
+
+def files(held: Any) -> tuple[Path, ...]:
+    """The files of which rows in memory are maps, be they parts of one or in a frame; none of rows that were copied."""
+    return tuple(dict.fromkeys(path for array in _parts(held) if (path := _mapped(array)) is not None))
+
+
+def _parts(held: Any) -> Iterator[Any]:
+    """The arrays of which rows in memory are made, as far as they can be had without a copy."""
+    if isinstance(held, tuple | np.ndarray) or _is_plain(held):
+        yield from held if isinstance(held, tuple) else (held,)
+        return
+    try:
+        frame = _frame(held, "")
+        for series in () if frame is None else frame.iter_columns():
+            yield series.to_numpy() if series.dtype.is_numeric() else None
+    except JobError:  # reading the rows says so
+        return
+
+
+def _mapped(array: Any) -> Path | None:
+    """The file of a memory map, through all that was made of it without a copy."""
+    while array is not None:
+        if isinstance(array, np.memmap) and array.filename is not None:
+            return Path(array.filename)
+        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+    return None
 
 
 def kind(held: Any) -> str:

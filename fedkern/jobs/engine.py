@@ -23,7 +23,7 @@ from .identity import job_bytes
 from .keys import C
 from .machine import cores
 from .method import Method
-from .parties import Parties, fingerprint
+from .parties import Parties, fingerprint, mark_of_rows
 from .publish import publish
 from .run import Output, Part, Run
 from .stage import Stage
@@ -141,8 +141,10 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     faults = design.faults
     lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults"]
     if mark := fingerprint(path):
-        lines.append(f"  fingerprint {mark} (for [data.{path.stem}] in policy.toml, if wanted)")
-    lines += holders.local(config, parties, path)
+        lines.append(f"  fingerprint {mark} (of the file)")
+    if mark := mark_of_rows(path, dialect):
+        lines.append(f"  fingerprint {mark} (of its rows: for [data.{path.stem}] in policy.toml, if wanted)")
+    lines += holders.local(config, parties, path, dialect)
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())

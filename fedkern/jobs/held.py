@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from ..data import memory
+from ..data.dialect import stem
 from ..data.table import Table
 from ..errors import JobError, owned
 from ..privacy.policy import DataSet
@@ -17,6 +18,7 @@ from .parties import Parties, own_of_client
 
 IN_MEMORY = "(in memory)"
 OWN = ("test", "server")
+NPY = ("X.npy", "y.npy")  # of a folder, after which the data are called
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,17 @@ class Held:
         def own(name: str) -> Table:
             return memory.table(self.own[name], name, text=found.texts, response=response)
 
+        def data_set(name: str, one: Any) -> DataSet:
+            """What a policy may know of them, whatever the caller calls them: a memory map's file, and a fingerprint."""
+            paths = memory.files(one)
+            stems = [called for path in paths for called in (stem(path), *([path.parent.name] if path.name in NPY else []))]
+            return DataSet(tuple(dict.fromkeys((name, *stems))), paths, mark=cache(partial(memory.mark, one)))
+
+        if self.own:
+            others = tuple(data for data in found.own if IN_MEMORY not in data.names)
+            found = replace(found, own=(*others, *(data_set(name, one) for name, one in self.own.items())))
         if held:
-            called = [DataSet((name,)) for name in names]
+            called = [*map(data_set, names, held)]
             found = replace(found, rows=rows, header=header, holding=lambda k: called[k], fingerprint=lambda k: None)
         test, server = (partial(own, name) if name in self.own else kept for name, kept in zip(OWN, (found.test, found.server)))
         return replace(found, test=test, server=server)

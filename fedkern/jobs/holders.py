@@ -7,11 +7,13 @@ client's own folder, and to `fedkern check JOB --local FILE`. Other parties read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..algorithms.core.messages import SERVER
+from ..data.dialect import Dialect
 from ..errors import HolderError, JobError
 from ..privacy.accountant import Mechanism
 from ..privacy.binding import Binding, account, bind
@@ -19,7 +21,7 @@ from ..privacy.budget import Books, Total
 from ..privacy.policy import DataSet, Policy, Use
 from ..results.plain import Record
 from .keys import JobConfig
-from .parties import Parties, data_set
+from .parties import Parties, data_set, mark_of_rows
 
 FIND = "the holder sees its policies with: fedkern check JOB --local FILE"
 ACCOUNT = "federation"  # at the server, of jobs that protect clients
@@ -101,11 +103,14 @@ def warnings(binding: Binding, fingerprint: Callable[[], str | None]) -> list[st
     """Where the data's fingerprint and a policy's disagree. It is computed only where a policy has one."""
     out: list[str] = []
     marked = [policy for _, file in binding.files for policy in file.policies if policy.fingerprint]
+    changed = "the data are not those for which [data.{}] of the policy was written"
+    out += [changed.format(p.data) for p in marked if p.of_rows and p in binding.policies and not p.marks(binding.data)]
+    marked = [policy for policy in marked if not policy.of_rows]
     mark = fingerprint() if marked else None
     for policy in marked if mark else ():
         binds, same = policy in binding.policies, policy.fingerprint == mark
         if binds and not same:
-            out.append(f"the data are not those for which [data.{policy.data}] of the policy was written")
+            out.append(changed.format(policy.data))
         elif same and not binds:
             out.append(f"the data are those for which [data.{policy.data}] of a policy was written, but it does not name them")
     return out
@@ -149,9 +154,9 @@ def described(policy: Policy) -> str:
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{least}; {kinds}"
 
 
-def local(config: JobConfig, parties: Parties, path: Path) -> Iterator[str]:
+def local(config: JobConfig, parties: Parties, path: Path, dialect: Dialect) -> Iterator[str]:
     """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent."""
-    data = data_set(path)
+    data = replace(data_set(path), mark=partial(mark_of_rows, path, dialect))
     held = {k: parties.holding(k).paths for k in range(parties.n_clients)}
     mine = [parties.names[k] for k, paths in held.items() if any(one.exists() and one.samefile(path) for one in paths)]
     client = mine[0] if mine else data.names[0]

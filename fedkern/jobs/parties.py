@@ -7,20 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import NamedTuple
 
 from ..algorithms.core.messages import SERVER
-from ..data import table
+from ..data import mark, table
 from ..data.dialect import Dialect, stem
 from ..data.faults import HINT
 from ..data.header import unfit
 from ..data.plain_text import is_there
 from ..data.sets.builtin import Federation
 from ..data.table import Table
-from ..errors import JobError, OwnFault, owned
+from ..errors import FedkernError, JobError, OwnFault, owned
 from ..kernels.families import BINARY, FAMILIES, REAL
 from ..models.encoding import Column, Spec
 from ..privacy.policy import DataSet
@@ -204,8 +204,13 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
         with owned(k), own_of_client(names[k], spec):
             return str(path), table.header(path, response=spec.response or "y", dialect=written)
 
+    @cache
+    def marked(k: int) -> str | None:
+        path, written = source(k)
+        return mark_of_rows(path, written)
+
     def holding(k: int) -> DataSet:
-        return replace(data_set(source(k)[0]), policy=site(k).policy)
+        return replace(data_set(source(k)[0]), policy=site(k).policy, mark=partial(marked, k))
 
     def own(name: str) -> Table | None:
         """A file of the server's: `test` or `server`."""
@@ -217,8 +222,8 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
 
     test, server = partial(own, "test"), partial(own, "server")
     held = tuple(data_set(folder / path) for name in ("test", "server") if (path := getattr(data, name, None)))
-    mark = lambda k: fingerprint(source(k)[0])  # noqa: E731
-    return Parties(names, spec, rows, header, test, holding, mark, server, held, texts=texts, site=site)
+    of_file = lambda k: fingerprint(source(k)[0])  # noqa: E731
+    return Parties(names, spec, rows, header, test, holding, of_file, server, held, texts=texts, site=site)
 
 
 def data_set(path: Path) -> DataSet:
@@ -229,13 +234,21 @@ def data_set(path: Path) -> DataSet:
 
 
 def fingerprint(path: Path) -> str | None:
-    """BLAKE2b-128 of a file's bytes, for `fingerprint` in a policy; None where there is no file."""
+    """BLAKE2b-128 of a file's bytes, as policies have had it; None where there is no file."""
     if not os.path.isfile(path):
         return None
     try:
         with path.open("rb") as file:
             return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
     except OSError:  # reading the rows will say so
+        return None
+
+
+def mark_of_rows(path: Path, dialect: Dialect) -> str | None:
+    """The fingerprint of a file's rows, for `fingerprint` in a policy; None where they cannot be read (reading them says so)."""
+    try:
+        return mark.of_rows(table.load(path, response=mark.RESPONSE, dialect=dialect))
+    except (FedkernError, OSError):
         return None
 
 

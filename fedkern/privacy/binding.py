@@ -7,7 +7,8 @@ Policies are looked for
 * in `/etc/fedkern/policy.toml`, `~/.fedkern/policy.toml` and `$FEDKERN_CLIENT_HOME/policy.toml`;
 * in `$FEDKERN_CLIENT_HOME/<client>/policy.toml`, for every client: the client's name is the job file's choice.
 
-Every policy that names the data binds, by one of their paths or by their id, and all that bind must allow the job. Data that none
+Every policy that names the data binds, by one of their paths, by their id or by a fingerprint of their rows, and all that bind
+must allow the job. Data that none
 names are refused if one of the files (or FEDKERN_REQUIRE_POLICY=1) says `require`, if a file lies beside them, or if clients'
 folders hold policies. Data that the folder of a client of another name claims are refused too.
 
@@ -142,7 +143,7 @@ def bind(client: str, data: DataSet, *, must: Literal["named", "asked", "never"]
     claimed: list[Policy] = []
     for where, file in files:
         for policy in file.policies:
-            listed, called = policy.lists(data), policy.called(data)
+            listed, called = policy.lists(data) or policy.marks(data), policy.called(data)
             if where != "other":
                 bound += [Bound(where, file, policy)] if listed or called else []
             elif listed or (called and not policy.paths):

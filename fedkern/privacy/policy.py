@@ -12,7 +12,7 @@
     paths = ["/data/survey.csv"]    # files, folders with all below them, or patterns; relative ones to this file
     epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
     delta = 1e-5
-    fingerprint = "..."             # of the data; a difference only warns
+    fingerprint = "rows-..."        # of the data's rows: they are bound whatever they are called and wherever they lie
     open = false                    # open and client_level may differ for a data set
 
 Where such files are looked for, and which of them bind a job, is in `binding`.
@@ -25,8 +25,8 @@ import math
 import os
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -35,6 +35,8 @@ from .accountant import Mechanism, Unit
 
 if TYPE_CHECKING:
     from .policy_keys import Data
+
+OF_ROWS = "rows-"  # with which a fingerprint of rows begins; that of a file's bytes has hexadecimal digits alone
 
 Use = Literal["private", "open", "client-level"]
 
@@ -48,12 +50,13 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a job knows of one holder's data: what they are called, their files (none for built-in data), and a policy file that
-    the holder's site file names."""
+    """What a job knows of one holder's data: what they are called, their files (none for built-in data), a policy file that the
+    holder's site file names, and the fingerprint of their rows, which is computed where a policy has one."""
 
     names: tuple[str, ...]
     paths: tuple[Path, ...] = ()
     policy: Path | None = None
+    mark: Callable[[], str | None] = field(default=lambda: None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,15 @@ class Policy:
     def lists(self, data: DataSet) -> bool:
         """Whether one of the paths is one of the data's files, or a folder that holds it."""
         return any(_holds(own, path) for path in data.paths for own in self.paths)
+
+    def marks(self, data: DataSet) -> bool:
+        """Whether the fingerprint is that of the data's rows."""
+        return self.of_rows and data.mark() == self.fingerprint
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether it has a fingerprint of rows, and not of a file."""
+        return self.fingerprint is not None and self.fingerprint.startswith(OF_ROWS)
 
     @property
     def lost(self) -> tuple[Path, ...]:

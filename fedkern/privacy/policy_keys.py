@@ -35,7 +35,7 @@ class Data(Section):
     paths: Annotated[list[Text], BeforeValidator(_listed)] = key([], help="files, folders with all below them, or patterns")
     epsilon: float | None = key(None, gt=0, allow_inf_nan=False, help="a finite number above 0, over all jobs")
     delta: float | None = key(None, gt=0, lt=1, help="a number above 0 and below 1, over all jobs")
-    fingerprint: str | None = key(None, help="of the data, as fedkern check JOB --local FILE prints it")
+    fingerprint: str | None = key(None, help="of the data's rows, as fedkern check JOB --local FILE prints it")
     open: bool | None = key(None, help="whether jobs without [privacy] are allowed; default: the file's")
     client_level: bool | None = key(None, help='whether jobs with unit = "client" are allowed; default: the file\'s')
 
