@@ -7,6 +7,7 @@ tables are the same, and no more: one cell that was changed, or two rows that we
 from __future__ import annotations
 
 import json
+import math
 from hashlib import blake2b
 
 import numpy as np
@@ -42,6 +43,5 @@ def _numbers(column: Cells) -> NDArray[np.float64] | Text:
     """Numbers, also where they are written as texts."""
     if not isinstance(column, Text):
         return np.asarray(column)
-    missing = [level.lower() in MISSING for level in column.levels]
-    texts = all(missing) or any(number(level) != number(level) for level, none in zip(column.levels, missing) if not none)
+    texts = any(level.lower() not in MISSING and math.isnan(number(level)) for level in column.levels)
     return column if texts else column.numbers()
