@@ -156,7 +156,7 @@ def test_without_a_folder_a_bound_client_is_charged_where_its_policy_is(tmp_path
     with pytest.raises(JobError, match="it is a link"):
         fedkern.run(PRIVATE, data={"three": people(), "b": people(40)})
     (home / "budget.jsonl").unlink()
-    with pytest.raises(HolderError, match="has 0 lines, and .* has seen 6 in it: it was cut off, deleted, or an older copy"):
+    with pytest.raises(HolderError, match=r"has 0 lines, and .* has seen 6 in it: it was cut off, deleted, or an older copy"):
         fedkern.run(PRIVATE, data={"three": people(), "b": people(40)})
 
 
