@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +27,21 @@ def of_rows(table: Table) -> str:
     state = blake2b(digest_size=16, person=b"fedkern rows")
     state.update(json.dumps([sorted(table.names), table.n_rows]).encode())
     for name in sorted(table.names):
-        column = _numbers(table.columns[name])
-        if isinstance(column, Text):
-            levels = sorted(column.levels)
-            state.update(json.dumps(levels).encode())
-            place = {level: at for at, level in enumerate(levels)}
-            column = np.array([place[level] for level in column.levels], dtype=np.int64)[column.codes]
-        for begin in range(0, len(column), BLOCK):
-            part = np.asarray(column[begin : begin + BLOCK], dtype="<f8") + 0.0  # one zero
+        levels, values = _values(table.columns[name])
+        state.update(json.dumps(levels).encode())
+        for begin in range(0, len(values), BLOCK):
+            part = np.asarray(values[begin : begin + BLOCK], dtype="<f8") + 0.0  # one zero
             part[np.isnan(part)] = np.nan  # and one kind of what is missing
             state.update(part.tobytes())
     return OF_ROWS + state.hexdigest()
 
 
-def _numbers(column: Cells) -> NDArray[np.float64] | Text:
-    """Numbers, also where they are written as texts."""
+def _values(column: Cells) -> tuple[list[str], NDArray[Any]]:
+    """Levels in their order, and codes; of numbers, also where they are written as texts, no levels, and themselves."""
     if not isinstance(column, Text):
-        return np.asarray(column)
-    texts = any(level.lower() not in MISSING and math.isnan(number(level)) for level in column.levels)
-    return column if texts else column.numbers()
+        return [], np.asarray(column)
+    if all(level.lower() in MISSING or not math.isnan(number(level)) for level in column.levels):
+        return [], column.numbers()
+    levels = sorted(column.levels)
+    place = {level: at for at, level in enumerate(levels)}
+    return levels, np.array([place[level] for level in column.levels], dtype=np.int64)[column.codes]

@@ -88,9 +88,9 @@ def stops_after(checkpoints: int) -> Iterator[None]:
     """SIGTERM once so many checkpoints have got their place."""
     replace, seen = os.replace, 0
 
-    def counted(source: Any, target: Any) -> None:
+    def counted(source: Any, target: Any, **folders: int) -> None:
         nonlocal seen
-        replace(source, target)
+        replace(source, target, **folders)
         seen += str(target).endswith(".ckpt")
         if seen == checkpoints and str(target).endswith(".ckpt"):
             signal.raise_signal(signal.SIGTERM)

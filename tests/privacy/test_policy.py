@@ -506,6 +506,10 @@ def test_a_new_account_is_noticed_and_jobs_without_one_are_told_of(world: World)
     assert not h.new, "an open job has been here"
     assert "all 0 jobs on these data: epsilon = 0 of 1 at delta = 1e-05; beside them 1 open jobs" in h.total().text()
     (world.home / ".fedkern" / "budget.jsonl").unlink()
+    with pytest.raises(JobError, match="it was cut off, deleted"):
+        Holder("a", where, job="j2", mechanism=M, epsilon=1.0, delta=DELTA)
+    for mark in where.marks[0].iterdir():
+        mark.unlink()
     for _ in range(2):
         assert Holder("a", where, job="j2", mechanism=M, epsilon=1.0, delta=DELTA).new, "also after it was resumed"
     assert not Holder("a", where, job="j3", mechanism=M, epsilon=1.0, delta=DELTA).new

@@ -153,10 +153,10 @@ def killed(what: str, n: int, arguments: list[str]) -> int:
         if what == "message":
             die()
 
-    def replaced(source, target):
+    def replaced(source, target, **folders):
         if str(target).endswith({"checkpoint": ".ckpt", "record": "job.json"}.get(what, "?")):
             die()
-        replace(source, target)
+        replace(source, target, **folders)
 
     keeping.Keeper.sending, os.replace = counted, replaced
     return main(arguments)

@@ -85,12 +85,12 @@ AT_A_CALL = """
 import os, signal, sys
 left = int(sys.argv.pop(1))
 def killing(call):
-    def counted(*arguments):
+    def counted(*arguments, **more):
         global left
         left -= 1
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
-        return call(*arguments)
+        return call(*arguments, **more)
     return counted
 os.fsync, os.replace = killing(os.fsync), killing(os.replace)
 from fedkern.cli.__main__ import main
