@@ -162,7 +162,8 @@ def test_one_file_for_all_clients(job: Path, plain: Any) -> None:
         fedkern.run(job)
 
 
-def test_a_policy_that_the_site_file_names_binds(job: Path) -> None:
+def test_a_policy_that_the_site_file_names_binds(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(job.parent))
     policy = job.parent / "mine.toml"
     policy.write_text("[data.patients-a]\nepsilon = 1.0\ndelta = 1e-5\n")
     site = job.parent / "sites" / "a.toml"

@@ -513,3 +513,16 @@ def test_a_new_account_is_noticed_and_jobs_without_one_are_told_of(world: World)
     for _ in range(2):
         assert Holder("a", where, job="j2", mechanism=M, epsilon=1.0, delta=DELTA).new, "also after it was resumed"
     assert not Holder("a", where, job="j3", mechanism=M, epsilon=1.0, delta=DELTA).new
+
+
+def test_marks_of_budgets_lie_away_from_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.policy("home")
+    where = account(world.bind())
+    assert where is not None
+    assert where.marks == (world.home / ".local" / "state" / "fedkern" / "budgets", world.clients / ".marks")
+    Holder("a", where, job="j1", mechanism=M, epsilon=1.0, delta=DELTA)
+    assert [folder.exists() for folder in where.marks] == [True, False]
+    monkeypatch.delenv("FEDKERN_CLIENT_HOME")
+    again = account(world.bind())
+    assert again is not None
+    assert again.marks == where.marks[:1]

@@ -273,6 +273,7 @@ def test_what_only_the_holder_is_told(fedkern: Any, tmp_path: Path, monkeypatch:
     path = federation(tmp_path, JOB.replace("delta = 1e-4", "delta = 0.02"), rows(50))
     said = fedkern("check", path, "--local", tmp_path / "clients" / "a.csv").out
     (mark,) = re.findall(r"fingerprint (\w{32})", said)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(tmp_path / "homes"))
     for name, known in (("a", mark), ("b", "0" * 32)):
         (tmp_path / "homes" / name).mkdir(parents=True)
