@@ -28,7 +28,7 @@ void bind_wire(py::module_&);
 }
 
 PYBIND11_MODULE(_core, m) {
-    (void)std::uncaught_exceptions(); // as in kernels(): bindings throw, too
+    [[maybe_unused]] const volatile int there = std::uncaught_exceptions(); // as in kernels(): bindings throw, too
     m.doc() = "Compiled kernels of fedkern. Arguments are checked for memory safety only; call fedkern.kernels instead.";
     m.def("isa", &fedkern::isa, "The instruction-set level in use.");
     m.def("limit_isa", &fedkern::limit_isa, py::arg("name"), "Lowers the instruction-set level to at most `name`.");

@@ -97,7 +97,7 @@ class Pool {
         {
             // As in kernels(): here a thread gets what was kept spare.
             const std::lock_guard lock(mutex_);
-            (void)std::uncaught_exceptions();
+            [[maybe_unused]] const volatile int there = std::uncaught_exceptions();
             ++begun_;
         }
         done_.notify_one();

@@ -191,10 +191,10 @@ def global_sweep(
 
     Source: docs/methods/sparse.md, sections 2 and 4.
     """
+    _check_passes(n_passes, scales)
     if _shaped(deviation, 4):
         m, _, g, p = deviation.shape
         _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
-    _check_passes(n_passes, scales)
     swept: Result = GLOBAL_SWEEP.run(
         (deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, seed=seed, chain=chain,
         step=step, n_passes=n_passes, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0,
@@ -350,6 +350,7 @@ def global_sweep_sums(
         n_sums, _, g, p = sums.shape
         if n_sums != _n_sums(slab):
             raise ValueError(f"shrinkage.global_sweep_sums: sums must be {_n_sums(slab)} with slab = {slab}, got {n_sums}")
+        AT_LEAST_1.check(GLOBAL_SWEEP_SUMS.name, "n_clients", n_clients)
         _check(GLOBAL_SWEEP_SUMS, n_clients, g, p, indicators, seed, chain, step, 1)
     swept: Result = GLOBAL_SWEEP_SUMS.run(
         (sums, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, n_clients=n_clients, seed=seed, chain=chain,
@@ -401,8 +402,8 @@ def _n_sums(slab: float) -> int:
 
 
 def _check_passes(n_passes: int, scales: str) -> None:
-    if n_passes < 1 or (scales == "expanded" and n_passes > 1):
-        raise ValueError(f"shrinkage.global_sweep: n_passes must be >= 1, and 1 with expanded scales, got {n_passes}")
+    if not 1 <= n_passes < 2**32 or (scales == "expanded" and n_passes > 1):
+        raise ValueError(f"shrinkage.global_sweep: n_passes must be >= 1 and below 2^32, and 1 with expanded scales, got {n_passes}")
 
 
 def _check(
