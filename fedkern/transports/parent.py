@@ -1,10 +1,10 @@
-"""What a rank has to do with the process that started it: it says that it is here, ends when that is gone, and rank 0 tells it how
-the job goes.
+"""What a rank has to do with the process that started it: it says that it is here, ends when that is gone, and rank 0 tells it
+how the job goes.
 
 mpirun, where it tolerates deaths, leaves its ranks alive when it is killed. Nobody would hear what they say, or could stop them.
 
-Each rank holds a line to the process beside mpirun (`mpirun`) from its first moment to its last: the kernel cuts the line when the rank
-dies. It is a socket without a file, of this machine: ranks of other machines have nobody to speak to, and go on without.
+Each rank holds a line to the process beside mpirun (`mpirun`) from its first moment to its last: the kernel cuts the line when
+the rank dies. It is a socket without a file, of this machine: ranks of other machines have nobody to speak to, and go on without.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 NAME = "FEDKERN_LAUNCHER"  # the name of the socket of `mpirun`
-HELLO, JOINS, LEFT = b"hello ", b"joins", b"left "  # of every rank: its number, how many are near, and in all; MPI starts; an exit code, and why
+HELLO, JOINS, LEFT = (
+    b"hello ",
+    b"joins",
+    b"left ",
+)  # of every rank: its number, how many are near, and in all; MPI starts; an exit code, and why
 BEGUN, ENDED = b"begun", b"ended "  # of rank 0
 LONGEST = 1024  # bytes of a word
 LOOK = 0.5  # seconds
@@ -26,7 +30,7 @@ PDEATHSIG = 1  # of prctl
 
 
 class Launcher(NamedTuple):
-    """What starts ranks, and the variables by which it tells them how many there are, which one they are, how many are on this machine."""
+    """What starts ranks, and the variables in which it says how many there are, which one this is, how many are near it."""
 
     name: str
     size: str
