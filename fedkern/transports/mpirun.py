@@ -35,7 +35,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from .parent import BEGUN, ENDED, HELLO, JOINS, LAUNCHERS, LEFT, LONGEST, NAME
+from .parent import BEGUN, ENDED, HELLO, JOINS, LAUNCHERS, LEFT, LONGEST, NAME, new_name
 from .rollcall import LOST, Fault, RollCall
 
 SH = "FEDKERN_SH"  # the process id of the script that runs us: when it is gone the job stops
@@ -310,7 +310,7 @@ def _alone() -> None:
 
 def _words() -> tuple[socket.socket, str]:
     """Where ranks speak to us: a socket without a file, and its name."""
-    words, name = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), f"fedkern-{os.urandom(16).hex()}"
+    words, name = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), new_name()
     words.setblocking(False)
     words.bind(f"\0{name}".encode())
     words.listen(4096)

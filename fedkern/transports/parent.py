@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 NAME = "FEDKERN_LAUNCHER"  # the name of the socket of `mpirun`
@@ -26,6 +27,7 @@ HELLO, JOINS, LEFT = (
 BEGUN, ENDED = b"begun", b"ended "  # of rank 0
 LONGEST = 1024  # bytes of a word
 LOOK = 0.5  # seconds
+GONE = 3  # exit code of a rank that has lost its launcher
 PDEATHSIG = 1  # of prctl
 
 
@@ -45,6 +47,17 @@ LAUNCHERS = (
 )
 
 _line: socket.socket | None = None
+_following = False
+
+
+def new_name() -> str:
+    """Of a socket of this machine: the name says which machine, as sockets without a file see it."""
+    return f"{_machine()}{os.urandom(16).hex()}"
+
+
+def _machine() -> str:
+    network = os.stat("/proc/self/ns/net").st_ino
+    return f"fedkern-{Path('/proc/sys/kernel/random/boot_id').read_text()[:8]}-{network}-"
 
 
 def tell(word: bytes) -> bool:
@@ -64,11 +77,17 @@ def tell(word: bytes) -> bool:
 
 
 def hello() -> bool:
-    """Says which rank this is; whether somebody watches over the start of all ranks of this machine."""
+    """Says which rank this is; whether somebody watches over the start of all ranks of this machine.
+
+    If that process was on this machine and is gone, so is the job: the rank ends.
+    """
     for launcher in LAUNCHERS:
         rank, *counts = (os.environ.get(name, "") for name in (launcher.rank, launcher.near, launcher.size))
         if rank.isdigit():
-            return tell(HELLO + " ".join([rank, *(count if count.isdigit() else "0" for count in counts)]).encode())
+            heard = tell(HELLO + " ".join([rank, *(count if count.isdigit() else "0" for count in counts)]).encode())
+            if not heard and os.environ.get(NAME, "").startswith(_machine()):
+                os._exit(GONE)
+            return heard
     return False
 
 
@@ -77,16 +96,34 @@ def leave(code: int, why: str = "") -> None:
     tell(LEFT + f"{code} {why}".encode()[:LONGEST])
 
 
+def _is_cut() -> bool:
+    if _line is None:
+        return False
+    try:
+        return not _line.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)  # nothing is said to ranks
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 def follow() -> None:
-    """From now on this process ends, within a second and with code 3, when its parent does."""
+    """From now on this process ends, within a second and with code 3, when its parent does, or the process beside mpirun.
+
+    The parent may have gone before this was called; then the line tells.
+    """
+    global _following
+    if _following:
+        return
+    _following = True
     import ctypes
 
     parent = os.getppid()
 
     def look() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == parent and not _is_cut():
             time.sleep(LOOK)
-        os._exit(3)
+        os._exit(GONE)
 
     # A rank that was stopped can't look. (To be killed by the kernel is no way: that is for the death of the parent's thread.)
     ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGCONT)
