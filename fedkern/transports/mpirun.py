@@ -194,6 +194,7 @@ class Job:
             who = f"mpirun was ended by {Signal(-code).name}" if code < 0 else "rank 0 (the server) did not say how the job ended"
             if code > 0 and not self.begun:
                 who = f"a rank died before it had said which it is (mpirun ended with code {code})"
+                _show(self.screen.cut())  # it may have said why
             return LOST, f"{who}; {'--resume goes on from the last checkpoint' if self.begun else 'start it again'}"
         if not self.begun and (self.roll.here or self.screen.heard):
             return LOST, f"mpirun ended with code {code} before the job had begun; start it again"
