@@ -2,7 +2,7 @@
 
     python benchmarks/launch_load.py [--load 30] [--each 2] [--ranks 2,4,8,16,32] [PYTHON ..]
 
-PYTHON: of an environment with its own mpirun beside it (default: the one that runs this); give one with Open MPI and one with MPICH.
+PYTHON: of an environment with its own mpirun beside it (default: the one that runs this); one with Open MPI, one with MPICH.
 A launch has come up when its job, of one round, has ended with code 0. Others of the machine suffer meanwhile.
 """
 

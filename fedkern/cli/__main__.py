@@ -230,6 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is not None or not parent.hello():
         return _main(arguments)
+    parent.follow()
     code = 1
     try:
         code = _main(arguments)

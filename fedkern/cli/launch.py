@@ -23,7 +23,7 @@ SCRIPT, DEMO, DEMO_RANKS = PACKAGE / "transports" / "run.sh", PACKAGE / "demo.to
 
 
 def launch(options: argparse.Namespace) -> int:
-    """Runs the script that starts mpirun and stays beside it: what is sent to this process reaches the job, from the first moment."""
+    """Runs the script that starts mpirun, and stays beside it: what is sent to this process reaches the job, always."""
     command = _command([*(["-n", str(options.ranks)] if options.ranks is not None else []), *options.arguments])
     return _followed(command, _environment())
 

@@ -51,10 +51,10 @@ def launch(
 
 
 def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[str], None], comm: Any, signals: Signals) -> int:
-    parent.follow()
-    # While MPI starts no code of ours runs, and a launcher that tolerates deaths lets the others wait for ever. Who watches over the
-    # ranks of this machine knows which have not come, and has more patience where the machine is busy.
+    # While MPI starts no code of ours runs, and a launcher that tolerates deaths lets the others wait for ever. Where somebody
+    # watches over the ranks of this machine, that process knows which have not come, and how busy the machine is.
     watched = parent.hello()
+    parent.follow()
     faulthandler.dump_traceback_later(timeouts.start * (1 + WATCHED * watched), exit=True)
     try:
         MPI, problem = _library()

@@ -112,8 +112,8 @@ class Ranks:
     def agree(self, configuration: bytes) -> None:
         """All ranks take the lowest instruction-set level among them, and their share of the cores (`n_threads`).
 
-        A rank with another version of fedkern than rank 0's, or whose `configuration` is not byte for byte that of rank 0, ends the job
-        with a JobError that names it.
+        A rank whose version of fedkern is not that of rank 0, or whose `configuration` is not byte for byte the same, ends the
+        job with a JobError that names it.
         """
         from .. import __version__, _core
 

@@ -10,8 +10,8 @@ it waits for ever for a rank that died while MPI started, and ranks outlive it. 
 * it gets a session of its own, where no terminal reaches it, and neither TERM nor INT. They come to this process; those that were
   sent to mpirun are seen waiting there. Once the job has begun they go on to all ranks as USR1, and become a checkpoint; before
   that there is nothing to keep, and mpirun is ended;
-* every rank says hello to this process as soon as it runs, on a line that ends when it dies: before the job has begun a death is known
-  by that, and by nothing that a slow machine could feign (`rollcall`);
+* every rank says hello to this process as soon as it runs, on a line that ends when it dies: before the job has begun a death is
+  known by that, and by nothing that a slow machine could feign (`rollcall`);
 * rank 0 tells this process that the job has begun, and with which code it ends: that is the exit code, and none but that is 0;
 * what is left of the job is killed when mpirun has ended, and mpirun is if this process dies. Ranks look after their parent
   themselves (`parent`).
@@ -35,7 +35,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from .parent import BEGUN, ENDED, HELLO, JOINS, LAUNCHERS, LEFT, LONGEST, NAME
+from .parent import BEGUN, ENDED, HELLO, JOINS, LAUNCHERS, LEFT, LONGEST, NAME, new_name
 from .rollcall import LOST, Fault, RollCall
 
 SH = "FEDKERN_SH"  # the process id of the script that runs us: when it is gone the job stops
@@ -152,8 +152,8 @@ class Job:
         looked = 0.0
         while self.mpirun.poll() is None:
             for key, _ in selector.select(LOOK):
-                take: Callable[[], bool] = key.data
-                if not take():
+                heard: Callable[[], bool] = key.data
+                if not heard():
                     selector.unregister(key.fileobj)
             if time.monotonic() - looked > LOOK / 2:
                 looked = time.monotonic()
@@ -194,6 +194,7 @@ class Job:
             who = f"mpirun was ended by {Signal(-code).name}" if code < 0 else "rank 0 (the server) did not say how the job ended"
             if code > 0 and not self.begun:
                 who = f"a rank died before it had said which it is (mpirun ended with code {code})"
+                _show(self.screen.cut())  # it may have said why
             return LOST, f"{who}; {'--resume goes on from the last checkpoint' if self.begun else 'start it again'}"
         if not self.begun and (self.roll.here or self.screen.heard):
             return LOST, f"mpirun ended with code {code} before the job had begun; start it again"
@@ -276,8 +277,9 @@ class Job:
         elif word.startswith(ENDED):
             self.code = int(word.removeprefix(ENDED))
         elif word.startswith(HELLO):
-            self._lines[line], near, size = map(int, word.removeprefix(HELLO).split())
-            self.roll.hello(self._lines[line], near, size, now)
+            rank, near, size = map(int, word.removeprefix(HELLO).split())
+            self._lines[line] = rank
+            self.roll.hello(rank, near, size, now)
         elif rank is not None and word == JOINS:
             self.roll.joins(rank, now)
         elif rank is not None and word.startswith(LEFT):
@@ -309,7 +311,7 @@ def _alone() -> None:
 
 def _words() -> tuple[socket.socket, str]:
     """Where ranks speak to us: a socket without a file, and its name."""
-    words, name = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), f"fedkern-{os.urandom(16).hex()}"
+    words, name = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), new_name()
     words.setblocking(False)
     words.bind(f"\0{name}".encode())
     words.listen(4096)

@@ -1,10 +1,10 @@
-"""What a rank has to do with the process that started it: it says that it is here, ends when that is gone, and rank 0 tells it how
-the job goes.
+"""What a rank has to do with the process that started it: it says that it is here, ends when that is gone, and rank 0 tells it
+how the job goes.
 
 mpirun, where it tolerates deaths, leaves its ranks alive when it is killed. Nobody would hear what they say, or could stop them.
 
-Each rank holds a line to the process beside mpirun (`mpirun`) from its first moment to its last: the kernel cuts the line when the rank
-dies. It is a socket without a file, of this machine: ranks of other machines have nobody to speak to, and go on without.
+Each rank holds a line to the process beside mpirun (`mpirun`) from its first moment to its last: the kernel cuts the line when
+the rank dies. It is a socket without a file, of this machine: ranks of other machines have nobody to speak to, and go on without.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 NAME = "FEDKERN_LAUNCHER"  # the name of the socket of `mpirun`
-HELLO, JOINS, LEFT = b"hello ", b"joins", b"left "  # of every rank: its number, how many are near, and in all; MPI starts; an exit code, and why
+HELLO, JOINS, LEFT = (
+    b"hello ",
+    b"joins",
+    b"left ",
+)  # of every rank: its number, how many are near, and in all; MPI starts; an exit code, and why
 BEGUN, ENDED = b"begun", b"ended "  # of rank 0
 LONGEST = 1024  # bytes of a word
 LOOK = 0.5  # seconds
+GONE = 3  # exit code of a rank that has lost its launcher
 PDEATHSIG = 1  # of prctl
 
 
 class Launcher(NamedTuple):
-    """What starts ranks, and the variables by which it tells them how many there are, which one they are, how many are on this machine."""
+    """What starts ranks, and the variables in which it says how many there are, which one this is, how many are near it."""
 
     name: str
     size: str
@@ -41,6 +47,17 @@ LAUNCHERS = (
 )
 
 _line: socket.socket | None = None
+_following = False
+
+
+def new_name() -> str:
+    """Of a socket of this machine: the name says which machine, as sockets without a file see it."""
+    return f"{_machine()}{os.urandom(16).hex()}"
+
+
+def _machine() -> str:
+    network = os.stat("/proc/self/ns/net").st_ino
+    return f"fedkern-{Path('/proc/sys/kernel/random/boot_id').read_text()[:8]}-{network}-"
 
 
 def tell(word: bytes) -> bool:
@@ -60,11 +77,17 @@ def tell(word: bytes) -> bool:
 
 
 def hello() -> bool:
-    """Says which rank this is; whether somebody watches over the start of all ranks of this machine."""
+    """Says which rank this is; whether somebody watches over the start of all ranks of this machine.
+
+    If that process was on this machine and is gone, so is the job: the rank ends.
+    """
     for launcher in LAUNCHERS:
         rank, *counts = (os.environ.get(name, "") for name in (launcher.rank, launcher.near, launcher.size))
         if rank.isdigit():
-            return tell(HELLO + " ".join([rank, *(count if count.isdigit() else "0" for count in counts)]).encode())
+            heard = tell(HELLO + " ".join([rank, *(count if count.isdigit() else "0" for count in counts)]).encode())
+            if not heard and os.environ.get(NAME, "").startswith(_machine()):
+                os._exit(GONE)
+            return heard
     return False
 
 
@@ -73,16 +96,34 @@ def leave(code: int, why: str = "") -> None:
     tell(LEFT + f"{code} {why}".encode()[:LONGEST])
 
 
+def _is_cut() -> bool:
+    if _line is None:
+        return False
+    try:
+        return not _line.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)  # nothing is said to ranks
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 def follow() -> None:
-    """From now on this process ends, within a second and with code 3, when its parent does."""
+    """From now on this process ends, within a second and with code 3, when its parent does, or the process beside mpirun.
+
+    The parent may have gone before this was called; then the line tells.
+    """
+    global _following
+    if _following:
+        return
+    _following = True
     import ctypes
 
     parent = os.getppid()
 
     def look() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == parent and not _is_cut():
             time.sleep(LOOK)
-        os._exit(3)
+        os._exit(GONE)
 
     # A rank that was stopped can't look. (To be killed by the kernel is no way: that is for the death of the parent's thread.)
     ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGCONT)

@@ -1,7 +1,8 @@
 """Who has come and who has died before a job over MPI begins, as the process beside mpirun knows it. No clock in here.
 
-Ranks say hello on a line of their own, which the kernel cuts when they die. Of a rank that has not come so far only its process is
-known, by the variables that the launcher gave it. A rank of which there is nothing yet may still come: a busy machine takes its time.
+Ranks say hello on a line of their own, which the kernel cuts when they die. Of a rank that has not come so far only its process
+is known, by the variables that the launcher gave it. A rank of which there is nothing yet may still come: a busy machine takes
+its time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LOST = 3
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a job can't begin: its exit code, and what to say if no rank has said it. `words`: what was printed may tell the reason."""
+    """Why a job can't begin: its exit code, and what to say if no rank has. `words`: what was printed may tell the reason."""
 
     code: int
     text: str
@@ -118,7 +119,9 @@ class RollCall:
             return None
         first = min(self.dead.values())
         who = sorted(rank for rank, when in self.dead.items() if when == first)
-        words = len(self.dead) >= self.ranks or not self.joined.issuperset(who)  # survivors of a death in MPI complain of what follows
+        words = len(self.dead) >= self.ranks or not self.joined.issuperset(
+            who
+        )  # survivors of a death in MPI complain of what follows
         return Fault(LOST, f"{named(who)} died while the job was starting; start it again", words)
 
     def fault(self, now: float, crowd: float) -> Fault | None:
@@ -133,7 +136,11 @@ class RollCall:
         quiet = now - self._news
         known = self._pids.keys() | self.here | self.dead.keys() | self.left.keys()
         if self.told and len(known) < self.ranks and quiet > min(FIRST + EACH * self.ranks * crowd, ALONE):
-            lacking = named(sorted(set(range(self.ranks)) - known)) if self.whole else f"{self.ranks - len(known)} of {self.ranks} ranks"
+            lacking = (
+                named(sorted(set(range(self.ranks)) - known))
+                if self.whole
+                else f"{self.ranks - len(known)} of {self.ranks} ranks"
+            )
             return Fault(LOST, f"{lacking} did not start within {quiet:.0f} s of the others; start it again")
         behind = sorted(known - self.joined)
         if self.joined and behind and quiet > min(max(BEHIND, SLOWER * (self._news - self._first)), ALONE):

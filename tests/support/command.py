@@ -61,13 +61,11 @@ def python(*arguments: str | Path, timeout: float = 120, folder: Path | None = N
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def mpirun(
-    ranks: int, *arguments: str | Path, timeout: float = 120, beside: bool = False, before: Path | None = None
-) -> Ended:
+def mpirun(ranks: int, *arguments: str | Path, timeout: float = 120, beside: bool = False, before: Path | None = None) -> Ended:
     """`fedkern ARGUMENTS --mpi` on this machine, with the mpirun beside this Python.
 
-    `beside`: under the process that mpi/run.sh puts beside mpirun, whose own code after an abort tells nothing. `before`: a folder
-    whose modules every rank finds first.
+    `beside`: under the process that mpi/run.sh puts beside mpirun, whose own code after an abort tells nothing. `before`: a
+    folder whose modules every rank finds first.
     """
     words = [sys.executable, "-P", "-m", "fedkern.transports.mpirun", str(ranks)] if beside else []
     return _mpirun(ranks, "-m", "fedkern.cli", *map(str, arguments), "--mpi", timeout=timeout, words=words, before=before)

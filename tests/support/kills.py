@@ -29,7 +29,9 @@ MARK = "FEDKERN_TEST_KILLS"
 KINDS = ("client", "server", "launcher", "batch", "ctrl-c", "stop")
 MOMENTS = ("start", "rounds", "write")
 STOPPED = 2.0  # seconds
-LONGEST = 120.0  # that a process may be late, or a job take for its end: the machine may be busy, and nobody waits longer than needed
+LONGEST = (
+    120.0  # that a process may be late, or a job take for its end: the machine may be busy, and nobody waits longer than needed
+)
 CODES = {"client": {3}, "server": {3}, "launcher": {3, -signal.SIGKILL}, "batch": {3}, "ctrl-c": {3}, "stop": {0}}
 
 
@@ -123,7 +125,7 @@ class Run:
         return False
 
     def listens(self):
-        """Whether the script has come as far as its first line: before, a Ctrl-C ends it as it ends any program, or finds no terminal."""
+        """Whether the script has begun: before, a Ctrl-C ends it as it ends any program, or finds no terminal."""
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/{self.sh.pid}/status").read_text().splitlines():
                 if line.startswith("SigCgt:"):

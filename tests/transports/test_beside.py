@@ -1,5 +1,6 @@
 """The process beside mpirun, with small programs in mpirun's place."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -237,6 +238,25 @@ def test_what_other_users_say_is_not_heard(monkeypatch):
         job._hear()
     assert not job._lines
     assert not job.roll.here
+
+
+@pytest.mark.parametrize("program", ["time.sleep(1.5); hello(); follow()", "hello(); print(1); time.sleep(1.5); follow()"])
+def test_a_rank_that_looks_late_ends_too_when_all_who_watch_were_killed(beside, program, tmp_path):
+    """While Python starts and imports, nobody looks; then the parent is another process already."""
+    rank = "print(0, flush=True); " + program.replace("print(1)", "print(1, flush=True)") + "; time.sleep(60)"
+    run = beside(proxied(rank), ranks=1)
+    for _ in range(1 + ("print(1)" in program)):
+        run.stdout.readline()
+    run.kill()
+    *parts, _ = sorted(process.pid for process in processes(tmp_path.name))
+    for pid in parts:  # in mpirun's place
+        with contextlib.suppress(ProcessLookupError):  # it has gone with the process beside it
+            os.kill(pid, signal.SIGKILL)
+    run.wait()
+    until = time.monotonic() + 20
+    while processes(tmp_path.name) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert time.monotonic() < until
 
 
 def shown(*parts, begun=True, ours=False):

@@ -65,7 +65,10 @@ FAULTS = {
     "long": (2, r"fedkern: rank 1: a message of 4194304 bytes, at most \d+ expected\n"),
     "foreign": (2, r"fedkern: rank 1: client 1: Answer came from a rank where it does not live\n"),
     "configuration": (2, r"fedkern: rank 1 has another configuration than rank 0 \(.*\): give all ranks the same job file.*\n"),
-    "version": (2, rf"fedkern: rank 1 has fedkern 0\.0\.9, and rank 0 has fedkern {VERSION}: install the same version for all ranks\n"),
+    "version": (
+        2,
+        rf"fedkern: rank 1 has fedkern 0\.0\.9, and rank 0 has fedkern {VERSION}: install the same version for all ranks\n",
+    ),
     "older": (
         2,
         r"fedkern: rank 1 has a version of fedkern that does not say which \(its hello has 69 bytes\), and rank 0 has fedkern "
@@ -94,10 +97,16 @@ def hello(version=b"1.2", more=b"", digest=b"job"):
     [
         ([hello(), hello(b"1.3.dev1+g12")], "rank 1 has fedkern 1.3.dev1+g12, and rank 0 has fedkern 1.2: install the same"),
         ([hello(), hello(b"1.3", b"more"), hello()], f"rank 1 has fedkern 1.3 with a hello of {tags.HELLO.size + 4} bytes, and"),
-        ([hello(), hello(b"1.3", digest=b"another"), hello(b"1.4")], "rank 1 has fedkern 1.3, rank 2 has fedkern 1.4, and rank 0"),
+        (
+            [hello(), hello(b"1.3", digest=b"another"), hello(b"1.4")],
+            "rank 1 has fedkern 1.3, rank 2 has fedkern 1.4, and rank 0",
+        ),
         ([hello(), b""], "rank 1 has a version of fedkern that does not say which (its hello has 0 bytes), and"),
         ([hello(), hello(b"\x1b[2J")], "rank 1 has a version of fedkern that does not say which"),
-        ([hello(b"1.3"), bytes(69)], "rank 1 has a version of fedkern that does not say which (its hello has 69 bytes), and rank 0 has"),
+        (
+            [hello(b"1.3"), bytes(69)],
+            "rank 1 has a version of fedkern that does not say which (its hello has 69 bytes), and rank 0 has",
+        ),
         ([hello(), hello(digest=b"another")], "rank 1 has another configuration than rank 0"),
     ],
 )

@@ -63,7 +63,9 @@ def launched(python, folder, ranks, befalls, *options):
         pytest.param("killed mpi4py.MPI", 3, [DIED], marks=pytest.mark.nightly),
         pytest.param("fails fedkern.errors", 3, ["ImportError: libnone.so", DIED], marks=pytest.mark.nightly),
         ("fails numpy", 1, ["ImportError: libnone.so", LEFT]),
-        pytest.param("fails mpi4py.MPI", 2, [f"{LEFT}: a job over MPI needs mpi4py and an MPI library"], marks=pytest.mark.nightly),
+        pytest.param(
+            "fails mpi4py.MPI", 2, [f"{LEFT}: a job over MPI needs mpi4py and an MPI library"], marks=pytest.mark.nightly
+        ),
         pytest.param("stops numpy", 3, ["fedkern: rank 1 did not come as far as MPI within"], marks=pytest.mark.nightly),
     ],
 )
