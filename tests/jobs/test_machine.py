@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import fedkern as package
+from support import few
 from support.command import OPEN, python
 
 LIMITED = """
@@ -65,7 +66,7 @@ def test_a_disk_that_takes_nothing(number: int, fedkern: Any, job: Any, monkeypa
 def test_more_clients_than_open_files(tmp_path: Path) -> None:
     """A rank has several files for each of its clients; it takes as many as it can get, and says what to do beyond."""
     (tmp_path / "job.toml").write_text(OPEN.replace("clients = 3", "clients = 60").replace("rounds = 3", "rounds = 1"))
-    command = ["run", "job.toml", "--quiet", "--out"]
+    command = ["run", "job.toml", *few.SET, "--quiet", "--out"]
     assert python("-c", LIMITED, "64", "512", *command, "a", folder=tmp_path).code == 0
     ended = python("-c", LIMITED, "64", "64", *command, "b", folder=tmp_path)
     one_line(ended, "Too many open files", "ulimit -n", "more ranks")
