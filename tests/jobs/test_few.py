@@ -238,6 +238,8 @@ def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path)
     federation = Federation(tmp_path, more="least_rows = 4\n")
     federation.small(4)
     assert "at most 4 rows, one more than there are coefficients: X'X is its rows" in fedkern("check", federation.job).out
+    full = fedkern("check", federation.job, "--set", "model.covariance=full").out
+    assert 'with model.covariance = "full"\n         what it sends tells its rows, all of them' in full
     own = fedkern("check", federation.job, "--local", tmp_path / "b.csv").out
     assert "4 rows and 3 coefficients: X'X is these rows up to a rotation" in own
     assert "rotation" not in fedkern("check", federation.job, "--set", "data.least_rows=5").err
