@@ -117,7 +117,8 @@ def local(config: JobConfig, table: Table, spec: Spec, client: str, data: DataSe
 
 
 def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
-    """What is said where X'X tells all rows, of a job or of one's own file.
+    """What is said where there may be no more rows than coefficients and one, of a job or of one's own file: X'X tells these rows up
+    to a rotation, and sites with a full covariance, at two values of q, the rotation too.
 
     Parameters
     ----------
@@ -127,12 +128,14 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     least = holders.least(config)
     if config.privacy is not None or least is None or (least if n_rows is None else n_rows) > p + 1:
         return []
+    whole = getattr(config.model, "covariance", None) == "full"
     if n_rows is not None:
-        return [f"  note: {n_rows} rows and {p} coefficients: X'X is these rows up to a rotation, and what is sent tells X'X"]
-    return [
-        f"rotation a client with at most {p + 1:,} rows, one more than there are coefficients: X'X is its rows up to a rotation,",
-        "         and what it sends tells X'X",
-    ]
+        what = "full covariances tell these rows" if whole else "X'X is these rows up to a rotation, and what is sent tells X'X"
+        return [f"  note: {n_rows} rows and {p} coefficients: {what}"]
+    begin = f"rotation a client with at most {p + 1:,} rows, one more than there are coefficients"
+    if whole:
+        return [f'{begin}: with model.covariance = "full"', "         what it sends tells its rows, all of them"]
+    return [f"{begin}: X'X is its rows up to a rotation,", "         and what it sends tells X'X"]
 
 
 def _leaves_out(config: JobConfig) -> bool:

@@ -13,6 +13,7 @@ import pytest
 import fedkern as package
 from fedkern.errors import JobError
 from fedkern.jobs.keys import LEAST_ROWS
+from support.command import mpirun_jobs
 
 ROWS = 'response = "y"\nignore = ["id"]\n'
 METHODS = {
@@ -109,6 +110,44 @@ def test_the_others_messages_are_the_same_whatever_a_left_out_client_has(fedkern
     assert json.loads((tmp_path / "without" / "summary.json").read_text())["digest"] == seen[0][0], "as if it had not been named"
 
 
+def test_over_mpi(fedkern: Any, tmp_path: Path) -> None:
+    """A rank whose only client is left out listens until the end, also beside ranks without a server; one that refuses says
+    the same whatever its client has."""
+    federation, commands = Federation(tmp_path), dict[str, list[str | Path]]()
+    for n in (3, 9):
+        folder = tmp_path / f"of-{n}"
+        folder.mkdir()
+        federation.small(n)
+        for name in "abc":
+            (folder / f"{name}.csv").write_bytes((tmp_path / f"{name}.csv").read_bytes())
+        for method in ("pvi", "sparse"):
+            (folder / f"{method}.toml").write_text(METHODS[method])
+        commands[f"refused-{n}"] = ["run", folder / "pvi.toml", "--out", tmp_path / f"refused-{n}", "--quiet"]
+    leave = ["--set", "data.small=leave-out", "--quiet"]
+    commands["left"] = ["run", tmp_path / "of-9" / "pvi.toml", "--out", tmp_path / "left", *leave]
+    leave = [*leave, "--set", "algorithm.topology=allgather"]
+    commands["gathered"] = ["run", tmp_path / "of-9" / "sparse.toml", "--out", tmp_path / "gathered", *leave]
+    commands["checked"] = ["check", tmp_path / "of-9" / "pvi.toml", *leave[:2]]
+    codes, err = mpirun_jobs(4, tmp_path / "commands", commands)
+    assert codes == {"refused-3": 2, "refused-9": 2, "left": 0, "gathered": 0, "checked": 0}, err
+    refusals = [line for line in err.splitlines() if "has fewer rows" in line]
+    assert len(refusals) == 2
+    assert refusals[0] == refusals[1]
+    assert refusals[0].startswith("fedkern: rank 2: client 'b' has fewer rows than this job asks for; ")
+    assert not [*tmp_path.glob("refused-*/ledger/b.jsonl")], "nothing of its rows has left"
+    for name, method in (("left", "pvi"), ("gathered", "sparse")):
+        summary = json.loads((tmp_path / name / "summary.json").read_text())
+        assert [*summary["clients"]] == ["a", "c"]
+        assert not (tmp_path / name / "ledger" / "b.jsonl").exists()
+        assert " 9 rows that count" in (tmp_path / name / "client-b" / "rows.json").read_text()
+        here = tmp_path / f"{name}-here"
+        more = leave if method == "sparse" else leave[:3]
+        assert fedkern("run", tmp_path / "of-9" / f"{method}.toml", "--out", here, *more).code == 0
+        assert json.loads((here / "summary.json").read_text())["digest"] == summary["digest"]
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "left" / "ledger" / "rank-2.jsonl").read_text().splitlines()]
+    assert kinds == ["hello", "run"], "that it is left out is all that has left this rank"
+
+
 def test_a_resumed_run_has_the_same_clients(fedkern: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     federation = Federation(tmp_path, more='small = "leave-out"\n')
     federation.small(4)
@@ -199,6 +238,8 @@ def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path)
     federation = Federation(tmp_path, more="least_rows = 4\n")
     federation.small(4)
     assert "at most 4 rows, one more than there are coefficients: X'X is its rows" in fedkern("check", federation.job).out
+    full = fedkern("check", federation.job, "--set", "model.covariance=full").out
+    assert 'with model.covariance = "full"\n         what it sends tells its rows, all of them' in full
     own = fedkern("check", federation.job, "--local", tmp_path / "b.csv").out
     assert "4 rows and 3 coefficients: X'X is these rows up to a rotation" in own
     assert "rotation" not in fedkern("check", federation.job, "--set", "data.least_rows=5").err

@@ -100,7 +100,7 @@ def test_over_mpi_the_server_and_every_client_hold_their_own(tmp_path: Path) -> 
 
 def test_a_lock_is_given_back_whatever_happens(tmp_path: Path) -> None:
     path, out = job(tmp_path, "pvi"), tmp_path / "out"
-    (tmp_path / "clients" / "b.csv").write_text("age,sex,income\nforty,f,no\n")
+    (tmp_path / "clients" / "b.csv").write_text("age,sex,income\n" + "forty,f,no\n" * 30)
     for _ in range(2):
         with pytest.raises(OwnFault) as caught:
             run(path, out)

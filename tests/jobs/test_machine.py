@@ -13,6 +13,7 @@ import pytest
 
 import fedkern as package
 from fedkern.errors import JobError
+from support import few
 from support.command import OPEN, python
 
 LIMITED = """
@@ -110,7 +111,7 @@ def test_instructions_that_there_are_not(command: list[str], tmp_path: Path, mon
 def test_more_clients_than_open_files(tmp_path: Path) -> None:
     """A rank has several files for each of its clients; it takes as many as it can get, and says what to do beyond."""
     (tmp_path / "job.toml").write_text(OPEN.replace("clients = 3", "clients = 60").replace("rounds = 3", "rounds = 1"))
-    command = ["run", "job.toml", "--quiet", "--out"]
+    command = ["run", "job.toml", *few.SET, "--quiet", "--out"]
     assert python("-c", LIMITED, "64", "512", *command, "a", folder=tmp_path).code == 0
     ended = python("-c", LIMITED, "64", "64", *command, "b", folder=tmp_path)
     one_line(ended, "Too many open files", "ulimit -n", "more ranks")

@@ -15,6 +15,7 @@ from fedkern.api import checked
 from fedkern.jobs import memory
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
+from support import few
 
 CLIENTS = 2
 
@@ -29,7 +30,7 @@ def tables(folder: Path, p: int, rows: int, kind: str) -> dict[str, Any]:
         path = folder / f"c{k}.csv"
         np.savetxt(path, values, fmt="%.4g", delimiter=",", header=",".join([*(f"x{j}" for j in range(p)), "y"]), comments="")
         files.append(str(path))
-    data: dict[str, Any] = {"clients": files, "response": "y"}
+    data: dict[str, Any] = {"clients": files, "response": "y", **few.ANY}
     if kind == "full":
         return {"job": {"rounds": 2}, "data": data, "model": {"covariance": "full"}}
     if kind in ("mrf", "sem"):
