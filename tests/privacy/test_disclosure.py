@@ -2,7 +2,6 @@
 
 The attacks (`support.curious`) must find rows where they are few, or else they show nothing; and none where a client has as many
 as a job asks for by default. How far each of them goes is measured by `benchmarks/disclosure.py`.
-Source: docs/concepts/disclosure.md.
 """
 
 from __future__ import annotations
@@ -87,6 +86,18 @@ def test_draws_of_a_site_are_its_second_moments(n: int) -> None:
     # negative control: with the random numbers of another seed nothing is explained
     other = curious.moments(tape, 0, seed=curious_jobs.SEED + 1, rows=n, rounds=12, random=np.random.default_rng(0), starts=1)
     assert other.misfit > 1e-3
+
+
+def test_draws_of_a_logistic_site_are_equations_in_its_rows() -> None:
+    """None of its random numbers is its own: rows explain its draws to the last digits, and others do not."""
+    tape, rows = curious_jobs.sparse(6, model={"family": "bernoulli"})
+    X, y = rows[:, :-1], rows[:, -1]
+    X = (X - X.mean(axis=0)) / curious.scales(tape, 0)[: X.shape[1]]
+    other = y.copy()
+    other[2] = 1 - other[2]
+    true, false = (curious.logistic_draws(tape, 0, X, one, seed=curious_jobs.SEED, rounds=10) for one in (y, other))
+    assert np.abs(true).max() < 1e-10
+    assert np.abs(false).max() > 1e-3
 
 
 @pytest.mark.parametrize("n", [5, pytest.param(20, marks=pytest.mark.nightly)])

@@ -682,6 +682,22 @@ def moments(
     return Moments(best / f, least, rounds)
 
 
+def logistic_draws(tape: Tape, client: int, X: Array, y: Array, *, seed: int, rounds: int) -> Array:
+    """What is left of a logistic site's draws (T, c, p) by those that rows X, centred and scaled, and y would have led to: all of
+    its random numbers are functions of the job's seed, too."""
+    asked = [m for m in tape.of(client, Globals) if isinstance(m, Globals)]
+    told = [m for m in tape.of(client, Locals) if isinstance(m, Locals)]
+    c, p = told[0].deviation.shape
+    before, scale, alpha, out = np.full((c, p), 0.01), np.ones((c, p)), np.zeros(c), []
+    for k in range(rounds):
+        d, scale, alpha, _ = shrinkage.logistic_sweeps(
+            X, y, asked[k].theta, asked[k].tau_sq, before, scale, alpha, seed=seed, client=client, step=k
+        )
+        out.append(d - told[k].deviation)
+        before = told[k].deviation + asked[k].theta - asked[k + 1].theta
+    return np.array(out)
+
+
 # --- structural equations: log-likelihoods of chains at coefficients that are sent beside them
 
 

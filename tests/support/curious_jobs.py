@@ -57,10 +57,12 @@ def encoded(rows: Rows, seen: curious.Seen) -> Rows:
 def sparse(n: int, p: int = 2, seed: int = 0, rounds: int = 60, **sections: Any) -> tuple[curious.Tape, Array]:
     """A job of method "sparse": the first client's n rows [x, y] are given back."""
     random = np.random.default_rng(seed)
+    binary = sections.get("model", {}).get("family") == "bernoulli"
 
     def rows(n: int) -> tuple[Array, Array]:
         X = random.normal(size=(n, p))
-        return X, X @ np.linspace(1, -0.5, p) + 0.5 * random.normal(size=n)
+        y = X @ np.linspace(1, -0.5, p) + 0.5 * random.normal(size=n)
+        return X, (y > 0).astype(float) if binary else y
 
     own = rows(n)
     job = {"job": {"method": "sparse", "rounds": rounds, "seed": SEED}, "data": {"response": "y", **FEW}, **sections}
