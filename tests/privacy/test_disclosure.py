@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_log_likelihoods_at_full_precision_are_rows_and_labels(n: int) -> None:
 
 @pytest.mark.parametrize("sections", [{}, {"model": {"covariance": "full"}}], ids=["diagonal", "full"])
 @pytest.mark.parametrize("n", [*SMALL, LARGER[0]])
-def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, dict[str, str]]) -> None:
+def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, Any]) -> None:
     tape, rows = curious_jobs.logistic(n, 2, data=curious_jobs.FEW, **sections)
     seen = curious.logistic(tape, 0)
     guess = curious.solve(seen.only(curious.Sites, curious.Sums), 120.0, np.random.default_rng(1))
@@ -138,7 +139,7 @@ def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, dict[
 
 
 def test_sites_of_many_synchronous_rounds_are_rows_and_labels() -> None:
-    sections = {"algorithm": {"schedule": "synchronous"}, "model": {"covariance": "full"}}
+    sections: dict[str, Any] = {"algorithm": {"schedule": "synchronous"}, "model": {"covariance": "full"}}
     tape, rows = curious_jobs.logistic(5, 2, data=curious_jobs.FEW, **sections)
     seen = curious.logistic(tape, 0, damping=1 / 3, rounds=30)
     guess = curious.solve(seen.only(curious.Sites, curious.Sums), 120.0, np.random.default_rng(1))

@@ -116,7 +116,7 @@ def spatial(folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: 
         (folder / "rows" / f"{name}.csv").write_text("\n".join(["area,cases,expected", *lines]) + "\n")
         counts.append(y.astype(float))
         offsets.append(np.log(expected))
-    tables = {
+    tables: dict[str, dict[str, Any]] = {
         "job": {"method": "sigma", "rounds": rounds, "seed": 3},
         "data": {"clients": "rows/*.csv", "area": "area", "response": "cases", "exposure": "expected"},
         "model": {"prior": "prior"},
@@ -125,6 +125,6 @@ def spatial(folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: 
     (folder / "job.toml").write_text("\n".join(texts) + "\n")
     with curious.Tape() as tape:
         fedkern.run(folder / "job.toml")
-    config, _ = load(folder / "job.toml")
+    config: Any = load(folder / "job.toml")[0]
     X = [np.zeros((len(y), 0)) for y in counts]
     return MapJob(tape, curious.of_map(tape, config, names, folder / "prior", offsets, X), tuple(counts))
