@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,8 @@ from fedkern.jobs.keys import LEAST_ROWS
 from support import curious, curious_jobs
 
 SIZES = (1, 2, 3, 5, 7, 10, 12, 15, 20)
-FULL = {"model": {"covariance": "full"}}
-SYNCHRONOUS = {"algorithm": {"schedule": "synchronous"}, "model": {"covariance": "full"}}
+FULL: dict[str, Any] = {"model": {"covariance": "full"}}
+SYNCHRONOUS: dict[str, Any] = {"algorithm": {"schedule": "synchronous"}, "model": {"covariance": "full"}}
 
 
 def processor() -> str:
@@ -44,7 +45,7 @@ def told(what: str) -> Told:
     def of(n: int, p: int, seed: int) -> tuple[curious.Seen, np.ndarray, np.ndarray]:
         sections = FULL if "full covariance" in what else SYNCHRONOUS if "synchronous" in what else {}
         tape, rows = curious_jobs.logistic(n, p, seed, data={"least_rows": n}, **sections)
-        more = {"damping": 1 / 3, "rounds": 60} if sections is SYNCHRONOUS else {}
+        more: dict[str, Any] = {"damping": 1 / 3, "rounds": 60} if sections is SYNCHRONOUS else {}
         seen = curious.logistic(tape, 0, **more)
         if "full precision" in what:
             seen = curious.as_it_was(tape, 0, curious_jobs.encoded(rows, seen), seen)
@@ -94,7 +95,7 @@ def eigenvectors() -> Iterator[str]:
     """Clients with no more rows than coefficients, of a full covariance."""
     yield "\nSiteDelta, full covariance, three rounds, n <= p + 1: two eigenvalue problems, without a start"
     for n, p in ((10, 9), (20, 19), (20, 30), (30, 30)):
-        sections = {"job": {"rounds": 3}, "data": {"least_rows": min(n, LEAST_ROWS)}, **FULL}
+        sections: dict[str, Any] = {"job": {"rounds": 3}, "data": {"least_rows": min(n, LEAST_ROWS)}, **FULL}
         tape, rows = curious_jobs.logistic(n, p, others=(100, 100), **sections)
         seen = curious.logistic(tape, 0)
         guess = curious.by_eigenvectors(seen)
@@ -130,10 +131,10 @@ def sparse(seconds: float) -> Iterator[str]:
     yield "\nLoglik of tempered structural equations, 4 chains: rows up to the columns' means and each row's sign"
     for n, p, rounds in ((5, 3, 60), (10, 3, 200), (20, 3, 200), (30, 3, 400), (40, 3, 400)):
         tape, rows = curious_jobs.equations(n, p, rounds=rounds)
-        found, misfit, used = curious.loglik_rows(
+        Y, misfit, used = curious.loglik_rows(
             tape, 0, seed=curious_jobs.SEED, rows=n, p=p, random=np.random.default_rng(0), seconds=seconds
         )
-        right = curious.matched_up_to_sign((rows - rows.mean(axis=0)) / curious.scales(tape, 0), found)
+        right = curious.matched_up_to_sign((rows - rows.mean(axis=0)) / curious.scales(tape, 0), Y)
         yield f"  p = {p}, n = {n:2}, {rounds} rounds: right {right:2}; rms residual {misfit:.1e}; {used:.1f} s"
 
 
@@ -177,7 +178,7 @@ def main() -> None:
         f"{processor()}; at most {o.seconds:g} s of one core for each case; data.least_rows is {LEAST_ROWS} by default",
         flush=True,
     )
-    parts = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
+    parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
     parts |= {"eigenvectors": eigenvectors, "determined": determined}
     if not o.only or set(o.only) & set(LOGISTIC):
         for line in logistic(o.seconds, [name for name in o.only if name in LOGISTIC]):

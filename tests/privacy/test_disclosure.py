@@ -2,13 +2,13 @@
 
 The attacks (`support.curious`) must find rows where they are few, or else they show nothing; and none where a client has as many
 as a job asks for by default. How far each of them goes is measured by `benchmarks/disclosure.py`.
-Source: docs/concepts/disclosure.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,6 +89,18 @@ def test_draws_of_a_site_are_its_second_moments(n: int) -> None:
     assert other.misfit > 1e-3
 
 
+def test_draws_of_a_logistic_site_are_equations_in_its_rows() -> None:
+    """None of its random numbers is its own: rows explain its draws to the last digits, and others do not."""
+    tape, rows = curious_jobs.sparse(6, model={"family": "bernoulli"})
+    X, y = rows[:, :-1], rows[:, -1]
+    X = (X - X.mean(axis=0)) / curious.scales(tape, 0)[: X.shape[1]]
+    other = y.copy()
+    other[2] = 1 - other[2]
+    true, false = (curious.logistic_draws(tape, 0, X, one, seed=curious_jobs.SEED, rounds=10) for one in (y, other))
+    assert np.abs(true).max() < 1e-10
+    assert np.abs(false).max() > 1e-3
+
+
 @pytest.mark.parametrize("n", [5, pytest.param(20, marks=pytest.mark.nightly)])
 def test_log_likelihoods_of_tempered_chains_are_rows(n: int) -> None:
     """Up to the columns' means, which no message has, and the sign of each row."""
@@ -119,7 +131,7 @@ def test_log_likelihoods_at_full_precision_are_rows_and_labels(n: int) -> None:
 
 @pytest.mark.parametrize("sections", [{}, {"model": {"covariance": "full"}}], ids=["diagonal", "full"])
 @pytest.mark.parametrize("n", [*SMALL, LARGER[0]])
-def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, dict[str, str]]) -> None:
+def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, Any]) -> None:
     tape, rows = curious_jobs.logistic(n, 2, data=curious_jobs.FEW, **sections)
     seen = curious.logistic(tape, 0)
     guess = curious.solve(seen.only(curious.Sites, curious.Sums), 120.0, np.random.default_rng(1))
@@ -127,7 +139,7 @@ def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, dict[
 
 
 def test_sites_of_many_synchronous_rounds_are_rows_and_labels() -> None:
-    sections = {"algorithm": {"schedule": "synchronous"}, "model": {"covariance": "full"}}
+    sections: dict[str, Any] = {"algorithm": {"schedule": "synchronous"}, "model": {"covariance": "full"}}
     tape, rows = curious_jobs.logistic(5, 2, data=curious_jobs.FEW, **sections)
     seen = curious.logistic(tape, 0, damping=1 / 3, rounds=30)
     guess = curious.solve(seen.only(curious.Sites, curious.Sums), 120.0, np.random.default_rng(1))

@@ -68,7 +68,7 @@ class Tape:
             self.heard.append(server.codec.decode(frame, server.expected))
             arrive(server, frame, here)
 
-        ServerSide._ask, ServerSide.arrive = _ask, _arrive  # type: ignore[method-assign]
+        ServerSide._ask, ServerSide.arrive = _ask, _arrive  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -640,12 +640,13 @@ def moments(
     told = [m for m in tape.of(client, Locals) if isinstance(m, Locals)][: rounds + 1]
     c, p = told[0].deviation.shape
     upper = np.triu_indices(p + 1)
+    cells = len(upper[0])
     n = float(rows - 1)
 
     def residuals(x: Array) -> Array:
         T = np.zeros((p + 1, p + 1))
-        T[upper] = x[: len(upper[0])]
-        sigma_sq = np.exp(np.clip(x[len(upper[0]) :], -20, 20))
+        T[upper] = x[:cells]
+        sigma_sq = np.exp(np.clip(x[cells:], -20, 20))
         out = []
         for k in range(1, len(told)):
             before = told[k - 1].deviation + asked[k - 1].theta - asked[k].theta
@@ -673,13 +674,29 @@ def moments(
             continue
         if (left := float(np.abs(fit.fun).max())) < least:
             T = np.zeros((p + 1, p + 1))
-            T[upper] = fit.x[: len(upper[0])]
+            T[upper] = fit.x[:cells]
             best, least = T.T @ T, left
         if least < 1e-11:
             break
     f = float(best[0, 0] / (squared.squares[0] / scaling.scales[0] ** 2))
     best[p, p] -= 2 * (f - 1)
     return Moments(best / f, least, rounds)
+
+
+def logistic_draws(tape: Tape, client: int, X: Array, y: Array, *, seed: int, rounds: int) -> Array:
+    """What is left of a logistic site's draws (T, c, p) by those that rows X, centred and scaled, and y would have led to: all of
+    its random numbers are functions of the job's seed, too."""
+    asked = [m for m in tape.of(client, Globals) if isinstance(m, Globals)]
+    told = [m for m in tape.of(client, Locals) if isinstance(m, Locals)]
+    c, p = told[0].deviation.shape
+    before, scale, alpha, out = np.full((c, p), 0.01), np.ones((c, p)), np.zeros(c), []
+    for k in range(rounds):
+        d, scale, alpha, _ = shrinkage.logistic_sweeps(
+            X, y, asked[k].theta, asked[k].tau_sq, before, scale, alpha, seed=seed, client=client, step=k
+        )
+        out.append(d - told[k].deviation)
+        before = told[k].deviation + asked[k].theta - asked[k + 1].theta
+    return np.array(out)
 
 
 # --- structural equations: log-likelihoods of chains at coefficients that are sent beside them

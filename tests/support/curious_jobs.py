@@ -57,10 +57,12 @@ def encoded(rows: Rows, seen: curious.Seen) -> Rows:
 def sparse(n: int, p: int = 2, seed: int = 0, rounds: int = 60, **sections: Any) -> tuple[curious.Tape, Array]:
     """A job of method "sparse": the first client's n rows [x, y] are given back."""
     random = np.random.default_rng(seed)
+    binary = sections.get("model", {}).get("family") == "bernoulli"
 
     def rows(n: int) -> tuple[Array, Array]:
         X = random.normal(size=(n, p))
-        return X, X @ np.linspace(1, -0.5, p) + 0.5 * random.normal(size=n)
+        y = X @ np.linspace(1, -0.5, p) + 0.5 * random.normal(size=n)
+        return X, (y > 0).astype(float) if binary else y
 
     own = rows(n)
     job = {"job": {"method": "sparse", "rounds": rounds, "seed": SEED}, "data": {"response": "y", **FEW}, **sections}
@@ -114,7 +116,7 @@ def spatial(folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: 
         (folder / "rows" / f"{name}.csv").write_text("\n".join(["area,cases,expected", *lines]) + "\n")
         counts.append(y.astype(float))
         offsets.append(np.log(expected))
-    tables = {
+    tables: dict[str, dict[str, Any]] = {
         "job": {"method": "sigma", "rounds": rounds, "seed": 3},
         "data": {"clients": "rows/*.csv", "area": "area", "response": "cases", "exposure": "expected"},
         "model": {"prior": "prior"},
@@ -123,6 +125,6 @@ def spatial(folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: 
     (folder / "job.toml").write_text("\n".join(texts) + "\n")
     with curious.Tape() as tape:
         fedkern.run(folder / "job.toml")
-    config, _ = load(folder / "job.toml")
+    config: Any = load(folder / "job.toml")[0]
     X = [np.zeros((len(y), 0)) for y in counts]
     return MapJob(tape, curious.of_map(tape, config, names, folder / "prior", offsets, X), tuple(counts))
