@@ -403,7 +403,8 @@ def _n_sums(slab: float) -> int:
 
 def _check_passes(n_passes: int, scales: str) -> None:
     if not 1 <= n_passes < 2**32 or (scales == "expanded" and n_passes > 1):
-        raise ValueError(f"shrinkage.global_sweep: n_passes must be >= 1 and below 2^32, and 1 with expanded scales, got {n_passes}")
+        what = "must be >= 1 and below 2^32, and 1 with expanded scales"
+        raise ValueError(f"shrinkage.global_sweep: n_passes {what}, got {n_passes}")
 
 
 def _check(
