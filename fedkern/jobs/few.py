@@ -117,8 +117,8 @@ def local(config: JobConfig, table: Table, spec: Spec, client: str, data: DataSe
 
 
 def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
-    """What is said where there may be no more rows than coefficients and one, of a job or of one's own file: X'X tells these rows up
-    to a rotation, and sites with a full covariance, at two values of q, the rotation too.
+    """What is said where there may be no more rows than coefficients and one, of a job or of an own file: X'X tells these rows
+    up to a rotation, and sites with a full covariance, at two values of q, the rotation too.
 
     Parameters
     ----------
