@@ -119,7 +119,9 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     stages = (*opening, *method.stages.stages(said.model))
     n = parties.n_clients
     most = max((plan.paid for plan in said.plans.values()), default=None)
-    listed = [*wire.lines(n, stages, parties.spec, device=said.load is not None), *wire.totals(n, stages, parties.spec, most)]
+    leaves_out = getattr(part.config.data, "small", None) == "leave-out"
+    lines = wire.lines(n, stages, parties.spec, device=said.load is not None, leaves_out=leaves_out)
+    listed = [*lines, *wire.totals(n, stages, parties.spec, most)]
     load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
     first = [f"LOWERED  {text}"] if (text := few.lowered(part.config)) else []
     least = [*few.lines(part.config), *(f"note     {note}" for note in left)]
