@@ -61,7 +61,8 @@ def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec
         if up:
             yield from disclosure.lines(config, stages, spec)
     yield "each rank with clients, in an MPI job, besides"
-    yield from laid_out(("message", "what", "bytes", ""), _control(allgather, device))
+    leaves_out = getattr(config.data, "small", None) == "leave-out"
+    yield from laid_out(("message", "what", "bytes", ""), _control(allgather, device, leaves_out))
     for kind, text in _texts(spec).items():
         if kind in listed:
             yield f"{kind.__name__}.text: {text}"
@@ -133,16 +134,17 @@ def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
     return ", ".join(one(name, field.shape) for name, field in schema(kind).items())
 
 
-def _control(allgather: bool, device: bool) -> list[Sequence[str]]:
+def _control(allgather: bool, device: bool, leaves_out: bool) -> list[Sequence[str]]:
     """What stands in the ledger of a rank."""
     rows = [
         ("hello", "version, instruction set, number of cores; digests of host, cores and job", f"{tags.HELLO.size}", ""),
         ("run", "whether with --resume; the run's id", "its text", "with --out"),
-        ("run", "numbers of its clients that have too few rows", "its text", 'with data.small = "leave-out"'),
         ("offers", "numbers of checkpoints", f"{tags.OFFER.size} each", "with --resume"),
         ("stop", "the signal, the rank", "its text", "at a signal"),
         ("fault", "exit code, what others may read of it", "its text", "at a fault"),
     ]
+    if leaves_out:
+        rows.insert(1, ("run", "numbers of its clients that have too few rows", "its text", "at the start"))
     if device:
         rows.insert(1, ("run", "digest of host; then the card's kind, and versions", "its text", "at the start"))
     if allgather:

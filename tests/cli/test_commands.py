@@ -16,6 +16,7 @@ from fedkern.cli.__main__ import parser
 from fedkern.errors import BudgetSpent, JobError
 from fedkern.jobs.files import Lines
 from fedkern.kernels import list as kernels
+from support import few
 from support.command import OPEN, PRIVATE
 
 KEYS = {
@@ -153,7 +154,8 @@ def test_a_coefficient_far_from_its_prior_is_named(fedkern: Any, tmp_path: Path)
     rows = [f"{x},{1e5 + x}" for x in (-1.0, 0.0, 1.0, 2.0)]
     for name in ("far", "near"):
         (tmp_path / f"{name}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
-        tables = {"data": {"clients": [str(tmp_path / f"{name}.csv")], "response": "y"}, "model": {"family": "gaussian"}}
+        data = {"clients": [str(tmp_path / f"{name}.csv")], "response": "y", **few.ANY}
+        tables: dict[str, Any] = {"data": data, "model": {"family": "gaussian"}}
         tables["model"] |= {"scale": 1.0, "prior_precision": 1.0 if name == "far" else 1e-10}
         notes = package.run(tables, job={"rounds": 2}).summary["notes"]
         assert (name == "far") == any("standard deviations of their prior from zero: intercept" in note for note in notes)
