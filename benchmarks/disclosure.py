@@ -99,8 +99,8 @@ def least(seconds: float) -> Iterator[str]:
         guess = curious.solve(seen, seconds, np.random.default_rng(1))
         known = int((curious.known(seen, x, 2 * y - 1) < 0.1).sum())
         yield (
-            f"  p = {p}, n = {LEAST_ROWS}: named {guess.named.sum():2}, right {curious.recovered(guess, x, y):2}; known {known:2}; "
-            f"rms residual {guess.misfit:8.2g} of the noise; {guess.starts:6} starts, {guess.seconds:6.1f} s"
+            f"  p = {p}, n = {LEAST_ROWS}: named {guess.named.sum():2}, right {curious.recovered(guess, x, y):2}; "
+            f"known {known:2}; rms residual {guess.misfit:8.2g} of the noise; {guess.starts:6} starts, {guess.seconds:6.1f} s"
         )
 
 
