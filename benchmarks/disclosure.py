@@ -91,6 +91,19 @@ def logistic(seconds: float, names: list[str]) -> Iterator[str]:
                     break
 
 
+def least(seconds: float) -> Iterator[str]:
+    """A client of the least number."""
+    yield f"\nA client of the least number, {LEAST_ROWS} rows, all messages of a default job"
+    for p in (2, 3):
+        seen, x, y = told("all")(LEAST_ROWS, p, 0)
+        guess = curious.solve(seen, seconds, np.random.default_rng(1))
+        known = int((curious.known(seen, x, 2 * y - 1) < 0.1).sum())
+        yield (
+            f"  p = {p}, n = {LEAST_ROWS}: named {guess.named.sum():2}, right {curious.recovered(guess, x, y):2}; "
+            f"known {known:2}; rms residual {guess.misfit:8.2g} of the noise; {guess.starts:6} starts, {guess.seconds:6.1f} s"
+        )
+
+
 def eigenvectors() -> Iterator[str]:
     """Clients with no more rows than coefficients, of a full covariance."""
     yield "\nSiteDelta, full covariance, three rounds, n <= p + 1: two eigenvalue problems, without a start"
@@ -169,7 +182,7 @@ def maps(seconds: float) -> Iterator[str]:
 
 
 def main() -> None:
-    """All, or those that are named: one of LOGISTIC, sparse, maps, eigenvectors, determined."""
+    """All, or those that are named: one of LOGISTIC, sparse, maps, least, eigenvectors, determined."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -179,7 +192,7 @@ def main() -> None:
         flush=True,
     )
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
-    parts |= {"eigenvectors": eigenvectors, "determined": determined}
+    parts |= {"least": lambda: least(o.seconds), "eigenvectors": eigenvectors, "determined": determined}
     if not o.only or set(o.only) & set(LOGISTIC):
         for line in logistic(o.seconds, [name for name in o.only if name in LOGISTIC]):
             print(line, flush=True)
